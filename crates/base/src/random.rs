@@ -4,8 +4,6 @@
 //! for choices (sampling, jitter, RANDOMKEY), which a test or a simulation replays from a seed.
 //! The generator is xoshiro256++ by Blackman and Vigna, its state filled by splitmix64.
 
-use std::io;
-
 use crate::hex;
 
 /// A fast generator; not for secrets.
@@ -119,15 +117,8 @@ impl Prng {
 /// # Panics
 /// When the operating system gives no randomness: nothing may be started then.
 pub fn fill_from_os(out: &mut [u8]) {
-    // The call refuses more than 256 bytes at once.
-    for piece in out.chunks_mut(256) {
-        // SAFETY: the pointer and the length are those of one live, writable slice, and the
-        // call writes no byte outside of it.
-        let status = unsafe { libc::getentropy(piece.as_mut_ptr().cast(), piece.len()) };
-        if status != 0 {
-            let error = io::Error::last_os_error();
-            panic!("the operating system gives no randomness: {error}");
-        }
+    if let Err(error) = getrandom::fill(out) {
+        panic!("the operating system gives no randomness: {error}");
     }
 }
 

@@ -17,8 +17,6 @@ use std::sync::atomic::AtomicU8;
 use protocol::awaited_argument;
 use store::{Handle, INCOMING_BYTES_MIN, Incoming, StoreError};
 
-use crate::table::Table;
-
 /// The longest beginning of a request that is kept for it.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
@@ -45,21 +43,21 @@ pub(crate) struct LongArgument {
 
 impl Arrival {
     /// Begins one if the incomplete request `input` is such a request and at least `needed` bytes
-    /// long; takes all that came of it.
+    /// long; takes all that came of it. `long_argument` says which argument of a command may be received apart.
     #[cold]
     pub(crate) fn begin(
         store: &Handle,
-        table: &Table,
         input: &[u8],
         needed: usize,
+        long_argument: impl FnOnce(&[u8]) -> Option<usize>,
     ) -> Option<Box<Self>> {
         if needed < INCOMING_BYTES_MIN {
             return None;
         }
         let awaited = awaited_argument(input)?;
-        let long = table.find(awaited.name)?.spec.long_value?;
+        let argument = long_argument(awaited.name)?;
         let lacks_some = input.len() < awaited.start + awaited.len;
-        if !lacks_some || awaited.index != long.argument || awaited.header_start > HEAD_BYTES_MAX {
+        if !lacks_some || awaited.index != argument || awaited.header_start > HEAD_BYTES_MAX {
             return None;
         }
         let mut value = store.incoming(awaited.len)?;

@@ -1,23 +1,22 @@
 //! What a handler works with.
 
-use std::sync::Arc;
+mod tracked;
+mod waits;
+
 use std::sync::atomic::Ordering;
 
 use base::random::Prng;
-use protocol::Request;
 use store::{DatabaseId, Handle, Key};
 
-use crate::engine::Ledger;
+use crate::client_record::ClientRecord;
+use crate::engine::ledger::Ledger;
 use crate::error::CommandError;
-use crate::key_places as places;
 use crate::keys::KeyList;
 use crate::plan::Plan;
 use crate::port::ServerPort;
-use crate::session::{ClientRecord, Session};
+use crate::session::Session;
 use crate::settings::Settings;
-use crate::spec::{CommandSpec, Flags, Group};
 use crate::table::Table;
-use crate::tracking::Tracking;
 use crate::waiting::Turn;
 
 /// The surroundings of one running command.
@@ -130,30 +129,6 @@ impl Context<'_> {
         });
         let keys: KeyList<'k> = keys.collect();
         keys.planned(planned, self.store)
-    }
-
-    /// Notes the keys that a request reads, if its client wants to hear of their changes.
-    #[inline]
-    pub fn track_reads(&mut self, spec: &CommandSpec, request: Request<'_>) {
-        let tracking = self.session.tracking.as_deref();
-        // Of a script, what it reads counts, not what it declares.
-        let reads = spec.flags.has(Flags::READONLY) && spec.group != Group::Scripting;
-        if reads && tracking.is_some_and(Tracking::tracks_reads) {
-            self.track(spec, request);
-        }
-    }
-
-    #[cold]
-    fn track(&mut self, spec: &CommandSpec, request: Request<'_>) {
-        let Some(tracking) = &self.session.tracking else {
-            return;
-        };
-        let follower = Arc::clone(&tracking.follower);
-        let database = self.session.database;
-        let found = places::of(self.table, spec, &request).unwrap_or_default();
-        let key = |(at, _)| Some(self.store.key(database, request.arg(at)?));
-        let keys: Vec<Key<'_>> = found.into_iter().filter_map(key).collect();
-        self.server.track(self.store, &follower, &keys);
     }
 
     /// The database with this number.

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::command_index::CommandIndex;
 use crate::error::CommandError;
 use crate::histogram::{Histogram, HistogramCells};
 use crate::observer::REQUESTS_PER_SAMPLE;
-use crate::table::CommandIndex;
 
 /// The cells of one engine.
 #[derive(Debug)]

@@ -1,11 +1,16 @@
 //! Runs requests: one engine per worker thread.
 //!
 //! A batch goes through three stages: decode (views into the input), plan (`plan`: rows,
-//! hashes, prefetches) and execute, in order (`visit`). The store is entered once per call, so that
+//! hashes, prefetches) and execute, in order (`execution`). The store is entered once per call, so that
 //! whole-store operations of other threads find every worker outside at the end of a batch.
 
+mod charging;
+mod execution;
 mod lap;
-mod series;
+pub(crate) mod ledger;
+mod outcome;
+mod place;
+pub(crate) mod series;
 mod serving;
 mod transaction;
 mod visit;
@@ -18,40 +23,23 @@ use base::random::Prng;
 use protocol::{Batch, Reply, ReplyBuffer};
 use store::Handle;
 
+use crate::client_record::ClientRecord;
 use crate::context::{Context, Pace};
 use crate::counters::EngineCounters;
 use crate::plan::Plan;
 use crate::port::ServerPort;
-use crate::session::{ClientRecord, Session};
+pub use crate::resolved::{check, resolve, row_of};
+use crate::session::Session;
 use crate::settings::Settings;
 use crate::table::Table;
 use crate::waiting::{Progress, Turn, Waiters};
 use lap::Lap;
-pub use lap::Ledger;
+pub use ledger::Ledger;
+pub use outcome::{Next, Outcome, Share};
+use place::Place;
 pub use series::{Series, SeriesLoop};
 use serving::{Names, Serving};
 use visit::Visit;
-pub use visit::{check, resolve, row_of};
-
-/// What one client may do before the others have their turn.
-#[derive(Clone, Copy, Debug)]
-pub struct Share {
-    /// Requests; one batch more at the most.
-    pub requests_max: usize,
-    /// Bytes of replies; one reply more at the most.
-    pub reply_bytes_max: usize,
-}
-
-/// Where an engine runs, and so what becomes of requests that take long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// By itself: all requests run.
-    Alone,
-    /// In a worker, with an engine aside: what takes long is left to that one.
-    Worker,
-    /// Aside: every request runs with its keys held for long.
-    Aside,
-}
 
 /// Runs the requests of one worker's sessions.
 pub struct Engine {
@@ -69,50 +57,6 @@ pub struct Engine {
     waiters: Arc<Waiters>,
     /// Keys that somebody waits for, to be served when keys held for long are given back.
     unserved: Names,
-}
-
-/// What [`Engine::run`] did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Bytes of input that are done with.
-    pub consumed: usize,
-    /// How many bytes the rest must grow to before another call can do anything; 0 if unknown.
-    pub needed: usize,
-    /// How many requests were executed.
-    pub executed: usize,
-    /// How to go on.
-    pub next: Next,
-}
-
-/// How a session goes on after [`Engine::run`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Call again when there is more input.
-    Read,
-    /// Complete requests may be left: call again after the others had their turn.
-    Yield,
-    /// What comes next of the request goes into [`Session::arrival`]; call again with its
-    /// [head](crate::arrival::Arrival::take_head) and what comes behind it.
-    Receive,
-    /// The request in [`Session::aside`] takes long: give it to an engine [aside](Engine::aside), and
-    /// call again when its reply is sent.
-    Aside,
-    /// Too much of what was published is not delivered yet: call again when it is.
-    Throttled,
-    /// A key is held by an engine [aside](Engine::aside): call again, with the same input, when that
-    /// is done with a request.
-    Busy,
-    /// The request waits for keys, as long as [`Session::wait`] says: call again when it was answered
-    /// ([`crate::ClientsPort::answer`]), or when it [gave up](Engine::give_up).
-    Blocks,
-    /// Clients are paused: call again, with the same input, when they no longer are.
-    Paused,
-    /// The log has no room: call again, with the same input, when it has.
-    LogFull,
-    /// Send the replies, then close.
-    Close,
-    /// Send the replies, then give the connection the stream that [`Session::sync`] asks for.
-    HandOver,
 }
 
 impl Engine {
@@ -278,7 +222,7 @@ impl Engine {
         let output_start = output.len_with_attachments();
         let ledger = ledger(
             &*self.clock,
-            (&self.counters, self.table),
+            &self.counters,
             &self.settings,
             self.turn_started_ns,
         );
@@ -342,7 +286,7 @@ impl Engine {
             author: 0,
             ledger: ledger(
                 &*self.clock,
-                (&self.counters, self.table),
+                &self.counters,
                 &self.settings,
                 self.turn_started_ns,
             ),
@@ -379,7 +323,7 @@ impl Engine {
     /// Forgets what a session waited for that is answered with `reply`, and counts the request.
     pub fn end_answered_wait(&mut self, session: &mut Session, reply: &[u8]) {
         if let Some(wait) = &session.wait {
-            let index = wait.waiter.subject.command.index;
+            let index = wait.waiter.subject.command;
             // What was denied when it was woken did not run.
             if reply.starts_with(b"-NOPERM ") {
                 self.counters.count_rejection(index);
@@ -409,14 +353,13 @@ impl Engine {
 /// Where is written down what a request took on this thread.
 fn ledger<'a>(
     clock: &'a dyn Clock,
-    (counters, table): (&'a EngineCounters, &'static Table),
+    counters: &'a EngineCounters,
     settings: &'a Settings,
     turn_started_ns: u64,
 ) -> Ledger<'a> {
     Ledger {
         clock,
         counters,
-        table,
         observer: &settings.observer,
         turn_started_ns,
     }

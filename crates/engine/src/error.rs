@@ -2,13 +2,10 @@
 
 use std::borrow::Cow;
 
-use protocol::{Reply, Request};
+use access::Denial;
+use protocol::Request;
 use store::StoreError;
 use structures::Full;
-
-use crate::args::Args;
-use crate::context::Context;
-use crate::permission::Denied;
 
 /// What a handler gives back: the reply is written, or there is an error to write.
 pub type CommandResult = Result<(), CommandError>;
@@ -104,6 +101,15 @@ impl From<Full> for CommandError {
     }
 }
 
+/// That a user may not run a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// What is in the way.
+    pub denial: Denial,
+    /// What the client reads.
+    pub text: Vec<u8>,
+}
+
 /// How much of a word, or of all arguments together, an error repeats.
 const SHOWN_BYTES_MAX: usize = 128;
 
@@ -155,16 +161,4 @@ fn about_subcommand(request: Request<'_>, complaint: &str) -> CommandError {
     text.extend_from_slice(&request.name().to_ascii_uppercase());
     text.extend_from_slice(b" HELP.");
     CommandError::Bytes(text)
-}
-
-/// The handler of a container, whose subcommands have their own: it is never the row that runs.
-///
-/// # Errors
-/// Always.
-pub fn container(
-    _context: &mut Context<'_>,
-    args: &mut Args<'_>,
-    _reply: &mut Reply<'_>,
-) -> CommandResult {
-    Err(unknown_subcommand(args.request()))
 }

@@ -13,10 +13,13 @@
 
 pub mod args;
 pub mod arrival;
+pub mod client_record;
+pub mod command_index;
 pub mod context;
 pub mod counters;
 pub mod engine;
 pub mod error;
+pub mod flags;
 pub mod histogram;
 pub mod identity;
 pub mod key_places;
@@ -39,21 +42,27 @@ pub mod tracking;
 pub mod transaction;
 pub mod waiting;
 
+mod batch;
 mod gate;
 mod no_server;
 mod plan;
+mod queued;
+mod resolved;
 mod watch;
 
 pub use args::Args;
+pub use batch::BATCH_MAX;
+pub use client_record::{ClientNames, ClientRecord};
+pub use command_index::CommandIndex;
 pub use context::{Context, Pace};
 pub use counters::{Counts, EngineCounters, Latencies, RowCounts};
 pub use engine::{Engine, Next, Outcome, Series, SeriesLoop, Share};
 pub use error::{CommandError, CommandResult};
+pub use flags::{Flags, KeyAccess};
 pub use gate::Gate;
 pub use histogram::Histogram;
 pub use no_server::NoServer;
 pub use observer::Observer;
-pub use plan::BATCH_MAX;
 pub use port::{
     AllocatorMemory, ClientCondition, ClientFilter, ClientKind, ClientsPort, ConfigPort, KillCount,
     LogLevel, LogPosition, NO_USERS_FILE, PersistencePort, ProcessPort, PubSubPort, Published,
@@ -61,19 +70,19 @@ pub use port::{
     ServerPort, ShutdownRequest, TrackingPort, UsersPort,
 };
 pub use push::Push;
+pub use queued::{QueuedRow, Transaction};
 pub use refusals::Refusals;
 pub use replication::{
     Copies, FailoverOrder, Followed, ReplicaHello, ReplicaOf, RoleReport, SyncRequest,
 };
 pub use scripts::Scripts;
-pub use session::{ClientNames, ClientRecord, Fate, ReplyMode, Session};
+pub use session::{Fate, ReplyMode, Session};
 pub use settings::{Settings, UseClock};
-pub use spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
+pub use spec::{Arity, CommandSpec, Deprecation, Group, KeySpec};
 pub use subscriptions::Subscriptions;
-pub use table::{CommandIndex, Found, Table};
+pub use table::{Found, Table};
 pub use thresholds::{Threshold, Thresholds};
 pub use topic::{Topic, TopicKind};
 pub use tracking::{Follower, Tracking, TrackingMode, TrackingOptions};
-pub use transaction::Transaction;
 pub use waiting::{Progress, Wait, Waiter, Waiters, Waiting};
 pub use watch::Watches;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use protocol::Reply;
 use store::{Handle, Key};
 
+use crate::client_record::ClientRecord;
 use crate::error::CommandError;
 use crate::port::{
     ClientFilter, ClientsPort, ConfigPort, KillCount, PersistencePort, ProcessPort, PubSubPort,
@@ -15,7 +16,7 @@ use crate::port::{
 };
 use crate::push::Push;
 use crate::replication::Copies;
-use crate::session::{ClientRecord, Session};
+use crate::session::Session;
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
 use crate::waiting::Progress;

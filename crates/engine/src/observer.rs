@@ -12,7 +12,8 @@ mod browsers;
 mod events;
 mod hot_keys;
 mod log;
-pub(crate) mod monitors;
+mod monitors;
+pub(crate) mod shown;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -8,28 +8,27 @@
 use access::{Catalog, ChannelUse, CommandNames, Denial, KeyUse, Origin, Reason, Report};
 use protocol::Request;
 
+use crate::command_index::CommandIndex;
 use crate::context::Context;
-use crate::error::{CommandError, shown};
+use crate::error::{CommandError, Denied, shown};
 use crate::key_places as places;
 use crate::port::{ClientCondition, ClientFilter};
 use crate::session::Session;
 use crate::spec::{CATEGORIES, Channels, CommandSpec, Flags, KeyAccess, categories_of};
-use crate::table::{CommandIndex, Table};
+use crate::table::Table;
 
 /// Bytes of a user's name or of an object that an error repeats.
 const SHOWN_BYTES_MAX: usize = 256;
 
-/// That a user may not run a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denied {
-    /// What is in the way.
-    pub denial: Denial,
-    /// What the client reads.
-    pub text: Vec<u8>,
+impl Table {
+    /// The rows as rules about users speak of them; the numbers are those of the rows.
+    #[must_use]
+    pub fn catalog(&self) -> &'static Catalog {
+        self.catalog_of(catalog)
+    }
 }
 
-/// The rows of a table as rules speak of them; the numbers are those of the rows.
-pub(crate) fn catalog(commands: &[&'static CommandSpec]) -> Catalog {
+fn catalog(commands: &[&'static CommandSpec]) -> Catalog {
     let mut rows = Vec::with_capacity(commands.len());
     let mut subcommands = Vec::new();
     let index_of = |at: usize| CommandIndex::try_from(at).unwrap_or(CommandIndex::MAX);

@@ -11,13 +11,8 @@ use std::cell::Cell;
 use protocol::{Requests, Runs};
 use store::Lookahead;
 
+use crate::batch::{ARGUMENTS_MAX, BATCH_MAX};
 use crate::table::{Found, KeyPlaces, Table};
-
-/// How many requests are planned together.
-pub const BATCH_MAX: usize = 16;
-
-/// A request of more arguments takes longer than a worker may be away from its other clients.
-pub(crate) const ARGUMENTS_MAX: usize = 8192;
 
 /// How many keys are hashed ahead and asked from the cache: what a core has under way at once is
 /// less, and what came too early is gone again.

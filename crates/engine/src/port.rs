@@ -10,11 +10,12 @@ use access::{Change as UserChange, User};
 use protocol::Reply;
 use store::{Handle, Key};
 
+use crate::client_record::ClientRecord;
 use crate::counters::Latencies;
 use crate::error::CommandError;
 use crate::push::Push;
 use crate::replication::{Copies, FailoverOrder, Followed, ReplicaOf, RoleReport, SyncRequest};
-use crate::session::{ClientRecord, Session};
+use crate::session::Session;
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
 use crate::waiting::Waiter;

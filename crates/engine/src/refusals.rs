@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{CommandError, CommandResult};
+use crate::flags::{Flags, InTransaction};
 use crate::session::Session;
-use crate::spec::{CommandSpec, Flags, InTransaction};
 
 /// Which commands are refused.
 #[derive(Debug)]
@@ -147,11 +147,11 @@ impl Refusals {
         self.kinds.load(Ordering::Relaxed) != 0
     }
 
-    /// Lets a command of a client pass, or not.
+    /// Lets a command of a client pass, or not, by what its row says.
     #[inline]
-    pub fn pass(&self, spec: &CommandSpec, session: &Session) -> Result<(), CommandError> {
+    pub fn pass(&self, row: (Flags, InTransaction), session: &Session) -> Result<(), CommandError> {
         if self.are_any() {
-            self.judge(spec, session)
+            self.judge(row, session)
         } else {
             Ok(())
         }
@@ -159,10 +159,10 @@ impl Refusals {
 
     /// Lets a command pass that was queued before something was refused.
     #[inline]
-    pub(crate) fn pass_queued(&self, spec: &CommandSpec, session: &Session) -> CommandResult {
+    pub(crate) fn pass_queued(&self, flags: Flags, session: &Session) -> CommandResult {
         // A transaction may make the server a replica.
         let is_refused = self.are_any() && self.is_read_only() && !session.is_of_primary;
-        if is_refused && spec.flags.has(Flags::WRITE) {
+        if is_refused && flags.has(Flags::WRITE) {
             Err(CommandError::fixed(NO_WRITES))
         } else {
             Ok(())
@@ -195,50 +195,53 @@ impl Refusals {
     }
 
     #[cold]
-    fn judge(&self, spec: &CommandSpec, session: &Session) -> Result<(), CommandError> {
+    fn judge(
+        &self,
+        (flags, in_transaction): (Flags, InTransaction),
+        session: &Session,
+    ) -> Result<(), CommandError> {
         // Who says what goes is refused nothing: otherwise the server would not be what it follows.
         if session.is_of_primary {
             return Ok(());
         }
         let shut = self.kinds.load(Ordering::Acquire);
         let queue = match &session.transaction {
-            Some(transaction) if spec.in_transaction == InTransaction::Runs => transaction.queue(),
+            Some(transaction) if in_transaction == InTransaction::Runs => transaction.queue(),
             _ => &[],
         };
-        let queued = queue.iter().map(|queued| queued.spec);
-        let mut specs = std::iter::once(spec).chain(queued);
+        let queued = queue.iter().map(|queued| queued.flags);
+        let mut all = std::iter::once(flags).chain(queued);
         // Whoever watches over the server is to see that something is wrong.
-        let is_write =
-            |spec: &CommandSpec| spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::PROBES);
-        let runs_when_busy = spec.flags.has(Flags::ALLOW_BUSY) || session.in_script;
+        let is_write = |flags: Flags| flags.has(Flags::WRITE) || flags.has(Flags::PROBES);
+        let runs_when_busy = flags.has(Flags::ALLOW_BUSY) || session.in_script;
         if shut & BUSY != 0 && !runs_when_busy {
             let busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
             return Err(CommandError::fixed(*busy));
         }
-        if shut & SAVE_FAILED != 0 && specs.clone().any(is_write) {
+        if shut & SAVE_FAILED != 0 && all.clone().any(is_write) {
             return Err(CommandError::fixed(NOT_SAVED));
         }
-        let changes_data = |spec: &CommandSpec| spec.flags.has(Flags::WRITE);
-        if shut & FEW_REPLICAS != 0 && specs.clone().any(changes_data) {
+        let changes_data = |flags: Flags| flags.has(Flags::WRITE);
+        if shut & FEW_REPLICAS != 0 && all.clone().any(changes_data) {
             return Err(CommandError::fixed(TOO_FEW));
         }
-        if shut & READ_ONLY != 0 && specs.clone().any(changes_data) {
+        if shut & READ_ONLY != 0 && all.clone().any(changes_data) {
             return Err(CommandError::fixed(NO_WRITES));
         }
-        if shut & STALE != 0 && specs.clone().any(|spec| !spec.flags.has(Flags::STALE)) {
+        if shut & STALE != 0 && all.clone().any(|flags| !flags.has(Flags::STALE)) {
             return Err(CommandError::fixed(if session.in_script {
                 STALE_IN_SCRIPT
             } else {
                 MASTER_DOWN
             }));
         }
-        if shut & LOADING != 0 && specs.clone().any(|spec| !spec.flags.has(Flags::LOADING)) {
+        if shut & LOADING != 0 && all.clone().any(|flags| !flags.has(Flags::LOADING)) {
             return Err(CommandError::fixed(
                 "LOADING Redis is loading the dataset in memory",
             ));
         }
         // Behind that: who waits until a server can be read is not to take this for its answer.
-        if shut & LOG_FAULT != 0 && specs.any(is_write) {
+        if shut & LOG_FAULT != 0 && all.any(is_write) {
             let text = log_fault_text(&self.log_fault());
             return Err(CommandError::Text(text.into()));
         }

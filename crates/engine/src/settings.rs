@@ -10,7 +10,7 @@ use structures::ELEMENT_BYTES_MAX;
 use crate::gate::Gate;
 use crate::observer::Observer;
 use crate::refusals::Refusals;
-use crate::scripts::Scripts;
+use crate::scripts::known::Scripts;
 use crate::thresholds::Thresholds;
 
 /// Written by CONFIG SET, read by any worker; every field by itself.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use access::{ChannelUse, Rules};
 
-use crate::session::ClientRecord;
+use crate::client_record::ClientRecord;
 use crate::topic::{Topic, TopicKind};
 
 /// What a subscription takes beside its name, about: here, at its worker, and among all workers.

@@ -10,12 +10,9 @@ use std::sync::OnceLock;
 use access::Catalog;
 use protocol::{NameKey, Run};
 
-use crate::engine::SeriesLoop;
-use crate::permission;
+pub use crate::command_index::CommandIndex;
+use crate::engine::series::SeriesLoop;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, Handler, KeySpec};
-
-/// Index of a row: of a command in [`Table::commands`], or of a subcommand, behind all commands.
-pub type CommandIndex = u16;
 
 /// All commands that an engine knows, by the names that clients use. Whoever makes an engine hands it one.
 pub struct Table {
@@ -42,6 +39,7 @@ const SPELLINGS_MAX: usize = 1024;
 
 /// A command or a subcommand.
 struct Row {
+    spec: &'static CommandSpec,
     /// Lower case, the container's name before a subcommand: `client|list`.
     full_name: String,
     /// Of a container, the row of its first subcommand; the others follow.
@@ -296,11 +294,13 @@ impl Table {
         self.original.unwrap_or(self)
     }
 
-    /// The rows as rules about users speak of them; the numbers are those of the rows.
-    #[must_use]
-    pub fn catalog(&self) -> &'static Catalog {
-        let make = || permission::catalog(&self.rows.commands);
-        self.rows.catalog.get_or_init(make)
+    /// What `make` says of the rows, made once.
+    pub(crate) fn catalog_of(
+        &self,
+        make: impl FnOnce(&[&'static CommandSpec]) -> Catalog,
+    ) -> &'static Catalog {
+        let rows = self.rows;
+        rows.catalog.get_or_init(|| make(&rows.commands))
     }
 
     /// Every command, families in order.
@@ -318,13 +318,13 @@ impl Table {
     /// A row.
     #[must_use]
     pub fn spec(&self, index: CommandIndex) -> Option<&'static CommandSpec> {
-        let index = usize::from(index);
-        let commands = self.commands();
-        let mut subcommands = commands.iter().flat_map(|spec| spec.subcommands);
-        match commands.get(index) {
-            Some(spec) => Some(spec),
-            None => subcommands.nth(index - commands.len()),
-        }
+        let row = self.rows.names.get(usize::from(index))?;
+        Some(row.spec)
+    }
+
+    /// What the name of a command leads to; of a subcommand there is nothing.
+    pub(crate) fn found(&self, index: CommandIndex) -> Option<&'static Found> {
+        self.rows.found.get(usize::from(index))
     }
 
     /// Name of a row in lower case, the container's before a subcommand's: `client|list`.
@@ -467,6 +467,7 @@ fn rows(commands: &[&'static CommandSpec]) -> Vec<Row> {
     let mut next = commands.len();
     for spec in commands {
         rows.push(Row {
+            spec,
             full_name: spec.name.to_lowercase(),
             first_subcommand: command_index(next),
         });
@@ -474,6 +475,7 @@ fn rows(commands: &[&'static CommandSpec]) -> Vec<Row> {
     }
     for spec in commands {
         rows.extend(spec.subcommands.iter().map(|subcommand| Row {
+            spec: subcommand,
             full_name: format!("{}|{}", spec.name, subcommand.name).to_lowercase(),
             first_subcommand: 0,
         }));

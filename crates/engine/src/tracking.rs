@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use store::DatabaseId;
 
-use crate::session::ClientRecord;
+use crate::client_record::ClientRecord;
 
 /// Which reads make keys tracked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,56 +11,17 @@
 //! what comes behind it). Where a request reaches keys that its arguments do not tell, the whole store
 //! is had alone instead.
 
-use protocol::{OwnedRequest, Request};
+use protocol::Request;
 use store::{DatabaseId, Handle, Key};
 
+use crate::command_index::CommandIndex;
 use crate::key_places as places;
-use crate::plan::ARGUMENTS_MAX;
+use crate::queued::{QueuedRow, Transaction};
 use crate::scripts;
 use crate::settings::Settings;
 use crate::spec::{Begin, CommandSpec, Find, Flags, Group};
-use crate::table::{CommandIndex, Table};
+use crate::table::Table;
 use crate::watch::Watches;
-
-/// What a queued request takes besides its bytes, about.
-const REQUEST_BYTES: usize = size_of::<Queued>() + 64;
-
-/// A transaction of more commands takes longer than a worker may be away from its other clients.
-const COMMANDS_MAX: usize = 1024;
-
-/// What one argument takes besides its bytes.
-const ARGUMENT_BYTES: usize = 8;
-
-/// A transaction that was begun.
-pub struct Transaction {
-    queue: Vec<Queued>,
-    /// Nothing but keys is touched.
-    is_about_data: bool,
-    /// There is a script among them.
-    has_scripts: bool,
-    arguments_count: usize,
-    /// What any of the queued commands does.
-    flags: Flags,
-    /// A request was refused, so that EXEC will be.
-    is_spoilt: bool,
-    wire_bytes: usize,
-    held_bytes: usize,
-}
-
-/// A request that waits for EXEC.
-pub(crate) struct Queued {
-    request: OwnedRequest,
-    pub(crate) index: CommandIndex,
-    pub(crate) spec: &'static CommandSpec,
-    /// Where its arguments start.
-    pub(crate) first: usize,
-}
-
-impl Queued {
-    pub(crate) fn request(&self) -> Request<'_> {
-        self.request.request()
-    }
-}
 
 /// The keys of a transaction.
 pub enum Reach<'t> {
@@ -70,94 +31,28 @@ pub enum Reach<'t> {
     Everything,
 }
 
-impl Default for Transaction {
-    fn default() -> Self {
+impl QueuedRow {
+    /// Of this row, whose request has its arguments from `first` on.
+    #[must_use]
+    pub fn of(index: CommandIndex, spec: &CommandSpec, first: usize) -> Self {
         Self {
-            queue: Vec::new(),
-            is_about_data: true,
-            has_scripts: false,
-            arguments_count: 0,
-            flags: Flags::NONE,
-            is_spoilt: false,
-            wire_bytes: 0,
-            held_bytes: 0,
+            index,
+            first,
+            flags: spec.flags,
+            is_about_data: spec.group.is_data(),
+            is_script: spec.group == Group::Scripting,
         }
     }
 }
 
 impl Transaction {
-    /// The requests, oldest first.
-    pub(crate) fn queue(&self) -> &[Queued] {
-        &self.queue
-    }
-
-    /// Whether EXEC will be refused.
-    pub(crate) fn is_spoilt(&self) -> bool {
-        self.is_spoilt
-    }
-
-    /// Has EXEC refused.
-    pub(crate) fn spoil(&mut self) {
-        self.is_spoilt = true;
-    }
-
-    /// Whether one of the commands has all these flags.
-    pub(crate) fn has(&self, flags: Flags) -> bool {
-        self.flags.has(flags)
-    }
-
     /// Whether one of the commands may change something.
-    pub(crate) fn writes(&self, settings: &Settings) -> bool {
-        let mut queue = self.queue.iter();
-        queue.any(|queued| may_write(settings, queued.spec, queued.request()))
-    }
-
-    /// Whether the commands touch keys and nothing else, so that they may run without their session.
-    pub(crate) fn is_about_data(&self) -> bool {
-        self.is_about_data
-    }
-
-    /// Whether it may come to keys that its requests do not tell, and take long: there are scripts in
-    /// it.
-    pub(crate) fn has_scripts(&self) -> bool {
-        self.has_scripts
-    }
-
-    /// Whether there are so many commands or arguments that it takes long.
-    pub(crate) fn is_long(&self) -> bool {
-        self.queue.len() > COMMANDS_MAX || self.arguments_count > ARGUMENTS_MAX
-    }
-
-    /// Bytes of all requests as they came.
-    #[must_use]
-    pub fn wire_bytes(&self) -> usize {
-        self.wire_bytes
-    }
-
-    /// Bytes of memory held by the queue.
-    #[must_use]
-    pub fn held_bytes(&self) -> usize {
-        self.held_bytes
-    }
-
-    /// Adds a request of a command.
-    pub fn push(
-        &mut self,
-        request: Request<'_>,
-        (index, spec, first): (CommandIndex, &'static CommandSpec, usize),
-    ) {
-        self.flags = self.flags.with(spec.flags);
-        self.is_about_data &= spec.group.is_data();
-        self.has_scripts |= spec.group == Group::Scripting;
-        self.arguments_count += request.len();
-        self.wire_bytes += request.wire_bytes();
-        self.held_bytes += request.wire_bytes() + request.len() * ARGUMENT_BYTES + REQUEST_BYTES;
-        self.queue.push(Queued {
-            request: OwnedRequest::from(request),
-            index,
-            spec,
-            first,
-        });
+    pub(crate) fn writes(&self, table: &Table, settings: &Settings) -> bool {
+        let mut queue = self.queue().iter();
+        queue.any(|queued| {
+            let spec = table.spec(queued.index);
+            spec.is_some_and(|spec| may_write(settings, spec, queued.request()))
+        })
     }
 
     /// What the requests reach when they begin in `database`, with what is watched.
@@ -170,8 +65,11 @@ impl Transaction {
     ) -> Reach<'t> {
         let mut database = database;
         let mut keys: Vec<Key<'t>> = watches.into_iter().flat_map(Watches::keys).collect();
-        for queued in &self.queue {
-            let (spec, request) = (queued.spec, queued.request());
+        for queued in self.queue() {
+            let Some(spec) = table.spec(queued.index) else {
+                return Reach::Everything;
+            };
+            let request = queued.request();
             if spec.flags.has(Flags::SELECTS_DATABASE) {
                 database = database_at(store, &request, 1).unwrap_or(database);
             } else if !add_keys(&mut keys, table, store, database, spec, &request) {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use store::{ChangeKind, DatabaseId, Handle, Interest, Key, KeyChange, Listener};
 
-use crate::session::ClientRecord;
+use crate::client_record::ClientRecord;
 
 /// What a watched key takes besides its name, about: the listener, its place here and in the store.
 const WATCHED_BYTES: usize = size_of::<WatchedKey>() + 128;

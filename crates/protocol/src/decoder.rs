@@ -15,7 +15,7 @@
 //!  2. Memory held grows with bytes received, never with a count or length a peer announced.
 //!  3. Positions fit `u32`: no more than `u32::MAX` bytes are looked at in one call.
 
-use crate::ProtocolError;
+use crate::error::ProtocolError;
 use crate::frame::{Frame, Progress, Searched, Step};
 use crate::limits::{Ceilings, Limits};
 use crate::request::{Batch, Spans};

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::Reply;
+use crate::reply::Reply;
 
 /// A request that breaks the protocol. The session answers it and closes the connection, since
 /// nothing after it can be trusted to be a request.

@@ -8,7 +8,7 @@
 
 use base::number::parse_i64;
 
-use crate::ProtocolError;
+use crate::error::ProtocolError;
 use crate::inline::push_words;
 use crate::limits::Ceilings;
 use crate::request::{Batch, Span, Spans};

@@ -5,7 +5,7 @@
 
 use base::words;
 
-use crate::ProtocolError;
+use crate::error::ProtocolError;
 use crate::request::{Batch, Span};
 
 /// Adds the words of `line`, which lies at `line_start` of the input, to `batch` as spans. Says

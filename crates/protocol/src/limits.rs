@@ -1,6 +1,6 @@
 //! What a peer may send.
 
-use crate::ProtocolError;
+use crate::error::ProtocolError;
 use crate::request::SHORT_ARGUMENTS_MAX;
 
 /// Arguments a client may send in one request before it is authenticated.

@@ -9,7 +9,7 @@ use base::float::FloatText;
 use base::number::{TEXT_BYTES_MAX, decimal_len, write_i64, write_u64};
 use base::shared_bytes::SharedBytes;
 
-use crate::ReplyBuffer;
+use crate::buffer::ReplyBuffer;
 use crate::value::short_lines;
 
 /// The longest header: a type byte, a number, CR LF.

@@ -11,6 +11,7 @@ use crate::calls::{HOST, Run};
 use crate::host::Level;
 use crate::library::{self, Failure, Results};
 use crate::number_text::truncated;
+use crate::random::Random;
 use crate::{concat, convert};
 
 /// Bytes of source that `loadstring` takes: the compiler's memory counts to no script.
@@ -214,24 +215,6 @@ fn low_word(number: f64) -> u32 {
     const ROUNDER: f64 = 6_755_399_441_055_744.0;
     let bytes = (number + ROUNDER).to_le_bytes();
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
-}
-
-/// The generator behind `math.random`: the linear congruence of `drand48`, so that a seed gives the
-/// numbers that scripts know.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn seeded(seed: i64) -> Self {
-        Self(((seed.cast_unsigned() & 0xffff_ffff) << 16) | 0x330e)
-    }
-
-    /// A number of 31 bits.
-    fn next(&mut self) -> u32 {
-        let product = self.0.wrapping_mul(0x5_deec_e66d).wrapping_add(0xb);
-        self.0 = product & 0xffff_ffff_ffff;
-        u32::try_from(self.0 >> 17).unwrap_or(0)
-    }
 }
 
 fn random(run: &Run, arguments: &MultiValue) -> Results {

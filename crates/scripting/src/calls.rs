@@ -9,11 +9,12 @@ use std::rc::Rc;
 use mlua::{BString, Error, Function, Lua, MultiValue, Value as LuaValue, VmState};
 use scoped_tls_hkt::{ReborrowMut, scoped_thread_local};
 
-use crate::api::Random;
 use crate::convert;
+use crate::functions::Function as Registered;
 use crate::host::{Host, Reply, Stop};
 use crate::json::Settings;
 use crate::number_text;
+use crate::random::Random;
 use crate::text_buffer::{Passed, TextBuffer};
 use crate::wire;
 
@@ -47,7 +48,7 @@ pub(crate) struct Run {
     /// Steps left to a library that is being loaded.
     pub(crate) load_steps: Cell<Option<u32>>,
     /// What the library that is being loaded has registered.
-    pub(crate) registered: RefCell<Option<Vec<crate::Function>>>,
+    pub(crate) registered: RefCell<Option<Vec<Registered>>>,
     /// The state of `math.random`, and whether this script has set it.
     pub(crate) random: Cell<Random>,
     pub(crate) is_reseeded: Cell<bool>,

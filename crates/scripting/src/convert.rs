@@ -2,9 +2,9 @@
 
 use mlua::{Lua, LuaString, Table, Value as LuaValue};
 
-use crate::Value;
 use crate::number_text::truncated;
 use crate::text_buffer::{Passed, RAISED};
+use crate::value::Value;
 
 /// How deep a reply may be nested; deeper parts become an error in their place.
 const DEPTH_MAX: usize = 200;

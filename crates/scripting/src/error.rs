@@ -1,6 +1,6 @@
 //! Why a script gave no reply.
 
-use crate::Stop;
+use crate::host::Stop;
 
 /// Why a script could not be compiled, or ended without a reply of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]

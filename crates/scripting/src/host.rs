@@ -1,6 +1,6 @@
 //! What a script asks of the server.
 
-use crate::Value;
+use crate::value::Value;
 
 /// The server, as one run of a script sees it.
 pub trait Host {

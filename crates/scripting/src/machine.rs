@@ -6,12 +6,16 @@ use std::rc::Rc;
 use mlua::chunk::ChunkMode;
 use mlua::{BString, Error, Function as LuaFunction, Lua, Table, Value as LuaValue};
 
-use crate::api::{self, Random};
+use crate::api;
 use crate::calls::{self, HOST, Lent, Run};
 use crate::convert::{self, Fields};
+use crate::error::ScriptError;
+use crate::functions::{Function, Library};
+use crate::host::{Host, Stop};
+use crate::random::Random;
 use crate::text_buffer::TextBuffer;
-use crate::{Host, ScriptError, Stop, Value, shebang};
-use crate::{cmsgpack, concat, json, register, straight, struct_library};
+use crate::value::Value;
+use crate::{cmsgpack, concat, json, register, shebang, straight, struct_library};
 
 /// What a machine may use.
 #[derive(Clone, Copy, Debug)]
@@ -61,26 +65,6 @@ pub struct Program {
 struct Given {
     keys: bool,
     arguments: bool,
-}
-
-/// A library, loaded: its code ran and registered functions.
-pub struct Library {
-    /// The library's name out of its first line.
-    pub name: Vec<u8>,
-    /// Its functions in the order in which it registered them.
-    pub functions: Vec<Function>,
-}
-
-/// A function of a library.
-#[derive(Clone)]
-pub struct Function {
-    /// Its name, unique among all libraries.
-    pub name: Vec<u8>,
-    /// What its author says about it.
-    pub description: Option<Vec<u8>>,
-    /// `no-writes` and the like, as given.
-    pub flags: Vec<Vec<u8>>,
-    pub(crate) callback: LuaFunction,
 }
 
 impl Machine {

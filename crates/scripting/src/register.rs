@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use mlua::{Function as LuaFunction, Lua, MultiValue, Table, Value};
 
-use crate::Function;
 use crate::calls::Run;
 use crate::convert;
+use crate::functions::Function;
 use crate::library::{self, Failure, Results};
 use crate::number_text;
 

@@ -7,33 +7,35 @@ use engine::{ClientFilter, ClientRecord};
 use crate::limits::held_by;
 use crate::node::Node;
 
-/// Closes the clients that hold most until the rest is within the limit. Clients that asked not to
-/// be evicted are spared. Gives the number of clients that have to go.
-pub fn enforce(node: &Node, bytes_max: u64) -> usize {
-    if node.clients_held_bytes() <= bytes_max {
-        return 0;
+impl Node {
+    /// Closes the clients that hold most until the rest is within the limit. Clients that asked not to
+    /// be evicted are spared. Gives the number of clients that have to go.
+    pub fn enforce_client_memory(&self, bytes_max: u64) -> usize {
+        if self.clients_held_bytes() <= bytes_max {
+            return 0;
+        }
+        let mut clients = self.sessions.clients.matching(&ClientFilter::default(), 0);
+        // Who is on the way out already frees what it holds without our help.
+        clients.retain(|client| {
+            !client.has_flag(ClientRecord::KILLED) && !client.has_flag(ClientRecord::EVICTED)
+        });
+        // Other workers change the figures meanwhile; order and sum need one reading of each.
+        let mut clients: Vec<_> = clients
+            .into_iter()
+            .map(|client| (held_by(&client), client))
+            .collect();
+        let mut held_bytes: u64 = clients.iter().map(|(held, _)| held).sum();
+        clients.retain(|(_, client)| !client.has_flag(ClientRecord::NO_EVICT));
+        clients.sort_by_key(|(held, _)| std::cmp::Reverse(*held));
+        let too_much = |(held, _): &(u64, Arc<ClientRecord>)| {
+            let is_too_much = held_bytes > bytes_max;
+            held_bytes = held_bytes.saturating_sub(*held);
+            is_too_much
+        };
+        let evicted: Vec<_> = clients.into_iter().take_while(too_much).collect();
+        for (_, client) in &evicted {
+            self.evict(client);
+        }
+        evicted.len()
     }
-    let mut clients = node.sessions.clients.matching(&ClientFilter::default(), 0);
-    // Who is on the way out already frees what it holds without our help.
-    clients.retain(|client| {
-        !client.has_flag(ClientRecord::KILLED) && !client.has_flag(ClientRecord::EVICTED)
-    });
-    // Other workers change the figures meanwhile; order and sum need one reading of each.
-    let mut clients: Vec<_> = clients
-        .into_iter()
-        .map(|client| (held_by(&client), client))
-        .collect();
-    let mut held_bytes: u64 = clients.iter().map(|(held, _)| held).sum();
-    clients.retain(|(_, client)| !client.has_flag(ClientRecord::NO_EVICT));
-    clients.sort_by_key(|(held, _)| std::cmp::Reverse(*held));
-    let too_much = |(held, _): &(u64, Arc<ClientRecord>)| {
-        let is_too_much = held_bytes > bytes_max;
-        held_bytes = held_bytes.saturating_sub(*held);
-        is_too_much
-    };
-    let evicted: Vec<_> = clients.into_iter().take_while(too_much).collect();
-    for (_, client) in &evicted {
-        node.evict(client);
-    }
-    evicted.len()
 }

@@ -269,6 +269,13 @@ impl Rates {
     }
 }
 
+/// Adds to a number that only this thread writes.
+#[inline]
+pub(crate) fn bump(cell: &AtomicU64, amount: usize) {
+    let sum = cell.load(Ordering::Relaxed).wrapping_add(amount as u64);
+    cell.store(sum, Ordering::Relaxed);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

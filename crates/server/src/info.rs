@@ -666,7 +666,7 @@ fn tls(report: &mut Report<'_>) {
     let now_unix_ms = report.node.core.clock.now_unix_ms();
     report
         .text
-        .push_str(&report.node.process.secret.info(now_unix_ms));
+        .push_str(&report.node.process.tls.info(now_unix_ms));
 }
 
 fn cluster(report: &mut Report<'_>) {

@@ -32,11 +32,11 @@ pub mod process;
 pub mod pubsub;
 pub mod replication;
 pub mod runtime;
-#[cfg(feature = "tls")]
-pub mod secret;
-#[cfg(not(feature = "tls"))]
-#[path = "no_secret.rs"]
-pub mod secret;
 mod system_check;
+#[cfg(feature = "tls")]
+pub mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+pub mod tls;
 pub mod users;
 pub mod worker;

@@ -41,7 +41,7 @@ impl Listeners {
     }
 
     /// Listens at the TCP addresses that `config` names, and no longer at others; `porter` receives
-    /// who comes to be served in secret.
+    /// connections that are to be encrypted.
     ///
     /// # Errors
     /// The first address that cannot be had; nothing has changed then.
@@ -91,7 +91,7 @@ fn open_unix(config: &Config, path: &Path) -> Result<Listener, Fault> {
     Listener::unix(path, options).map_err(because(what))
 }
 
-/// Listens at all TCP addresses, plain and secret ones.
+/// Listens at all TCP addresses, plain and encrypted ones.
 fn open_all_tcp(
     config: &Config,
     standing: &[Listener],
@@ -99,9 +99,9 @@ fn open_all_tcp(
 ) -> Result<Vec<Listener>, Fault> {
     let mut listeners = open_tcp(config, config.port, standing, false)?;
     if let Some(porter) = porter {
-        let secret = open_tcp(config, config.tls.port, standing, true)?;
+        let encrypted = open_tcp(config, config.tls.port, standing, true)?;
         let guarded = |one: Listener| one.guarded_by(Arc::clone(porter));
-        listeners.extend(secret.into_iter().map(guarded));
+        listeners.extend(encrypted.into_iter().map(guarded));
     }
     Ok(listeners)
 }

@@ -30,9 +30,9 @@ use crate::link::{Message, WorkerLink};
 use crate::listeners::{Fault, Listeners};
 use crate::log::Log;
 use crate::mail::{Address, Letter};
-use crate::replication::Replication;
-use crate::secret;
-use crate::{client_memory, identity, limits, open_files, process};
+use crate::replication::state::Replication;
+use crate::tls;
+use crate::{identity, limits, open_files, process};
 use persistence::environment::Environment;
 use persistence::running::Persistence;
 use persistence::tail::Tail;
@@ -56,7 +56,7 @@ pub struct Node {
 }
 
 /// What a client hears whose change of TLS cannot be made.
-const SECRET_REFUSED: &str = "Unable to update TLS configuration. Check server logs.";
+const TLS_REFUSED: &str = "Unable to update TLS configuration. Check server logs.";
 
 /// The log's memory counts as no more than this part of `maxmemory`.
 const LOG_PART_MAX: u64 = 4;
@@ -116,9 +116,9 @@ impl Node {
         if change.names.contains(&"maxclients") {
             open_files::make_more_room(change.new)?;
         }
-        let secret = self.prepare_secret(change)?;
+        let prepared = self.prepare_tls(change)?;
         self.change_rank(change)?;
-        let changed = self.change_listeners(change, secret).and_then(|()| {
+        let changed = self.change_listeners(change, prepared).and_then(|()| {
             self.change_level(change)
                 .inspect_err(|_| self.keep_listeners(change))
         });
@@ -133,7 +133,7 @@ impl Node {
         }
         if change.names.contains(&"maxmemory-clients") {
             let bytes_max = limits::clients_bytes_max(change.new, process::usable_bytes());
-            client_memory::enforce(self, bytes_max);
+            self.enforce_client_memory(bytes_max);
         }
         self.apply_durability(change.new);
         self.replication.apply(self, change.new);
@@ -244,7 +244,7 @@ impl Node {
     fn change_listeners(
         &self,
         change: &Change<'_>,
-        secret: Option<secret::Prepared>,
+        prepared: Option<tls::Prepared>,
     ) -> Result<(), ApplyError> {
         let refuse = |(name, reason): (&'static str, &str), fault: Fault| {
             let cause = system_reason(&fault.cause);
@@ -256,9 +256,9 @@ impl Node {
                 reason: reason.to_owned(),
             }
         };
-        let enforced = self.process.secret.enforce(secret).map_err(|cause| {
+        let enforced = self.process.tls.enforce(prepared).map_err(|cause| {
             let what = "cannot make handshakes".to_owned();
-            refuse(("tls-port", SECRET_REFUSED), Fault { what, cause })
+            refuse(("tls-port", TLS_REFUSED), Fault { what, cause })
         });
         let porter = enforced?;
         let about = if change.names.contains(&"port") {
@@ -287,19 +287,19 @@ impl Node {
             new: change.old,
             names: change.names,
         };
-        let secret = self.prepare_secret(&before);
+        let prepared = self.prepare_tls(&before);
         // The operator was told; where it listened a moment ago there is room.
-        let _kept = secret.and_then(|secret| self.change_listeners(&before, secret));
+        let _kept = prepared.and_then(|prepared| self.change_listeners(&before, prepared));
     }
 
     /// Reads what encrypted connections need, if a change is about that.
-    fn prepare_secret(&self, change: &Change<'_>) -> Result<Option<secret::Prepared>, ApplyError> {
+    fn prepare_tls(&self, change: &Change<'_>) -> Result<Option<tls::Prepared>, ApplyError> {
         let (old, new) = (&change.old.tls, &change.new.tls);
         if old.rules == new.rules && (old.is_on() || !new.is_on()) {
             return Ok(None);
         }
         self.process
-            .secret
+            .tls
             .prepare(&self.core.clock, new)
             .map_err(|error| {
                 self.core.log.warning(format_args!("{error}"));
@@ -307,7 +307,7 @@ impl Node {
                 let name = names.find(|name| name.starts_with("tls-"));
                 ApplyError {
                     name: name.copied().unwrap_or("tls-port"),
-                    reason: SECRET_REFUSED.to_owned(),
+                    reason: TLS_REFUSED.to_owned(),
                 }
             })
     }

@@ -23,7 +23,7 @@ use crate::info;
 use crate::link::{Message, own_posts};
 use crate::log::Level;
 use crate::node::Node;
-use crate::worker::Deliveries;
+use crate::worker::deliveries::Deliveries;
 use persistence::held_replies::LogView;
 use persistence::tail::BEFORE_LOG;
 

@@ -80,7 +80,7 @@ impl Workers {
                 Arc::clone(&listeners),
             ));
         }
-        node.process.secret.start(&balancer)?;
+        node.process.tls.start(&balancer)?;
         node.replication.set_node(&node);
         let aside = Aside::start(&node)?;
         let mut threads = Vec::with_capacity(count);
@@ -116,7 +116,7 @@ impl Workers {
     pub fn stop(self) -> io::Result<()> {
         self.node.stop();
         self.node.core.settings.scripts.running.stop();
-        self.node.process.secret.stop();
+        self.node.process.tls.stop();
         let mut outcome = Ok(());
         for thread in self.threads {
             let ended = thread
@@ -402,7 +402,7 @@ fn spawn_loader(load: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<(
 
 /// Opens the sockets that the configuration names, plain and encrypted ones.
 fn open_listeners(node: &Arc<Node>, config: &Config) -> Result<Vec<Listener>, RunError> {
-    let porter = open_secret(node, config)?;
+    let porter = open_tls(node, config)?;
     listeners::open(config, porter.as_ref()).map_err(|fault| RunError {
         what: fault.what,
         cause: fault.cause,
@@ -410,14 +410,14 @@ fn open_listeners(node: &Arc<Node>, config: &Config) -> Result<Vec<Listener>, Ru
 }
 
 /// Reads what encrypted connections need, if there are any.
-fn open_secret(node: &Arc<Node>, config: &Config) -> Result<Option<Arc<dyn Porter>>, RunError> {
-    node.process.secret.join(node);
-    let prepared = node.process.secret.prepare(&node.core.clock, &config.tls);
+fn open_tls(node: &Arc<Node>, config: &Config) -> Result<Option<Arc<dyn Porter>>, RunError> {
+    node.process.tls.join(node);
+    let prepared = node.process.tls.prepare(&node.core.clock, &config.tls);
     let prepared = prepared.map_err(|error| RunError {
         what: "Failed to configure TLS".into(),
         cause: io::Error::other(error),
     })?;
-    let enforced = node.process.secret.enforce(prepared);
+    let enforced = node.process.tls.enforce(prepared);
     enforced.map_err(because("cannot make handshakes"))
 }
 

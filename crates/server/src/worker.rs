@@ -9,14 +9,14 @@
 
 mod arena;
 mod buffers;
-mod deliveries;
+pub(crate) mod deliveries;
 mod keeping;
 mod sessions;
 mod stopping;
 mod waits;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use access::User;
@@ -30,9 +30,8 @@ use reactor::{
 };
 
 use crate::announcer;
-use crate::client_memory;
 use crate::config::{Config, ConfigReader};
-use crate::counters::{Count, WorkerCounters};
+use crate::counters::{Count, WorkerCounters, bump};
 use crate::job::{Answer, Job, Piece};
 use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
 use crate::link::Message;
@@ -40,14 +39,13 @@ use crate::node::Node;
 use crate::port::Port;
 use crate::process;
 use crate::replication::{self, Watermarks};
-use crate::secret;
+use crate::tls;
 use persistence::held_replies::{HeldReplies, LogView, Release, Wrote};
 use persistence::log_in_use::LogUser;
 
 pub use arena::Arena;
 use buffers::{Buffers, Holding};
-pub(crate) use deliveries::Deliveries;
-use deliveries::RoundMark;
+use deliveries::{Deliveries, RoundMark};
 use sessions::{Connected, Sessions};
 use stopping::Stopping;
 use waits::Waits;
@@ -237,7 +235,7 @@ impl Worker {
     /// The user whom the peer's certificate names, where certificates name users.
     fn certified_user(&self, peer: &PeerInfo) -> Option<Arc<User>> {
         let security = peer.security.as_ref()?;
-        let names = secret::user_names(self.config.config(), security);
+        let names = tls::user_names(self.config.config(), security);
         let users = &self.node.core.settings.users;
         let mut known = names.iter().filter_map(|name| users.find(name.as_bytes()));
         known.find(|user| user.rules().is_on())
@@ -651,7 +649,7 @@ impl Worker {
     fn limit_clients_memory(&self) {
         self.counters.client_bytes.set(self.buffers.held_bytes());
         let bytes_max = limits::clients_bytes_max(self.config.config(), self.usable_bytes);
-        client_memory::enforce(&self.node, bytes_max);
+        self.node.enforce_client_memory(bytes_max);
     }
 
     fn since_turn_started_ns(&self) -> u64 {
@@ -1019,13 +1017,6 @@ fn is_beyond_all(
     needed_bytes as u64 >= LARGE_REQUEST_BYTES
         && !client.has_flag(ClientRecord::NO_EVICT)
         && needed_bytes as u64 > limits::clients_bytes_max(config, usable_bytes)
-}
-
-/// Adds to a number that only this thread writes.
-#[inline]
-fn bump(cell: &AtomicU64, amount: usize) {
-    let sum = cell.load(Ordering::Relaxed).wrapping_add(amount as u64);
-    cell.store(sum, Ordering::Relaxed);
 }
 
 /// Whether a peer is on this machine.

@@ -23,6 +23,7 @@ use base::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use crate::arena::distance;
+use crate::before_writes::BeforeWrites;
 use crate::blob::Blob;
 use crate::bucket::{Bucket, LINKS, Link};
 use crate::deadline_map::GROUP_BUCKETS;
@@ -33,17 +34,10 @@ use crate::key::DatabaseId;
 use crate::layout::{Form, View};
 use crate::local::{Local, view_of};
 use crate::policy::Policy;
-use crate::shared::{BeforeWrites, Shared};
+use crate::shared::Shared;
 use crate::slab::class_bytes;
 use crate::value::{Cause, StoreError};
 use sample::Sampled;
-
-/// The most records that one call evicts beyond what it needs itself, for when the limit was
-/// lowered a lot: the others follow with the next calls. Of the usual [tenacity](victims_max).
-pub(crate) const VICTIMS_MAX: u32 = 64;
-
-/// The tenacity that nobody changed.
-const TENACITY_USUAL: u8 = 10;
 
 /// A call frees this many times the bytes that it is about to add before it may leave the rest to
 /// others: so a debt goes down whatever the sizes of what comes and what goes.
@@ -64,22 +58,6 @@ const TURN_PART: u64 = 8;
 
 /// How far ahead of the hand records are brought into the cache.
 const RECORDS_AHEAD: u64 = 4;
-
-/// Records that one call evicts at most beyond what it needs, at this tenacity. Up to the usual one in
-/// proportion, beyond it 15 hundredths more with each step (the time that Redis allows grows so), and
-/// any number at 100.
-pub(crate) fn victims_max(tenacity: u8) -> u32 {
-    match tenacity {
-        0..TENACITY_USUAL => {
-            let part = VICTIMS_MAX * u32::from(tenacity) / u32::from(TENACITY_USUAL);
-            part.max(1)
-        }
-        TENACITY_USUAL..100 => (TENACITY_USUAL..tenacity).fold(VICTIMS_MAX, |victims, _| {
-            victims.saturating_add(victims / 20 * 3)
-        }),
-        100.. => u32::MAX,
-    }
-}
 
 /// What one thread remembers between evictions.
 #[derive(Debug)]

@@ -236,33 +236,3 @@ fn deadline_of(shared: &Shared, link: Link) -> Option<u64> {
         None
     }
 }
-
-/// Wheels of threads that ended.
-#[derive(Debug, Default)]
-pub(crate) struct Orphans {
-    some: base::sync::atomic::AtomicBool,
-    wheels: std::sync::Mutex<Vec<Armed>>,
-}
-
-impl Orphans {
-    fn leave(&self, mut wheels: Vec<Armed>) {
-        self.lock().append(&mut wheels);
-        self.some.store(true, Ordering::Release);
-    }
-
-    fn has_some(&self) -> bool {
-        self.some.load(Ordering::Acquire)
-    }
-
-    fn take(&self) -> Vec<Armed> {
-        let wheels = std::mem::take(&mut *self.lock());
-        self.some.store(false, Ordering::Release);
-        wheels
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Armed>> {
-        self.wheels
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}

@@ -85,8 +85,8 @@ impl Indexed {
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
+    use crate::hasher::Hasher;
     use crate::index::Shape;
-    use crate::shared::Hasher;
     use crate::store::{Options, Store};
     use crate::value::Deadline;
     use base::hash::KeyHasher;

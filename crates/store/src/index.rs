@@ -29,7 +29,7 @@ use crate::buckets::Buckets;
 use crate::deadline_map::DeadlineMap;
 use crate::key::DatabaseId;
 use crate::overflow::Overflow;
-use crate::shrink::Shrinking;
+use crate::shrink::state::Shrinking;
 use crate::tally::Counts;
 use crate::wait::Wait;
 

@@ -16,7 +16,8 @@ use crate::growth::Split;
 use crate::index::Index;
 use crate::key::{DatabaseId, Key};
 use crate::local::{Local, view_of};
-use crate::lookahead::{Lookahead, RecordSpan};
+use crate::lookahead::Lookahead;
+use crate::record_span::RecordSpan;
 use crate::shared::Shared;
 use crate::tally::Records;
 

@@ -13,10 +13,10 @@
 //! ```
 //!
 //! From the outside in: `store`, `handle` (the surface); `indexed` with `reader`, `writer`, `locks`,
-//! `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `index` with `bucket`, `growth`, `shrink`, `overflow`
+//! `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `shared`, `local` (what they work on); `index` with `bucket`, `growth`, `shrink`, `overflow`
 //! (from a hash to a link); `layout` (a record in its slot); `slab`, `blob`, `arena` (memory);
 //! `heap` (objects that records lead to); `snapshot` (all of it as it was at one moment);
-//! `parking` (requests that wait for locked keys without a thread); `listeners` (observers of changes);
+//! `parking` (requests that wait for locked keys without a thread); `listeners` and `listening` (observers of changes);
 //! `waiting` (blocked clients); `gate` (one thread has the store for itself); `naive` (the twin that
 //! all of this is compared with).
 
@@ -34,6 +34,7 @@ pub mod value;
 
 mod accounting;
 mod arena;
+mod before_writes;
 mod blob;
 mod blocks;
 mod bucket;
@@ -45,6 +46,7 @@ mod clock;
 mod databases;
 mod deadline_map;
 mod deadlines;
+mod detached;
 mod evict;
 mod expire;
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -52,11 +54,14 @@ mod figures;
 mod free_memory;
 mod gate;
 mod growth;
+mod hasher;
 mod heap;
 mod index;
 mod indexed;
+mod last_time;
 mod layout;
 mod lazy_free;
+mod listening;
 mod local;
 mod locks;
 mod lookahead;
@@ -64,12 +69,14 @@ mod members;
 mod mover;
 #[cfg(any(test, feature = "naive"))]
 mod naive;
+mod orphans;
 mod overflow;
 mod parking;
 #[cfg(not(miri))]
 #[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models use the heap"))]
 mod prefault;
 mod reader;
+mod record_span;
 #[cfg_attr(any(loom, shuttle), allow(dead_code, reason = "models use the heap"))]
 mod reservation;
 mod scan;

@@ -13,12 +13,8 @@ use std::sync::{Arc, PoisonError};
 
 use base::sync::{Mutex, MutexGuard};
 
-use crate::bucket::Bucket;
-use crate::index::{Home, Index};
-use crate::indexed::Indexed;
+use crate::index::Home;
 use crate::key::{DatabaseId, Key};
-use crate::local::{Local, view_of};
-use crate::shared::Shared;
 
 /// An observer that is notified of changes of the keys it is registered for.
 pub trait Listener: Send + Sync {
@@ -165,7 +161,7 @@ impl Listeners {
     }
 
     /// Whether nobody listens to a key of this bucket; `false` where that is not easily known.
-    fn is_silent(&self, database: DatabaseId, home: Home) -> bool {
+    pub(crate) fn is_silent(&self, database: DatabaseId, home: Home) -> bool {
         if home.depth < SHARD_BITS.max(1) {
             return false;
         }
@@ -211,156 +207,4 @@ impl std::fmt::Debug for Listeners {
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The bucket of a change, held by the caller.
-#[derive(Clone, Copy)]
-pub(crate) struct Scene<'s> {
-    pub(crate) shared: &'s Shared,
-    pub(crate) index: &'s Index,
-    pub(crate) home: &'s Bucket,
-}
-
-impl Local {
-    /// Tells who listens to a key of a bucket that has the bit.
-    #[cold]
-    pub(crate) fn tell(&mut self, scene: Scene<'_>, hash: u64, change: &KeyChange<'_>) {
-        let listeners = &scene.shared.listeners;
-        listeners.tell(&mut self.teller, hash, change);
-        let home = scene.index.state().home(hash);
-        if listeners.is_silent(change.database, home) {
-            scene.home.set_listened(false);
-        }
-    }
-
-    /// Tells of the record behind a link that goes, or loses members, without being asked to.
-    #[cold]
-    pub(crate) fn tell_of(
-        &mut self,
-        scene: Scene<'_>,
-        database: DatabaseId,
-        link: crate::bucket::Link,
-        kind: ChangeKind,
-    ) {
-        let Some(view) = view_of(scene.shared, link) else {
-            return;
-        };
-        // SAFETY: the caller holds the bucket.
-        let key: Vec<u8> = unsafe { view.with_key(<[u8]>::to_vec) };
-        let change = KeyChange {
-            key: &key,
-            database,
-            kind,
-            author: 0,
-        };
-        self.tell(scene, scene.shared.hasher.hash(&key), &change);
-    }
-}
-
-impl Indexed {
-    #[inline]
-    pub(crate) fn teller(&self) -> &Teller {
-        &self.local.teller
-    }
-
-    #[inline]
-    pub(crate) fn teller_mut(&mut self) -> &mut Teller {
-        &mut self.local.teller
-    }
-
-    /// Registers a listener for a key.
-    pub(crate) fn listen(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
-        self.need_index(key.database());
-        let shared = Arc::clone(&self.shared);
-        self.with_bucket(key, |bucket, _| {
-            bucket.set_listened(true);
-            shared.listeners.add(key, listener);
-        });
-    }
-
-    /// Takes a registration back.
-    pub(crate) fn unlisten(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
-        self.need_index(key.database());
-        let shared = Arc::clone(&self.shared);
-        self.with_bucket(key, |bucket, home| {
-            shared.listeners.remove(key, listener);
-            if bucket.is_listened() && shared.listeners.is_silent(key.database(), home) {
-                bucket.set_listened(false);
-            }
-        });
-    }
-
-    /// Runs `body` with the bucket of a key held.
-    fn with_bucket<R>(&mut self, key: &Key<'_>, body: impl FnOnce(&Bucket, Home) -> R) -> R {
-        let entered = self.enter();
-        let Some(index) = self.seen.get(key.database()) else {
-            unreachable!("made before");
-        };
-        let answer = if self.local.held.is_empty() {
-            let home = index.lock(key.hash());
-            let bucket = index.bucket(home.number);
-            let answer = body(bucket, home);
-            bucket.unlock(false);
-            answer
-        } else {
-            let at = self.local.held_at(index, key.database(), key.hash());
-            let home = self.local.held[at].home;
-            body(index.bucket(home.number), home)
-        };
-        if entered {
-            self.leave();
-        }
-        answer
-    }
-
-    /// Those of `keys` that have a record in a database, expired or not. For who has the store for
-    /// itself.
-    pub(crate) fn present(&mut self, database: DatabaseId, keys: &[(u64, Box<[u8]>)]) -> Vec<bool> {
-        let shared = Arc::clone(&self.shared);
-        let Some(index) = self.find_index(database) else {
-            return vec![false; keys.len()];
-        };
-        let is_present = |(hash, key): &(u64, Box<[u8]>)| {
-            let home = index.lock(*hash);
-            let bucket = index.bucket(home.number);
-            let found = index.find(bucket, *hash, |link| {
-                // SAFETY: the bucket is held.
-                view_of(&shared, link).is_some_and(|view| unsafe { view.key_is(key) })
-            });
-            bucket.unlock(false);
-            found.is_some()
-        };
-        keys.iter().map(is_present).collect()
-    }
-
-    /// Tells who listens to one of `keys` that existed before or does so now, and marks the buckets
-    /// of all of them in the index that the database has now. For who has the store for itself.
-    pub(crate) fn tell_flushed(
-        &mut self,
-        database: DatabaseId,
-        keys: &[(u64, Box<[u8]>)],
-        was_present: &[bool],
-    ) {
-        if keys.is_empty() {
-            return;
-        }
-        let shared = Arc::clone(&self.shared);
-        self.need_index(database);
-        let is_present = self.present(database, keys);
-        for (((hash, key), was), is) in keys.iter().zip(was_present).zip(is_present) {
-            let key = Key::with_hash(key, *hash, database);
-            self.with_bucket(&key, |bucket, _| bucket.set_listened(true));
-            if *was || is {
-                let change = KeyChange {
-                    key: key.bytes(),
-                    database,
-                    kind: ChangeKind::Flushed,
-                    author: self.local.teller.author,
-                };
-                shared
-                    .listeners
-                    .tell(&mut self.local.teller, *hash, &change);
-            }
-        }
-    }
 }

@@ -18,7 +18,7 @@ use crate::heap;
 use crate::index::{Home, Index, Spot};
 use crate::key::{DatabaseId, Key};
 use crate::layout::{Form, View};
-use crate::listeners::{ChangeKind, Scene, Teller};
+use crate::listeners::{ChangeKind, Teller};
 use crate::policy::InForce;
 use crate::shared::Shared;
 use crate::slab::SlabCache;
@@ -371,6 +371,14 @@ impl Local {
             });
         }
     }
+}
+
+/// The bucket of a change, held by the caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene<'s> {
+    pub(crate) shared: &'s Shared,
+    pub(crate) index: &'s Index,
+    pub(crate) home: &'s Bucket,
 }
 
 /// The record behind a link, for who holds the bucket.

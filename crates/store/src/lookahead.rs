@@ -10,13 +10,13 @@
 //! Tables that fit into a core's own cache are prefetched, too: without it a GET among 10,000 keys takes
 //! 55 instructions less, and 18 to 36 % more time (pipelines of 16 and 100, values of 8 and 100 bytes).
 
-use crate::arena::{Arena, Offset};
-use crate::bucket::{Bucket, Candidates, LINKS, Link};
+use crate::arena::Arena;
+use crate::bucket::{Bucket, Candidates, Link};
+use crate::hasher::Hasher;
 use crate::heap;
 use crate::index::{Index, State};
 use crate::layout::View;
-use crate::shared::Hasher;
-use crate::slab::Slab;
+use crate::record_span::RecordSpan;
 
 /// Looks ahead at the keys of one database, for a handle that is inside the store.
 #[derive(Clone, Copy)]
@@ -36,61 +36,6 @@ struct LookaheadTable<'h> {
     cut: Option<u64>,
     /// As [`Lookahead::saves_alone`] tells.
     saves_alone: bool,
-}
-
-/// How far records reach, as far as that is asked for ahead: a line of the cache more at most, for the
-/// processor foresees what comes behind two of them.
-///
-/// With one line for records of 88 bytes a GET at pipeline 200 took 15 % more time, with two for records of 32
-/// bytes it takes 4 to 6 % more.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RecordSpan {
-    /// From the first byte of a record of average length to the last.
-    bytes: usize,
-}
-
-impl RecordSpan {
-    const BYTES_MAX: u64 = 64;
-
-    /// Of so many records in so many bytes.
-    fn average(records: u64, bytes: u64) -> Self {
-        let average = bytes / records.max(1);
-        let reach = average.saturating_sub(1).min(Self::BYTES_MAX);
-        Self {
-            bytes: usize::try_from(reach).unwrap_or(0),
-        }
-    }
-
-    /// Of the records of some indexes, by what was told of them; what lies in objects is not counted.
-    pub(crate) fn of<'a>(indexes: impl Iterator<Item = &'a Index>, slab: &Slab) -> Self {
-        let told = indexes.map(|index| index.counts.about().keys);
-        let records = told.sum::<i64>().max(0).unsigned_abs();
-        Self::average(records, slab.usage().live_bytes)
-    }
-
-    /// As [`Self::bytes`] told.
-    pub(crate) fn of_bytes(bytes: usize) -> Self {
-        Self { bytes }
-    }
-
-    /// From the first byte to the last.
-    pub(crate) fn bytes(self) -> usize {
-        self.bytes
-    }
-
-    /// Asks for a record, with the line that it ends in if it is one of average length.
-    #[inline]
-    fn prefetch(self, arena: &Arena, offset: Offset) {
-        arena.prefetch(offset);
-        arena.prefetch_behind(offset, self.bytes);
-    }
-
-    /// Asks for all records of a bucket, but for those behind it.
-    pub(crate) fn prefetch_records(self, arena: &Arena, bucket: &Bucket) {
-        for offset in (0..LINKS).filter_map(|at| bucket.link(at).offset()) {
-            self.prefetch(arena, offset);
-        }
-    }
 }
 
 impl<'h> Lookahead<'h> {
@@ -254,7 +199,6 @@ impl<'h> LookaheadTable<'h> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
-    use super::*;
     use crate::handle::Handle;
     use crate::snapshot::{Collected, SnapshotLimits, SnapshotStep};
     use crate::store::{Options, Store};
@@ -273,13 +217,6 @@ mod tests {
                 .unwrap();
         }
         (handle, names)
-    }
-
-    #[test]
-    fn a_span_is_that_of_the_average_and_a_line_at_most() {
-        let bytes = |records, bytes| RecordSpan::average(records, bytes).bytes;
-        assert_eq!((bytes(0, 0), bytes(0, 64)), (0, 63));
-        assert_eq!((bytes(10, 320), bytes(10, 959)), (31, 64));
     }
 
     #[test]

@@ -11,8 +11,8 @@ use crate::heap;
 use crate::index::{Index, Spot};
 use crate::indexed::hash_of;
 use crate::key::DatabaseId;
-use crate::listeners::{ChangeKind, Scene};
-use crate::local::{Local, view_of};
+use crate::listeners::ChangeKind;
+use crate::local::{Local, Scene, view_of};
 use crate::shared::Shared;
 use crate::wheel::POSITION_BITS;
 

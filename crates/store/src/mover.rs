@@ -16,8 +16,9 @@
 //! writer that needs memory which only moving can give does a piece in proportion to what it adds
 //! ([`Indexed::compact_for`]). Nobody waits for a bucket: what is in use is left for another round.
 
-use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use base::sync::{Mutex, MutexGuard};
+pub(crate) mod work;
+
+use base::sync::atomic::Ordering;
 
 use crate::arena::{CHUNK_BYTES, Offset};
 use crate::chunk::ChunkId;
@@ -27,6 +28,7 @@ use crate::layout::View;
 use crate::local::{Local, view_of};
 use crate::shared::Shared;
 use crate::size_class::{SizeClass, capacity, class_bytes, class_for};
+use work::{Leftover, Mover, Pass, Source, Work};
 
 /// Work of one tick, in bytes moved: some tens of microseconds.
 const WORK_PER_TICK: u64 = 64 << 10;
@@ -62,111 +64,7 @@ const NEED_WORK_MIN: u64 = 8 << 10;
 /// The part of a limit that is freed by one plan of a writer in need.
 const NEED_PLAN_PART: u64 = 128;
 
-/// When memory that lies idle is worth the work, and what was done about it.
-#[derive(Debug)]
-pub(crate) struct Mover {
-    is_moving: AtomicBool,
-    work: Mutex<Work>,
-    /// Nothing is moved while less than this lies idle …
-    ignore_bytes: AtomicU64,
-    /// … or fewer per cent of what is in use.
-    threshold_percent: AtomicU64,
-    /// A writer in need found nothing to do while so much lay idle.
-    in_vain_bytes: AtomicU64,
-    pub(crate) moved: AtomicU64,
-    pub(crate) left: AtomicU64,
-}
-
-/// The work at hand.
-#[derive(Debug, Default)]
-struct Work {
-    pass: Option<Pass>,
-    /// Retired chunks that were gone through and still hold something.
-    leftovers: Vec<Leftover>,
-    key: Vec<u8>,
-}
-
-/// A way through chunks.
-#[derive(Debug)]
-struct Pass {
-    source: Source,
-    /// The chunk being gone through, and its next slot.
-    chunk: ChunkId,
-    slot: u32,
-    /// Passes to come after this one.
-    more_passes: u32,
-    percent: u32,
-    /// Somebody asked for it, and for what is free to go back to the system.
-    is_asked: bool,
-}
-
-/// Which chunks a pass goes through.
-#[derive(Debug)]
-enum Source {
-    /// These, which are retired.
-    Retired(Vec<ChunkId>),
-    /// All, up to a number.
-    All { next: u32, end: u32 },
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Leftover {
-    chunk: ChunkId,
-    tries: u8,
-}
-
-impl Source {
-    fn next(&mut self) -> Option<ChunkId> {
-        match self {
-            Self::Retired(chunks) => chunks.pop(),
-            Self::All { next, end } => {
-                let chunk = (*next < *end).then(|| ChunkId::from_number(*next));
-                *next += 1;
-                chunk
-            }
-        }
-    }
-}
-
-impl Default for Mover {
-    fn default() -> Self {
-        Self {
-            is_moving: AtomicBool::new(false),
-            work: Mutex::new(Work::default()),
-            ignore_bytes: AtomicU64::new(Self::IGNORE_BYTES),
-            threshold_percent: AtomicU64::new(Self::THRESHOLD_PERCENT),
-            in_vain_bytes: AtomicU64::new(0),
-            moved: AtomicU64::new(0),
-            left: AtomicU64::new(0),
-        }
-    }
-}
-
 impl Mover {
-    /// Without being asked nothing is moved while less than this lies idle …
-    pub(crate) const IGNORE_BYTES: u64 = 2 << 20;
-    /// … or less than this part of what is in use.
-    pub(crate) const THRESHOLD_PERCENT: u64 = 10;
-
-    fn lock(&self) -> MutexGuard<'_, Work> {
-        self.work
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Says from when on memory that lies idle is worth the work.
-    pub(crate) fn tune(&self, ignore_bytes: u64, threshold_percent: u64) {
-        self.ignore_bytes.store(ignore_bytes, Ordering::Relaxed);
-        self.threshold_percent
-            .store(threshold_percent, Ordering::Relaxed);
-    }
-
-    /// Whether there is work at hand: one load.
-    #[inline]
-    pub(crate) fn is_moving(&self) -> bool {
-        self.is_moving.load(Ordering::Acquire)
-    }
-
     /// Begins to move everything that lies apart, because somebody asked for it.
     pub(crate) fn begin_asked(&self, shared: &Shared) {
         let mut work = self.lock();

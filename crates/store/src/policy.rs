@@ -204,6 +204,29 @@ impl PolicyCell {
     }
 }
 
+/// The most records that one call evicts beyond what it needs itself, for when the limit was
+/// lowered a lot: the others follow with the next calls. Of the usual [tenacity](victims_max).
+pub(crate) const VICTIMS_MAX: u32 = 64;
+
+/// The tenacity that nobody changed.
+const TENACITY_USUAL: u8 = 10;
+
+/// Records that one call evicts at most beyond what it needs, at this tenacity. Up to the usual one in
+/// proportion, beyond it 15 hundredths more with each step (the time that Redis allows grows so), and
+/// any number at 100.
+pub(crate) fn victims_max(tenacity: u8) -> u32 {
+    match tenacity {
+        0..TENACITY_USUAL => {
+            let part = VICTIMS_MAX * u32::from(tenacity) / u32::from(TENACITY_USUAL);
+            part.max(1)
+        }
+        TENACITY_USUAL..100 => (TENACITY_USUAL..tenacity).fold(VICTIMS_MAX, |victims, _| {
+            victims.saturating_add(victims / 20 * 3)
+        }),
+        100.. => u32::MAX,
+    }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {

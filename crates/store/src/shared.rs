@@ -2,30 +2,30 @@
 
 use std::io;
 
-use base::hash::KeyHasher;
-use base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use base::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
 use crate::accounting::{Budget, Ledger, idle_bytes_max};
 #[cfg(not(any(loom, shuttle)))]
 use crate::arena::HugePages;
 use crate::arena::{Arena, CHUNK_BYTES};
+use crate::before_writes::BeforeWrites;
 use crate::databases::Databases;
 use crate::event::Wanted;
-use crate::evict::VICTIMS_MAX;
-use crate::expire::Orphans;
 use crate::gate::Gate;
+use crate::hasher::Hasher;
 use crate::index::Shape;
 use crate::key::DatabaseId;
+use crate::last_time::LastTime;
 use crate::lazy_free::LazyFree;
 use crate::listeners::Listeners;
-use crate::mover::Mover;
+use crate::mover::work::Mover;
+use crate::orphans::Orphans;
 use crate::parking::Parking;
-use crate::policy::PolicyCell;
+use crate::policy::{PolicyCell, VICTIMS_MAX};
 use crate::slab::Slab;
 use crate::snapshot::Snapshots;
 use crate::tally::Tallies;
-use crate::upkeep::LastTime;
 
 /// Removals are held because that was asked for, for a while.
 const HELD_ASKED: u32 = 1;
@@ -167,66 +167,5 @@ impl Shared {
         } else {
             self.removals_held.fetch_and(!reason, Ordering::Relaxed);
         }
-    }
-}
-
-/// What has to be looked at before a write takes its first lock: nothing most often, which one load
-/// tells.
-#[derive(Debug, Default)]
-pub(crate) struct BeforeWrites(AtomicU64);
-
-impl BeforeWrites {
-    /// There is a limit on memory.
-    pub(crate) const LIMIT: u64 = 1;
-    /// There is a snapshot, which may hold too much.
-    pub(crate) const SNAPSHOT: u64 = 2;
-
-    /// What there is.
-    #[inline]
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Notes that there is such a thing, or no longer.
-    pub(crate) fn set(&self, what: u64, on: bool) {
-        if on {
-            self.0.fetch_or(what, Ordering::Relaxed);
-        } else {
-            self.0.fetch_and(!what, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Hashes keys; tests may throw most of the hash away to force collisions.
-#[derive(Clone, Debug)]
-pub(crate) struct Hasher {
-    hasher: KeyHasher,
-    #[cfg(test)]
-    mask: u64,
-}
-
-impl Hasher {
-    /// With all bits of the hash.
-    pub(crate) fn new(hasher: KeyHasher) -> Self {
-        Self {
-            hasher,
-            #[cfg(test)]
-            mask: u64::MAX,
-        }
-    }
-
-    /// Keeps only the bits of `mask`.
-    #[cfg(test)]
-    pub(crate) fn masked(hasher: KeyHasher, mask: u64) -> Self {
-        Self { hasher, mask }
-    }
-
-    /// Hash of a key.
-    #[inline]
-    pub(crate) fn hash(&self, bytes: &[u8]) -> u64 {
-        let hash = self.hasher.hash(bytes);
-        #[cfg(test)]
-        let hash = hash & self.mask;
-        hash
     }
 }

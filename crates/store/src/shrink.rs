@@ -11,7 +11,9 @@
 //! of depth 0: nobody who comes there late takes it for the one he looks for, for a table of one
 //! bucket has no other.
 
-use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(crate) mod state;
+
+use base::sync::atomic::Ordering;
 
 use crate::bucket::{BUCKET_BYTES, Bucket, LINKS, Link};
 use crate::buckets::HUGE_FROM_BYTES;
@@ -34,39 +36,6 @@ const HUGE_STEP_BYTES: u64 = 2 << 20;
 
 /// How far ahead buckets are brought into the cache.
 const BUCKETS_AHEAD: u64 = 4;
-
-/// Whether a table is on the way to a smaller size.
-#[derive(Debug)]
-pub(crate) struct Shrinking {
-    is_on: AtomicBool,
-    /// How often memory of buckets went back to the system.
-    discards: AtomicU64,
-    /// So many records are on the way.
-    expected: AtomicU64,
-    level_min: u32,
-}
-
-impl Shrinking {
-    /// Of a table that begins with `2^level_min` buckets, and does not become smaller.
-    pub(crate) fn new(level_min: u32) -> Self {
-        Self {
-            is_on: AtomicBool::new(false),
-            discards: AtomicU64::new(0),
-            expected: AtomicU64::new(0),
-            level_min,
-        }
-    }
-
-    /// Says how many records are on the way, for which the table is to stay as it is.
-    pub(crate) fn expect(&self, records: u64) {
-        self.expected.store(records, Ordering::Relaxed);
-    }
-
-    /// Another number after each time that memory of buckets went back to the system.
-    pub(crate) fn era(&self) -> u64 {
-        self.discards.load(Ordering::Relaxed)
-    }
-}
 
 /// What became of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

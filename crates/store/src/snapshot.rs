@@ -59,6 +59,7 @@
 mod batch;
 #[cfg(any(test, feature = "naive"))]
 pub(crate) mod naive;
+mod place;
 mod saving;
 mod walk;
 
@@ -75,9 +76,9 @@ pub use batch::{Batch, Run, Saved, SavedValue};
 #[cfg(all(test, not(any(loom, shuttle))))]
 pub(crate) use collected::Collected;
 
-use crate::shared::BeforeWrites;
+use crate::before_writes::BeforeWrites;
 use batch::Held;
-use walk::Walk;
+use place::Walk;
 
 /// Buffers of writers: each has its own while there are no more threads than this.
 const BUFFERS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };

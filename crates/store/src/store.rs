@@ -10,15 +10,15 @@ use base::sync::{Mutex, MutexGuard};
 use std::sync::{Arc, PoisonError};
 
 use crate::event::EventClass;
-use crate::evict;
 use crate::handle::Handle;
+use crate::hasher::Hasher;
 use crate::index::Shape;
 use crate::key::DatabaseId;
-use crate::mover::Mover;
+use crate::mover::work::Mover;
 #[cfg(any(test, feature = "naive"))]
 use crate::naive;
-use crate::policy::{InForce, LfuTuning, Policy};
-use crate::shared::{Hasher, Shared};
+use crate::policy::{InForce, LfuTuning, Policy, victims_max};
+use crate::shared::Shared;
 use crate::snapshot::{SnapshotInProgress, SnapshotProgress};
 
 /// How a store is made.
@@ -273,8 +273,8 @@ impl Store {
     /// told otherwise, 100 all that is over the limit.
     pub fn set_tenacity(&self, tenacity: u8) {
         if let Some(shared) = self.shared() {
-            let victims_max = evict::victims_max(tenacity);
-            shared.victims_max.store(victims_max, Ordering::Relaxed);
+            let victims = victims_max(tenacity);
+            shared.victims_max.store(victims, Ordering::Relaxed);
         }
     }
 

@@ -22,9 +22,9 @@ use std::sync::{Arc, Mutex};
 use base::hash::KeyHasher;
 
 use crate::effect::EffectSink;
+use crate::hasher::Hasher;
 use crate::index::Shape;
 use crate::key::DatabaseId;
-use crate::shared::Hasher;
 use crate::store::{Options, Store};
 use crate::value::Cause;
 

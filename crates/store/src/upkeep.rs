@@ -1,11 +1,9 @@
 //! Housekeeping between commands: what expired, what the process holds, what can be given back.
 
-use base::sync::atomic::{AtomicU64, Ordering};
-
 use crate::accounting::resident_bytes;
 use crate::chunk::CLEANED_AT_ONCE;
 use crate::indexed::Indexed;
-use crate::lookahead::RecordSpan;
+use crate::record_span::RecordSpan;
 use crate::shared::Shared;
 
 /// The resident set is measured so often.
@@ -78,22 +76,6 @@ impl Indexed {
             self.told_unix_ms = now_unix_ms;
         }
         due
-    }
-}
-
-/// When something was done last that one thread does for all.
-#[derive(Debug, Default)]
-pub(crate) struct LastTime(AtomicU64);
-
-impl LastTime {
-    /// Whether it is time again, and the caller is the one to do it.
-    fn is_due(&self, now_unix_ms: u64, every_ms: u64) -> bool {
-        let last = self.0.load(Ordering::Relaxed);
-        now_unix_ms.abs_diff(last) >= every_ms
-            && self
-                .0
-                .compare_exchange(last, now_unix_ms, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
     }
 }
 

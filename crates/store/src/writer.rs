@@ -23,8 +23,8 @@ use crate::key::Key;
 use crate::layout::{
     Fields, Form, Header, INLINE_KEY_BYTES_MAX, OBJECT_BYTES, OPTIMISTIC_BYTES_MAX, View,
 };
-use crate::listeners::{ChangeKind, KeyChange, Scene};
-use crate::local::{Local, view_of};
+use crate::listeners::{ChangeKind, KeyChange};
+use crate::local::{Local, Scene, view_of};
 use crate::owned::{Content, Owned};
 use crate::record::Record;
 use crate::shared::Shared;

@@ -8,7 +8,7 @@
 
 use crate::compact::{CompactKind, OneBuffer};
 use crate::element::{Element, ElementText};
-use crate::object::Encoding;
+use crate::kind::Encoding;
 use crate::packed::{At, Packed};
 use crate::table::{Entry, Full, Table};
 

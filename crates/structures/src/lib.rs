@@ -13,8 +13,8 @@
 //!              ▲ a type that lands adds its variant, its Structure and its file here
 //! ```
 //!
-//! `object` (what the store keeps, and what it asks of it); `compact` (one that is a single buffer, in
-//! parts); `element` (text or number);
+//! `object` (what the store keeps, and what it asks of it) and `kept` (what it asks of the types); `kind`
+//! (the words of TYPE and OBJECT ENCODING); `compact` (one that is a single buffer, in parts); `element` (text or number);
 //! `packed` (elements one behind another in one allocation); `table` (byte strings by hash, with
 //! deadlines) and `hashing`; `int_set` (few whole numbers);
 //! `hyper_log_log` (sketches, which are strings); `list`, `hash`, `set`, `sorted_set`, `stream`; `memory` (what an
@@ -29,6 +29,8 @@ pub mod hash;
 pub mod hashing;
 pub mod hyper_log_log;
 pub mod int_set;
+pub mod kept;
+pub mod kind;
 pub mod list;
 pub mod memory;
 pub mod object;
@@ -38,12 +40,14 @@ pub mod sorted_set;
 pub mod stream;
 pub mod table;
 
-pub use compact::{Compact, CompactKind, Kept, ONE_BUFFER_BYTES_END, OneBuffer};
+pub use compact::{Compact, CompactKind, ONE_BUFFER_BYTES_END, OneBuffer};
 pub use element::{ELEMENT_BYTES_MAX, Element, ElementText};
 pub use hash::{Field, FieldDeadline, Hash, HashLimits};
 pub use int_set::IntSet;
+pub use kept::Kept;
+pub use kind::{Encoding, Kind};
 pub use list::{BlockLimit, End, List};
-pub use object::{Encoding, Kind, Object, Structure};
+pub use object::{Object, Structure};
 pub use packed::Packed;
 pub use set::{Set, SetLimits};
 pub use sorted_set::{Scored, SortedSet, SortedSetLimits};

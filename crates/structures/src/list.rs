@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use crate::compact::{CompactKind, OneBuffer};
 use crate::element::Element;
-use crate::object::Encoding;
+use crate::kind::Encoding;
 use crate::packed::Packed;
 
 mod blocks;

@@ -9,8 +9,8 @@ use base::number::parse_i64;
 use crate::compact::{CompactKind, OneBuffer};
 use crate::element::{Element, ElementText};
 use crate::int_set::IntSet;
+use crate::kind::Encoding;
 use crate::memory::allocated;
-use crate::object::Encoding;
 use crate::packed::Packed;
 use crate::table::{Entry, Full, Table};
 

@@ -23,7 +23,7 @@ use std::ops::Range;
 use crate::compact::{CompactKind, OneBuffer};
 use crate::element::ElementText;
 use crate::hashing::hash;
-use crate::object::Encoding;
+use crate::kind::Encoding;
 use crate::table::Full;
 
 mod index;

@@ -22,8 +22,8 @@
 use std::collections::BTreeMap;
 
 use crate::compact::{CompactKind, OneBuffer};
+use crate::kind::Encoding;
 use crate::memory::allocated;
-use crate::object::Encoding;
 
 mod block;
 mod entry;

@@ -1,4 +1,4 @@
-//! Files of certificates and keys in their text form (RFC 7468), and what else such files may hold.
+//! Sections of PEM files (RFC 7468) whose labels `rustls-pki-types` does not know: encrypted keys.
 
 /// The content of a section called `label`, in bytes; the first of its kind.
 pub(crate) fn section(text: &[u8], label: &str) -> Option<Vec<u8>> {

@@ -1,8 +1,8 @@
 //! Kinds of requests by name: those of `redis-benchmark -t`.
 
 use crate::keys::KeyOrder;
-use crate::measure::Fill;
 use crate::template::Template;
+use crate::workload::Fill;
 
 /// A kind of request.
 #[derive(Debug)]

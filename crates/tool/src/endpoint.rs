@@ -12,7 +12,7 @@ use protocol::{Value, decode_value, encode_request};
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::error::BenchError;
-use crate::secrecy::{Secrecy, Secret};
+use crate::tls::{TlsClient, TlsStream};
 
 /// How long a server may take to accept, and to answer a question.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,7 +42,7 @@ pub struct Endpoint {
     /// The server's process, if the user named it.
     pub pid: Option<u32>,
     /// How connections are encrypted, if they are.
-    pub secrecy: Option<Secrecy>,
+    pub tls: Option<TlsClient>,
 }
 
 impl fmt::Display for Address {
@@ -65,7 +65,7 @@ impl Endpoint {
             database: 0,
             is_resp3: false,
             pid: None,
-            secrecy: None,
+            tls: None,
         }
     }
 
@@ -76,20 +76,20 @@ impl Endpoint {
     pub fn connect(&self) -> Result<Session, BenchError> {
         let link = match &self.address {
             Address::Tcp(host, port) => {
-                connect_tcp(host, *port).and_then(|stream| match &self.secrecy {
+                connect_tcp(host, *port).and_then(|stream| match &self.tls {
                     None => Ok(Link::Tcp(stream)),
-                    Some(secrecy) => {
+                    Some(tls) => {
                         let is_local = is_local(&stream);
-                        let secret = secrecy.connect(stream.into(), host, ANSWER_TIMEOUT)?;
-                        Ok(Link::Secret(Box::new(secret), is_local))
+                        let stream = tls.connect(stream.into(), host, ANSWER_TIMEOUT)?;
+                        Ok(Link::Tls(Box::new(stream), is_local))
                     }
                 })
             }
-            Address::Unix(path) => connect_unix(path).and_then(|stream| match &self.secrecy {
+            Address::Unix(path) => connect_unix(path).and_then(|stream| match &self.tls {
                 None => Ok(Link::Unix(stream)),
-                Some(secrecy) => {
-                    let secret = secrecy.connect(stream.into(), "localhost", ANSWER_TIMEOUT)?;
-                    Ok(Link::Secret(Box::new(secret), true))
+                Some(tls) => {
+                    let stream = tls.connect(stream.into(), "localhost", ANSWER_TIMEOUT)?;
+                    Ok(Link::Tls(Box::new(stream), true))
                 }
             }),
         };
@@ -158,14 +158,14 @@ enum Link {
     Tcp(TcpStream),
     Unix(UnixStream),
     /// And whether the server runs on this machine.
-    Secret(Box<Secret>, bool),
+    Tls(Box<TlsStream>, bool),
 }
 
 /// A connection that does not block.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Plain(OwnedFd),
-    Secret(Box<Secret>),
+    Tls(Box<TlsStream>),
 }
 
 impl Socket {
@@ -174,7 +174,7 @@ impl Socket {
     pub(crate) fn recv(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => Ok(rustix::net::recv(&*socket, out, RecvFlags::empty())?.0),
-            Self::Secret(secret) => secret.recv(out),
+            Self::Tls(stream) => stream.recv(out),
         }
     }
 
@@ -183,7 +183,7 @@ impl Socket {
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => Ok(rustix::net::send(&*socket, bytes, SendFlags::NOSIGNAL)?),
-            Self::Secret(secret) => secret.send(bytes),
+            Self::Tls(stream) => stream.send(bytes),
         }
     }
 }
@@ -192,7 +192,7 @@ impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Plain(socket) => socket.as_fd(),
-            Self::Secret(secret) => secret.as_fd(),
+            Self::Tls(stream) => stream.as_fd(),
         }
     }
 }
@@ -278,7 +278,7 @@ impl Session {
         match &self.link {
             Link::Unix(_) => true,
             Link::Tcp(stream) => is_local(stream),
-            Link::Secret(_, is_local) => *is_local,
+            Link::Tls(_, is_local) => *is_local,
         }
     }
 
@@ -296,7 +296,7 @@ impl Session {
                 stream.set_nonblocking(true)?;
                 Ok(Socket::Plain(stream.into()))
             }
-            Link::Secret(secret, _) => Ok(Socket::Secret(secret)),
+            Link::Tls(stream, _) => Ok(Socket::Tls(stream)),
         }
     }
 
@@ -335,7 +335,7 @@ impl Link {
         match self {
             Self::Tcp(stream) => stream.read(out),
             Self::Unix(stream) => stream.read(out),
-            Self::Secret(secret, _) => secret.read(out),
+            Self::Tls(stream, _) => stream.read(out),
         }
     }
 
@@ -343,7 +343,7 @@ impl Link {
         match self {
             Self::Tcp(stream) => stream.write_all(bytes),
             Self::Unix(stream) => stream.write_all(bytes),
-            Self::Secret(secret, _) => secret.write_all(bytes),
+            Self::Tls(stream, _) => stream.write_all(bytes),
         }
     }
 }

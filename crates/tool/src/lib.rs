@@ -20,7 +20,6 @@ use std::process::ExitCode;
 pub mod endpoint;
 pub mod error;
 pub mod histogram;
-pub mod json;
 pub mod keys;
 pub mod metric;
 pub mod options;
@@ -40,12 +39,12 @@ mod pool;
 mod progress;
 mod replies;
 mod report;
-#[cfg(feature = "tls")]
-pub mod secrecy;
-#[cfg(not(feature = "tls"))]
-#[path = "no_secrecy.rs"]
-pub mod secrecy;
 mod suite;
+#[cfg(feature = "tls")]
+pub mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+pub mod tls;
 mod units;
 mod worker;
 

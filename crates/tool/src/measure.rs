@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use crate::record::{Machine, Memory, Record, Run, Server, Shape};
 use crate::run::run;
 use crate::template::Template;
-use crate::workload::{Limit, Pace, Workload};
+use crate::workload::{Fill, Limit, Pace, Workload};
 
 /// A workload, and what must be sent before it.
 #[derive(Clone, Debug)]
@@ -32,14 +32,6 @@ pub(crate) struct Step {
     pub(crate) data: Option<Data>,
     /// Set for an open run at this share of what the first server does in a closed one.
     pub(crate) rate_share: Option<f64>,
-}
-
-/// Requests of one kind that fill what another reads.
-#[derive(Clone, Debug)]
-pub(crate) struct Fill {
-    pub(crate) template: Template,
-    pub(crate) requests: u64,
-    pub(crate) order: KeyOrder,
 }
 
 /// What memory is counted by.

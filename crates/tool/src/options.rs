@@ -3,19 +3,25 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ArgMatches;
+use clap::error::ErrorKind;
+
 use crate::catalogue::{self, Test};
 use crate::endpoint::{Address, Endpoint};
 use crate::error::BenchError;
 use crate::keys::KeyOrder;
-use crate::secrecy::Secrecy;
 use crate::template::Template;
+use crate::tls::TlsClient;
 use crate::workload::{Limit, Pace, ValueBytes, Workload};
 
-mod arguments;
-mod usage;
+mod command;
+mod given;
 
-use arguments::Arguments;
-pub use usage::usage;
+pub use command::command;
+use given::Given;
+
+/// What comes before the options, in messages.
+const NAME: &str = "iolite bench";
 
 /// Time of a run of a comparison or the suite, and before it, when none is given.
 pub(crate) const RUN: Duration = Duration::from_secs(2);
@@ -138,64 +144,46 @@ impl Default for Options {
 /// # Errors
 /// [`BenchError::Usage`].
 pub fn read(words: Vec<String>) -> Result<Job, BenchError> {
-    let mut arguments = Arguments::new(words);
-    match arguments.peek() {
-        Some("report") => {
-            arguments.skip();
-            read_report(arguments).map(Job::Report)
+    let words = std::iter::once(NAME.to_owned()).chain(words);
+    let matches = match command().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => {
+            return Ok(Job::Print(error.to_string()));
         }
-        Some("suite") => {
-            arguments.skip();
-            read_measurement(arguments, Job::Suite)
-        }
-        _ => read_measurement(arguments, Job::Measure),
+        Err(error) => return Err(BenchError::Usage(error.to_string().trim_end().to_owned())),
+    };
+    match matches.subcommand() {
+        Some(("report", given)) => Ok(Job::Report(report_of(given))),
+        Some((_suite, given)) => measurement_of(&Given(given), Job::Suite),
+        None => measurement_of(&Given(&matches), Job::Measure),
     }
 }
 
-fn read_report(mut arguments: Arguments) -> Result<ReportOptions, BenchError> {
-    let mut report = ReportOptions::default();
-    while let Some(word) = arguments.next() {
-        match word.as_str() {
-            "-o" | "--output" => report.output = Some(arguments.value(&word)?.into()),
-            "--title" => report.title = Some(arguments.value(&word)?),
-            flag if flag.starts_with('-') && flag.len() > 1 => return Err(unknown(flag)),
-            file => report.inputs.push(file.into()),
-        }
+fn report_of(given: &ArgMatches) -> ReportOptions {
+    let path = |id| given.get_one::<PathBuf>(id).cloned();
+    ReportOptions {
+        inputs: given
+            .get_many("files")
+            .unwrap_or_default()
+            .cloned()
+            .collect(),
+        output: path("--output"),
+        title: given.get_one("--title").cloned(),
     }
-    if report.inputs.is_empty() {
-        return Err(BenchError::Usage(
-            "report needs files that --json wrote".to_owned(),
-        ));
-    }
-    Ok(report)
 }
 
-fn read_measurement(mut arguments: Arguments, job: fn(Options) -> Job) -> Result<Job, BenchError> {
-    let mut reader = Reader::default();
-    while let Some(word) = arguments.next() {
-        match word.as_str() {
-            "--help" => return Ok(Job::Print(usage())),
-            "-v" | "--version" => return Ok(Job::Print(version())),
-            flag if flag.starts_with('-') && flag.len() > 1 => {
-                let is_known = reader.server_flag(flag, &mut arguments)?
-                    || reader.secrecy_flag(flag, &mut arguments)?
-                    || reader.load_flag(flag, &mut arguments)?
-                    || reader.key_flag(flag, &mut arguments)?
-                    || reader.pace_flag(flag, &mut arguments)?
-                    || reader.output_flag(flag, &mut arguments)?;
-                if !is_known {
-                    return Err(unknown(flag));
-                }
-            }
-            _ => {
-                reader.command = arguments.rest(word);
-                break;
-            }
-        }
+fn measurement_of(given: &Given<'_>, job: fn(Options) -> Job) -> Result<Job, BenchError> {
+    if given.has("--version") {
+        return Ok(Job::Print(version()));
     }
-    let is_idle = reader.is_idle;
-    let options = reader.finish()?;
-    Ok(if is_idle {
+    let mut options = Options::default();
+    read_server(given, &mut options)?;
+    read_load(given, &mut options)?;
+    read_keys(given, &mut options)?;
+    read_time(given, &mut options)?;
+    read_output(given, &mut options)?;
+    let options = finish(given, options)?;
+    Ok(if given.has("-I") {
         Job::Idle(options)
     } else {
         job(options)
@@ -206,13 +194,9 @@ fn version() -> String {
     format!("iolite-bench {}\n", env!("CARGO_PKG_VERSION"))
 }
 
-fn unknown(flag: &str) -> BenchError {
-    BenchError::Usage(format!("Unknown option {flag}; --help shows all"))
-}
-
 /// What `--tls` and its kin say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SecrecyOptions {
+pub struct TlsOptions {
     /// Who signs the server's certificate.
     pub authorities_file: Option<PathBuf>,
     /// A directory with more of them.
@@ -231,170 +215,181 @@ pub struct SecrecyOptions {
     pub cipher_suites: String,
 }
 
-/// Options while they are read.
-#[derive(Debug, Default)]
-struct Reader {
-    options: Options,
-    host: Option<String>,
-    port: Option<u16>,
-    socket: Option<PathBuf>,
-    user: Option<String>,
-    password: Option<String>,
-    /// A request written out on the command line.
-    command: Vec<String>,
-    is_idle: bool,
-    rate: Option<f64>,
-    is_secret: bool,
-    secrecy: SecrecyOptions,
+/// Which server, and how to enter.
+fn read_server(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError> {
+    let mut entrance = Entrance::default();
+    if let Some(uri) = given.text("-u") {
+        entrance.read_uri(uri)?;
+    }
+    let owned = |id| given.text(id).map(str::to_owned);
+    let host = owned("-h").or(entrance.host);
+    let port = given.number("-p")?.or(entrance.port);
+    let endpoint = &mut options.endpoint;
+    endpoint.address = match given.text("-s") {
+        Some(path) => Address::Unix(path.into()),
+        None => Address::Tcp(
+            host.unwrap_or_else(|| "127.0.0.1".to_owned()),
+            port.unwrap_or(6379),
+        ),
+    };
+    let user = owned("--user").or(entrance.user);
+    let password = owned("-a").or(entrance.password);
+    endpoint.credentials = password.map(|password| (user, password));
+    endpoint.database = given.number("--dbnum")?.unwrap_or(entrance.database);
+    endpoint.is_resp3 = given.has("-3");
+    endpoint.pid = given.number("--server-pid")?;
+    if given.has("--tls") || entrance.is_encrypted {
+        let tls = TlsClient::load(tls_of(given)).map_err(BenchError::Usage)?;
+        endpoint.tls = Some(tls);
+    }
+    for (name, address) in given.pairs("--compare")?.0 {
+        options.compare.push((name, parse_address(&address)?));
+    }
+    options.start = given.pairs("--start")?.0;
+    if let Some(cpus) = owned("--server-cpus") {
+        options.server_cpus = cpus;
+    }
+    options.rounds = given.positive("--rounds")?.unwrap_or(options.rounds);
+    options.may_flush = given.has("--flush");
+    Ok(())
 }
 
-impl Reader {
-    /// Which server, and how to enter. `false` when the flag is another's; so below.
-    fn server_flag(&mut self, flag: &str, from: &mut Arguments) -> Result<bool, BenchError> {
-        let options = &mut self.options;
-        match flag {
-            "-h" => self.host = Some(from.value(flag)?),
-            "-p" => self.port = Some(from.number(flag)?),
-            "-s" => self.socket = Some(from.value(flag)?.into()),
-            "-a" => self.password = Some(from.value(flag)?),
-            "--user" => self.user = Some(from.value(flag)?),
-            "-u" => self.read_uri(&from.value(flag)?)?,
-            "--dbnum" => options.endpoint.database = from.number(flag)?,
-            "-3" => options.endpoint.is_resp3 = true,
-            "--server-pid" => options.endpoint.pid = Some(from.number(flag)?),
-            "--compare" => {
-                for pair in from.pairs(flag)? {
-                    let address = parse_address(&pair.1)?;
-                    options.compare.push((pair.0, address));
-                }
-            }
-            "--start" => options.start.extend(from.pairs(flag)?),
-            "--server-cpus" => options.server_cpus = from.value(flag)?,
-            "--rounds" => options.rounds = from.positive(flag)?,
-            "--flush" => options.may_flush = true,
-            _ => return Ok(false),
-        }
-        Ok(true)
+/// How connections are encrypted.
+fn tls_of(given: &Given<'_>) -> TlsOptions {
+    let owned = |id| given.text(id).map(str::to_owned);
+    let path = |id| given.text(id).map(PathBuf::from);
+    TlsOptions {
+        authorities_file: path("--cacert"),
+        authorities_directory: path("--cacertdir"),
+        is_insecure: given.has("--insecure"),
+        certificate_file: path("--cert"),
+        key_file: path("--key"),
+        server_name: owned("--sni"),
+        ciphers: owned("--tls-ciphers").unwrap_or_default(),
+        cipher_suites: owned("--tls-ciphersuites").unwrap_or_default(),
     }
+}
 
-    /// How connections are encrypted.
-    fn secrecy_flag(&mut self, flag: &str, from: &mut Arguments) -> Result<bool, BenchError> {
-        let secrecy = &mut self.secrecy;
-        match flag {
-            "--tls" => self.is_secret = true,
-            "--sni" => secrecy.server_name = Some(from.value(flag)?),
-            "--cacert" => secrecy.authorities_file = Some(from.value(flag)?.into()),
-            "--cacertdir" => secrecy.authorities_directory = Some(from.value(flag)?.into()),
-            "--insecure" => secrecy.is_insecure = true,
-            "--cert" => secrecy.certificate_file = Some(from.value(flag)?.into()),
-            "--key" => secrecy.key_file = Some(from.value(flag)?.into()),
-            "--tls-ciphers" => secrecy.ciphers = from.value(flag)?,
-            "--tls-ciphersuites" => secrecy.cipher_suites = from.value(flag)?,
-            _ => return Ok(false),
+/// What is sent, and by how many.
+fn read_load(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError> {
+    for (id, list) in [
+        ("-c", &mut options.connections),
+        ("-P", &mut options.pipelines),
+        ("--threads", &mut options.threads),
+    ] {
+        if let Some(given) = given.positive_list(id)? {
+            *list = given;
         }
-        Ok(true)
     }
+    if let Some(cpus) = given.text("--cpus") {
+        options.shape.cpus = parse_cpus(cpus)?;
+    }
+    if let Some(bytes) = given.text("-d") {
+        options.shape.value_bytes = parse_value_bytes(bytes)?;
+    }
+    if let Some(tests) = given.text("-t") {
+        options.tests = parse_tests(tests)?;
+    }
+    if let Some(ratio) = given.text("--ratio") {
+        options.mix = parse_ratio(ratio)?;
+    }
+    if let Some(mix) = given.text("--mix") {
+        options.mix = parse_mix(mix)?;
+    }
+    if let Some(only) = given.text("--only") {
+        options.only = only.split(',').map(str::to_owned).collect();
+    }
+    match given.number::<u8>("-k")? {
+        None | Some(1) => Ok(()),
+        Some(_) => Err(BenchError::Usage("-k 0 is not supported".to_owned())),
+    }
+}
 
-    /// What is sent, and by how many.
-    fn load_flag(&mut self, flag: &str, from: &mut Arguments) -> Result<bool, BenchError> {
-        let options = &mut self.options;
-        match flag {
-            "-c" => options.connections = from.positive_list(flag)?,
-            "-P" => options.pipelines = from.positive_list(flag)?,
-            "--threads" => options.threads = from.positive_list(flag)?,
-            "--cpus" => options.shape.cpus = parse_cpus(&from.value(flag)?)?,
-            "-d" => options.shape.value_bytes = parse_value_bytes(&from.value(flag)?)?,
-            "-t" => options.tests = parse_tests(&from.value(flag)?)?,
-            "--ratio" => options.mix = parse_ratio(&from.value(flag)?)?,
-            "--mix" => options.mix = parse_mix(&from.value(flag)?)?,
-            "--only" => {
-                options.only = from.value(flag)?.split(',').map(str::to_owned).collect();
-            }
-            "-I" => self.is_idle = true,
-            "-k" => match from.number::<u8>(flag)? {
-                1 => {}
-                _ => return Err(BenchError::Usage("-k 0 is not supported".to_owned())),
-            },
-            _ => return Ok(false),
+/// Which keys.
+fn read_keys(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError> {
+    let shape = &mut options.shape;
+    if let Some(count) = given.text("-r") {
+        shape.key_space = parse_count(count)?.max(1);
+    }
+    shape.key_bytes = given.positive("--key-bytes")?.unwrap_or(shape.key_bytes);
+    if let Some(exponent) = given.amount("--zipf")? {
+        shape.key_order = KeyOrder::Zipf { exponent };
+    }
+    if given.has("--sequential") {
+        shape.key_order = KeyOrder::Sequential;
+    }
+    shape.seed = given.number("--seed")?.unwrap_or(shape.seed);
+    options.is_preloaded = given.has("--preload");
+    if let Some(count) = given.text("--keys-max") {
+        options.keys_max = parse_count(count)?.max(1);
+    }
+    Ok(())
+}
+
+/// How fast, and how long.
+fn read_time(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError> {
+    if let Some(count) = given.text("-n") {
+        options.shape.limit = Limit::Requests(parse_count(count)?);
+        options.has_limit = true;
+    }
+    if let Some(time) = given.seconds("--duration")? {
+        options.shape.limit = Limit::Time(time);
+        options.has_limit = true;
+    }
+    let warm_up = given.seconds("--warmup")?;
+    options.shape.warm_up = warm_up.unwrap_or(options.shape.warm_up);
+    options.is_random = given.has("--poisson");
+    options.is_endless = given.has("-l");
+    let Some(rate) = given.text("--rate") else {
+        return Ok(());
+    };
+    match rate.strip_suffix('%') {
+        Some(percent) => options.rate_share = Some(parse_percent(percent)?),
+        None => {
+            options.shape.pace = Pace::Open {
+                requests_per_second: parse_count(rate)?.max(1) as f64,
+                is_random: options.is_random,
+            };
         }
-        Ok(true)
     }
+    Ok(())
+}
 
-    /// Which keys.
-    fn key_flag(&mut self, flag: &str, from: &mut Arguments) -> Result<bool, BenchError> {
-        let options = &mut self.options;
-        match flag {
-            "-r" => options.shape.key_space = parse_count(&from.value(flag)?)?.max(1),
-            "--key-bytes" => options.shape.key_bytes = from.positive(flag)?,
-            "--zipf" => {
-                options.shape.key_order = KeyOrder::Zipf {
-                    exponent: from.amount(flag)?,
-                }
-            }
-            "--sequential" => options.shape.key_order = KeyOrder::Sequential,
-            "--seed" => options.shape.seed = from.number(flag)?,
-            "--preload" => options.is_preloaded = true,
-            "--keys-max" => options.keys_max = parse_count(&from.value(flag)?)?.max(1),
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
+/// How results are shown.
+fn read_output(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError> {
+    options.is_quiet = given.has("-q");
+    options.is_csv = given.has("--csv");
+    options.json = given.text("--json").map(PathBuf::from);
+    options.precision = given.number("--precision")?.unwrap_or(options.precision);
+    options.shows_progress = !given.has("--no-progress");
+    Ok(())
+}
 
-    /// How fast, and how long.
-    fn pace_flag(&mut self, flag: &str, from: &mut Arguments) -> Result<bool, BenchError> {
-        let options = &mut self.options;
-        match flag {
-            "-n" => {
-                options.shape.limit = Limit::Requests(parse_count(&from.value(flag)?)?);
-                options.has_limit = true;
-            }
-            "--duration" => {
-                options.shape.limit = Limit::Time(from.seconds(flag)?);
-                options.has_limit = true;
-            }
-            "--warmup" => options.shape.warm_up = from.seconds(flag)?,
-            "--rate" => {
-                let text = from.value(flag)?;
-                match text.strip_suffix('%') {
-                    Some(percent) => options.rate_share = Some(parse_percent(percent)?),
-                    None => self.rate = Some(parse_count(&text)?.max(1) as f64),
-                }
-            }
-            "--poisson" => options.is_random = true,
-            "-l" => options.is_endless = true,
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
+/// What a URI says of where a server is and how it is entered.
+#[derive(Default)]
+struct Entrance {
+    host: Option<String>,
+    port: Option<u16>,
+    user: Option<String>,
+    password: Option<String>,
+    database: u32,
+    is_encrypted: bool,
+}
 
-    /// How results are shown.
-    fn output_flag(&mut self, flag: &str, from: &mut Arguments) -> Result<bool, BenchError> {
-        let options = &mut self.options;
-        match flag {
-            "-q" => options.is_quiet = true,
-            "--csv" => options.is_csv = true,
-            "--json" => options.json = Some(from.value(flag)?.into()),
-            "--precision" => options.precision = from.number(flag)?,
-            "--no-progress" => options.shows_progress = false,
-            "-e" => {}
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
+impl Entrance {
     /// `redis://user:password@host:port/database`; `rediss` for an encrypted connection.
     fn read_uri(&mut self, uri: &str) -> Result<(), BenchError> {
         let refuse = || BenchError::Usage(format!("Cannot understand the address '{uri}'"));
         let rest = match uri.strip_prefix("rediss://") {
             Some(rest) => {
-                self.is_secret = true;
+                self.is_encrypted = true;
                 rest
             }
             None => uri.strip_prefix("redis://").ok_or_else(refuse)?,
         };
         let (rest, database) = rest.split_once('/').unwrap_or((rest, ""));
         if !database.is_empty() {
-            self.options.endpoint.database = database.parse().map_err(|_| refuse())?;
+            self.database = database.parse().map_err(|_| refuse())?;
         }
         let host = match rest.rsplit_once('@') {
             None => rest,
@@ -410,48 +405,31 @@ impl Reader {
         }
         Ok(())
     }
+}
 
-    fn finish(self) -> Result<Options, BenchError> {
-        let mut options = self.options;
-        options.endpoint.address = match self.socket {
-            Some(path) => Address::Unix(path),
-            None => Address::Tcp(
-                self.host.unwrap_or_else(|| "127.0.0.1".to_owned()),
-                self.port.unwrap_or(6379),
-            ),
-        };
-        if self.is_secret {
-            let secrecy = Secrecy::load(self.secrecy).map_err(BenchError::Usage)?;
-            options.endpoint.secrecy = Some(secrecy);
-        }
-        options.endpoint.credentials = self.password.map(|password| (self.user, password));
-        if let Some(requests_per_second) = self.rate {
-            let is_random = options.is_random;
-            options.shape.pace = Pace::Open {
-                requests_per_second,
-                is_random,
-            };
-        }
-        if !self.command.is_empty() {
-            let template = Template::named(&self.command.join(" "), &self.command);
-            options.tests = vec![Test {
-                template,
-                filled_by: Vec::new(),
-            }];
-            options.mix.clear();
-        }
-        if options.tests.is_empty() && options.mix.is_empty() {
-            options.tests = catalogue::default_tests();
-        }
-        let is_comparison = !options.compare.is_empty() || !options.start.is_empty();
-        if is_comparison && !options.has_limit {
-            options.shape.limit = Limit::Time(RUN);
-            options.shape.warm_up = WARM_UP;
-            options.has_limit = true;
-        }
-        check(&options.shape)?;
-        Ok(options)
+fn finish(given: &Given<'_>, mut options: Options) -> Result<Options, BenchError> {
+    let mut words = given.pairs("--compare")?.1;
+    words.extend(given.pairs("--start")?.1);
+    words.extend(given.all("command").map(str::to_owned));
+    if !words.is_empty() {
+        let template = Template::named(&words.join(" "), &words);
+        options.tests = vec![Test {
+            template,
+            filled_by: Vec::new(),
+        }];
+        options.mix.clear();
     }
+    if options.tests.is_empty() && options.mix.is_empty() {
+        options.tests = catalogue::default_tests();
+    }
+    let is_comparison = !options.compare.is_empty() || !options.start.is_empty();
+    if is_comparison && !options.has_limit {
+        options.shape.limit = Limit::Time(RUN);
+        options.shape.warm_up = WARM_UP;
+        options.has_limit = true;
+    }
+    check(&options.shape)?;
+    Ok(options)
 }
 
 /// Refuses what contradicts itself.

@@ -17,9 +17,10 @@
 use std::fs;
 use std::path::Path;
 
+use serde_json::{Value as Json, json};
+
 use crate::error::BenchError;
 use crate::histogram::Histogram;
-use crate::json::Json;
 use crate::run::{Moment, Outcome, Used};
 use crate::units::whole;
 use crate::workload::{Pace, ValueBytes, Workload};
@@ -208,7 +209,7 @@ impl Record {
     /// # Errors
     /// The file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), BenchError> {
-        let text = self.to_json().to_text() + "\n";
+        let text = format!("{}\n", self.to_json());
         let path = if path == Path::new("-") {
             Path::new("/dev/stdout")
         } else {
@@ -224,8 +225,9 @@ impl Record {
     pub fn load(path: &Path) -> Result<Self, BenchError> {
         let refuse = |reason: String| BenchError::File(path.to_owned(), reason);
         let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-        let json = Json::parse(&text).map_err(|at| refuse(format!("no JSON at byte {at}")))?;
-        match json.get("format").str() {
+        let json: Json =
+            serde_json::from_str(&text).map_err(|error| refuse(format!("no JSON: {error}")))?;
+        match text_of(&json["format"]) {
             FORMAT => Ok(Self::from_json(&json)),
             _ => Err(refuse(format!("the format is not \"{FORMAT}\""))),
         }
@@ -248,12 +250,12 @@ impl Record {
     }
 
     fn to_json(&self) -> Json {
-        Json::object([
-            ("format", Json::text(FORMAT)),
-            ("started_unix_ms", Json::whole(self.started_unix_ms)),
+        object([
+            ("format", json!(FORMAT)),
+            ("started_unix_ms", json!(self.started_unix_ms)),
             (
                 "command",
-                Json::Array(self.command.iter().map(|word| Json::text(word)).collect()),
+                Json::Array(self.command.iter().map(|word| json!(word)).collect()),
             ),
             ("machine", machine_to_json(&self.machine)),
             (
@@ -272,26 +274,20 @@ impl Record {
     }
 
     fn from_json(json: &Json) -> Self {
-        let command = json.get("command").elements();
+        let command = elements(&json["command"]);
         Self {
             started_unix_ms: count(json, "started_unix_ms"),
-            command: command.iter().map(|word| word.str().to_owned()).collect(),
-            machine: machine_from_json(json.get("machine")),
-            servers: json
-                .get("servers")
-                .elements()
+            command: command
+                .iter()
+                .map(|word| text_of(word).to_owned())
+                .collect(),
+            machine: machine_from_json(&json["machine"]),
+            servers: elements(&json["servers"])
                 .iter()
                 .map(server_from_json)
                 .collect(),
-            runs: json
-                .get("runs")
-                .elements()
-                .iter()
-                .map(run_from_json)
-                .collect(),
-            memory: json
-                .get("memory")
-                .elements()
+            runs: elements(&json["runs"]).iter().map(run_from_json).collect(),
+            memory: elements(&json["memory"])
                 .iter()
                 .map(memory_from_json)
                 .collect(),
@@ -299,21 +295,42 @@ impl Record {
     }
 }
 
+/// An object of these members; those that are null are left out.
+fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
+    let present = members.into_iter().filter(|(_, value)| !value.is_null());
+    present.collect()
+}
+
+/// A figure with three digits after the point, which are more than any here has.
+fn figure(figure: f64) -> Json {
+    json!((figure * 1e3).round() / 1e3)
+}
+
+/// The elements of an array; none of what is no array.
+fn elements(json: &Json) -> &[Json] {
+    json.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The text, empty if it is none.
+fn text_of(json: &Json) -> &str {
+    json.as_str().unwrap_or_default()
+}
+
 /// A whole number, 0 when it is absent.
 fn count(json: &Json, name: &str) -> u64 {
-    json.get(name).number().map_or(0, whole)
+    json[name].as_f64().map_or(0, whole)
 }
 
 fn string(json: &Json, name: &str) -> String {
-    json.get(name).str().to_owned()
+    text_of(&json[name]).to_owned()
 }
 
 fn machine_to_json(machine: &Machine) -> Json {
-    Json::object([
-        ("processor", Json::text(&machine.processor)),
-        ("processors", Json::whole(machine.processors)),
-        ("memory_bytes", Json::whole(machine.memory_bytes)),
-        ("kernel", Json::text(&machine.kernel)),
+    object([
+        ("processor", json!(machine.processor)),
+        ("processors", json!(machine.processors)),
+        ("memory_bytes", json!(machine.memory_bytes)),
+        ("kernel", json!(machine.kernel)),
     ])
 }
 
@@ -327,10 +344,10 @@ fn machine_from_json(json: &Json) -> Machine {
 }
 
 fn server_to_json(server: &Server) -> Json {
-    Json::object([
-        ("name", Json::text(&server.name)),
-        ("version", Json::text(&server.version)),
-        ("address", Json::text(&server.address)),
+    object([
+        ("name", json!(server.name)),
+        ("version", json!(server.version)),
+        ("address", json!(server.address)),
     ])
 }
 
@@ -343,14 +360,14 @@ fn server_from_json(json: &Json) -> Server {
 }
 
 fn memory_to_json(memory: &Memory) -> Json {
-    Json::object([
-        ("server", Json::text(&memory.server)),
-        ("data", Json::text(&memory.data)),
-        ("keys", Json::whole(memory.keys)),
-        ("key_bytes", Json::whole(memory.key_bytes)),
-        ("value_bytes", Json::whole(memory.value_bytes)),
-        ("empty_bytes", Json::whole(memory.empty_bytes)),
-        ("full_bytes", Json::whole(memory.full_bytes)),
+    object([
+        ("server", json!(memory.server)),
+        ("data", json!(memory.data)),
+        ("keys", json!(memory.keys)),
+        ("key_bytes", json!(memory.key_bytes)),
+        ("value_bytes", json!(memory.value_bytes)),
+        ("empty_bytes", json!(memory.empty_bytes)),
+        ("full_bytes", json!(memory.full_bytes)),
     ])
 }
 
@@ -371,23 +388,23 @@ fn run_to_json(run: &Run) -> Json {
     let first_error = outcome
         .first_error
         .as_deref()
-        .map_or(Json::Null, Json::text);
-    Json::object([
-        ("server", Json::text(&run.server)),
-        ("workload", Json::text(&shape.workload)),
-        ("family", Json::text(&shape.family)),
-        ("round", Json::whole(run.round)),
-        ("connections", Json::whole(shape.connections)),
-        ("pipeline", Json::whole(shape.pipeline)),
-        ("threads", Json::whole(shape.threads)),
-        ("key_space", Json::whole(shape.key_space)),
-        ("key_bytes", Json::whole(shape.key_bytes)),
-        ("value_bytes", Json::whole(shape.value_bytes)),
-        ("rate", shape.rate.map_or(Json::Null, Json::Number)),
-        ("wall_ns", Json::whole(outcome.wall_ns)),
-        ("requests", Json::whole(outcome.requests)),
-        ("errors", Json::whole(outcome.errors)),
-        ("misses", Json::whole(outcome.misses)),
+        .map_or(Json::Null, Json::from);
+    object([
+        ("server", json!(run.server)),
+        ("workload", json!(shape.workload)),
+        ("family", json!(shape.family)),
+        ("round", json!(run.round)),
+        ("connections", json!(shape.connections)),
+        ("pipeline", json!(shape.pipeline)),
+        ("threads", json!(shape.threads)),
+        ("key_space", json!(shape.key_space)),
+        ("key_bytes", json!(shape.key_bytes)),
+        ("value_bytes", json!(shape.value_bytes)),
+        ("rate", shape.rate.map_or(Json::Null, figure)),
+        ("wall_ns", json!(outcome.wall_ns)),
+        ("requests", json!(outcome.requests)),
+        ("errors", json!(outcome.errors)),
+        ("misses", json!(outcome.misses)),
         ("first_error", first_error),
         ("latency", histogram_to_json(&outcome.latency)),
         ("service", histogram_to_json(&outcome.service)),
@@ -413,7 +430,7 @@ fn run_from_json(json: &Json) -> Run {
             key_space: count(json, "key_space"),
             key_bytes: count(json, "key_bytes"),
             value_bytes: count(json, "value_bytes"),
-            rate: json.get("rate").number(),
+            rate: json["rate"].as_f64(),
         },
         outcome: Outcome {
             wall_ns: count(json, "wall_ns"),
@@ -421,13 +438,11 @@ fn run_from_json(json: &Json) -> Run {
             errors: count(json, "errors"),
             misses: count(json, "misses"),
             first_error: Some(string(json, "first_error")).filter(|text| !text.is_empty()),
-            latency: histogram_from_json(json.get("latency")),
-            service: histogram_from_json(json.get("service")),
-            server: used_from_json(json.get("server_use")),
-            generator: used_from_json(json.get("generator_use")),
-            moments: json
-                .get("moments")
-                .elements()
+            latency: histogram_from_json(&json["latency"]),
+            service: histogram_from_json(&json["service"]),
+            server: used_from_json(&json["server_use"]),
+            generator: used_from_json(&json["generator_use"]),
+            moments: elements(&json["moments"])
                 .iter()
                 .map(moment_from_json)
                 .collect(),
@@ -439,14 +454,14 @@ fn histogram_to_json(histogram: &Histogram) -> Json {
     if histogram.count() == 0 {
         return Json::Null;
     }
-    let pair = |(ns, count)| Json::Array(vec![Json::whole(ns), Json::whole(count)]);
-    Json::object([
-        ("mean_ns", Json::Number(histogram.mean_ns())),
-        ("min_ns", Json::whole(histogram.min_ns())),
-        ("max_ns", Json::whole(histogram.max_ns())),
-        ("p50_ns", Json::whole(histogram.quantile_ns(0.5))),
-        ("p99_ns", Json::whole(histogram.quantile_ns(0.99))),
-        ("p999_ns", Json::whole(histogram.quantile_ns(0.999))),
+    let pair = |(ns, count)| Json::Array(vec![json!(ns), json!(count)]);
+    object([
+        ("mean_ns", figure(histogram.mean_ns())),
+        ("min_ns", json!(histogram.min_ns())),
+        ("max_ns", json!(histogram.max_ns())),
+        ("p50_ns", json!(histogram.quantile_ns(0.5))),
+        ("p99_ns", json!(histogram.quantile_ns(0.99))),
+        ("p999_ns", json!(histogram.quantile_ns(0.999))),
         (
             "buckets",
             Json::Array(histogram.buckets().map(pair).collect()),
@@ -457,11 +472,11 @@ fn histogram_to_json(histogram: &Histogram) -> Json {
 /// The buckets again; minimum, maximum and mean then are theirs, within 1 %.
 fn histogram_from_json(json: &Json) -> Histogram {
     let mut histogram = Histogram::default();
-    for pair in json.get("buckets").elements() {
-        if let [ns, count] = pair.elements() {
+    for pair in elements(&json["buckets"]) {
+        if let [ns, count] = elements(pair) {
             histogram.record(
-                ns.number().map_or(0, whole),
-                count.number().map_or(0, whole),
+                ns.as_f64().map_or(0, whole),
+                count.as_f64().map_or(0, whole),
             );
         }
     }
@@ -470,17 +485,17 @@ fn histogram_from_json(json: &Json) -> Histogram {
 
 fn used_to_json(used: Option<Used>) -> Json {
     used.map_or(Json::Null, |used| {
-        Json::object([
-            ("cpu_ns", Json::whole(used.cpu_ns)),
-            ("waited_ns", Json::whole(used.waited_ns)),
-            ("rss_bytes_before", Json::whole(used.rss_bytes_before)),
-            ("rss_bytes_after", Json::whole(used.rss_bytes_after)),
+        object([
+            ("cpu_ns", json!(used.cpu_ns)),
+            ("waited_ns", json!(used.waited_ns)),
+            ("rss_bytes_before", json!(used.rss_bytes_before)),
+            ("rss_bytes_after", json!(used.rss_bytes_after)),
         ])
     })
 }
 
 fn used_from_json(json: &Json) -> Option<Used> {
-    json.get("cpu_ns").number().map(|cpu_ns| Used {
+    json["cpu_ns"].as_f64().map(|cpu_ns| Used {
         cpu_ns: whole(cpu_ns),
         waited_ns: count(json, "waited_ns"),
         rss_bytes_before: count(json, "rss_bytes_before"),
@@ -489,15 +504,15 @@ fn used_from_json(json: &Json) -> Option<Used> {
 }
 
 fn moment_to_json(moment: &Moment) -> Json {
-    Json::object([
-        ("at_ns", Json::whole(moment.at_ns)),
-        ("lasted_ns", Json::whole(moment.lasted_ns)),
-        ("requests", Json::whole(moment.requests)),
-        ("p50_ns", Json::whole(moment.p50_ns)),
-        ("p99_ns", Json::whole(moment.p99_ns)),
+    object([
+        ("at_ns", json!(moment.at_ns)),
+        ("lasted_ns", json!(moment.lasted_ns)),
+        ("requests", json!(moment.requests)),
+        ("p50_ns", json!(moment.p50_ns)),
+        ("p99_ns", json!(moment.p99_ns)),
         (
             "server_cpu_ns",
-            moment.server_cpu_ns.map_or(Json::Null, Json::whole),
+            moment.server_cpu_ns.map_or(Json::Null, Json::from),
         ),
     ])
 }
@@ -509,7 +524,7 @@ fn moment_from_json(json: &Json) -> Moment {
         requests: count(json, "requests"),
         p50_ns: count(json, "p50_ns"),
         p99_ns: count(json, "p99_ns"),
-        server_cpu_ns: json.get("server_cpu_ns").number().map(whole),
+        server_cpu_ns: json["server_cpu_ns"].as_f64().map(whole),
     }
 }
 
@@ -553,8 +568,8 @@ mod tests {
                 ..Memory::default()
             }],
         };
-        let read = Record::from_json(&Json::parse(&record.to_json().to_text()).unwrap());
-        assert_eq!(read.to_json().get("memory"), record.to_json().get("memory"));
+        let read = Record::from_json(&serde_json::from_str(&record.to_json().to_string()).unwrap());
+        assert_eq!(read.to_json()["memory"], record.to_json()["memory"]);
         let (one, other) = (&read.runs[0], &record.runs[0]);
         assert_eq!((&one.shape, one.round), (&other.shape, 2));
         assert_eq!(one.outcome.server, other.outcome.server);

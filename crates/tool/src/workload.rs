@@ -40,6 +40,14 @@ pub struct Workload {
     pub seed: u64,
 }
 
+/// Requests of one kind that fill what another reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Fill {
+    pub(crate) template: Template,
+    pub(crate) requests: u64,
+    pub(crate) order: KeyOrder,
+}
+
 /// Lengths of values, each in the range with the same chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueBytes {

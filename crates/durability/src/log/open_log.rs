@@ -18,6 +18,7 @@ use super::memory::{Chunk, Memory};
 use super::options::{self, Level, Options};
 use super::pins::Pins;
 use super::place::Places;
+use super::reader;
 use super::remainder;
 use super::ring::{self, Ring};
 use super::syncer::{Bell, Group};
@@ -98,8 +99,7 @@ impl Log {
         start: u64,
         mut options: Options,
     ) -> io::Result<Arc<Self>> {
-        let durable =
-            remainder::durable_end(&disk, directory, start).map_err(remainder::refusal)?;
+        let durable = remainder::durable_end(&disk, directory, start).map_err(reader::refusal)?;
         let writer = Writer::open(&*disk, directory, durable, &options)?;
         ring::remove(&*disk, directory)?;
         let unwritten_bytes = start.saturating_sub(durable);

@@ -168,6 +168,14 @@ impl fmt::Display for LogError {
 
 impl std::error::Error for LogError {}
 
+/// An error in opening a log, of what reading it says.
+pub(super) fn refusal(error: LogError) -> io::Error {
+    match error {
+        LogError::Io { error, .. } => error,
+        other => io::Error::new(io::ErrorKind::InvalidData, other),
+    }
+}
+
 /// What stands where a block or a frame should.
 #[derive(Clone, Copy, Debug)]
 struct Flaw {

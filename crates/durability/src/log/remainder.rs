@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::appender::write_across;
 use super::locks::lock;
 use super::open_log::Log;
-use super::reader::{self, LogError, Reader, Tail};
+use super::reader::{self, LogError, Reader, Tail, refusal};
 use crate::disk::Disk;
 
 /// Up to where the log is known to be durable that is to go on at `start`. What is between them is in its files.
@@ -127,13 +127,5 @@ impl Log {
             return Err(reader.damage("what has to be written again is not whole"));
         }
         Ok(())
-    }
-}
-
-/// An error in opening a log, of what reading it says.
-pub(super) fn refusal(error: LogError) -> io::Error {
-    match error {
-        LogError::Io { error, .. } => error,
-        other => io::Error::new(io::ErrorKind::InvalidData, other),
     }
 }

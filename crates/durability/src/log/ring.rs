@@ -33,8 +33,7 @@ use base::sync::atomic::Ordering;
 
 use super::frame::{self, Frame, WORD_BYTES, u64_at};
 use super::options::Options;
-use super::reader::{self, LogError, Reader, Tail};
-use super::remainder::refusal;
+use super::reader::{self, LogError, Reader, Tail, refusal};
 use super::segment::{self, BLOCK_HEAD_BYTES, BlockHead, SEGMENT_HEAD_BYTES, SegmentHead};
 use crate::checksum;
 use crate::disk::{Disk, DiskFile};

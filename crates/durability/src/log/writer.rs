@@ -21,7 +21,6 @@ use super::open_log::Log;
 use super::options::Level;
 use super::options::Options;
 use super::reader;
-use super::remainder;
 use super::segment::{
     self, BLOCK_HEAD_BYTES, BlockHead, PAGE_BYTES, SEGMENT_HEAD_BYTES, SegmentHead,
 };
@@ -106,7 +105,7 @@ impl Writer {
         for name in names.iter().filter(|name| name.ends_with(UNUSED_EXTENSION)) {
             disk.remove(&directory.join(name))?;
         }
-        let mut found = reader::list(disk, directory, u64::MAX).map_err(remainder::refusal)?;
+        let mut found = reader::list(disk, directory, u64::MAX).map_err(reader::refusal)?;
         let ordinals = found.iter().map(|segment| segment.head.ordinal);
         let ordinal = ordinals
             .max()

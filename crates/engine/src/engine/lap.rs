@@ -6,60 +6,24 @@
 //! longest request, for short ones take a microsecond or less each and no limit that low is left to
 //! batches ([`Observer::looks_at_each`](crate::observer::Observer::looks_at_each)).
 
-use std::sync::atomic::Ordering;
-
-use base::clock::{Clock, Moment};
-use protocol::{Batch, Request};
-
-use crate::arrival::LongArgument;
-use crate::context::Context;
-use crate::counters::EngineCounters;
-use crate::key_places as places;
-use crate::observer::{Measured, Observer, Shown};
-use crate::plan::BATCH_MAX;
-use crate::session::ClientRecord;
-use crate::spec::{CommandSpec, Flags, Group};
-use crate::table::{CommandIndex, Table};
-use crate::waiting::Waiting;
+use super::ledger::Ledger;
+use crate::batch::BATCH_MAX;
+use crate::command_index::CommandIndex;
 
 /// Plain requests that ran since the clock was read.
 pub(super) struct Lap {
     since_ns: u64,
     /// Bytes of replies that had been written then.
-    since_output: usize,
+    pub(super) since_output: usize,
     /// Number of the first one in its batch.
-    first: usize,
+    pub(super) first: usize,
     /// How many there were.
-    requests: usize,
+    pub(super) requests: usize,
     /// How many of them were not refused.
     calls: usize,
     /// Which commands they were, and how often each.
     rows: [(CommandIndex, usize); BATCH_MAX],
     rows_count: usize,
-}
-
-/// What is needed to write down how long something took.
-#[derive(Clone, Copy)]
-pub struct Ledger<'a> {
-    /// Time.
-    pub clock: &'a dyn Clock,
-    pub(crate) counters: &'a EngineCounters,
-    pub(crate) table: &'static Table,
-    pub(crate) observer: &'a Observer,
-    /// Monotonic time at which the thread's loop turn began: nothing in it took longer than since
-    /// then, whatever becomes of the machine's clock.
-    pub(super) turn_started_ns: u64,
-}
-
-/// A request that ran by itself.
-pub(super) struct Ran<'a> {
-    pub(super) command: (CommandIndex, &'static CommandSpec),
-    pub(super) request: Request<'a>,
-    /// What came apart from it.
-    pub(super) long: Option<&'a LongArgument>,
-    /// With what came apart from it.
-    pub(super) request_bytes: usize,
-    pub(super) reply_bytes: usize,
 }
 
 impl Lap {
@@ -97,14 +61,14 @@ impl Lap {
 
     /// Begins anew.
     #[inline]
-    fn restart(&mut self, now_ns: u64, output: usize) {
+    pub(super) fn restart(&mut self, now_ns: u64, output: usize) {
         (self.since_ns, self.since_output) = (now_ns, output);
         (self.requests, self.calls, self.rows_count) = (0, 0, 0);
     }
 
     /// Charges what ran with the time that passed. Says how much that was.
     #[inline]
-    fn end(&self, ledger: &Ledger<'_>, now_ns: u64) -> u64 {
+    pub(super) fn end(&self, ledger: &Ledger<'_>, now_ns: u64) -> u64 {
         let mut span_ns = now_ns.wrapping_sub(self.since_ns);
         if span_ns >= ledger.observer.alarm_ns() {
             span_ns = ledger.believable(span_ns);
@@ -119,270 +83,8 @@ impl Lap {
         span_ns
     }
 
-    /// Ends here, where `output` bytes of replies are written, and tells of what was out of the
-    /// ordinary.
-    #[inline]
-    pub(super) fn close(
-        &mut self,
-        ledger: &Ledger<'_>,
-        now: Moment,
-        output: usize,
-        of: &Traffic<'_>,
-    ) {
-        if self.is_empty() {
-            return;
-        }
-        let output_bytes = output.saturating_sub(self.since_output);
-        let span_ns = self.end(ledger, now.ns);
-        let observer = ledger.observer;
-        let bytes = of.input.len().max(output_bytes) as u64;
-        if span_ns >= observer.alarm_ns() || bytes >= observer.alarm_bytes() {
-            self.tell(ledger, span_ns, output_bytes, now.unix_ms, of);
-        }
-        if let Some(at) = ledger.counters.drawn(self.requests) {
-            self.look_at(ledger, at, now.unix_ms, of);
-        }
-        self.restart(now.ns, output);
-    }
-
-    /// Finds out which request of those that ran made the lap long or large: the longest one for its
-    /// time, and each for its own bytes. The last one wrote what is a long reply, for a batch ends
-    /// with it.
-    #[cold]
-    #[inline(never)]
-    fn tell(
-        &self,
-        ledger: &Ledger<'_>,
-        span_ns: u64,
-        output_bytes: usize,
-        now_unix_ms: u64,
-        of: &Traffic<'_>,
-    ) {
-        let requests = of.batch.iter(of.input).skip(self.first);
-        let requests: Vec<Request<'_>> = requests.take(self.requests).collect();
-        let longest = (0..requests.len()).max_by_key(|at| requests[*at].wire_bytes());
-        for (at, request) in requests.iter().enumerate() {
-            let Some(found) = of.table.find(request.name()) else {
-                continue;
-            };
-            let is_last = at + 1 == requests.len();
-            let measured = Measured {
-                ns: if longest == Some(at) { span_ns } else { 0 },
-                request_bytes: request.wire_bytes(),
-                reply_bytes: if is_last { output_bytes } else { 0 },
-                is_fast: found.spec.flags.has(Flags::FAST),
-                is_unlogged: false,
-                now_unix_ms,
-            };
-            let shown = || Shown::new(of.table, *request, None, of.client);
-            ledger.observer.notice(&measured, shown);
-        }
-    }
-
-    /// Notes which key one of the requests that ran was about.
-    #[cold]
-    #[inline(never)]
-    fn look_at(&self, ledger: &Ledger<'_>, at: usize, now_unix_ms: u64, of: &Traffic<'_>) {
-        let request = of.batch.iter(of.input).nth(self.first + at);
-        let Some((request, found)) =
-            request.and_then(|request| Some((request, of.table.find(request.name())?)))
-        else {
-            return;
-        };
-        // Where the key stands is known of every plain command: nothing is allocated here.
-        let key = request.arg(usize::from(found.keys.first));
-        ledger.note_key(key, of.client, now_unix_ms);
-    }
-
-    /// Charges one request with the time that passed since `started_ns`; `output` bytes of replies are
-    /// written now.
-    pub(super) fn charge(
-        &mut self,
-        ledger: &Ledger<'_>,
-        started_ns: u64,
-        output: usize,
-        ran: &Ran<'_>,
-        client: &ClientRecord,
-    ) -> Moment {
-        let now = ledger.clock.moment();
-        ledger.enter(now, started_ns, ran, client);
-        if ledger.counters.drawn(1).is_some() {
-            let places = places::of(ledger.table, ran.command.1, &ran.request).unwrap_or_default();
-            let first = places.first().and_then(|(at, _)| ran.request.arg(*at));
-            ledger.note_key(first, client, now.unix_ms);
-        }
-        self.restart(now.ns, output);
-        now
-    }
-
-    /// Charges a command whose parts are in the ledger already with all of their time, for the
-    /// statistics alone.
-    pub(super) fn charge_all(
-        &mut self,
-        ledger: &Ledger<'_>,
-        index: CommandIndex,
-        started_ns: u64,
-        output: usize,
-    ) -> Moment {
-        let now = ledger.clock.moment();
-        let ns = now.ns.saturating_sub(started_ns);
-        let in_detail = ledger.observer.tracks_latency();
-        ledger.counters.count_time(index, 1, ns, in_detail);
-        self.restart(now.ns, output);
-        now
-    }
-
     /// When the clock was read last.
     pub(super) fn since_ns(&self) -> u64 {
         self.since_ns
-    }
-}
-
-/// A batch, and whose it is.
-pub(super) struct Traffic<'a> {
-    pub(super) batch: &'a Batch,
-    /// What the batch was decoded from.
-    pub(super) input: &'a [u8],
-    pub(super) table: &'static Table,
-    pub(super) client: &'a ClientRecord,
-}
-
-impl Ledger<'_> {
-    /// Writes down that a request ran from `started_ns` until now.
-    pub(super) fn enter(&self, now: Moment, started_ns: u64, ran: &Ran<'_>, client: &ClientRecord) {
-        let observer = self.observer;
-        let mut ns = now.ns.wrapping_sub(started_ns);
-        if ns >= observer.alarm_ns() {
-            ns = self.believable(ns);
-        }
-        let (index, spec) = ran.command;
-        self.counters
-            .count_time(index, 1, ns, observer.tracks_latency());
-        let bytes = ran.request_bytes.max(ran.reply_bytes) as u64;
-        if ns >= observer.alarm_ns() || bytes >= observer.alarm_bytes() {
-            let measured = Measured {
-                ns,
-                request_bytes: ran.request_bytes,
-                reply_bytes: ran.reply_bytes,
-                is_fast: spec.flags.has(Flags::FAST),
-                is_unlogged: spec.flags.has(Flags::SKIP_SLOWLOG),
-                now_unix_ms: now.unix_ms,
-            };
-            observer.notice(&measured, || {
-                Shown::new(self.table, ran.request, ran.long, client)
-            });
-        }
-    }
-
-    /// Writes down that a script called a command, which took as long as another call of it.
-    #[inline]
-    pub(crate) fn enter_like(&self, ns: u64, index: CommandIndex) {
-        let in_detail = self.observer.tracks_latency();
-        self.counters.count_time(index, 1, ns, in_detail);
-    }
-
-    /// Writes down that a script called a command, which ran from `started_ns` until now: how long that
-    /// was, and what is to be noticed of it, if it took long. Its bytes are the script's own.
-    #[inline]
-    pub(crate) fn enter_called(
-        &self,
-        started_ns: u64,
-        (index, spec): (CommandIndex, &CommandSpec),
-    ) -> (u64, Option<Measured>) {
-        let (observer, now) = (self.observer, self.clock.moment());
-        let mut ns = now.ns.wrapping_sub(started_ns);
-        let may_be_slow = ns >= observer.alarm_ns();
-        if may_be_slow {
-            ns = self.believable(ns);
-        }
-        self.enter_like(ns, index);
-        let measured = (may_be_slow && ns >= observer.alarm_ns()).then(|| Measured {
-            ns,
-            request_bytes: 0,
-            reply_bytes: 0,
-            is_fast: spec.flags.has(Flags::FAST),
-            is_unlogged: spec.flags.has(Flags::SKIP_SLOWLOG),
-            now_unix_ms: now.unix_ms,
-        });
-        (ns, measured)
-    }
-
-    /// Writes down that a request that has waited ran from `started` until now: waiting takes no time.
-    pub(super) fn enter_served(&self, started: Moment, waiting: &Waiting, reply_bytes: usize) {
-        let request = waiting.request.request();
-        let command = waiting.command;
-        let ran = Ran {
-            command: (command.index, command.spec),
-            request,
-            long: None,
-            request_bytes: request.wire_bytes(),
-            reply_bytes,
-        };
-        let now = self.clock.moment();
-        self.enter(now, started.ns, &ran, &waiting.client);
-    }
-
-    /// Notes the first key of a request that was drawn.
-    fn note_key(&self, first: Option<&[u8]>, client: &ClientRecord, now_unix_ms: u64) {
-        let key = first.map(|key| (key, hash_of(key)));
-        let database = client.database.load(Ordering::Relaxed);
-        self.observer
-            .hot_keys
-            .add(now_unix_ms / 1000, database, key);
-    }
-
-    /// Shows a request that ran to those who see all; not those of operators.
-    #[inline]
-    pub(super) fn show(
-        &self,
-        context: &mut Context<'_>,
-        spec: &CommandSpec,
-        request: Request<'_>,
-        long: Option<&LongArgument>,
-    ) {
-        let monitors = &self.observer.monitors;
-        // A script is shown with what it ran, and not by the rule.
-        let is_script = spec.group == Group::Scripting;
-        let is_hidden =
-            spec.flags.has(Flags::ADMIN) || (spec.flags.has(Flags::SKIP_MONITOR) && !is_script);
-        if !monitors.is_empty() && !is_hidden {
-            monitors.show(context, spec, request, long);
-        }
-        if self.observer.audit.is_on() {
-            let name = full_name(context.table, spec, request);
-            self.observer
-                .audit
-                .note(context, spec, &name, request, "ok");
-        }
-    }
-
-    /// A span of time as long as it can have been: it is longer when the machine's clock was set
-    /// meanwhile.
-    #[cold]
-    fn believable(&self, span_ns: u64) -> u64 {
-        let turn_ns = self
-            .clock
-            .monotonic_ns()
-            .saturating_sub(self.turn_started_ns);
-        span_ns.min(turn_ns)
-    }
-}
-
-/// Tells keys apart in a table of a few: FNV-1a.
-fn hash_of(key: &[u8]) -> u64 {
-    key.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
-    })
-}
-/// The name of the row that ran: `config|get`.
-#[cold]
-fn full_name(table: &Table, spec: &CommandSpec, request: Request<'_>) -> String {
-    let own = spec.name.to_lowercase();
-    let container = table.find(request.name()).map(|found| found.spec);
-    match container {
-        Some(container) if !container.subcommands.is_empty() && container.name != spec.name => {
-            format!("{}|{own}", container.name.to_lowercase())
-        }
-        _ => own,
     }
 }

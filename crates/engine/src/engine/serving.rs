@@ -14,18 +14,18 @@ use base::random::Prng;
 use protocol::{Reply, ReplyBuffer};
 use store::{Attempt, DatabaseId, Handle, Hold, Key, StoreError};
 
-use super::Place;
-use super::lap::Ledger;
+use super::ledger::Ledger;
+use super::place::Place;
 use crate::args::Args;
 use crate::context::{Context, Pace};
 use crate::error::CommandError;
+use crate::flags::Flags;
 use crate::key_places as places;
 use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::Session;
 use crate::settings::Settings;
-use crate::spec::Flags;
-use crate::table::Table;
+use crate::table::{Found, Table};
 use crate::waiting::{Turn, Waited, Waiter, Waiters};
 
 /// Keys by their names.
@@ -78,7 +78,10 @@ impl Serving<'_> {
     /// Runs the request of a waiter, with all its keys locked.
     fn attempt(&mut self, store: &mut Handle, waiter: &Arc<Waiter>) -> Attempt {
         let waiting = &waiter.subject;
-        let (spec, request) = (waiting.command.spec, waiting.request.request());
+        let Some(command) = self.table.found(waiting.command) else {
+            unreachable!("what waits is a command of the table");
+        };
+        let (spec, request) = (command.spec, waiting.request.request());
         let needs_room = spec.flags.has(Flags::DENYOOM);
         let is_full =
             needs_room && store.make_room(request.wire_bytes()) == Err(StoreError::OutOfMemory);
@@ -86,7 +89,7 @@ impl Serving<'_> {
         let name = |(at, _)| Some(store.key(waiter.database(), request.arg(at)?));
         let keys: Vec<Key<'_>> = found.into_iter().filter_map(name).collect();
         let place = self.place;
-        let run = |store: &mut Handle| self.run_locked(store, waiter, is_full);
+        let run = |store: &mut Handle| self.run_locked(store, waiter, command, is_full);
         let reply = match place {
             Place::Worker => store.try_locked(&keys, Hold::Short, run),
             Place::Alone | Place::Aside => Ok(store.locked(&keys, run)),
@@ -107,6 +110,7 @@ impl Serving<'_> {
         &mut self,
         store: &mut Handle,
         waiter: &Arc<Waiter>,
+        found: &'static Found,
         is_full: bool,
     ) -> Option<Vec<u8>> {
         let waiting = &waiter.subject;
@@ -141,19 +145,20 @@ impl Serving<'_> {
         let mut reply = Reply::new(&mut buffer, waiting.resp);
         let mut args = Args::new(waiting.request.request(), 1);
         let started = self.ledger.clock.moment();
-        let (found, request) = (waiting.command, waiting.request.request());
+        let request = waiting.request.request();
         if let Err(error) = context.permit((found.index, found.spec), request) {
             return deny(&mut context, waiter, &error);
         }
         let result = match is_full {
             true => Err(CommandError::OutOfMemory),
-            false => (waiting.command.handler)(&mut context, &mut args, &mut reply),
+            false => (found.handler)(&mut context, &mut args, &mut reply),
         };
         if result == Err(CommandError::Blocks) || !(is_claimed.get() || waiter.claim()) {
             return None;
         }
         self.waiters.leave(context.store, waiter);
-        self.ledger.enter_served(started, waiting, buffer.len());
+        self.ledger
+            .enter_served(started, waiting, self.table, buffer.len());
         if let Err(error) = result {
             let text = error.text();
             return Some(waiting.encoded(|reply| reply.error_bytes(&text)));
@@ -175,7 +180,7 @@ fn deny(context: &mut Context<'_>, waiter: &Arc<Waiter>, error: &CommandError) -
     }
     context.turn.waiters.leave(context.store, waiter);
     let waiting = &waiter.subject;
-    let index = waiting.command.index;
+    let index = waiting.command;
     if let CommandError::Denied(denied) = error {
         let request = waiting.request.request();
         context.report(denied.denial, index, request, Origin::Client);

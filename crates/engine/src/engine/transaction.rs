@@ -18,17 +18,21 @@ use access::Origin;
 use protocol::{Reply, Request};
 use store::{Handle, Hold, Key};
 
-use super::Place;
-use super::lap::{Ledger, Ran};
-use super::visit::{Visit, resolve};
+use super::charging::Ran;
+use super::ledger::Ledger;
+use super::place::Place;
+use super::visit::Visit;
 use crate::args::Args;
+use crate::command_index::CommandIndex;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 use crate::permission::denied_at_exec;
+use crate::queued::{Queued, QueuedRow, Transaction};
+use crate::resolved::resolve;
 use crate::session::{ReplyMode, Session};
 use crate::spec::{CommandSpec, Flags, InTransaction};
-use crate::table::{CommandIndex, Found};
-use crate::transaction::{Queued, Reach, Transaction};
+use crate::table::Found;
+use crate::transaction::Reach;
 use crate::watch::Watches;
 
 /// Whether a request is to be handled here: of a client in a transaction, or EXEC.
@@ -74,7 +78,9 @@ impl Visit<'_> {
                 result
             }
             InTransaction::Queued => {
-                self.context.session.queue(request, command);
+                let (index, spec, first) = command;
+                let row = QueuedRow::of(index, spec, first);
+                self.context.session.queue(request, row);
                 self.reply.simple("QUEUED");
                 Ok(())
             }
@@ -261,7 +267,7 @@ impl Running<'_, '_> {
                 return Err(CommandError::Aside);
             }
             self.suppress(context, start);
-            defers = defers && !queued.spec.flags.has(Flags::WRITE);
+            defers = defers && !queued.flags.has(Flags::WRITE);
         }
         Ok(())
     }
@@ -269,30 +275,34 @@ impl Running<'_, '_> {
     fn run_one(&mut self, context: &mut Context<'_>, queued: &Queued) -> CommandResult {
         let (start, output) = (self.reply.mark(), self.reply.len_with_attachments());
         context.plan.begin_unplanned();
-        if let Err(denied) = context.permit((queued.index, queued.spec), queued.request()) {
+        let Some(spec) = context.table.spec(queued.index) else {
+            unreachable!("what is queued is a row of the table");
+        };
+        if let Err(denied) = context.permit((queued.index, spec), queued.request()) {
             self.deny(context, queued, &denied);
             return Ok(());
         }
         let passed = context
             .settings
             .refusals
-            .pass_queued(queued.spec, context.session);
+            .pass_queued(queued.flags, context.session);
         if let Err(refusal) = passed {
             self.ledger.counters.count_rejection(queued.index);
             self.ledger.counters.count_reply(&refusal);
             self.reply.error_bytes(&refusal.text());
             return Ok(());
         }
-        context.track_reads(queued.spec, queued.request());
+        context.track_reads(spec, queued.request());
         let mut args = Args::new(queued.request(), queued.first);
-        let result = (queued.spec.handler)(context, &mut args, self.reply);
+        let result = (spec.handler)(context, &mut args, self.reply);
         if result == Err(CommandError::Aside) {
             return result;
         }
         let counters = self.ledger.counters;
         counters.count_calls(queued.index, 1);
         let ran = Ran {
-            command: (queued.index, queued.spec),
+            table: context.table,
+            command: (queued.index, spec),
             request: queued.request(),
             long: None,
             request_bytes: queued.request().wire_bytes(),
@@ -302,8 +312,7 @@ impl Running<'_, '_> {
         let client = &context.session.client;
         self.ledger.enter(now, self.since_ns, &ran, client);
         self.since_ns = now.ns;
-        self.ledger
-            .show(context, queued.spec, queued.request(), None);
+        self.ledger.show(context, spec, queued.request(), None);
         if let Err(error) = result {
             counters.count_failure(queued.index);
             counters.count_reply(&error);

@@ -14,13 +14,13 @@ use super::run::Call;
 use super::running::{Killing, LongRun, RunKind};
 use super::values;
 use crate::args::Args;
+use crate::command_index::CommandIndex;
 use crate::context::{Context, Pace};
-use crate::engine::row_of;
 use crate::error::{CommandError, CommandResult};
-use crate::observer::{Measured, Shown, monitors};
+use crate::observer::{Measured, Shown, shown};
 use crate::permission::{self, Subject};
+use crate::resolved::row_of;
 use crate::spec::{CommandSpec, Flags};
-use crate::table::CommandIndex;
 use crate::transaction;
 
 /// After so long a script is one that others hear of.
@@ -226,7 +226,9 @@ impl<'h, 'c> Caller<'h, 'c> {
             ));
         }
         let settings = self.context.settings;
-        settings.refusals.pass(spec, self.context.session)?;
+        settings
+            .refusals
+            .pass((spec.flags, spec.in_transaction), self.context.session)?;
         let has_room = !self.is_full || self.wrote || self.call.allows_oom;
         if spec.flags.has(Flags::DENYOOM) && !has_room {
             return Err(CommandError::OutOfMemory);
@@ -428,7 +430,7 @@ impl<'h, 'c> Caller<'h, 'c> {
             .iter()
             .any(|flag| command.spec.flags.has(*flag));
         if !monitors.is_empty() && !is_hidden && self.shown.len() < SHOWN_MAX {
-            let line = monitors::line_of_script(self.context, command.request);
+            let line = shown::line_of_script(self.context, command.request);
             self.shown.push(line);
         }
     }

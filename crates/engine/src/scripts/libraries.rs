@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::history::History;
-use super::machine::RunFlags;
+use super::run_flags::RunFlags;
 
 /// See the module.
 #[derive(Debug, Default)]

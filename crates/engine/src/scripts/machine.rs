@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use scripting::{Library, Limits, Machine, Program, ScriptError, shebang};
 
+use super::known::{Digest, Script, Scripts};
 use super::libraries::{FunctionFacts, LoadedLibrary};
-use super::{Digest, Script, Scripts};
+use super::run_flags::RunFlags;
 use crate::error::CommandError;
 use crate::identity::redis_version;
 use crate::settings::Settings;
@@ -48,31 +49,6 @@ pub struct Compiled {
     pub(super) program: Program,
     /// What its first line says; `None` when it has no such line.
     pub flags: Option<RunFlags>,
-}
-
-/// What a script or function says of itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RunFlags {
-    /// It changes nothing.
-    pub no_writes: bool,
-    /// It may run when memory is full.
-    pub allow_oom: bool,
-    /// It may run on a replica that has lost its primary.
-    pub allow_stale: bool,
-}
-
-impl RunFlags {
-    /// Adds a flag; whether there is such a one. Some say nothing that matters here.
-    pub fn add(&mut self, flag: &[u8]) -> bool {
-        match flag {
-            b"no-writes" => self.no_writes = true,
-            b"allow-oom" => self.allow_oom = true,
-            b"allow-stale" => self.allow_stale = true,
-            b"no-cluster" | b"allow-cross-slot-keys" => {}
-            _ => return false,
-        }
-        true
-    }
 }
 
 /// Runs `body` with the machine of this thread.

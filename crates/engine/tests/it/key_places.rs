@@ -15,7 +15,10 @@ fn a_wrong_count_leaves_no_key_to_judge_and_a_missing_word_the_others() {
     };
     assert_eq!(named(&["ZUNIONSTORE", "d", "1", "a"]), [1, 3]);
     for wrong in ["0", "2", "-1", "x"] {
-        assert_eq!(named(&["ZUNIONSTORE", "d", wrong, "a"]), [], "{wrong}");
+        assert!(
+            named(&["ZUNIONSTORE", "d", wrong, "a"]).is_empty(),
+            "{wrong}"
+        );
     }
     let radius = ["GEORADIUS", "k", "1", "1", "1", "m", "STORE"];
     assert_eq!(named(&radius), [1]);

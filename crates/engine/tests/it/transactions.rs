@@ -2,8 +2,8 @@
 
 use store::{Options, Store};
 
-use engine::Transaction;
 use engine::transaction::Reach;
+use engine::{QueuedRow, Transaction};
 use protocol::OwnedRequest;
 use store::Key;
 use testkit::table;
@@ -16,7 +16,8 @@ fn reach(lines: &[&str]) -> Option<Vec<String>> {
         let words: Vec<&str> = line.split(' ').collect();
         let request = OwnedRequest::new(&words);
         let found = table().find(words[0].as_bytes()).expect("a command");
-        transaction.push(request.request(), (found.index, found.spec, 1));
+        let row = QueuedRow::of(found.index, found.spec, 1);
+        transaction.push(request.request(), row);
     }
     match transaction.reach(table(), &store, 0, None) {
         Reach::Everything => None,

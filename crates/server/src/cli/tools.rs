@@ -109,12 +109,7 @@ fn command() -> Command {
                 .help("The configuration file")
                 .value_hint(ValueHint::FilePath),
         )
-        .subcommand(
-            Command::new("bench")
-                .about("Measures a server; bench --help tells its options")
-                .disable_help_flag(true)
-                .arg(rest("options", "OPTIONS")),
-        )
+        .subcommand(tool::options::command())
         .subcommand(
             Command::new("check")
                 .about("Verifies files of this server, RDB files and AOF, and tells what is in them")

@@ -27,7 +27,7 @@ use crate::listeners::Listeners;
 use crate::log::Log;
 use crate::oom_score::OomRank;
 use crate::pubsub::PubSub;
-use crate::secret::Secret;
+use crate::tls::TlsSetup;
 
 /// What everything works with.
 pub struct Core {
@@ -111,7 +111,7 @@ pub struct Process {
     /// Where clients come in.
     pub(super) listeners: OnceLock<Listeners>,
     /// Encrypted connections.
-    pub secret: Secret,
+    pub tls: TlsSetup,
     /// What it took at its start beside the store: code that was changed, stacks, heap.
     pub(super) program_bytes: AtomicU64,
     pub(super) store_startup_bytes: AtomicU64,
@@ -131,7 +131,7 @@ impl Process {
             started_ns: clock.monotonic_ns(),
             supervisor,
             listeners: OnceLock::new(),
-            secret: Secret::default(),
+            tls: TlsSetup::default(),
             program_bytes: AtomicU64::new(0),
             store_startup_bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use engine::CommandError;
 
-use super::following::Primary;
+use super::primary::Primary;
 use super::replicas::{Replica, Replicas};
 
 /// How often it is looked whether time is up.

@@ -12,16 +12,8 @@ use std::time::Duration;
 
 use engine::ClientRecord;
 
+pub use super::primary::Primary;
 use crate::node::Node;
-
-/// The server that is followed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Primary {
-    /// Its name or address.
-    pub host: String,
-    /// The port that it serves clients at.
-    pub port: u16,
-}
 
 /// How the link to the primary is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,9 +24,12 @@ pub mod failover;
 pub mod following;
 pub mod history;
 mod info;
+mod link_tls;
 mod listener;
 mod log_pins;
 mod own_link;
+mod own_links;
+mod primary;
 mod primary_link;
 mod redis_link;
 mod redis_replica;
@@ -34,6 +37,7 @@ mod replica_link;
 pub mod replicas;
 pub mod role;
 mod session;
+pub(crate) mod state;
 mod stream;
 mod sync_source;
 mod terms;
@@ -41,8 +45,7 @@ mod thread;
 mod verify;
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::random::Prng;
 use engine::{
@@ -59,10 +62,10 @@ use crate::{link::Message, node::Node};
 use failover::Failover;
 use following::{Authority, Following, Link, Primary};
 use history::{History, ReplicationId};
-use replicas::Replicas;
-use role::{Event, Refused, Role, RoleWord};
+use role::{Event, Refused, Role};
+pub use state::{Counts, NewTerm, Replication};
+use state::{OffsetOf, OnTerm, Order, Standing};
 pub use stream::Stream;
-use sync_source::Sources;
 
 const FAILING_OVER: CommandError =
     CommandError::fixed("ERR REPLICAOF not allowed while failing over.");
@@ -70,95 +73,6 @@ const FAILING_OVER: CommandError =
 /// What clients hear that waited when the node became a replica.
 const UNBLOCKED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
-
-/// What the thread "follow" is to do next. A later order takes the place of an earlier one.
-enum Order {
-    /// To follow this primary until the next order.
-    Follow(Arc<Following>),
-    /// To become a primary.
-    TakeOver,
-    /// To hand the office over.
-    FailOver(Arc<Failover>),
-    /// To end.
-    Stop,
-}
-
-/// What changes with the role.
-#[derive(Default)]
-struct Standing {
-    following: Option<Arc<Following>>,
-    failover: Option<Arc<Failover>>,
-    order: Option<Order>,
-    has_thread: bool,
-}
-
-/// A new term of a node that has taken over.
-#[derive(Clone, Copy, Debug)]
-pub struct NewTerm {
-    /// Which term it is.
-    pub term: TermId,
-    /// The name of the stream from now on.
-    pub id: ReplicationId,
-}
-
-/// Called when a term begins, before a write is let in: whoever keeps the log says so there.
-type OnTerm = Box<dyn Fn(&Node, &NewTerm) + Send + Sync>;
-/// Where the stream is, as clients see it.
-type OffsetOf = Box<dyn Fn(&Node) -> u64 + Send + Sync>;
-
-/// See the module.
-pub struct Replication {
-    role: RoleWord,
-    standing: Mutex<Standing>,
-    ordered: Condvar,
-    history: Mutex<History>,
-    /// The replicas of this node.
-    pub replicas: Arc<Replicas>,
-    /// What INFO counts.
-    pub counts: Counts,
-    /// The stream for replicas that speak PSYNC.
-    pub stream: Stream,
-    sources: Arc<Sources>,
-    on_term: OnceLock<OnTerm>,
-    offset_of: OnceLock<OffsetOf>,
-    /// The own link.
-    pub(crate) own: own_link::OwnLinks,
-    node: OnceLock<Weak<Node>>,
-}
-
-/// What INFO counts.
-#[derive(Debug, Default)]
-pub struct Counts {
-    /// Replicas that were given everything.
-    pub full_syncs: AtomicU64,
-    /// Replicas that were given what they lacked.
-    pub partial_syncs: AtomicU64,
-    /// Replicas that asked for what is there no more.
-    pub refused_partial_syncs: AtomicU64,
-    /// Bytes read from primaries.
-    pub input_bytes: AtomicU64,
-    /// Bytes sent to replicas.
-    pub output_bytes: AtomicU64,
-}
-
-impl Default for Replication {
-    fn default() -> Self {
-        Self {
-            role: RoleWord::new(),
-            standing: Mutex::default(),
-            ordered: Condvar::new(),
-            history: Mutex::new(History::new(&mut Prng::from_os())),
-            replicas: Arc::default(),
-            counts: Counts::default(),
-            stream: Stream::default(),
-            sources: Arc::default(),
-            on_term: OnceLock::new(),
-            offset_of: OnceLock::new(),
-            own: own_link::OwnLinks::default(),
-            node: OnceLock::new(),
-        }
-    }
-}
 
 impl Replication {
     /// Which part the node has.
@@ -631,7 +545,7 @@ impl Replication {
     /// # Errors
     /// What the client is to read.
     pub(crate) fn verify_replicas(&self) -> Result<(), CommandError> {
-        let node = self.node.get().and_then(Weak::upgrade);
+        let node = self.node.get().and_then(std::sync::Weak::upgrade);
         let node = node.ok_or(CommandError::fixed("ERR the server stops"))?;
         let begun = self.own.verify(&node);
         begun.map_err(CommandError::fixed)

@@ -11,8 +11,8 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use base::random::fill_from_os;
@@ -28,20 +28,20 @@ use replication::primary::Stage;
 use replication::replica::{OwnLog, State};
 use replication::{PrimaryLog, TermId};
 use store::Store;
-use tls::LinkTls;
 
 use super::applied_log::{AppliedLog, LogHome};
 use super::applier::Applier;
 use super::following::{Ended, Following, Link};
+use super::link_tls;
 use super::listener::{Listeners, Reach};
-use super::log_pins::LogPins;
+use super::own_links::OwnLinks;
 use super::primary_link::{FullCopy, Kill, Observer, PrimaryHome, PrimaryLinks};
 use super::replica_link::{self, ReplicaHome};
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
 use super::role::Role;
 use super::session::{Conduit, Encryption, Identity};
 use super::terms::Terms;
-use super::verify::{Saying, Verifier, VerifyHome};
+use super::verify::{Saying, VerifyHome};
 use crate::config::LinkEncryption;
 use crate::node::Node;
 use crate::port::Port;
@@ -56,37 +56,6 @@ const LOOK: Duration = Duration::from_millis(1);
 const LOG_PERCENT_MAX: u64 = 150;
 /// So much log behind a checkpoint is never a reason for a new one.
 const LOG_BYTES_FREE: u64 = 16 << 20;
-
-/// What a node knows of its own links.
-#[derive(Default)]
-pub(crate) struct OwnLinks {
-    node: OnceLock<Weak<Node>>,
-    id: OnceLock<TermId>,
-    links: OnceLock<Arc<PrimaryLinks>>,
-    pub(crate) terms: Terms,
-    /// The port that is listened at.
-    listeners: Mutex<Option<u16>>,
-    /// What links are encrypted with, or why that is not to be had.
-    tls: OnceLock<Result<Arc<LinkTls>, String>>,
-    pins: LogPins,
-    /// Compares this node with others.
-    pub(crate) verifier: Arc<Verifier>,
-    /// When the first replica came.
-    began_unix_ms: OnceLock<u64>,
-    /// Held while a term is begun.
-    beginning: Mutex<()>,
-    stop: Arc<AtomicBool>,
-    /// This node follows by the own link: nobody but that appends to the log.
-    follows: AtomicBool,
-    /// The highest generation that was met in frames of a primary.
-    generation: AtomicU64,
-    /// See [`LogHome::is_store_broken`].
-    is_store_broken: AtomicBool,
-    /// Where this node follows: the store has what the log has below. Moves with the turn of a batch held.
-    applied: AtomicU64,
-    /// And from here on nothing of the log is in the checkpoint that it was given.
-    settled: AtomicU64,
-}
 
 impl OwnLinks {
     /// Says which node it is of, when all that is kept is loaded.
@@ -123,28 +92,28 @@ impl OwnLinks {
         }))
     }
 
-    /// How a link with that peer is encrypted.
-    fn encryption(&self, node: &Node, peer: Option<IpAddr>) -> Result<Encryption, String> {
+    /// How a link with that peer is encrypted; none where it cannot be, and need not.
+    fn encryption(&self, node: &Node, peer: Option<IpAddr>) -> Result<Option<Encryption>, String> {
         let config = node.core.config.current();
         let replication = &config.replication;
-        let tls = self.tls.get_or_init(|| {
-            let made = match replication.links_by_certificate {
-                true => LinkTls::of_certificates(&crate::secret::options(&config.tls.rules)),
-                false => LinkTls::self_made(),
-            };
-            made.map(Arc::new).map_err(|error| error.to_string())
-        });
+        let by_certificate = replication.links_by_certificate;
         let is_near = peer.is_some_and(|peer| peer.to_canonical().is_loopback());
-        Ok(Encryption {
-            tls: Arc::clone(tls.as_ref().map_err(Clone::clone)?),
-            is_wanted: replication.links_by_certificate
-                || match replication.link_encryption {
-                    LinkEncryption::All => true,
-                    LinkEncryption::Remote => !is_near,
-                    LinkEncryption::Nothing => false,
-                },
-            by_certificate: replication.links_by_certificate,
-        })
+        let is_wanted = by_certificate
+            || match replication.link_encryption {
+                LinkEncryption::All => true,
+                LinkEncryption::Remote => !is_near,
+                LinkEncryption::Nothing => false,
+            };
+        let load = || link_tls::load(by_certificate, &config.tls.rules).map(Arc::new);
+        match self.tls.get_or_init(load) {
+            Ok(tls) => Ok(Some(Encryption {
+                tls: Arc::clone(tls),
+                is_wanted,
+                by_certificate,
+            })),
+            Err(_) if !is_wanted => Ok(None),
+            Err(reason) => Err(reason.clone()),
+        }
     }
 
     /// Links that were not let in.
@@ -447,7 +416,7 @@ impl PrimaryHome for AtPrimary {
         let peer = address.parse::<SocketAddr>().map(|peer| peer.ip());
         let own = &node.replication.own;
         Ok(Identity {
-            encryption: Some(own.encryption(&node, peer.ok())?),
+            encryption: own.encryption(&node, peer.ok())?,
             ..Identity::new(own.id(), b"", &secret_of_primary(&node))
         })
     }
@@ -820,7 +789,7 @@ impl ReplicaHome for AtReplica<'_> {
         let own = &self.node.replication.own;
         let encryption = own.encryption(&self.node, Some(peer));
         Ok(Identity {
-            encryption: Some(encryption.map_err(io::Error::other)?),
+            encryption: encryption.map_err(io::Error::other)?,
             ..Identity::new(own.id(), name.as_bytes(), &secret)
         })
     }

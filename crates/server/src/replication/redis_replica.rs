@@ -27,9 +27,9 @@ use reactor::{Detached, Waker};
 use replication::psync::{Asked, Decision, FullCause, History, ReplicationId, decide};
 use replication::transcode::{Form, Peer, Skip, Transcoder};
 
-use super::Replication;
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
 use super::role::Role;
+use super::state::Replication;
 use super::stream::{Frames, Obstacle, put};
 use super::sync_source::{Making, Progress, Source};
 use crate::config::system_reason;

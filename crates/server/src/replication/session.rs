@@ -30,8 +30,10 @@ use replication::TermId;
 use replication::link::{
     self, BODY_BYTES_MAX, HEADER_BYTES, HELLO_BYTES_MAX, Header, Hello, LinkError, Message,
 };
-use tls::{LinkStream, LinkTls};
 
+#[cfg(feature = "tls")]
+use super::link_tls::LinkStream;
+use super::link_tls::LinkTls;
 use crate::config::system_reason;
 
 /// What keys of links are derived for.
@@ -110,6 +112,7 @@ impl Conduit for TcpStream {
         let _gone = self.shutdown(Shutdown::Both);
     }
 
+    #[cfg(feature = "tls")]
     fn encrypt(&self, by: &LinkTls, side: Side) -> io::Result<Encrypted> {
         let socket = self.try_clone()?;
         let stream = match side {
@@ -122,6 +125,7 @@ impl Conduit for TcpStream {
     }
 }
 
+#[cfg(feature = "tls")]
 impl Conduit for LinkStream {
     fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
         Self::receive(self, bytes)

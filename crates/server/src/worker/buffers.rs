@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use engine::{ClientRecord, Session};
 use reactor::{ConnectionId, Io, Verdict};
 
-use super::{Connected, Sessions};
+use super::sessions::{Connected, Sessions};
 use crate::config::{Config, OutputLimit};
 use crate::counters::{Count, WorkerCounters};
 use crate::limits::{

@@ -28,7 +28,9 @@ use engine::{ClientRecord, Push, Session, Topic, TopicKind};
 use protocol::{Reply, Resp};
 use reactor::{ConnectionId, Io};
 
-use super::{Arena, Sessions, bump};
+use super::arena::Arena;
+use super::sessions::Sessions;
+use crate::counters::bump;
 use crate::link::Message;
 use crate::mail::{Address, Letter};
 use crate::node::Node;

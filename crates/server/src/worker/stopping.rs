@@ -2,7 +2,7 @@
 
 use reactor::Io;
 
-use super::Sessions;
+use super::sessions::Sessions;
 
 /// How long a stopping server waits while nobody takes anything of what they are owed.
 const QUIET_MS_MAX: u64 = 2_000;

@@ -46,13 +46,13 @@ mod replay;
 mod replication;
 mod saving;
 mod scripts;
-#[cfg(feature = "tls")]
-mod secret;
 mod shipped;
 mod simulation;
 mod stalls;
 mod start;
 mod time;
+#[cfg(feature = "tls")]
+mod tls;
 mod tracking;
 mod transactions;
 mod transcripts;

@@ -13,7 +13,7 @@ use crate::indexed::Indexed;
 use crate::key::DatabaseId;
 use crate::layout::{Form, View};
 use crate::local::{Local, view_of};
-use crate::lookahead::RecordSpan;
+use crate::record_span::RecordSpan;
 use crate::shared::Shared;
 
 /// Times that a writer lets others run while a snapshot holds too much: some ten microseconds where

@@ -12,37 +12,25 @@ use std::sync::Arc;
 use base::sync::atomic::Ordering;
 
 use super::batch::{Batch, Origin};
+use super::place::Walk;
 use super::saving::{put_on_side, save_chain};
 use super::{
     Ending, Phase, SnapshotInProgress, SnapshotLimits, SnapshotSink, SnapshotStep, Snapshots, lock,
 };
+use crate::before_writes::BeforeWrites;
+use crate::detached::Detached;
 use crate::index::Index;
 use crate::indexed::Indexed;
 use crate::key::DatabaseId;
-use crate::lookahead::RecordSpan;
-use crate::shared::{BeforeWrites, Shared};
+use crate::record_span::RecordSpan;
+use crate::shared::Shared;
 use crate::wait::Wait;
-use crate::whole::Detached;
 
 /// How often the scanner waits a moment for a bucket before it does something else.
 const WAITS_MAX: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 200 };
 
 /// How far ahead records are brought into the cache.
 const RECORDS_AHEAD: u64 = 4;
-
-/// How far the scanner has come.
-pub(super) struct Walk {
-    /// The indexes that there were at the cut.
-    indexes: Vec<Arc<Index>>,
-    /// The index it is in, and the bucket.
-    at: usize,
-    number: u64,
-    /// How far records reach, on average at the cut.
-    span: RecordSpan,
-    batch: Option<Batch>,
-    /// Indexes that were emptied since the cut, kept for their records.
-    kept: Vec<Detached>,
-}
 
 /// What trying to lock a bucket that is still to be saved came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

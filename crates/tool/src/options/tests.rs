@@ -134,24 +134,62 @@ fn a_report_takes_files() {
     };
     assert_eq!(report.inputs.len(), 2);
     assert_eq!(report.output, Some("page.html".into()));
-    assert!(refused("report").contains("needs files"));
+    assert!(refused("report").contains("<FILES>"));
 }
 
 #[test]
 fn what_makes_no_sense_is_refused_by_name() {
     for (line, part) in [
         ("-c 0", "-c: '0' is not a number above 0"),
-        ("-P", "-P needs a value"),
+        ("-P", "a value is required for '-P <N>'"),
         ("-p 70000", "-p: '70000' is not a number"),
-        ("--what", "Unknown option --what"),
+        ("--what", "unexpected argument '--what'"),
+        ("--thread 2", "a similar argument exists: '--threads'"),
         ("-t nothing", "There is no test 'nothing'"),
         ("-d 9-1", "not a size"),
         ("--ratio 0:0", "not a ratio"),
-        ("--compare -t", "--compare needs NAME=VALUE"),
+        (
+            "--compare -t",
+            "a value is required for '--compare <NAME=ADDRESS>",
+        ),
+        ("--compare redis", "--compare needs NAME=VALUE"),
         ("-r 100000 --key-bytes 5", "need at least 6 bytes"),
         ("--duration -1", "not an amount"),
     ] {
         let text = refused(line);
         assert!(text.contains(part), "{line}: {text}");
     }
+}
+
+#[test]
+fn what_is_taken_is_told() {
+    command().debug_assert();
+    for line in ["--help", "suite --help", "report --help"] {
+        let Ok(Job::Print(text)) = read(words(line)) else {
+            panic!("{line}")
+        };
+        assert!(text.contains("Usage: iolite bench"), "{text}");
+    }
+    let Ok(Job::Print(text)) = read(words("--help")) else {
+        panic!("no help")
+    };
+    for part in [
+        "--server-pid <PID>",
+        "The load:",
+        "Tests: ping_inline",
+        "-P <N>",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn the_last_of_contradicting_options_counts_and_a_request_may_follow_servers() {
+    let options = measured("--duration 1 -n 10 -c 1 -c 2 --sequential --zipf 0.5");
+    assert_eq!(options.shape.limit, Limit::Requests(10));
+    assert_eq!(options.connections, [2]);
+    assert_eq!(options.shape.key_order, KeyOrder::Zipf { exponent: 0.5 });
+    let options = measured("--compare a=127.0.0.1:1 b=127.0.0.1:2 GET key");
+    assert_eq!(options.compare.len(), 2);
+    assert_eq!(options.tests[0].template.name, "GET key");
 }

@@ -6,11 +6,11 @@
 
 use super::series;
 use crate::keys::KeyOrder;
-use crate::measure::{Data, Fill, Step};
+use crate::measure::{Data, Step};
 use crate::options::Options;
 use crate::template::Template;
 use crate::units::short_count;
-use crate::workload::{ValueBytes, Workload};
+use crate::workload::{Fill, ValueBytes, Workload};
 
 const CONNECTIONS: usize = 50;
 const PIPELINE: usize = 16;

@@ -1,7 +1,7 @@
 //! What a server outside a cluster answers to clients that ask whether it is in one.
 
-use engine::error::{CommandError, container};
-use engine::spec::{Arity, CommandSpec, Flags, Group, Handler};
+use engine::error::CommandError;
+use engine::spec::{Arity, CommandSpec, Flags, Group, Handler, container};
 
 mod rows;
 

@@ -6,6 +6,7 @@ use engine::context::Context;
 use engine::error::{CommandError, CommandResult, subcommand_syntax};
 use engine::port::{LogLevel, ReloadOptions};
 use engine::spec::{Arity, CommandSpec, Flags, Group};
+use engine::table::Found;
 use protocol::Reply;
 
 use super::{debug_replies, digest, populate};
@@ -115,7 +116,10 @@ fn sleep(context: &mut Context<'_>, text: &[u8]) {
 /// and where nothing may be written.
 pub(super) fn pass_as(context: &Context<'_>, command: &[u8]) -> CommandResult {
     match context.table.find(command) {
-        Some(found) => context.settings.refusals.pass(found.spec, context.session),
+        Some(Found { spec, .. }) => {
+            let row = (spec.flags, spec.in_transaction);
+            context.settings.refusals.pass(row, context.session)
+        }
         None => Ok(()),
     }
 }

@@ -8,29 +8,29 @@ use reactor::Transport as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tls::{Client, ClientOptions, ClientStream, Handshake};
 
-use crate::options::SecrecyOptions;
+use crate::options::TlsOptions;
 
 /// What encrypted connections show and ask.
 #[derive(Clone, Debug)]
-pub struct Secrecy {
-    options: SecrecyOptions,
+pub struct TlsClient {
+    options: TlsOptions,
     client: Client,
 }
 
-impl PartialEq for Secrecy {
+impl PartialEq for TlsClient {
     fn eq(&self, other: &Self) -> bool {
         self.options == other.options
     }
 }
 
-impl Eq for Secrecy {}
+impl Eq for TlsClient {}
 
-impl Secrecy {
+impl TlsClient {
     /// Reads everything that `options` name.
     ///
     /// # Errors
     /// What cannot be used.
-    pub(crate) fn load(options: SecrecyOptions) -> Result<Self, String> {
+    pub(crate) fn load(options: TlsOptions) -> Result<Self, String> {
         let own = options.clone();
         let client = Client::load(&ClientOptions {
             authorities_file: own.authorities_file,
@@ -52,18 +52,18 @@ impl Secrecy {
         socket: OwnedFd,
         host: &str,
         patience: Duration,
-    ) -> io::Result<Secret> {
+    ) -> io::Result<TlsStream> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let stream = self
             .client
             .connect(socket, host)
             .map_err(io::Error::other)?;
-        let mut secret = Secret { stream, patience };
+        let mut stream = TlsStream { stream, patience };
         loop {
-            match secret.stream.handshake()? {
-                Handshake::Done => return Ok(secret),
-                Handshake::Reads => secret.wait(PollFlags::IN)?,
-                Handshake::Writes => secret.wait(PollFlags::OUT)?,
+            match stream.stream.handshake()? {
+                Handshake::Done => return Ok(stream),
+                Handshake::Reads => stream.wait(PollFlags::IN)?,
+                Handshake::Writes => stream.wait(PollFlags::OUT)?,
             }
         }
     }
@@ -71,12 +71,12 @@ impl Secrecy {
 
 /// An encrypted connection, which does not block.
 #[derive(Debug)]
-pub(crate) struct Secret {
+pub(crate) struct TlsStream {
     stream: ClientStream,
     patience: Duration,
 }
 
-impl Secret {
+impl TlsStream {
     pub(crate) fn recv(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.stream.recv(out)
     }
@@ -120,7 +120,7 @@ impl Secret {
     }
 }
 
-impl AsFd for Secret {
+impl AsFd for TlsStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

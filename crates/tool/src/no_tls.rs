@@ -1,21 +1,21 @@
-//! A generator that was built without encrypted connections: the surface of `secrecy.rs`.
+//! A generator that was built without encrypted connections: the surface of `tls.rs`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use crate::options::SecrecyOptions;
+use crate::options::TlsOptions;
 
 /// Never made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Secrecy {}
+pub enum TlsClient {}
 
 /// Never made.
 #[derive(Debug)]
-pub(crate) enum Secret {}
+pub(crate) enum TlsStream {}
 
-impl Secrecy {
-    pub(crate) fn load(_options: SecrecyOptions) -> Result<Self, String> {
+impl TlsClient {
+    pub(crate) fn load(_options: TlsOptions) -> Result<Self, String> {
         Err("This program was built without TLS".to_owned())
     }
 
@@ -24,7 +24,7 @@ impl Secrecy {
         _socket: OwnedFd,
         _host: &str,
         _patience: Duration,
-    ) -> io::Result<Secret> {
+    ) -> io::Result<TlsStream> {
         match *self {}
     }
 }
@@ -33,7 +33,7 @@ impl Secrecy {
     clippy::needless_pass_by_ref_mut,
     reason = "the surface of the other form"
 )]
-impl Secret {
+impl TlsStream {
     pub(crate) fn recv(&mut self, _out: &mut [u8]) -> io::Result<usize> {
         match *self {}
     }
@@ -51,7 +51,7 @@ impl Secret {
     }
 }
 
-impl AsFd for Secret {
+impl AsFd for TlsStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match *self {}
     }

@@ -30,7 +30,7 @@ const THREADS_MAX: usize = 8;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Secret {
+pub struct TlsSetup {
     handshakes: OnceLock<Arc<Handshakes>>,
     balancer: OnceLock<Weak<Balancer>>,
     node: Arc<OnceLock<Weak<Node>>>,
@@ -57,7 +57,7 @@ pub struct Prepared {
     prints: Vec<Print>,
 }
 
-impl Secret {
+impl TlsSetup {
     /// Says whose these are, once.
     pub fn join(&self, node: &Arc<Node>) {
         let _already_set = self.node.set(Arc::downgrade(node));
@@ -108,14 +108,14 @@ impl Secret {
             handshakes.change(server);
             return Ok(self.porter());
         }
-        let doorman = Doorman {
+        let observer = HandshakeObserver {
             node: Arc::clone(&self.node),
             logged: Logged::default(),
         };
         let threads = (available_cores() / CORES_PER_THREAD).clamp(1, THREADS_MAX);
-        let node = doorman.node().ok_or(io::ErrorKind::NotFound)?;
+        let node = observer.node().ok_or(io::ErrorKind::NotFound)?;
         let clock = Arc::clone(&node.core.clock);
-        let handshakes = Handshakes::new(server, threads, clock, Box::new(doorman))?;
+        let handshakes = Handshakes::new(server, threads, clock, Box::new(observer))?;
         if let Some(balancer) = self.balancer.get().and_then(Weak::upgrade) {
             handshakes.start(&balancer)?;
         }
@@ -124,7 +124,7 @@ impl Secret {
         Ok(self.porter())
     }
 
-    /// Who receives those that come to be served in secret.
+    /// Who receives connections that are to be encrypted.
     fn porter(&self) -> Option<Arc<dyn Porter>> {
         let handshakes = Arc::clone(self.handshakes.get()?);
         Some(handshakes)
@@ -240,18 +240,18 @@ pub fn user_names<'a>(config: &Config, security: &'a Security) -> Vec<&'a str> {
 }
 
 /// Hears of failed handshakes, and of the time.
-struct Doorman {
+struct HandshakeObserver {
     node: Arc<OnceLock<Weak<Node>>>,
     logged: Logged,
 }
 
-impl Doorman {
+impl HandshakeObserver {
     fn node(&self) -> Option<Arc<Node>> {
         self.node.get()?.upgrade()
     }
 }
 
-impl Attendant for Doorman {
+impl Attendant for HandshakeObserver {
     fn refused(&self, refused: &Refused<'_>) {
         let Some(node) = self.node() else {
             return;
@@ -272,7 +272,7 @@ impl Attendant for Doorman {
 
     fn tick(&self) {
         if let Some(node) = self.node() {
-            node.process.secret.look(&node);
+            node.process.tls.look(&node);
         }
     }
 }

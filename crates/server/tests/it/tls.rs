@@ -27,7 +27,7 @@ pub(crate) struct Files {
 
 impl Files {
     pub(crate) fn new() -> Self {
-        let directory = temporary_directory("secret").unwrap();
+        let directory = temporary_directory("tls").unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -67,7 +67,7 @@ impl Files {
     }
 
     /// A server with an encrypted port, and `more` on its command line.
-    fn serve(&self, more: &[&str]) -> Secret {
+    fn serve(&self, more: &[&str]) -> Served {
         let mut words = Vec::new();
         for (directive, file) in [
             ("--tls-cert-file", "server.crt"),
@@ -88,7 +88,7 @@ impl Files {
                 Err(error) if attempts < 20 && error.kind() == io::ErrorKind::AddrInUse => {}
                 server => {
                     let server = server.unwrap();
-                    return Secret { server, port };
+                    return Served { server, port };
                 }
             }
         }
@@ -114,12 +114,12 @@ impl Drop for Files {
     }
 }
 
-struct Secret {
+struct Served {
     server: Server,
     port: u16,
 }
 
-impl Secret {
+impl Served {
     fn socket(&self) -> TcpStream {
         let stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)));
         let stream = stream.unwrap();
@@ -166,7 +166,7 @@ fn secure(socket: OwnedFd, client: &tls::Client) -> io::Result<Client> {
     while stream.handshake()? != Handshake::Done {
         std::thread::sleep(Duration::from_millis(1));
     }
-    Ok(Client::over(Box::new(SecretLink(stream))))
+    Ok(Client::over(Box::new(TlsLink(stream))))
 }
 
 /// Asks for an answer; a refusal of the client's certificate comes after its side is done.
@@ -175,9 +175,9 @@ fn ping(client: io::Result<Client>) -> io::Result<Value> {
 }
 
 /// Waits by sleeping for a moment, as only a test may.
-struct SecretLink(ClientStream);
+struct TlsLink(ClientStream);
 
-impl SecretLink {
+impl TlsLink {
     fn wait<T>(
         &mut self,
         mut step: impl FnMut(&mut ClientStream) -> io::Result<T>,
@@ -194,13 +194,13 @@ impl SecretLink {
     }
 }
 
-impl Read for SecretLink {
+impl Read for TlsLink {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.wait(|stream| stream.recv(out))
     }
 }
 
-impl Write for SecretLink {
+impl Write for TlsLink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.wait(|stream| stream.send(bytes))
     }
@@ -210,7 +210,7 @@ impl Write for SecretLink {
     }
 }
 
-impl Link for SecretLink {
+impl Link for TlsLink {
     fn set_blocking(&mut self, _blocks: bool) -> io::Result<()> {
         Ok(())
     }
@@ -223,18 +223,18 @@ fn pong() -> Value {
 #[test]
 fn encrypted_and_plain_clients_see_one_server() {
     let files = Files::new();
-    let socket = files.text("secret.sock");
+    let socket = files.text("tls.sock");
     let served = files.serve(&["--tls-unixsocket", &socket]);
     let client = files.client(true);
-    let mut secret = served.connect(&client).unwrap();
+    let mut encrypted = served.connect(&client).unwrap();
     let mut plain = served.server.client().unwrap();
-    let mut secret_unix = {
+    let mut encrypted_unix = {
         let stream = UnixStream::connect(&socket).unwrap();
         stream.set_nonblocking(true).unwrap();
         secure(stream.into(), &client).unwrap()
     };
     assert_eq!(
-        secret.command(&["SET", "k", "v"]).unwrap(),
+        encrypted.command(&["SET", "k", "v"]).unwrap(),
         Value::Simple(b"OK".to_vec())
     );
     assert_eq!(
@@ -242,18 +242,18 @@ fn encrypted_and_plain_clients_see_one_server() {
         Value::Bulk(b"v".to_vec())
     );
     assert_eq!(
-        secret_unix.command(&["GET", "k"]).unwrap(),
+        encrypted_unix.command(&["GET", "k"]).unwrap(),
         Value::Bulk(b"v".to_vec())
     );
     assert_eq!(served.info("tls_handshakes_completed"), "2");
     assert_ne!(served.info("tls_server_cert_serial"), "none");
     assert_ne!(served.info("tls_ca_cert_expires_in_seconds"), "0");
     assert_eq!(
-        secret.command(&["QUIT"]).unwrap(),
+        encrypted.command(&["QUIT"]).unwrap(),
         Value::Simple(b"OK".to_vec())
     );
     assert!(
-        secret.receive().unwrap().is_none(),
+        encrypted.receive().unwrap().is_none(),
         "a farewell, then the end"
     );
 }
@@ -263,7 +263,7 @@ fn encrypted_and_plain_clients_see_one_server() {
 fn long_values_and_long_batches_arrive_whole() {
     let files = Files::new();
     let served = files.serve(&[]);
-    let mut secret = served.connect(&files.client(true)).unwrap();
+    let mut encrypted = served.connect(&files.client(true)).unwrap();
     for bytes in [
         1,
         16_383,
@@ -275,16 +275,16 @@ fn long_values_and_long_batches_arrive_whole() {
         5_000_001,
     ] {
         let value: Vec<u8> = (0..=250).cycle().take(bytes).collect();
-        let set = secret.command(&[&b"SET"[..], b"long", &value]).unwrap();
+        let set = encrypted.command(&[&b"SET"[..], b"long", &value]).unwrap();
         assert_eq!(set, Value::Simple(b"OK".to_vec()), "{bytes}");
-        let got = secret.command(&["GET", "long"]).unwrap();
+        let got = encrypted.command(&["GET", "long"]).unwrap();
         assert!(got == Value::Bulk(value), "{bytes}");
     }
-    secret
+    encrypted
         .command(&["SET", "middle", &"x".repeat(3_000)])
         .unwrap();
     let requests: Vec<_> = (0..5_000).map(|_| ["GET", "middle"]).collect();
-    for reply in secret.pipeline(&requests).unwrap() {
+    for reply in encrypted.pipeline(&requests).unwrap() {
         assert!(reply == Value::Bulk(vec![b'x'; 3_000]));
     }
 }
@@ -322,7 +322,7 @@ fn clients_show_a_certificate_where_one_is_asked_for() {
 }
 
 /// The user of a new connection, by the certificate called `name`, or by none.
-fn user_by(served: &Secret, files: &Files, name: Option<&str>) -> io::Result<Value> {
+fn user_by(served: &Served, files: &Files, name: Option<&str>) -> io::Result<Value> {
     let client = tls::Client::load(&ClientOptions {
         certificate_file: name.map(|name| files.path(&format!("{name}.crt"))),
         key_file: name.map(|name| files.path(&format!("{name}.key"))),
@@ -451,7 +451,7 @@ fn a_change_that_cannot_be_made_changes_nothing() {
         told == Value::Simple(b"OK".to_vec())
     });
     let port = port.unwrap_or_else(|| panic!("{told:?}"));
-    let moved = Secret { port, ..served };
+    let moved = Served { port, ..served };
     assert_eq!(ping(moved.connect(&client)).unwrap(), pong());
 }
 

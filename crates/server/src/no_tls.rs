@@ -1,5 +1,5 @@
 //! A server that was built without encrypted connections: what [`Node`](crate::node::Node) asks of
-//! `secret.rs`, answered with nothing. The configuration lets nobody ask for more.
+//! `tls.rs`, answered with nothing. The configuration lets nobody ask for more.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use crate::node::Node;
 
 /// See the module. It has a field, so that it is made as the other form is.
 #[derive(Debug, Default)]
-pub struct Secret(());
+pub struct TlsSetup(());
 
 /// Never made.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl std::error::Error for SetupError {}
 
 #[allow(missing_docs, reason = "see the other form of this module")]
 #[allow(clippy::missing_errors_doc, reason = "there are none")]
-impl Secret {
+impl TlsSetup {
     pub fn join(&self, _node: &Arc<Node>) {}
 
     pub fn prepare(

@@ -1,0 +1,26 @@
+//! What the first line of a script, or the flags of a function, say of it.
+
+/// What a script or function says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunFlags {
+    /// It changes nothing.
+    pub no_writes: bool,
+    /// It may run when memory is full.
+    pub allow_oom: bool,
+    /// It may run on a replica that has lost its primary.
+    pub allow_stale: bool,
+}
+
+impl RunFlags {
+    /// Adds a flag; whether there is such a one. Some say nothing that matters here.
+    pub fn add(&mut self, flag: &[u8]) -> bool {
+        match flag {
+            b"no-writes" => self.no_writes = true,
+            b"allow-oom" => self.allow_oom = true,
+            b"allow-stale" => self.allow_stale = true,
+            b"no-cluster" | b"allow-cross-slot-keys" => {}
+            _ => return false,
+        }
+        true
+    }
+}

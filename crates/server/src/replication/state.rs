@@ -1,0 +1,108 @@
+//! What a node knows of its part in replication. What is done with it stands in the module above, which works on
+//! whole nodes; the node itself knows no more of replication than this.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+
+use base::random::Prng;
+use replication::TermId;
+
+use super::failover::Failover;
+use super::following::Following;
+use super::history::{History, ReplicationId};
+use super::own_links::OwnLinks;
+use super::replicas::Replicas;
+use super::role::RoleWord;
+use super::stream::Stream;
+use super::sync_source::Sources;
+use crate::node::Node;
+
+/// What the thread "follow" is to do next. A later order takes the place of an earlier one.
+pub(super) enum Order {
+    /// To follow this primary until the next order.
+    Follow(Arc<Following>),
+    /// To become a primary.
+    TakeOver,
+    /// To hand the office over.
+    FailOver(Arc<Failover>),
+    /// To end.
+    Stop,
+}
+
+/// What changes with the role.
+#[derive(Default)]
+pub(super) struct Standing {
+    pub(super) following: Option<Arc<Following>>,
+    pub(super) failover: Option<Arc<Failover>>,
+    pub(super) order: Option<Order>,
+    pub(super) has_thread: bool,
+}
+
+/// A new term of a node that has taken over.
+#[derive(Clone, Copy, Debug)]
+pub struct NewTerm {
+    /// Which term it is.
+    pub term: TermId,
+    /// The name of the stream from now on.
+    pub id: ReplicationId,
+}
+
+/// Called when a term begins, before a write is let in: whoever keeps the log says so there.
+pub(super) type OnTerm = Box<dyn Fn(&Node, &NewTerm) + Send + Sync>;
+/// Where the stream is, as clients see it.
+pub(super) type OffsetOf = Box<dyn Fn(&Node) -> u64 + Send + Sync>;
+
+/// What a node knows of its part, of whom it follows and of who follows it. Its operations are those of the module
+/// above.
+pub struct Replication {
+    pub(super) role: RoleWord,
+    pub(super) standing: Mutex<Standing>,
+    pub(super) ordered: Condvar,
+    pub(super) history: Mutex<History>,
+    /// The replicas of this node.
+    pub replicas: Arc<Replicas>,
+    /// What INFO counts.
+    pub counts: Counts,
+    /// The stream for replicas that speak PSYNC.
+    pub stream: Stream,
+    pub(super) sources: Arc<Sources>,
+    pub(super) on_term: OnceLock<OnTerm>,
+    pub(super) offset_of: OnceLock<OffsetOf>,
+    /// The own link.
+    pub(crate) own: OwnLinks,
+    pub(super) node: OnceLock<Weak<Node>>,
+}
+
+/// What INFO counts.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Replicas that were given everything.
+    pub full_syncs: AtomicU64,
+    /// Replicas that were given what they lacked.
+    pub partial_syncs: AtomicU64,
+    /// Replicas that asked for what is there no more.
+    pub refused_partial_syncs: AtomicU64,
+    /// Bytes read from primaries.
+    pub input_bytes: AtomicU64,
+    /// Bytes sent to replicas.
+    pub output_bytes: AtomicU64,
+}
+
+impl Default for Replication {
+    fn default() -> Self {
+        Self {
+            role: RoleWord::new(),
+            standing: Mutex::default(),
+            ordered: Condvar::new(),
+            history: Mutex::new(History::new(&mut Prng::from_os())),
+            replicas: Arc::default(),
+            counts: Counts::default(),
+            stream: Stream::default(),
+            sources: Arc::default(),
+            on_term: OnceLock::new(),
+            offset_of: OnceLock::new(),
+            own: OwnLinks::default(),
+            node: OnceLock::new(),
+        }
+    }
+}

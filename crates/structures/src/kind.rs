@@ -1,0 +1,65 @@
+//! What a value is and how it is kept, in the words of TYPE and OBJECT ENCODING.
+
+/// What kind of structure it is (the answer of TYPE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Elements in an order that clients choose.
+    List,
+    /// Fields with values.
+    Hash,
+    /// Members without order.
+    Set,
+    /// Members ordered by score.
+    SortedSet,
+    /// Entries in order of time.
+    Stream,
+}
+
+impl Kind {
+    /// The word that TYPE answers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Hash => "hash",
+            Self::Set => "set",
+            Self::SortedSet => "zset",
+            Self::Stream => "stream",
+        }
+    }
+}
+
+/// How it is kept (the answer of OBJECT ENCODING).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// Elements one behind another in one allocation.
+    Listpack,
+    /// Blocks of packed elements.
+    Quicklist,
+    /// A hash of few fields, some of which have deadlines.
+    ListpackEx,
+    /// A table by hash.
+    Hashtable,
+    /// Whole numbers in order.
+    Intset,
+    /// An index by score and one by member.
+    Skiplist,
+    /// Blocks of entries in an ordered index.
+    Stream,
+}
+
+impl Encoding {
+    /// The word that OBJECT ENCODING answers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Listpack => "listpack",
+            Self::Quicklist => "quicklist",
+            Self::ListpackEx => "listpackex",
+            Self::Hashtable => "hashtable",
+            Self::Intset => "intset",
+            Self::Skiplist => "skiplist",
+            Self::Stream => "stream",
+        }
+    }
+}
