@@ -39,11 +39,11 @@ pub use block::{BLOCK_BYTES_MAX, PART_VERSION, PartHead};
 pub use fault::{CheckpointFault, Flaw};
 pub use files::{
     MANIFEST_NAME, free_directory, open_part, part_name, read_manifest, remove_checkpoint,
-    remove_replaced, replace_manifest, verify,
+    remove_replaced, remove_replaced_but, replace_manifest, verify,
 };
 pub use manifest::{
-    History, Lineage, MANIFEST_VERSION, Manifest, ManifestFlaw, PartEntry, RespEntry, TERMS_MAX,
-    TermEntry,
+    History, Lineage, MANIFEST_VERSION, Manifest, ManifestFlaw, Overlap, PartEntry, RespEntry,
+    TERMS_MAX, TermEntry,
 };
 pub use reader::{Block, PartReader};
 pub use record::{RECORD_BYTES_MIN, Record};

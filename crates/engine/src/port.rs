@@ -348,6 +348,22 @@ pub trait ReplicationPort {
         Err(CommandError::fixed("ERR not allowed without a server"))
     }
 
+    /// REPLICATION VERIFY: begins to compare the data with that of replicas. Waits for nothing.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn verify_replicas(&mut self) -> Result<(), CommandError> {
+        Err(CommandError::fixed(
+            "ERR there is no replica by the own link to compare with",
+        ))
+    }
+
+    /// REPLICATION DIFFERENCES: the keys that the last comparison found to differ, at most a hundred: each as replica,
+    /// database and key.
+    fn differences(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The port of the own link, and this node's name, for a replica that can use it; `None` where there is none.
     fn own_link(&mut self) -> Option<(u16, String)> {
         None

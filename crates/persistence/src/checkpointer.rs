@@ -35,12 +35,14 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use base::clock::Clock;
 use base::courtesy::Courtesy;
-use durability::checkpoint::{History, Lineage, Manifest};
+use durability::checkpoint::{
+    CheckpointFault, History, Lineage, Manifest, read_manifest, remove_replaced_but,
+};
 use durability::disk::Disk;
 use store::{Handle, SnapshotLimits, Store};
 
@@ -231,10 +233,20 @@ pub trait Surroundings: Send + Sync {
     }
 
     /// What the manifest is to say about the history of the log, of which [`Surroundings::log_sequence`] was the given
-    /// one. Asked right behind a cut.
-    fn history(&self, log_sequence: Option<u64>) -> History {
+    /// one. Asked right behind a cut, with the turn of it ([`Store::batch_turn`]). With a
+    /// [sequence of the cut](History::cut_sequence) the log goes on from there.
+    ///
+    /// # Errors
+    /// Why nothing is to come of this cut.
+    fn history(&self, log_sequence: Option<u64>) -> Result<History, String> {
         let _ = log_sequence;
-        History::default()
+        Ok(History::default())
+    }
+
+    /// Where the log ends that the effects of this server's own writes go to. Asked when the snapshot is over: all
+    /// effects of older generations are below.
+    fn log_end(&self) -> Option<u64> {
+        None
     }
 
     /// Makes everything durable that the log has now: nothing is in a checkpoint that is in force and not
@@ -310,10 +322,30 @@ pub struct Checkpointer {
     directory: Mutex<Arc<Path>>,
     state: Mutex<State>,
     changed: Condvar,
+    /// Directories of checkpoints that somebody reads. Locked while one of them is removed.
+    pins: Mutex<Vec<Weak<str>>>,
+}
+
+/// Keeps the files of a checkpoint while it lives.
+#[derive(Clone, Debug)]
+pub struct CheckpointPin {
+    _directory: Arc<str>,
+}
+
+/// While it lives no checkpoint is cut or put in force; see [`Checkpointer::suspend`].
+pub struct Suspended<'c>(&'c Checkpointer);
+
+impl Drop for Suspended<'_> {
+    fn drop(&mut self) {
+        self.0.state().suspended -= 1;
+        self.0.changed.notify_all();
+    }
 }
 
 #[derive(Default)]
 struct State {
+    /// So many want no checkpoint to be made now.
+    suspended: usize,
     /// Tickets that were given out.
     tickets: u64,
     running: Option<Running>,
@@ -384,6 +416,7 @@ impl Checkpointer {
             key_delay: KeyDelay::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
+            pins: Mutex::default(),
         }
     }
 
@@ -430,6 +463,63 @@ impl Checkpointer {
         state.waiting = Some((ticket, why));
         self.changed.notify_all();
         Ok(ticket)
+    }
+
+    /// The checkpoint in force, with what keeps its files from being removed.
+    ///
+    /// # Errors
+    /// When the manifest is not to be had, or is not what was written.
+    pub fn pin(&self) -> Result<Option<(Manifest, CheckpointPin)>, CheckpointFault> {
+        // One that is put in force meanwhile removes nothing before this is let go.
+        let mut pins = lock(&self.pins);
+        let found = read_manifest(&*self.setup.disk, &self.directory())?;
+        Ok(found.map(|manifest| {
+            let directory: Arc<str> = Arc::from(manifest.directory.as_str());
+            pins.push(Arc::downgrade(&directory));
+            let pin = CheckpointPin {
+                _directory: directory,
+            };
+            (manifest, pin)
+        }))
+    }
+
+    /// Keeps a directory, which nothing names yet, from being removed by the next checkpoint.
+    pub fn pin_directory(&self, name: &str) -> CheckpointPin {
+        let directory: Arc<str> = Arc::from(name);
+        lock(&self.pins).push(Arc::downgrade(&directory));
+        CheckpointPin {
+            _directory: directory,
+        }
+    }
+
+    /// Removes what a checkpoint has replaced, but for what is read.
+    pub(crate) fn remove_replaced(&self, directory: &Path, manifest: &Manifest) -> io::Result<()> {
+        let mut pins = lock(&self.pins);
+        pins.retain(|pin| pin.strong_count() > 0);
+        let keeps = |name: &str| {
+            pins.iter()
+                .any(|pin| pin.upgrade().is_some_and(|it| *it == *name))
+        };
+        remove_replaced_but(&*self.setup.disk, directory, manifest, &keeps)
+    }
+
+    /// Cancels the checkpoint that is being made, and has none made until what this gives is dropped: the data and the log
+    /// are replaced, or a part of them is given up. What was asked for is made afterwards. Not for the thread that makes
+    /// them.
+    pub fn suspend(&self) -> Suspended<'_> {
+        let mut state = self.state();
+        state.suspended += 1;
+        if let Some(running) = &state.running {
+            running.attempt.is_cancelled.store(true, Ordering::Relaxed);
+        }
+        while state.running.is_some() {
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        Suspended(self)
     }
 
     /// Waits for the end of a checkpoint. Not for a thread that others wait for.
@@ -614,7 +704,9 @@ impl Checkpointer {
             if state.is_stopping {
                 return None;
             }
-            if let Some((ticket, why)) = state.waiting.take() {
+            if state.suspended == 0
+                && let Some((ticket, why)) = state.waiting.take()
+            {
                 return Some(self.begin(&mut state, ticket, why));
             }
             state = self
@@ -635,7 +727,7 @@ impl Checkpointer {
             if state.is_stopping {
                 return Err(Refused::Stopping);
             }
-            if state.running.is_some() || state.waiting.is_some() {
+            if state.running.is_some() || state.waiting.is_some() || state.suspended > 0 {
                 return Err(Refused::InProgress);
             }
             let ticket = state.ticket();
@@ -725,4 +817,8 @@ impl State {
             }
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,18 +7,19 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use durability::log::{Control, SourceFrame, TermFrame};
+use durability::checkpoint::{TERMS_MAX, TermEntry};
+use durability::log::Control;
+use store::Source;
 
-/// So many terms are kept, the newest ones.
-pub const TERMS_MAX: usize = 1024;
+use crate::followed::OWN;
 
 /// What was said so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Controls {
-    /// The terms that begin in the log, each with the sequence of its frame, oldest first.
-    pub terms: VecDeque<(u64, TermFrame)>,
-    /// The last place in a stream that was followed, with the sequence of its frame.
-    pub source: Option<(u64, SourceFrame)>,
+    /// The terms that begin in the log, oldest first; the newest ones where there are many.
+    pub terms: VecDeque<TermEntry>,
+    /// What the data is of, as it was said last: a place in a stream that was followed, or this server's own.
+    pub stream: Option<Source>,
 }
 
 /// A control that this server cannot apply.
@@ -53,9 +54,20 @@ impl Controls {
                 if self.terms.len() == TERMS_MAX {
                     self.terms.pop_front();
                 }
-                self.terms.push_back((sequence, *term));
+                self.terms.push_back(TermEntry {
+                    number: term.number,
+                    id: term.id,
+                    start: sequence,
+                });
+                self.stream = Some(OWN);
             }
-            Control::Source(source) => self.source = Some((sequence, *source)),
+            Control::Source(source) => {
+                self.stream = Some(Source {
+                    id: source.replid,
+                    offset: source.offset,
+                    database: source.database,
+                });
+            }
             Control::Ping
             | Control::GetAck
             | Control::DigestPoint { .. }
@@ -74,7 +86,7 @@ impl Controls {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
-    use durability::log::SlotRanges;
+    use durability::log::{SlotRanges, SourceFrame, TermFrame};
 
     use super::*;
 
@@ -94,7 +106,9 @@ mod tests {
             controls.note(number * 8, &control).unwrap();
         }
         assert_eq!(controls.terms.len(), TERMS_MAX);
-        assert_eq!(controls.terms.front(), Some(&(8, term(1))));
+        let oldest = controls.terms.front().unwrap();
+        assert_eq!((oldest.number, oldest.start, oldest.id), (1, 8, [1; 20]));
+        assert_eq!(controls.stream, Some(OWN));
         let source = |offset| SourceFrame {
             replid: [b'a'; 40],
             offset,
@@ -105,7 +119,8 @@ mod tests {
                 .note(offset, &Control::Source(source(offset)))
                 .unwrap();
         }
-        assert_eq!(controls.source, Some((9, source(9))));
+        let of_stream = controls.stream.unwrap();
+        assert_eq!((of_stream.id, of_stream.offset), ([b'a'; 40], 9));
         let before = controls.clone();
         for control in [
             Control::Ping,

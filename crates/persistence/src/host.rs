@@ -1,5 +1,7 @@
 //! The server around what is kept: the port through which this room tells it what has changed.
 
+use durability::checkpoint::History;
+
 use crate::checkpointer::Outcome;
 use crate::log_owner::table::{Event, State};
 use crate::rdb_beside::RdbBeside;
@@ -24,9 +26,25 @@ pub trait Host: Send + Sync {
         false
     }
 
-    /// Why no checkpoint of this server's own may be made now, if so: what is in the log is of another one.
+    /// Why no checkpoint may be made now, if so: what is in the store is not what the log says.
     fn refuses_checkpoints(&self) -> Option<String> {
         None
+    }
+
+    /// What the manifest of a checkpoint is to say about the history of its log, see
+    /// [`Surroundings::history`](crate::checkpointer::Surroundings::history).
+    ///
+    /// # Errors
+    /// Why nothing is to come of this cut.
+    fn history(&self, log_sequence: Option<u64>) -> Result<History, String> {
+        let _ = log_sequence;
+        Ok(History::default())
+    }
+
+    /// How much of the log is kept for those alone who still read it, where the checkpoint in force has so many bytes.
+    fn log_keep_bytes(&self, base_bytes: u64) -> u64 {
+        let _ = base_bytes;
+        u64::MAX
     }
 
     /// A checkpoint was made, or was not. Called before anybody else hears of it.

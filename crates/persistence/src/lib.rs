@@ -24,6 +24,7 @@ pub mod branch;
 pub mod check;
 pub mod checkpointer;
 pub mod controls;
+pub mod digests;
 pub mod directory;
 pub mod environment;
 pub mod export;

@@ -75,6 +75,13 @@ impl LogUser {
         log.map_or(TakenUp::Nothing, TakenUp::Log)
     }
 
+    /// Lets go of the log until the thread changes something again: an idle thread with a way into it would keep it from being
+    /// appended to by somebody else alone.
+    pub fn let_go(&self, handle: &mut Handle) {
+        handle.set_sink(None);
+        self.taken.version.store(u64::MAX, Ordering::SeqCst);
+    }
+
     fn take_up_version(&self, version: u64) {
         self.taken.version.store(version, Ordering::SeqCst);
     }

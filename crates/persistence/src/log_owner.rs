@@ -136,6 +136,8 @@ struct Life {
     base_sequence: Option<u64>,
     /// Why the log was not begun.
     reason: String,
+    /// Where what this server's own writes say ends in the log, while it is [lent](LogOwner::lend).
+    lent_from: Option<u64>,
 }
 
 /// A log, and the thread that syncs it.
@@ -180,6 +182,7 @@ impl LogOwner {
                 base_bytes: 0,
                 base_sequence: None,
                 reason: String::new(),
+                lent_from: None,
             }),
             released: Condvar::new(),
         }
@@ -359,7 +362,24 @@ impl LogOwner {
         in_use.set(None, env);
         host.log_changed();
         in_use.wait_until_taken_up(&|| host.is_stopping());
+        let mut life = self.life();
+        life.lent_from = life.lent_from.or_else(|| Some(log.tail()));
+        drop(life);
         Some(log)
+    }
+
+    /// Whether the log is [lent](LogOwner::lend): nobody here states anything to it.
+    #[must_use]
+    pub fn is_lent(&self) -> bool {
+        self.life().lent_from.is_some()
+    }
+
+    /// Where what this server's own writes say ends in the log; none without one.
+    #[must_use]
+    pub fn own_end(&self) -> Option<u64> {
+        let life = self.life();
+        let log = life.log()?;
+        Some(life.lent_from.unwrap_or_else(|| log.tail()))
     }
 
     /// Has all effects go to the log again that was [lent](LogOwner::lend), which nobody else appends to any more; comes
@@ -369,7 +389,8 @@ impl LogOwner {
             env, host, in_use, ..
         } = &self.setup;
         {
-            let life = self.life();
+            let mut life = self.life();
+            life.lent_from = None;
             let Some(open) = &life.open else { return };
             let tail = LogTail::new(Arc::clone(&open.log), Arc::clone(&open.counts));
             in_use.set(Some(Arc::new(tail)), env);
@@ -412,6 +433,7 @@ impl LogOwner {
         let mut life = self.life();
         life.set_base(manifest);
         (life.end, life.open) = (start, Some(open));
+        life.lent_from = life.lent_from.map(|_| start);
         Ok(log)
     }
 
@@ -449,6 +471,10 @@ impl LogOwner {
             let _alone = lock(&self.files);
             let mut life = self.life();
             life.set_base(manifest);
+            if let Some(open) = &life.open {
+                let keep_bytes = self.setup.host.log_keep_bytes(manifest.bytes());
+                open.log.set_keep_bytes(keep_bytes);
+            }
             self.step(life, Event::InForce { names_log })
         };
         // What is in the log may count from now on.

@@ -13,20 +13,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use durability::checkpoint::{CheckpointFault, Manifest, read_manifest};
+use durability::checkpoint::{CheckpointFault, Manifest, Overlap, TermEntry, read_manifest};
 use durability::disk::{Disk, SystemDisk};
-use durability::log::{self, Control, Frame, LogError, Reader, Shape, Tail};
+use durability::log::{self, LogError, Reader, Shape, Tail};
 use engine::scripts;
 
 use super::bodies::Existing;
 use super::controls::{Controls, NotApplied};
 use super::directory;
 use super::loader::{LoadFault, Source as Parts};
-use store::Source;
-
 use super::replay::{Feed, Origin, ReplayFault, replay_in_parallel};
 use crate::environment::Environment;
-use crate::followed::OWN;
 use crate::lines::Lines;
 use base::os_error::system_reason;
 
@@ -176,6 +173,16 @@ impl Recovered {
     pub fn generation(&self) -> u64 {
         let of_log = self.log.as_ref().map_or(0, |log| log.generation);
         self.manifest.generation.max(of_log)
+    }
+
+    /// The terms of the log, oldest first: those that the checkpoint names, and those that begin behind it.
+    #[must_use]
+    pub fn terms(&self) -> Vec<TermEntry> {
+        let named = &self.manifest.history.terms;
+        let from = self.manifest.log_sequence.unwrap_or(0);
+        let read = self.log.as_ref().map(|log| &log.controls.terms);
+        let below = named.iter().filter(|term| term.start < from);
+        below.chain(read.into_iter().flatten()).copied().collect()
     }
 
     /// Tells the operator, who waited `ms` milliseconds.
@@ -460,11 +467,7 @@ fn replay_log(
         env,
         reader,
         generation: manifest.generation,
-        // What a replica's checkpoint does not have is of any generation.
-        first_generation: match manifest.history.cut_sequence {
-            Some(_) => 0,
-            None => manifest.generation,
-        },
+        overlap: manifest.overlap(),
         from,
         target,
     };
@@ -472,23 +475,11 @@ fn replay_log(
     let (mut end, replayed) =
         replay_in_parallel(env.table, &env.store, like, Origin::Own, threads, read)?;
     end.effects = replayed.commands;
-    Ok(end)
-}
-
-/// Takes note of which stream the data is of, as the log says.
-fn note_stream(env: &Environment, frame: &Frame<'_>) {
-    match frame.control() {
-        Some(Control::Source(source)) => {
-            env.followed.set(Source {
-                id: source.replid,
-                offset: source.offset,
-                database: source.database,
-            });
-            env.followed.set_logged(true);
-        }
-        Some(Control::Term(_)) => env.followed.set(OWN),
-        _ => {}
+    if let Some(stream) = end.controls.stream {
+        env.followed.set(stream);
+        env.followed.set_logged(true);
     }
+    Ok(end)
 }
 
 /// Why a log without a file at or below `from` is refused.
@@ -507,8 +498,8 @@ struct Replay<'r> {
     reader: Reader,
     /// That of the checkpoint.
     generation: u64,
-    /// What is of an older generation is in the checkpoint.
-    first_generation: u64,
+    /// What of the log is in the checkpoint.
+    overlap: Overlap,
     /// What is below it is in the checkpoint.
     from: u64,
     target: Target,
@@ -535,14 +526,13 @@ impl Replay<'_> {
             if self.target.leaves_out(behind, frame.unix_ms) {
                 return Ok(end);
             }
-            note_stream(self.env, &frame);
             if let Some(control) = frame.control() {
                 let noted = end.controls.note(frame.sequence, &control);
                 noted.map_err(RecoveryError::Control)?;
             }
             for effect in frame.effects() {
                 end.generation = end.generation.max(effect.generation);
-                if effect.generation >= self.first_generation {
+                if !self.overlap.has(frame.sequence, effect.generation) {
                     feed.effect(frame.sequence, effect.database, effect.parts)?;
                 }
             }

@@ -15,12 +15,14 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::courtesy::Courtesy;
 use base::os_error::system_reason;
 use base::random::Prng;
-use durability::checkpoint::{CheckpointFault, Lineage, Manifest, remove_replaced};
+use durability::checkpoint::{
+    CheckpointFault, History, Lineage, Manifest, TermEntry, remove_replaced,
+};
 use durability::log::{Control, Level as LogLevel, SourceFrame};
 use store::SnapshotLimits;
 
@@ -89,6 +91,8 @@ pub struct Persistence {
     found: Option<Manifest>,
     /// Up to where.
     target: Target,
+    /// See [`Persistence::terms`].
+    terms: OnceLock<Vec<TermEntry>>,
 }
 
 /// Why a server cannot start with the data that it finds.
@@ -219,6 +223,7 @@ impl Persistence {
             cores_count: setup.cores_count,
             found,
             target,
+            terms: OnceLock::new(),
         })
     }
 
@@ -286,6 +291,7 @@ impl Persistence {
             .note_clean(recovered.manifest.created_unix_ms);
         let ms = (env.clock.monotonic_ns() - started_ns) / 1_000_000;
         recovered.tell(&*env.log, ms);
+        let _loaded_twice = self.terms.set(recovered.terms());
         Ok(recovered)
     }
 
@@ -339,6 +345,12 @@ impl Persistence {
     #[must_use]
     pub fn has_directory(&self) -> bool {
         lock(&self.around.taken).is_some()
+    }
+
+    /// The terms that the log had when it was loaded, oldest first.
+    #[must_use]
+    pub fn terms(&self) -> &[TermEntry] {
+        self.terms.get().map_or(&[], Vec::as_slice)
     }
 
     /// The log.
@@ -437,6 +449,10 @@ impl Around {
     /// and go.
     fn restate_stream(&self) {
         let _between_batches = self.env.store.batch_turn();
+        if self.log.is_lent() {
+            // It says so already, as its primary's does.
+            return;
+        }
         let followed = &self.env.followed;
         if let Some((source, log)) = followed.logged().zip(self.log.log()) {
             let mut appender = log.appender();
@@ -476,6 +492,14 @@ impl Surroundings for Around {
 
     fn libraries(&self) -> Vec<Vec<u8>> {
         self.env.settings.scripts.sources()
+    }
+
+    fn history(&self, log_sequence: Option<u64>) -> Result<History, String> {
+        self.host.history(log_sequence)
+    }
+
+    fn log_end(&self) -> Option<u64> {
+        self.log.own_end()
     }
 
     fn make_log_durable(&self) -> io::Result<()> {

@@ -19,7 +19,8 @@ use std::fmt;
 use durability::checksum;
 
 pub use message::{
-    Ack, Block, Frames, Full, Hello, Message, NODE_NAME_BYTES_MAX, Resume, Source, SyncEnd,
+    Ack, Block, Digest, DigestState, Frames, Full, Hello, Message, NODE_NAME_BYTES_MAX, Resume,
+    Source, SyncEnd, WHOLE_PART,
 };
 
 /// The version of the link that this program speaks.
@@ -30,6 +31,11 @@ pub const HEADER_BYTES: usize = 12;
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 /// Longest body before the peer has shown that it knows the secret.
 pub const HELLO_BYTES_MAX: usize = 512;
+
+/// A feature in a hello: what follows both hellos is to be encrypted.
+pub const ENCRYPTS: u32 = 1;
+/// A feature in a hello: by certificates that an authority signed.
+pub const CERTIFIES: u32 = 2;
 
 /// Bytes of a header that its sum covers.
 const SUMMED_BYTES: usize = 8;

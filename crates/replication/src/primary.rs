@@ -126,6 +126,8 @@ struct Peer {
     cursor: u64,
     /// A piece is being read or sent.
     is_busy: bool,
+    /// Where its log leaves the history of the primary, if that is known: what a full sync is told.
+    fork: u64,
     acked: Ack,
     acked_ms: u64,
     heard_ms: u64,
@@ -234,6 +236,7 @@ impl Primary {
             stage: Stage::Handshake,
             cursor: 0,
             is_busy: false,
+            fork: u64::MAX,
             acked: Ack::default(),
             acked_ms: now_ms,
             heard_ms: now_ms,
@@ -314,6 +317,8 @@ impl Primary {
             Verdict::Rewind { to } => vec![Action::Send(link, Message::Rewind { to })],
             Verdict::Full(reason) => {
                 peer.stage = Stage::Waiting;
+                let fork = log.lineage.fork(log.end, &attach.lineage, attach.end);
+                peer.fork = fork.unwrap_or(u64::MAX);
                 vec![Action::BeginSync {
                     link,
                     reason,
@@ -359,6 +364,10 @@ impl Primary {
     pub fn on_sync_begun<'m>(&mut self, link: LinkId, full: Full, log_end: u64) -> Vec<Action<'m>> {
         let Some(peer) = self.peers.get_mut(&link) else {
             return Vec::new();
+        };
+        let full = Full {
+            fork: peer.fork,
+            ..full
         };
         if !matches!(peer.stage, Stage::Waiting | Stage::Recovery) {
             return Vec::new();
@@ -413,6 +422,8 @@ impl Primary {
             Piece::Frames(bytes) => bytes,
             Piece::Gone => {
                 peer.is_busy = false;
+                // All that it has it was sent.
+                peer.fork = u64::MAX;
                 peer.stage = Stage::Recovery;
                 let (reason, resume) = (FullReason::Lapped, None);
                 return vec![Action::BeginSync {
@@ -659,6 +670,7 @@ mod tests {
             log_from: 400,
             records: 0,
             bytes: 0,
+            fork: u64::MAX,
         };
         let begun = primary.on_sync_begun(LINK, full, 800);
         assert_eq!(begun[0], Action::Send(LINK, Message::Full(full)));

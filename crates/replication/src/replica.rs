@@ -183,6 +183,11 @@ impl Replica {
         has_link.then_some(Action::Close).into_iter().collect()
     }
 
+    /// What is kept of a full sync that was interrupted, to be named when the next link attaches.
+    pub fn keep_sync(&mut self, resume: Option<Resume>) {
+        self.resume = resume;
+    }
+
     /// The link stands, and both have proved themselves. `attach` is what this node has.
     pub fn on_connected<'m>(
         &mut self,

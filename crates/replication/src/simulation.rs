@@ -627,6 +627,7 @@ impl World {
             log_from: log_from as u64,
             records: records.len() as u64,
             bytes: records.len() as u64,
+            fork: u64::MAX,
         };
         let mut actions = own(primary.on_sync_begun(link, full, end as u64));
         if primary.stage(link) == (Some(Stage::Sending { sync: full.sync })) {

@@ -118,7 +118,9 @@ fn work(node: &Node, mut engine: Engine, queue: &Queue, log_user: &LogUser) {
             *log_end = (end != before).then_some(end);
         }
         log_user.set_idle(true);
-        if log_user.is_late() {
+        let is_late = log_user.is_late();
+        log_user.let_go(engine.store());
+        if is_late {
             // Whoever waits for a key of the job is not to wait for this, too.
             node.broadcast(&Message::KeysFree);
             // Who had the log begun hears of it when all effects go to it; but a script may have no end.

@@ -112,6 +112,14 @@ impl ReplicationPort for Port<'_> {
             .admit_sync(self.node, session, request)
     }
 
+    fn verify_replicas(&mut self) -> Result<(), CommandError> {
+        self.node.replication.verify_replicas()
+    }
+
+    fn differences(&mut self) -> Vec<String> {
+        self.node.replication.own.verifier.report().keys
+    }
+
     fn own_link(&mut self) -> Option<(u16, String)> {
         self.node.replication.own_link()
     }

@@ -295,7 +295,7 @@ impl Logged {
     }
 }
 
-fn options(rules: &TlsRules) -> ServerOptions {
+pub(crate) fn options(rules: &TlsRules) -> ServerOptions {
     ServerOptions {
         certificate_file: rules.certificate_file.clone(),
         key_file: rules.key_file.clone(),

@@ -825,6 +825,21 @@ impl Handle {
         sink: Box<dyn SnapshotSink>,
         limits: SnapshotLimits,
     ) -> Result<u64, SnapshotInProgress> {
+        let begun = self.begin_snapshot_and(sink, limits, || ());
+        begun.map(|(generation, ())| generation)
+    }
+
+    /// As [`Handle::begin_snapshot`], and looks at something right after the cut, before another batch of a follower is
+    /// applied ([`Store::batch_turn`]): what that says of its place is true of the cut.
+    ///
+    /// # Errors
+    /// [`SnapshotInProgress`] while the one before is not over; then nothing is looked at.
+    pub fn begin_snapshot_and<R>(
+        &mut self,
+        sink: Box<dyn SnapshotSink>,
+        limits: SnapshotLimits,
+        look: impl FnOnce() -> R,
+    ) -> Result<(u64, R), SnapshotInProgress> {
         let store = Arc::clone(&self.store);
         let (is_alone, was_inside) = self
             .indexed_mut()
@@ -835,6 +850,7 @@ impl Handle {
         }
         let turn = (!is_alone).then(|| store.batch_turn());
         let begun = with_way!(&mut self.way, way => way.begin_snapshot(sink, limits));
+        let begun = begun.map(|generation| (generation, look()));
         drop(turn);
         if was_inside && !is_alone {
             self.enter();

@@ -20,6 +20,7 @@ pub mod engine_server;
 pub mod in_process;
 pub mod patience;
 pub mod process;
+pub mod relay;
 pub mod target;
 pub mod transcript;
 

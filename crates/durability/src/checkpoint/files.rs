@@ -155,8 +155,21 @@ pub fn open_part(
 /// # Errors
 /// Those of the system; what is left is removed the next time.
 pub fn remove_replaced(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> io::Result<()> {
+    remove_replaced_but(disk, directory, manifest, &|_| false)
+}
+
+/// As [`remove_replaced`], but for the directories that somebody `keeps`.
+///
+/// # Errors
+/// Those of the system; what is left is removed the next time.
+pub fn remove_replaced_but(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &Manifest,
+    keeps: &dyn Fn(&str) -> bool,
+) -> io::Result<()> {
     for name in disk.list(directory)? {
-        if name.starts_with(DIRECTORY_PREFIX) && name != manifest.directory {
+        if name.starts_with(DIRECTORY_PREFIX) && name != manifest.directory && !keeps(&name) {
             remove_checkpoint(disk, &directory.join(name))?;
         }
     }

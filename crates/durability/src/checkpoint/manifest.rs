@@ -21,7 +21,7 @@
 //! ```text
 //!   iolite-manifest 2
 //!   …
-//!   cut 41943040
+//!   cut 41943040                    (a replica's), or: settled 41950000
 //!   term 7 3c0d8f5f4a2b1e6d7c8b9a0f1e2d3c4b5a697887 4096
 //!   resp 41943040 123456 0
 //!   end …
@@ -88,6 +88,10 @@ pub struct History {
     /// The checkpoint has exactly what is below this sequence, which is [`Manifest::log_sequence`]: that of a replica, which
     /// cuts between two batches. Effects are then not told apart by their generations, which are the primary's.
     pub cut_sequence: Option<u64>,
+    /// The log has no effect of an older generation from this sequence on that the checkpoint has: whoever saw the time
+    /// before the cut had ended. What is there belongs to this history or to another primary's, whose generations are its
+    /// own.
+    pub settled_sequence: Option<u64>,
     /// The terms that begin below the cut, oldest first; older ones may be left out.
     pub terms: Vec<TermEntry>,
     /// Where the stream for Redis replicas stands.
@@ -127,6 +131,9 @@ impl History {
         if let Some(sequence) = self.cut_sequence {
             writeln!(text, "cut {sequence}")?;
         }
+        if let Some(sequence) = self.settled_sequence {
+            writeln!(text, "settled {sequence}")?;
+        }
         for TermEntry { number, id, start } in &self.terms {
             writeln!(text, "term {number} {} {start}", hex::text(id))?;
         }
@@ -141,6 +148,7 @@ impl History {
     fn parse(&mut self, words: &[&str]) -> Option<()> {
         match words {
             ["cut", sequence] => self.cut_sequence = Some(sequence.parse().ok()?),
+            ["settled", sequence] => self.settled_sequence = Some(sequence.parse().ok()?),
             ["term", number, id, start] => self.terms.push(TermEntry {
                 number: number.parse().ok()?,
                 id: bytes_of(id)?.try_into().ok()?,
@@ -158,7 +166,7 @@ impl History {
         Some(())
     }
 
-    /// Whether terms follow each other, and the cut is where the log is needed from.
+    /// Whether terms follow each other, the cut is where the log is needed from, and nothing settled before that.
     fn fits(&self, log_sequence: Option<u64>) -> bool {
         let follows =
             |pair: &[TermEntry]| pair[0].number < pair[1].number && pair[0].start < pair[1].start;
@@ -166,7 +174,10 @@ impl History {
             && self.terms.windows(2).all(follows)
             && self
                 .cut_sequence
-                .is_none_or(|cut| Some(cut) == log_sequence)
+                .is_none_or(|cut| Some(cut) == log_sequence && self.settled_sequence.is_none())
+            && self
+                .settled_sequence
+                .is_none_or(|settled| log_sequence.is_some_and(|from| from <= settled))
     }
 }
 
@@ -192,6 +203,44 @@ pub struct Manifest {
     pub libraries: Vec<Vec<u8>>,
     /// What is known of the log's history.
     pub history: History,
+}
+
+/// Which effects of the log behind a checkpoint the checkpoint has already: those of generations before its own, up to where
+/// the last of them stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    generation: u64,
+    end: u64,
+}
+
+impl Overlap {
+    /// There are none.
+    pub const NONE: Self = Self {
+        generation: 0,
+        end: 0,
+    };
+
+    /// Whether the checkpoint has the effects of a generation in the frame at a sequence.
+    #[inline]
+    #[must_use]
+    pub fn has(self, sequence: u64, generation: u64) -> bool {
+        generation < self.generation && sequence < self.end
+    }
+
+    /// The same up to a sequence: what is behind was not written yet when it was said.
+    #[must_use]
+    pub fn up_to(self, end: u64) -> Self {
+        Self {
+            end: self.end.min(end),
+            ..self
+        }
+    }
+
+    /// From where on there are none.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        self.end
+    }
 }
 
 /// What is wrong with a manifest.
@@ -245,6 +294,18 @@ impl Manifest {
         self.parts
             .iter()
             .fold(0, |sum, part| sum.saturating_add(part.bytes))
+    }
+
+    /// Which effects behind [`Manifest::log_sequence`] are in the checkpoint.
+    #[must_use]
+    pub fn overlap(&self) -> Overlap {
+        if self.history.cut_sequence.is_some() {
+            return Overlap::NONE;
+        }
+        Overlap {
+            generation: self.generation,
+            end: self.history.settled_sequence.unwrap_or(u64::MAX),
+        }
     }
 
     /// As it is kept.

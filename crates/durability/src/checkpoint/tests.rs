@@ -117,6 +117,7 @@ fn history() -> History {
     };
     History {
         cut_sequence: Some(41_943_040),
+        settled_sequence: None,
         terms: vec![
             term(6, b"the id of the former", 0),
             term(7, b"the id of this term!", 4_096),
@@ -467,6 +468,7 @@ proptest! {
             libraries: vec![b"#!lua name=a".to_vec(), Vec::new()],
             history: History {
                 cut_sequence: (numbers[1] % 8 > 4).then_some(numbers[1]),
+                settled_sequence: (numbers[1] % 8 == 3).then_some(numbers[1]),
                 resp: (numbers[1] % 3 > 0).then_some(RespEntry {
                     sequence: numbers[0],
                     offset: numbers[2],

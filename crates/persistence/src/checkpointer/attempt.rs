@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use durability::checkpoint::{
-    History, Manifest, PartHead, free_directory, read_manifest, remove_checkpoint, remove_replaced,
-    replace_manifest,
+    History, Manifest, PartHead, free_directory, read_manifest, remove_checkpoint, replace_manifest,
 };
 use store::{Batch, Ending, Handle, SnapshotStep};
 
@@ -112,6 +111,12 @@ impl Checkpointer {
         let prepared = self.setup.surroundings.prepare();
         prepared.map_err(Failure::System)?;
         let cut = self.cut(handle, attempt)?;
+        if let Some(reason) = cut.refused.clone() {
+            attempt.fail(format_args!("{reason}"));
+            drop(cut);
+            self.walk(handle, attempt, &self.pace(None));
+            return Err(Failure::System(reason));
+        }
         let prepared = disk
             .create_directory(directory)
             .and_then(|()| free_directory(disk, directory, cut.generation))
@@ -130,7 +135,7 @@ impl Checkpointer {
         let result = parts.and_then(|parts| self.put_in_force(parts, &cut, directory, name));
         match &result {
             Ok(manifest) => {
-                if let Err(error) = remove_replaced(disk, directory, manifest) {
+                if let Err(error) = self.remove_replaced(directory, manifest) {
                     self.setup.surroundings.tell(
                         Level::Warning,
                         format_args!("Cannot remove an older checkpoint: {error}"),
@@ -218,15 +223,23 @@ impl Checkpointer {
                 queue: Some(sender),
                 attempt: Arc::clone(attempt),
             };
-            let begun = handle.begin_snapshot(Box::new(feed), self.snapshot_limits());
-            if let Ok(generation) = begun {
+            let surroundings = &self.setup.surroundings;
+            let look = || (surroundings.libraries(), surroundings.history(log_sequence));
+            let limits = self.snapshot_limits();
+            let begun = handle.begin_snapshot_and(Box::new(feed), limits, look);
+            if let Ok((generation, (libraries, history))) = begun {
                 attempt.changes_at_cut.store(changes, Ordering::Relaxed);
+                let (history, refused) = match history {
+                    Ok(history) => (history, None),
+                    Err(reason) => (History::default(), Some(reason)),
+                };
                 return Ok(Cut {
                     generation,
-                    log_sequence,
+                    log_sequence: history.cut_sequence.or(log_sequence),
                     created_unix_ms,
-                    libraries: self.setup.surroundings.libraries(),
-                    history: self.setup.surroundings.history(log_sequence),
+                    libraries,
+                    history,
+                    refused,
                     batches: Mutex::new(batches),
                 });
             }
@@ -309,6 +322,13 @@ impl Checkpointer {
             }
         }
         let surroundings = &self.setup.surroundings;
+        if let Some(from) = cut
+            .log_sequence
+            .filter(|_| cut.history.cut_sequence.is_none())
+        {
+            let end = surroundings.log_end();
+            manifest.history.settled_sequence = end.map(|end| end.max(from));
+        }
         let durable = surroundings
             .make_log_durable()
             .and_then(|()| disk.sync_directory(directory))
@@ -325,6 +345,8 @@ struct Cut {
     created_unix_ms: u64,
     libraries: Vec<Vec<u8>>,
     history: History,
+    /// Why nothing is to come of it, if so.
+    refused: Option<String>,
     batches: Mutex<Receiver<Batch>>,
 }
 

@@ -82,19 +82,32 @@ fn recovered(place: &Place, manifest: Manifest) -> (Result<Recovered, RecoveryEr
     (recovered, String::from_utf8(value).unwrap())
 }
 
-/// A replica's checkpoint is cut between batches, and generations in its log are those of its primary.
+/// A replica's checkpoint is cut between batches, and generations in its log are those of its primary. So are those of
+/// what another primary wrote behind the end of what this server had.
 #[test]
 fn effects_are_told_from_those_of_a_checkpoint_by_generation_or_by_the_cut() {
     let place = place();
     let source = logged(&place, None);
-    for (cut_sequence, expected) in [(None, "new"), (Some(0), "oldnew")] {
-        let (recovered, value) = recovered(&place, checkpoint(cut_sequence));
+    for (cut_sequence, settled_sequence, expected) in [
+        (None, None, "new"),
+        (None, Some(source), "new"),
+        (Some(0), None, "oldnew"),
+        (None, Some(0), "oldnew"),
+    ] {
+        let mut manifest = checkpoint(cut_sequence);
+        manifest.history.settled_sequence = settled_sequence;
+        let (recovered, value) = recovered(&place, manifest);
         let recovered = recovered.unwrap();
         assert_eq!(value, expected);
         assert_eq!(recovered.generation(), 9);
-        let controls = recovered.log.unwrap().controls;
-        assert_eq!(controls.terms, [(0, TERM)]);
-        assert_eq!(controls.source, Some((source, SOURCE)));
+        let term = TermEntry {
+            number: TERM.number,
+            id: TERM.id,
+            start: 0,
+        };
+        assert_eq!(recovered.terms(), [term]);
+        let stream = recovered.log.unwrap().controls.stream.unwrap();
+        assert_eq!((stream.id, stream.offset), (SOURCE.replid, SOURCE.offset));
     }
 }
 

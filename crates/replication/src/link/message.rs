@@ -47,6 +47,21 @@ pub enum Message<'b> {
     PartEnd(Block<'b>),
     /// A full sync is whole.
     SyncEnd(SyncEnd<'b>),
+    /// The primary's office is handed over: its log ends at a sequence, and nobody writes. The replica answers with the same
+    /// when it has all of that and takes office next, and with 0 when it does not.
+    Takeover {
+        /// See above.
+        sequence: u64,
+    },
+    /// At the digest point with this number, the keys of some groups are to be listed.
+    Verify {
+        /// See above.
+        number: u64,
+        /// Which groups.
+        groups: Vec<u16>,
+    },
+    /// What a replica holds at a digest point.
+    Digest(Digest<'b>),
     /// What has no sequence and may be lost: a published message.
     Transient(&'b [u8]),
     /// Still there. The answer names the sender's time.
@@ -56,6 +71,41 @@ pub enum Message<'b> {
         /// The time of the ping that this one answers; 0 when it answers none.
         echo_unix_ms: u64,
     },
+}
+
+/// What a replica says about a digest point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DigestState {
+    /// The sums of all groups, of eight bytes each.
+    Sums = 0,
+    /// It could not look.
+    Busy = 1,
+    /// It will list keys at the point.
+    Ready = 2,
+    /// Keys, each as database (2 bytes), sum (8), length (4) and name.
+    Keys = 3,
+}
+
+impl DigestState {
+    fn of(number: u8) -> Option<Self> {
+        [Self::Sums, Self::Busy, Self::Ready, Self::Keys]
+            .into_iter()
+            .find(|it| *it as u8 == number)
+    }
+}
+
+/// See [`Message::Digest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest<'b> {
+    /// Which point.
+    pub number: u64,
+    /// The sequence behind it; 0 before it was reached.
+    pub sequence: u64,
+    /// What this is.
+    pub state: DigestState,
+    /// See there.
+    pub bytes: &'b [u8],
 }
 
 /// See [`Message::Hello`].
@@ -77,6 +127,12 @@ pub struct Hello {
     pub name: Vec<u8>,
 }
 
+/// A digest point lists the keys of so many groups at most.
+const GROUPS_MAX: usize = 64;
+
+/// A part of an interrupted full sync that is there to its end.
+pub const WHOLE_PART: u32 = u32::MAX;
+
 /// How far an interrupted full sync came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
@@ -86,7 +142,7 @@ pub struct Resume {
     pub sync: u64,
     /// The generation of its cut.
     pub generation: u64,
-    /// Whole blocks of each part that are kept.
+    /// Whole blocks of each part that are kept; [`WHOLE_PART`] for one that has ended.
     pub blocks: Vec<u32>,
 }
 
@@ -129,6 +185,8 @@ pub struct Full {
     pub records: u64,
     /// How many bytes are expected.
     pub bytes: u64,
+    /// Below this sequence the replica's log is a part of the primary's history; the highest number where that is not known.
+    pub fork: u64,
 }
 
 /// See [`Message::Frames`].
@@ -199,6 +257,9 @@ mod kind {
     pub(super) const BLOCK: u8 = 137;
     pub(super) const PART_END: u8 = 138;
     pub(super) const SYNC_END: u8 = 139;
+    pub(super) const VERIFY: u8 = 140;
+    pub(super) const DIGEST: u8 = 141;
+    pub(super) const TAKEOVER: u8 = 142;
 }
 
 impl<'b> Message<'b> {
@@ -222,6 +283,9 @@ impl<'b> Message<'b> {
             Self::Block(_) => kind::BLOCK,
             Self::PartEnd(_) => kind::PART_END,
             Self::SyncEnd(_) => kind::SYNC_END,
+            Self::Verify { .. } => kind::VERIFY,
+            Self::Digest(_) => kind::DIGEST,
+            Self::Takeover { .. } => kind::TAKEOVER,
             Self::Transient(_) => kind::TRANSIENT,
             Self::Ping { .. } => kind::PING,
         }
@@ -242,7 +306,7 @@ impl<'b> Message<'b> {
                 out.u64(*from);
                 out.u64(*term);
             }
-            Self::Rewind { to } => out.u64(*to),
+            Self::Rewind { to: number } | Self::Takeover { sequence: number } => out.u64(*number),
             Self::Full(full) => full.encode(out),
             Self::Refuse(refusal) => out.u8(*refusal as u8),
             Self::Frames(frames) => {
@@ -267,6 +331,20 @@ impl<'b> Message<'b> {
                 out.u64(end.sync);
                 out.u64(end.sequence);
                 out.bytes(end.manifest);
+            }
+            Self::Verify { number, groups } => {
+                out.u64(*number);
+                let groups = &groups[..groups.len().min(GROUPS_MAX)];
+                out.length(groups.len());
+                for group in groups {
+                    out.u16(*group);
+                }
+            }
+            Self::Digest(digest) => {
+                out.u64(digest.number);
+                out.u64(digest.sequence);
+                out.u8(digest.state as u8);
+                out.bytes(digest.bytes);
             }
             Self::Transient(bytes) => out.bytes(bytes),
             Self::Ping {
@@ -300,11 +378,33 @@ impl<'b> Message<'b> {
             kind::BLOCK => Block::decode(fields).map(Self::Block),
             kind::PART_END => Block::decode(fields).map(Self::PartEnd),
             kind::SYNC_END => SyncEnd::decode(fields).map(Self::SyncEnd),
+            kind::TAKEOVER => fields
+                .u64()
+                .and_then(|sequence| fields.end(Self::Takeover { sequence })),
+            kind::VERIFY => decode_verify(fields),
+            kind::DIGEST => Digest::decode(fields).map(Self::Digest),
             kind::TRANSIENT => Some(Self::Transient(fields.rest())),
             kind::PING => decode_ping(fields),
             _ => return None,
         };
         Some(message.ok_or(LinkError::Body(kind)))
+    }
+}
+
+fn decode_verify<'b>(mut fields: Fields<'_>) -> Option<Message<'b>> {
+    let number = fields.u64()?;
+    let groups = fields.list(GROUPS_MAX, Fields::u16)?;
+    fields.end(Message::Verify { number, groups })
+}
+
+impl<'b> Digest<'b> {
+    fn decode(mut fields: Fields<'b>) -> Option<Self> {
+        Some(Self {
+            number: fields.u64()?,
+            sequence: fields.u64()?,
+            state: DigestState::of(fields.u8()?)?,
+            bytes: fields.rest(),
+        })
     }
 }
 
@@ -412,7 +512,13 @@ impl Full {
         out.u64(self.term);
         out.u8(self.streams);
         out.u8(self.source as u8);
-        for number in [self.generation, self.log_from, self.records, self.bytes] {
+        for number in [
+            self.generation,
+            self.log_from,
+            self.records,
+            self.bytes,
+            self.fork,
+        ] {
             out.u64(number);
         }
     }
@@ -427,6 +533,7 @@ impl Full {
             log_from: fields.u64()?,
             records: fields.u64()?,
             bytes: fields.u64()?,
+            fork: fields.u64()?,
         };
         let is_possible = (1..=STREAMS_MAX).contains(&usize::from(full.streams));
         fields.end(full).filter(|_| is_possible)

@@ -71,6 +71,7 @@ fn messages() -> Vec<Message<'static>> {
         log_from: 64,
         records: 1_000,
         bytes: 116_000,
+        fork: 9,
     };
     vec![
         Message::Hello(hello),
@@ -109,9 +110,25 @@ fn messages() -> Vec<Message<'static>> {
     ]
 }
 
+fn messages_of_digests() -> Vec<Message<'static>> {
+    vec![
+        Message::Takeover { sequence: 136 },
+        Message::Verify {
+            number: 5,
+            groups: vec![1, 4_095],
+        },
+        Message::Digest(Digest {
+            number: 5,
+            sequence: 136,
+            state: DigestState::Keys,
+            bytes: b"keys",
+        }),
+    ]
+}
+
 #[test]
 fn messages_come_back_as_they_were_sent() {
-    for message in messages() {
+    for message in messages().into_iter().chain(messages_of_digests()) {
         let bytes = encoded(&message, 3);
         decoded(&bytes, |result| {
             assert_eq!(result, Ok(Some(message.clone())));
@@ -135,7 +152,7 @@ fn the_bytes_of_version_1_are_those_of_the_paper() {
 
 #[test]
 fn any_changed_byte_is_noticed() {
-    for message in messages() {
+    for message in messages().into_iter().chain(messages_of_digests()) {
         let bytes = encoded(&message, 0);
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();

@@ -27,8 +27,14 @@ pub struct Replication {
     pub link_port: u16,
     /// What both ends of an own link have to know; otherwise the password of clients.
     pub link_secret: Option<Vec<u8>>,
-    /// Whether own links to other machines may be in plain text.
-    pub links_in_plain: bool,
+    /// Which own links are encrypted.
+    pub link_encryption: LinkEncryption,
+    /// Whether both ends of a link show certificates (`tls-replication`).
+    pub links_by_certificate: bool,
+    /// Bytes of the log that are kept for replicas alone; none means as many as the data has.
+    pub log_keep_bytes: Option<u64>,
+    /// Seconds between two comparisons with replicas; 0 means that only commands ask for them.
+    pub verify_interval_s: u32,
     /// Seconds between two pings of replicas.
     pub ping_period_s: u32,
     /// Seconds of silence after which a link is lost.
@@ -41,4 +47,15 @@ pub struct Replication {
     pub accepts_older: bool,
     /// Whether a command of a Redis primary that fails here is passed over.
     pub skips_unknown: bool,
+}
+
+/// Which own links are encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkEncryption {
+    /// Those to other machines.
+    Remote,
+    /// All.
+    All,
+    /// None, unless the other end wants it.
+    Nothing,
 }

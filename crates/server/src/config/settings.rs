@@ -15,7 +15,7 @@ use super::fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits,
 };
 use super::http::Http;
-use super::replication::Replication;
+use super::replication::{LinkEncryption, Replication};
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, DURABILITY_LEVELS,
     EVICTION_POLICIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES, PERMISSIONS, SAVE_POINTS,
@@ -216,7 +216,21 @@ impl Settings {
             backlog_ttl_s: self.number("repl-backlog-ttl"),
             link_port: self.number("repl-port"),
             link_secret: text("cluster-secret"),
-            links_in_plain: self.switch("repl-link-plaintext"),
+            link_encryption: if self.switch("repl-link-plaintext") {
+                LinkEncryption::Nothing
+            } else {
+                self.choice(
+                    "repl-tls",
+                    &[
+                        ("auto", LinkEncryption::Remote),
+                        ("yes", LinkEncryption::All),
+                        ("no", LinkEncryption::Nothing),
+                    ],
+                )
+            },
+            links_by_certificate: self.switch("tls-replication"),
+            log_keep_bytes: Some(self.number("repl-log-keep")).filter(|&bytes| bytes > 0),
+            verify_interval_s: self.number("repl-verify-interval"),
             ping_period_s: self.number("repl-ping-replica-period"),
             timeout_s: self.number("repl-timeout"),
             replicas_min: self.number("min-replicas-to-write"),

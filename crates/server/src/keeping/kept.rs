@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Weak};
 
+use durability::checkpoint::History;
 use persistence::checkpointer::Outcome;
 use persistence::host::Host;
 use persistence::rdb_beside::RdbBeside;
@@ -15,6 +16,9 @@ use crate::config::Config;
 use crate::link::Message;
 use crate::node::Node;
 use crate::process;
+
+/// So much of the log is kept for replicas at least, where `repl-log-keep` does not say how much.
+const LOG_KEEP_BYTES_MIN: u64 = 1 << 30;
 
 /// What keeps the data of a node that loads nothing.
 ///
@@ -89,15 +93,24 @@ impl Host for Around {
 
     fn refuses_checkpoints(&self) -> Option<String> {
         let node = self.0.upgrade()?;
-        let is_held = node.replication.own.holds_log();
-        is_held.then(|| {
-            "a replica of the own link goes on from the checkpoint it was given".to_owned()
-        })
+        node.replication.own.refuses_checkpoints()
+    }
+
+    fn history(&self, log_sequence: Option<u64>) -> Result<History, String> {
+        let node = self.0.upgrade().ok_or("the server stops")?;
+        node.replication.own.manifest_history(log_sequence)
+    }
+
+    fn log_keep_bytes(&self, base_bytes: u64) -> u64 {
+        let Some(node) = self.0.upgrade() else {
+            return u64::MAX;
+        };
+        let configured = node.core.config.current().replication.log_keep_bytes;
+        configured.unwrap_or_else(|| base_bytes.max(LOG_KEEP_BYTES_MIN))
     }
 
     fn checkpoint_ended(&self, outcome: &Outcome) {
         if let Some(node) = self.0.upgrade() {
-            node.replication.own.checkpoint_ended(&node);
             node.note_checkpoint(outcome);
         }
     }

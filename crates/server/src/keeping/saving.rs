@@ -155,9 +155,6 @@ impl Node {
         if self.core.settings.refusals.is_loading() || self.is_stopping() {
             return;
         }
-        if self.replication.own.holds_log() {
-            return;
-        }
         let deferred = self.keeping.saving.known().deferred.take();
         if let Some(kind) = deferred {
             // Where something is being saved already that is as good.

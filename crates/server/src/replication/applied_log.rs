@@ -18,21 +18,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::os_error::system_reason;
-use durability::checkpoint::{Manifest, free_directory, part_name, remove_checkpoint};
+use durability::checkpoint::{Manifest, Overlap, free_directory, part_name, remove_checkpoint};
 use durability::disk::DiskFile;
-use durability::log::{Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
+use durability::log::{Control, Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
 use engine::{ServerPort, scripts};
+use persistence::checkpointer::{CheckpointPin, Suspended};
 use persistence::environment::Environment;
 use persistence::recovery::{Onto, Place, load_checkpoint};
 use persistence::rewound;
+use replication::TermId;
 use replication::attach::Attach;
-use replication::link::{Block, Full, SyncEnd};
+use replication::link::{Block, Full, Resume, SyncEnd, WHOLE_PART};
 use replication::replica::OwnLog;
 
 use super::applier::Applier;
 use super::primary_link::BLOCK_BYTES;
 use super::replica_link::ReplicaData;
-use super::terms::{self, Terms};
+use super::terms::Terms;
 
 /// Of a frame that comes in pieces so much is kept until it is whole.
 const FRAME_BYTES_MAX: u64 = 1 << 32;
@@ -40,6 +42,8 @@ const FRAME_BYTES_MAX: u64 = 1 << 32;
 const APPLY_BYTES: usize = 256 << 10;
 /// How often it is looked whether the log has room.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
+/// How long those who stated effects to the log may take to let go of it.
+const ALONE_TIME: Duration = Duration::from_secs(10);
 /// A full sync may be so much longer than twice what was said of it.
 const SLACK_BYTES: u64 = 64 << 20;
 /// A manifest names so many parts at most.
@@ -72,6 +76,21 @@ pub(crate) trait LogHome: Send + Sync {
     /// The history of the log.
     fn terms(&self) -> &Terms;
 
+    /// The store has what the log has below this sequence. Called with the turn of a batch held.
+    fn note_applied(&self, sequence: u64);
+
+    /// The data is to be compared with the primary's, as it is now.
+    fn reach_point(&self, number: u64, sequence: u64);
+
+    /// From this sequence on nothing of the log is in the checkpoint that it goes on from.
+    fn note_settled(&self, sequence: u64);
+
+    /// Keeps a directory of parts from being removed by a checkpoint of this node.
+    fn pin_directory(&self, name: &str) -> Option<CheckpointPin>;
+
+    /// Has no checkpoint made as long as what this gives lives.
+    fn suspend_checkpoints(&self) -> Option<Suspended<'_>>;
+
     /// The store is not what checkpoint and log say: a step failed in the middle.
     fn is_store_broken(&self) -> &AtomicBool;
 
@@ -96,8 +115,8 @@ pub(crate) struct AppliedLog<'h> {
     follower: Option<Follower>,
     applied: u64,
     applied_unix_ms: u64,
-    /// Effects of an older generation are in the checkpoint that the log goes on from.
-    first_generation: u64,
+    /// What of the log is in the checkpoint that it goes on from.
+    overlap: Overlap,
     /// The highest that was met.
     generation: u64,
     bytes: Vec<u8>,
@@ -107,6 +126,10 @@ pub(crate) struct AppliedLog<'h> {
 /// A full sync that is being received.
 struct Receiving {
     full: Full,
+    /// The node that sends it.
+    primary: TermId,
+    /// Keeps the directory from being removed by a checkpoint of this node.
+    _pin: Option<CheckpointPin>,
     /// The directory of its parts, by name.
     directory: String,
     part: Option<(u16, Box<dyn DiskFile>)>,
@@ -123,15 +146,28 @@ impl<'h> AppliedLog<'h> {
     /// Why there is no log to append to.
     pub(crate) fn new(home: &'h dyn LogHome, applier: Applier) -> Result<Self, String> {
         let log = home.log()?;
-        home.terms().catch_up(&log);
-        let follower = log.follower(FRAME_BYTES_MAX);
-        let follower = follower.ok_or("others append to the log")?;
+        // Idle workers let go of it as soon as they wake up.
+        let mut waited = Duration::ZERO;
+        let follower = loop {
+            match log.follower(FRAME_BYTES_MAX) {
+                Some(follower) => break follower,
+                None if waited >= ALONE_TIME || home.is_stopping() => {
+                    return Err("others append to the log".to_owned());
+                }
+                None => {
+                    std::thread::sleep(ROOM_LOOK);
+                    waited += ROOM_LOOK;
+                }
+            }
+        };
+        let overlap = overlap_of(home.base().as_ref(), log.tail());
+        home.note_settled(overlap.end());
         Ok(Self {
             home,
             applier,
             applied: log.tail(),
             applied_unix_ms: 0,
-            first_generation: home.base().map_or(0, |base| base.generation),
+            overlap,
             generation: home.base().map_or(0, |base| base.generation),
             follower: Some(follower),
             bytes: Vec::new(),
@@ -171,7 +207,7 @@ impl<'h> AppliedLog<'h> {
             }
             let length = frame_bytes(&bytes).unwrap_or(u64::MAX);
             if length <= bytes.len() as u64 {
-                if let Err(reason) = self.apply_bytes(&bytes, notes_terms) {
+                if let Err(reason) = self.apply_to_points(&bytes, notes_terms) {
                     break Err(reason);
                 }
                 bytes.clear();
@@ -183,9 +219,33 @@ impl<'h> AppliedLog<'h> {
         done
     }
 
+    /// Applies frames, and stops behind each point where the data is compared with the primary's.
+    fn apply_to_points(&mut self, bytes: &[u8], is_live: bool) -> Result<(), String> {
+        let first = self.applied;
+        let mut rest = bytes;
+        let points = frames(first, bytes).filter_map(|frame| match frame.control()? {
+            Control::DigestPoint { number } => Some((number, frame.sequence + frame.length)),
+            _ => None,
+        });
+        for (number, end) in points.filter(|_| is_live) {
+            let length = usize::try_from(end - self.applied).unwrap_or(rest.len());
+            let (before, behind) = rest.split_at(length.min(rest.len()));
+            self.apply_bytes(before, is_live)?;
+            self.home.reach_point(number, self.applied);
+            rest = behind;
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        self.apply_bytes(rest, is_live)
+    }
+
+    /// Applies frames, all of them on one side of every cut.
     fn apply_bytes(&mut self, bytes: &[u8], notes_terms: bool) -> Result<(), String> {
         let (home, first) = (self.home, self.applied);
         let mut done = Ok(());
+        let store = Arc::clone(self.applier.store().store());
+        let turn = store.batch_turn();
         home.with_port(&mut |server| {
             done = frames(first, bytes)
                 .try_for_each(|frame| {
@@ -195,13 +255,19 @@ impl<'h> AppliedLog<'h> {
                     for effect in frame.effects() {
                         self.generation = self.generation.max(effect.generation);
                     }
-                    self.applier.frame(&frame, self.first_generation, server)?;
+                    self.applier.frame(&frame, self.overlap, server)?;
                     self.applied = frame.sequence + frame.length;
                     self.applied_unix_ms = frame.unix_ms;
                     Ok(())
                 })
                 .and_then(|()| self.applier.flush(server));
         });
+        match &done {
+            Ok(()) => home.note_applied(self.applied),
+            // Before anybody cuts what is applied in part.
+            Err(_) => self.set_broken(true),
+        }
+        drop(turn);
         self.applier.store().tell_memory();
         done
     }
@@ -215,7 +281,11 @@ impl<'h> AppliedLog<'h> {
                 "there are keys in database {database}, and only {databases} databases (directive databases)"
             ));
         }
+        let store = Arc::clone(self.applier.store().store());
+        let turn = store.batch_turn();
+        // Who has cut before is cancelled by whoever calls this, and nobody cuts any more.
         self.set_broken(true);
+        drop(turn);
         let applier = &mut self.applier;
         home.with_port(&mut |server| {
             applier.store().exclusive(|handle| {
@@ -238,7 +308,9 @@ impl<'h> AppliedLog<'h> {
         self.home.set_loading(Some(base.bytes()));
         let loaded = self.load(base).and_then(|()| {
             self.applied = from;
-            self.first_generation = base.generation;
+            self.overlap = overlap_of(Some(base), log.tail());
+            self.home.note_settled(self.overlap.end());
+            self.home.note_applied(from);
             self.apply_log(log, false)
         });
         self.home.set_loading(None);
@@ -312,7 +384,7 @@ impl<'h> AppliedLog<'h> {
         let synced = place.disk.sync_directory(&directory);
         let synced = synced.and_then(|()| place.disk.sync_directory(&place.directory));
         synced.map_err(|error| system_reason(&error))?;
-        let (manifest, lineage) = split_manifest(end.manifest)?;
+        let manifest = Manifest::decode(end.manifest).map_err(|flaw| flaw.to_string())?;
         let is_expected = manifest.log_sequence == Some(sync.full.log_from)
             && manifest.generation == sync.full.generation
             && manifest.parts.len() == usize::from(sync.parts)
@@ -323,12 +395,18 @@ impl<'h> AppliedLog<'h> {
         if !is_expected {
             return Err("the manifest is of another checkpoint".to_owned());
         }
-        let manifest = Manifest {
+        let mut manifest = Manifest {
             directory: sync.directory,
             ..manifest
         };
-        let kept = terms::keep(&place, &manifest, lineage);
-        kept.map_err(|error| system_reason(&error))?;
+        let history = &mut manifest.history;
+        if history.cut_sequence.is_none() {
+            let settled = history.settled_sequence.unwrap_or(end.sequence);
+            history.settled_sequence = Some(settled.max(sync.full.log_from));
+        }
+        // A checkpoint that is put in force later would be of what is replaced here.
+        let _suspended = self.home.suspend_checkpoints();
+        self.keep_surplus(sync.full.fork)?;
         self.home.set_loading(Some(manifest.bytes()));
         let replaced = self.load(&manifest).and_then(|()| {
             // Nobody reads or appends to the log of before any more.
@@ -339,12 +417,29 @@ impl<'h> AppliedLog<'h> {
         let log = replaced?;
         self.follower = log.follower(FRAME_BYTES_MAX);
         self.applied = log.tail();
-        self.first_generation = manifest.generation;
+        self.overlap = manifest.overlap();
+        self.home.note_settled(self.overlap.end());
+        self.home.note_applied(self.applied);
         self.generation = self.generation.max(manifest.generation);
-        let known = terms::parse(lineage).unwrap_or_default();
-        self.home.terms().begin(known, log.tail());
+        self.home.terms().begin(&manifest.history.terms);
         self.set_broken(false);
         self.follower().map(|_| ())
+    }
+
+    /// Keeps in files what the log has that is not in the primary's history, before the log goes.
+    fn keep_surplus(&self, fork: u64) -> Result<(), String> {
+        let Some(follower) = &self.follower else {
+            return Ok(());
+        };
+        let log = Arc::clone(follower.log());
+        if fork >= log.tail() {
+            return Ok(());
+        }
+        let env = self.home.env();
+        let from = fork.max(log.oldest());
+        let kept = rewound::suffix(&log, &self.home.place(), &env.clock, from)?;
+        env.log.warning(format_args!("{kept}"));
+        Ok(())
     }
 
     fn forget_sync(&mut self) {
@@ -356,19 +451,22 @@ impl<'h> AppliedLog<'h> {
     }
 }
 
-/// The manifest of a full sync, and the terms after it.
-fn split_manifest(bytes: &[u8]) -> Result<(Manifest, &str), String> {
-    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
-    let end = text.find("\nend ").and_then(|at| {
-        let rest = &text[at + 1..];
-        rest.find('\n').map(|line| at + 1 + line + 1)
-    });
-    let (manifest, lineage) = text.split_at(end.ok_or("the manifest is cut off")?);
-    let manifest = Manifest::decode(manifest.as_bytes()).map_err(|flaw| flaw.to_string())?;
-    if terms::parse(lineage).is_none() {
-        return Err("the terms of the log are malformed".to_owned());
+impl Drop for AppliedLog<'_> {
+    fn drop(&mut self) {
+        self.forget_sync();
     }
-    Ok((manifest, lineage))
+}
+
+/// What of a log up to `end` is in a checkpoint that it goes on from. What comes behind is of a primary, whose generations
+/// are its own, unless the checkpoint is one that was given, and says how far the overlap goes.
+fn overlap_of(base: Option<&Manifest>, end: u64) -> Overlap {
+    let Some(base) = base else {
+        return Overlap::NONE;
+    };
+    match base.history.settled_sequence {
+        Some(_) => base.overlap(),
+        None => base.overlap().up_to(end),
+    }
 }
 
 impl ReplicaData for AppliedLog<'_> {
@@ -408,6 +506,8 @@ impl ReplicaData for AppliedLog<'_> {
     }
 
     fn append(&mut self, first: u64, bytes: &[u8]) -> Result<(), String> {
+        // It goes on without the full sync that broke off.
+        self.forget_sync();
         let home = self.home;
         let follower = self.follower()?;
         while !follower.log().has_room() {
@@ -425,8 +525,8 @@ impl ReplicaData for AppliedLog<'_> {
 
     fn apply(&mut self) -> Result<(), String> {
         let log = Arc::clone(self.follower()?.log());
-        let applied = self.apply_log(&log, true);
-        applied.inspect_err(|_| self.set_broken(true))
+        self.apply_log(&log, true)
+            .inspect_err(|_| self.set_broken(true))
     }
 
     fn applied_unix_ms(&self) -> u64 {
@@ -434,6 +534,8 @@ impl ReplicaData for AppliedLog<'_> {
     }
 
     fn rewind(&mut self, to: u64) -> Result<(), String> {
+        // None may be put in force that has what is given up.
+        let _suspended = self.home.suspend_checkpoints();
         let base = self.home.base();
         let base = base.filter(|base| base.log_sequence.is_some_and(|from| from <= to));
         let place = self.home.place();
@@ -450,7 +552,35 @@ impl ReplicaData for AppliedLog<'_> {
         self.reload(&log, &base)
     }
 
-    fn begin_sync(&mut self, full: &Full) -> Result<(), String> {
+    fn kept_sync(&self, primary: TermId) -> Option<Resume> {
+        let sync = self.sync.as_ref().filter(|sync| sync.primary == primary)?;
+        let whole = std::iter::repeat_n(WHOLE_PART, sync.parts.into());
+        let begun = sync
+            .part
+            .as_ref()
+            .map(|_| sync.offset.div_ceil(BLOCK_BYTES as u64));
+        let begun = begun.map(|blocks| u32::try_from(blocks).unwrap_or(WHOLE_PART - 1));
+        Some(Resume {
+            node: primary,
+            sync: sync.full.sync,
+            generation: sync.full.generation,
+            blocks: whole.chain(begun).collect(),
+        })
+    }
+
+    fn begin_sync(&mut self, full: &Full, primary: TermId) -> Result<(), String> {
+        let is_same = |sync: &Receiving| {
+            let (was, is) = (&sync.full, full);
+            sync.primary == primary
+                && (was.sync, was.generation, was.log_from) == (is.sync, is.generation, is.log_from)
+        };
+        if let Some(sync) = self.sync.as_ref().filter(|sync| is_same(sync)) {
+            self.home.env().log.notice(format_args!(
+                "The full sync goes on behind {} bytes that were received before",
+                sync.bytes
+            ));
+            return Ok(());
+        }
         self.forget_sync();
         let place = self.home.place();
         let directory = free_directory(&*place.disk, &place.directory, full.generation);
@@ -461,6 +591,8 @@ impl ReplicaData for AppliedLog<'_> {
         made.map_err(|error| system_reason(&error))?;
         self.sync = Some(Receiving {
             full: *full,
+            primary,
+            _pin: self.home.pin_directory(&directory),
             directory,
             part: None,
             offset: 0,
@@ -484,7 +616,6 @@ impl ReplicaData for AppliedLog<'_> {
     }
 
     fn forget_piece(&mut self) {
-        self.forget_sync();
         if let Some(follower) = &mut self.follower {
             follower.forget_piece();
         }

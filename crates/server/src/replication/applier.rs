@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use base::clock::ManualClock;
 use base::random::Prng;
+use durability::checkpoint::Overlap;
 use durability::log::{Effect, Frame};
 use engine::{
     BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, ServerPort, Session, Settings, Table,
@@ -72,17 +73,16 @@ impl Applier {
         }
     }
 
-    /// Applies a frame soon, or with [`Applier::flush`]; effects of a generation below `first_generation` are in the
-    /// store already.
+    /// Applies a frame soon, or with [`Applier::flush`]; the effects of the overlap are in the store already.
     pub(crate) fn frame(
         &mut self,
         frame: &Frame<'_>,
-        first_generation: u64,
+        overlap: Overlap,
         server: &mut dyn ServerPort,
     ) -> Result<(), String> {
         let mut effects = frame
             .effects()
-            .filter(|effect| effect.generation >= first_generation);
+            .filter(|effect| !overlap.has(frame.sequence, effect.generation));
         let Some(first) = effects.next() else {
             return Ok(());
         };

@@ -37,6 +37,8 @@ struct State {
     is_aborted: bool,
     /// Replicas may have moved since they were looked at.
     moved: bool,
+    /// What a replica of the own link answered that was asked to take over.
+    answer: Option<u64>,
     abort: Option<Box<dyn Fn() + Send>>,
 }
 
@@ -133,6 +135,29 @@ impl Failover {
     pub(super) fn look_again(&self) {
         self.state().moved = true;
         self.changed.notify_all();
+    }
+
+    /// A replica answers that was asked to take over: with the end of the log when it does, with 0 when it does not.
+    pub(super) fn note_answer(&self, sequence: u64) {
+        self.state().answer = Some(sequence);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the answer of a replica that was asked to take over; none where it does not come in time, or its link
+    /// is gone: it may have taken over or not.
+    pub(super) fn wait_for_answer(
+        &self,
+        time: Duration,
+        is_there: impl Fn() -> bool,
+    ) -> Option<u64> {
+        let mut waited = Duration::ZERO;
+        let mut state = self.state();
+        while state.answer.is_none() && waited < time && is_there() {
+            let looked = self.changed.wait_timeout(state, LOOK);
+            state = looked.unwrap_or_else(PoisonError::into_inner).0;
+            waited += LOOK;
+        }
+        state.answer
     }
 
     /// Waits for a replica that has applied the log up to its end.

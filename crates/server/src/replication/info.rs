@@ -28,6 +28,22 @@ impl Replication {
         }
         self.own_replicas(&mut fields, node);
         self.stream(&mut fields, node);
+        add(
+            &mut fields,
+            "iolite_links_refused",
+            self.own.refused_count(),
+        );
+        let verified = self.own.verifier.report();
+        for (name, value) in [
+            ("iolite_verify_in_progress", u64::from(verified.is_running)),
+            ("iolite_verify_sequence", verified.sequence),
+            ("iolite_verify_unix_ms", verified.ended_unix_ms),
+            ("iolite_verify_same", verified.same as u64),
+            ("iolite_verify_different", verified.different as u64),
+            ("iolite_verify_unknown", verified.unknown as u64),
+        ] {
+            add(&mut fields, name, value);
+        }
         if let Some(following) = &following {
             add(&mut fields, "iolite_state", following.link().own_word());
             add(
@@ -125,6 +141,7 @@ fn primary(fields: &mut Fields, node: &Node, following: &Following) {
 fn line_of(replica: &Replica, log_end: u64, now_unix_ms: u64) -> String {
     let (state, acked) = (replica.state(), replica.acked());
     let lag_ms = replica.lag_ms(now_unix_ms);
+    let shown_ms = replica.behind_ms().unwrap_or(lag_ms);
     // Without a first word from it nobody knows.
     let lag_s = if state.is_online() { lag_ms / 1000 } else { 0 };
     let link = match replica.kind {
@@ -132,7 +149,7 @@ fn line_of(replica: &Replica, log_end: u64, now_unix_ms: u64) -> String {
         Kind::Redis => "psync",
     };
     format!(
-        "ip={},port={},state={},offset={},lag={lag_s},iolite_state={},link={link},lag_bytes={},lag_ms={lag_ms}",
+        "ip={},port={},state={},offset={},lag={lag_s},iolite_state={},link={link},lag_bytes={},lag_ms={shown_ms}",
         replica.host,
         replica.port,
         state.word(),

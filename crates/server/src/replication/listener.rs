@@ -1,7 +1,7 @@
 //! The port of the own link: one thread that accepts, and hands each connection to threads of its own.
 //!
-//! Without a secret it is bound to the loopback addresses alone. Beyond them a peer needs the secret, and what is sent is
-//! not encrypted yet: it takes `repl-link-plaintext yes` to open the port to other machines.
+//! Without a secret or certificates it is bound to the loopback addresses alone. Beyond them a peer needs either, and what is
+//! sent is encrypted, unless both ends say that they want it in plain text.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};

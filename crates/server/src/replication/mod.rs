@@ -24,7 +24,9 @@ pub mod failover;
 pub mod following;
 pub mod history;
 mod info;
+mod link_tls;
 mod listener;
+mod log_pins;
 mod own_link;
 mod own_links;
 mod primary;
@@ -40,6 +42,7 @@ mod stream;
 mod sync_source;
 mod terms;
 mod thread;
+mod verify;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -290,6 +293,30 @@ impl Replication {
         Ok(Followed::Changed)
     }
 
+    /// The primary that this node follows by the own link hands its office over.
+    fn take_office(&self, node: &Node) {
+        let mut standing = self.standing();
+        let Ok(role) = role::next(self.role(), Event::Unfollow) else {
+            return;
+        };
+        node.core
+            .env
+            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+        self.role.set(role);
+        let refusals = &node.core.settings.refusals;
+        refusals.set_read_only(false);
+        refusals.set_stale(false);
+        if let Some(following) = &standing.following {
+            following.stop();
+        }
+        standing.order = Some(Order::TakeOver);
+        self.wake_thread(standing, node);
+        node.core.config.set_primary(None);
+        node.core.log.notice(format_args!(
+            "MASTER MODE enabled (the primary handed over)"
+        ));
+    }
+
     /// PSYNC … FAILOVER of the primary that this node follows: it hands over, and this node takes over.
     ///
     /// # Errors
@@ -513,6 +540,17 @@ impl Replication {
             .stop(|one| one.client.as_ref().is_some_and(|own| own.id == client.id));
     }
 
+    /// REPLICATION VERIFY.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    pub(crate) fn verify_replicas(&self) -> Result<(), CommandError> {
+        let node = self.node.get().and_then(std::sync::Weak::upgrade);
+        let node = node.ok_or(CommandError::fixed("ERR the server stops"))?;
+        let begun = self.own.verify(&node);
+        begun.map_err(CommandError::fixed)
+    }
+
     /// Where the own link is served.
     #[must_use]
     pub fn own_link(&self) -> Option<(u16, String)> {
@@ -526,6 +564,7 @@ impl Replication {
             self.judge_replicas(node);
         }
         self.stream.upkeep(node, has_replicas);
+        self.own.upkeep();
     }
 
     /// Which part the node has, as ROLE tells it.

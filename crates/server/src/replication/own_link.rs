@@ -10,34 +10,39 @@
 
 use std::fmt;
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use base::random::fill_from_os;
-use durability::checkpoint::Manifest;
-use durability::log::{Control, Log, TermFrame};
+use durability::checkpoint::{History, Manifest};
+use durability::log::{Control, Log, Pin, TermFrame};
 use engine::ServerPort;
-use persistence::checkpointer::Why;
+use persistence::checkpointer::{CheckpointPin, Suspended, Why};
 use persistence::environment::Environment;
 use persistence::recovery::Place;
 use replication::attach::FullReason;
-use replication::link::{self, Hello, Source};
+use replication::link::{self, Digest, Hello, Message, Source};
 use replication::primary::Stage;
 use replication::replica::{OwnLog, State};
 use replication::{PrimaryLog, TermId};
+use store::Store;
 
 use super::applied_log::{AppliedLog, LogHome};
 use super::applier::Applier;
 use super::following::{Ended, Following, Link};
+use super::link_tls;
 use super::listener::{Listeners, Reach};
 use super::own_links::OwnLinks;
 use super::primary_link::{FullCopy, Kill, Observer, PrimaryHome, PrimaryLinks};
 use super::replica_link::{self, ReplicaHome};
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
-use super::session::{Conduit, Identity};
+use super::role::Role;
+use super::session::{Conduit, Encryption, Identity};
 use super::terms::Terms;
+use super::verify::{Saying, VerifyHome};
+use crate::config::LinkEncryption;
 use crate::node::Node;
 use crate::port::Port;
 
@@ -56,7 +61,9 @@ impl OwnLinks {
     /// Says which node it is of, when all that is kept is loaded.
     pub(crate) fn begin(&self, node: &Arc<Node>) {
         let _already_set = self.node.set(Arc::downgrade(node));
-        self.read_terms(node);
+        if let Some(kept) = node.persistence() {
+            self.terms.begin(kept.terms());
+        }
         if self.terms.lineage().last().is_none() {
             return;
         }
@@ -66,15 +73,6 @@ impl OwnLinks {
         }
         // Its replicas come back without asking.
         let _port = self.offer();
-    }
-
-    fn read_terms(&self, node: &Node) {
-        let Some(log) = own_log(node) else { return };
-        let place = place_of(node);
-        let manifest = place.manifest().ok().flatten();
-        let known = manifest.map(|manifest| Terms::read_beside(&place, &manifest));
-        self.terms.begin(known.unwrap_or_default(), log.oldest());
-        self.terms.catch_up(&log);
     }
 
     /// This node's name among those that have links.
@@ -92,6 +90,35 @@ impl OwnLinks {
                 node: Arc::downgrade(node),
             }))
         }))
+    }
+
+    /// How a link with that peer is encrypted; none where it cannot be, and need not.
+    fn encryption(&self, node: &Node, peer: Option<IpAddr>) -> Result<Option<Encryption>, String> {
+        let config = node.core.config.current();
+        let replication = &config.replication;
+        let by_certificate = replication.links_by_certificate;
+        let is_near = peer.is_some_and(|peer| peer.to_canonical().is_loopback());
+        let is_wanted = by_certificate
+            || match replication.link_encryption {
+                LinkEncryption::All => true,
+                LinkEncryption::Remote => !is_near,
+                LinkEncryption::Nothing => false,
+            };
+        let load = || link_tls::load(by_certificate, &config.tls.rules).map(Arc::new);
+        match self.tls.get_or_init(load) {
+            Ok(tls) => Ok(Some(Encryption {
+                tls: Arc::clone(tls),
+                is_wanted,
+                by_certificate,
+            })),
+            Err(_) if !is_wanted => Ok(None),
+            Err(reason) => Err(reason.clone()),
+        }
+    }
+
+    /// Links that were not let in.
+    pub(crate) fn refused_count(&self) -> u64 {
+        self.links.get().map_or(0, |links| links.refused_count())
     }
 
     /// The port of the own link and this node's name, for a replica that asks; none where there is no log on disk.
@@ -114,7 +141,7 @@ impl OwnLinks {
             port => port,
         };
         let is_secret = !secret_of_primary(node).is_empty();
-        let reach = match is_secret && config.replication.links_in_plain {
+        let reach = match is_secret || config.replication.links_by_certificate {
             true => Reach::Everybody,
             false => Reach::Loopback,
         };
@@ -128,8 +155,14 @@ impl OwnLinks {
                 node.core.log.notice(format_args!(
                     "Replication links are served at port {port}, for {}",
                     match reach {
-                        Reach::Loopback => "this machine",
-                        Reach::Everybody => "everybody who knows the secret, in plain text",
+                        Reach::Loopback =>
+                            "this machine: there is no secret (cluster-secret, or requirepass) for others",
+                        Reach::Everybody if config.replication.links_by_certificate =>
+                            "everybody who has a certificate, encrypted",
+                        Reach::Everybody
+                            if config.replication.link_encryption == LinkEncryption::Nothing =>
+                            "everybody who knows the secret, in plain text",
+                        Reach::Everybody => "everybody who knows the secret, encrypted",
                     }
                 ));
                 Some(port)
@@ -148,7 +181,7 @@ impl OwnLinks {
     pub(crate) fn begin_term(&self, node: &Arc<Node>) {
         let Some(log) = own_log(node) else { return };
         let _alone = lock(&self.beginning);
-        self.terms.catch_up(&log);
+        let before_it = log.tail_complete();
         let lineage = self.terms.lineage();
         let before = lineage.last();
         let mut id = [0; 20];
@@ -166,7 +199,7 @@ impl OwnLinks {
         // That it is with the system is seen to before anybody is answered in it.
         let _fault = log.write_out(appender.end());
         drop(appender);
-        self.terms.catch_up(&log);
+        self.terms.note_from(&log, before_it);
         let term = self.terms.lineage().last_number();
         self.links(node).begin_term(term);
         node.core
@@ -187,10 +220,13 @@ impl OwnLinks {
             return;
         }
         // Whatever is cut from now on is newer than what the primary's frames say.
-        let _raised = node
-            .core
-            .store
-            .raise_generation(self.generation.load(Ordering::Relaxed));
+        let suspended = node.persistence().map(|kept| kept.checkpointer.suspend());
+        let generation = self.generation.load(Ordering::Relaxed);
+        while node.core.store.raise_generation(generation).is_err() && !node.is_stopping() {
+            // Somebody else's snapshot ends soon.
+            std::thread::sleep(LOOK);
+        }
+        drop(suspended);
         self.begin_term(node);
         if let Some(kept) = node.persistence() {
             kept.log().take_back();
@@ -198,29 +234,80 @@ impl OwnLinks {
         self.follows.store(false, Ordering::Release);
         // Whatever the store has is this node's data from now on.
         self.is_store_broken.store(false, Ordering::Release);
-        if let Some(kept) = node.persistence() {
-            // One of its own: what it was given is of another's generations.
-            let _scheduled = kept.checkpointer.schedule(Why::Rewrite);
+    }
+
+    /// Why no checkpoint may be made now, if so.
+    pub(crate) fn refuses_checkpoints(&self) -> Option<String> {
+        if !self.follows.load(Ordering::Acquire) {
+            return None;
+        }
+        if self.is_store_broken.load(Ordering::Acquire) {
+            return Some("what this replica has is not whole: a full sync is under way".to_owned());
+        }
+        let is_settled =
+            self.applied.load(Ordering::Acquire) >= self.settled.load(Ordering::Acquire);
+        (!is_settled).then(|| {
+            "this replica has not applied yet what the checkpoint that it was given has in part"
+                .to_owned()
+        })
+    }
+
+    /// What the manifest of a checkpoint says that is cut now. Where this node follows, nothing is applied meanwhile, and
+    /// the checkpoint has what the log has up to there, no more and no less.
+    ///
+    /// # Errors
+    /// Why there can be no checkpoint of this cut.
+    pub(crate) fn manifest_history(&self, log_sequence: Option<u64>) -> Result<History, String> {
+        let Some(sequence) = log_sequence else {
+            return Ok(History::default());
+        };
+        if let Some(reason) = self.refuses_checkpoints() {
+            return Err(reason);
+        }
+        let applied = self.applied.load(Ordering::Acquire);
+        let cut_sequence = self.follows.load(Ordering::Acquire).then_some(applied);
+        Ok(History {
+            cut_sequence,
+            terms: self.terms.below(cut_sequence.unwrap_or(sequence)),
+            ..History::default()
+        })
+    }
+
+    /// What is done now and again.
+    pub(crate) fn upkeep(&self) {
+        let Some(links) = self.links.get() else {
+            return;
+        };
+        links.upkeep();
+        let Some(node) = self.node.get().and_then(Weak::upgrade) else {
+            return;
+        };
+        let interval_s = node.core.config.current().replication.verify_interval_s;
+        let now_unix_ms = node.core.clock.now_unix_ms();
+        let began_unix_ms = *self.began_unix_ms.get_or_init(|| now_unix_ms);
+        let report = self.verifier.report();
+        let last_unix_ms = report.ended_unix_ms.max(began_unix_ms);
+        if interval_s > 0
+            && now_unix_ms.saturating_sub(last_unix_ms) >= u64::from(interval_s) * 1000
+        {
+            // Without replicas there is nothing to compare with.
+            let _begun = self.verify(&node);
         }
     }
 
-    /// Whether the log is a primary's, so that no checkpoint of this node's own goes on to it.
-    pub(crate) fn holds_log(&self) -> bool {
-        self.follows.load(Ordering::Acquire)
+    /// Asks a replica to take the office; whether there is a link to it.
+    pub(super) fn ask_to_take_over(&self, name: &str, sequence: u64) -> bool {
+        let links = self.links.get();
+        links.is_some_and(|links| links.say(Some(name), &Message::Takeover { sequence }) > 0)
     }
 
-    /// A checkpoint may be in force: keeps the terms beside it that its log has no more.
-    pub(crate) fn checkpoint_ended(&self, node: &Node) {
-        let place = place_of(node);
-        if let (Some(log), Ok(Some(manifest))) = (own_log(node), place.manifest()) {
-            self.terms.catch_up(&log);
-            if let Err(error) = self.terms.write_beside(&place, &manifest) {
-                let error = crate::config::system_reason(&error);
-                node.core
-                    .log
-                    .warning(format_args!("The terms of the log are not kept: {error}"));
-            }
-        }
+    /// Begins to compare this node with its replicas.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(super) fn verify(&self, node: &Arc<Node>) -> Result<(), &'static str> {
+        let node = Arc::downgrade(node);
+        self.verifier.begin(Arc::new(AtPrimary { node }))
     }
 
     /// Ends all links.
@@ -263,6 +350,14 @@ fn secret_of_replica(node: &Node) -> Vec<u8> {
         .unwrap_or_default()
 }
 
+/// A checkpoint that is sent, and what keeps it.
+struct PinnedCheckpoint {
+    manifest: Manifest,
+    source: Source,
+    files: CheckpointPin,
+    log_pin: Pin,
+}
+
 /// The node, as links to its replicas need it.
 struct AtPrimary {
     node: Weak<Node>,
@@ -275,37 +370,60 @@ impl AtPrimary {
             .ok_or_else(|| "the server stops".to_owned())
     }
 
-    fn checkpoint(node: &Node, log: &Arc<Log>) -> Result<(Manifest, Source), String> {
-        let place = place_of(node);
-        let found = place.manifest().map_err(|fault| fault.to_string())?;
+    /// A checkpoint that is less to send than a new one, or a new one, with what keeps its files and the log from it on.
+    fn checkpoint(node: &Node, log: &Arc<Log>) -> Result<PinnedCheckpoint, String> {
         let is_good = |manifest: &Manifest| {
             let most = manifest.bytes().saturating_mul(LOG_PERCENT_MAX) / 100;
             manifest.log_sequence.is_some_and(|from| {
-                from >= log.oldest()
-                    && log.tail_complete().saturating_sub(from) <= most.max(LOG_BYTES_FREE)
+                log.tail_complete().saturating_sub(from) <= most.max(LOG_BYTES_FREE)
             })
         };
-        let is_held = node.replication.own.holds_log();
-        if let Some(manifest) = found.filter(|manifest| is_held || is_good(manifest)) {
-            return Ok((manifest, Source::Checkpoint));
-        }
         let kept = node.persistence().ok_or("nothing is kept")?;
+        if let Some(found) = Self::pin(node, log)?.filter(|found| is_good(&found.manifest)) {
+            return Ok(found);
+        }
         let ticket = kept.checkpointer.schedule(Why::Rewrite);
         let ticket = ticket.map_err(|_| "the server stops".to_owned())?;
         let outcome = kept.checkpointer.wait(ticket);
         outcome.result.map_err(|failure| failure.to_string())?;
-        let made = place.manifest().map_err(|fault| fault.to_string())?;
-        let made = made.ok_or("no checkpoint is in force")?;
-        Ok((made, Source::NewCheckpoint))
+        let made =
+            Self::pin(node, log)?.ok_or("no checkpoint is in force that the log goes on from")?;
+        Ok(PinnedCheckpoint {
+            source: Source::NewCheckpoint,
+            ..made
+        })
+    }
+
+    /// The checkpoint in force, if the log goes on from it.
+    fn pin(node: &Node, log: &Arc<Log>) -> Result<Option<PinnedCheckpoint>, String> {
+        let kept = node.persistence().ok_or("nothing is kept")?;
+        let found = kept.checkpointer.pin().map_err(|fault| fault.to_string())?;
+        Ok(found.and_then(|(manifest, files)| {
+            let log_pin = log.pin("full sync", manifest.log_sequence?);
+            (!log_pin.is_broken()).then_some(PinnedCheckpoint {
+                manifest,
+                source: Source::Checkpoint,
+                files,
+                log_pin,
+            })
+        }))
     }
 }
 
 impl PrimaryHome for AtPrimary {
-    fn identity(&self) -> Identity {
-        let Ok(node) = self.node() else {
-            return Identity::new(TermId::default(), b"", b"");
-        };
-        Identity::new(node.replication.own.id(), b"", &secret_of_primary(&node))
+    fn identity(&self, address: &str) -> Result<Identity, String> {
+        let node = self.node()?;
+        let peer = address.parse::<SocketAddr>().map(|peer| peer.ip());
+        let own = &node.replication.own;
+        Ok(Identity {
+            encryption: own.encryption(&node, peer.ok())?,
+            ..Identity::new(own.id(), b"", &secret_of_primary(&node))
+        })
+    }
+
+    fn node_id(&self) -> TermId {
+        self.node()
+            .map_or_else(|_| TermId::default(), |node| node.replication.own.id())
     }
 
     fn log(&self) -> Option<Arc<Log>> {
@@ -327,7 +445,6 @@ impl PrimaryHome for AtPrimary {
             Some(_) => {}
             None => own.begin_first_term(&node),
         }
-        own.terms.catch_up(&log);
         let lineage = own.terms.lineage();
         let last = lineage.last().copied();
         let last = last.ok_or("no term is known")?;
@@ -364,24 +481,23 @@ impl PrimaryHome for AtPrimary {
             .counts
             .full_syncs
             .fetch_add(1, Ordering::Relaxed);
-        let (manifest, source) = Self::checkpoint(&node, &log)?;
+        let PinnedCheckpoint {
+            manifest,
+            source,
+            files,
+            log_pin,
+        } = Self::checkpoint(&node, &log)?;
         node.core.log.notice(format_args!(
             "A replica is given checkpoint {} and the log from {} on ({reason:?})",
             manifest.generation,
             manifest.log_sequence.unwrap_or(0)
         ));
         let place = place_of(&node);
-        let terms = node
-            .replication
-            .own
-            .terms
-            .below(manifest.log_sequence.unwrap_or(0));
         Ok(FullCopy {
             disk: Arc::clone(&place.disk),
             directory: place.directory,
-            terms,
             source,
-            _pin: Box::new(log.pin("full sync", manifest.log_sequence.unwrap_or(0))),
+            _pin: Box::new((files, log_pin)),
             manifest,
         })
     }
@@ -406,8 +522,14 @@ impl PrimaryHome for AtPrimary {
             port: port.parse().unwrap_or(0),
         });
         attached.stop_with(kill);
+        let shown = if announced.is_empty() {
+            host
+        } else {
+            announced
+        };
         Box::new(Watcher {
             node: Weak::clone(&self.node),
+            name: format!("{shown}:{port}"),
             attached: Mutex::new(attached),
         })
     }
@@ -425,6 +547,52 @@ impl PrimaryHome for AtPrimary {
     }
 }
 
+impl VerifyHome for AtPrimary {
+    fn is_primary(&self) -> bool {
+        self.node()
+            .is_ok_and(|node| node.replication.role() == Role::Primary)
+    }
+
+    fn online_names(&self) -> Vec<String> {
+        let Ok(node) = self.node() else {
+            return Vec::new();
+        };
+        let all = node.replication.replicas.all().into_iter();
+        let online = all.filter(|one| one.kind == Kind::Own && one.state().is_online());
+        online
+            .map(|one| format!("{}:{}", one.host, one.port))
+            .collect()
+    }
+
+    fn broadcast(&self, message: &Message<'static>) {
+        if let Ok(node) = self.node()
+            && let Some(links) = node.replication.own.links.get()
+        {
+            links.say(None, message);
+        }
+    }
+
+    fn store(&self) -> Option<Arc<Store>> {
+        Some(Arc::clone(&self.node().ok()?.core.store))
+    }
+
+    fn log(&self) -> Option<Arc<Log>> {
+        own_log(&*self.node().ok()?)
+    }
+
+    fn now_unix_ms(&self) -> u64 {
+        PrimaryHome::now_ms(self)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.node().map_or(true, |node| node.is_stopping())
+    }
+
+    fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>) {
+        tell(&self.node, is_warning, line);
+    }
+}
+
 /// Nobody is told.
 struct Nobody;
 
@@ -432,11 +600,18 @@ impl Observer for Nobody {
     fn stage(&self, _: Stage) {}
     fn acked(&self, _: &link::Ack) {}
     fn sent(&self, _: u64) {}
+    fn digest(&self, _: &Digest<'_>) {}
+    fn took_over(&self, _: u64) {}
+    fn name(&self) -> &str {
+        ""
+    }
 }
 
 /// Says how far a replica is to who shows that.
 struct Watcher {
     node: Weak<Node>,
+    /// Where the replica serves its clients.
+    name: String,
     attached: Mutex<Attached>,
 }
 
@@ -452,17 +627,45 @@ impl Observer for Watcher {
     }
 
     fn acked(&self, ack: &link::Ack) {
-        let now_ms = Weak::upgrade(&self.node).map_or(0, |node| node.core.clock.now_unix_ms());
+        let node = Weak::upgrade(&self.node);
+        if let Some(node) = &node
+            && let Some(log) = own_log(node)
+        {
+            let own = &node.replication.own;
+            own.pins.note(&self.name, &log, ack.durable);
+        }
+        let now_ms = node.map_or(0, |node| node.core.clock.now_unix_ms());
+        let lag_ms = ack.lag_ms.into();
         let ack = Ack {
             applied: ack.applied,
             durable: ack.durable,
             offset: ack.applied,
         };
-        lock(&self.attached).ack(ack, now_ms);
+        let attached = lock(&self.attached);
+        attached.note_behind(lag_ms);
+        attached.ack(ack, now_ms);
     }
 
     fn sent(&self, sequence: u64) {
         lock(&self.attached).note_sent(sequence);
+    }
+
+    fn digest(&self, digest: &Digest<'_>) {
+        if let Some(node) = Weak::upgrade(&self.node) {
+            let verifier = &node.replication.own.verifier;
+            verifier.answer(&self.name, digest.number, digest.state, digest.bytes);
+        }
+    }
+
+    fn took_over(&self, sequence: u64) {
+        let node = Weak::upgrade(&self.node);
+        if let Some(failover) = node.and_then(|node| node.replication.failover()) {
+            failover.note_answer(sequence);
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -491,7 +694,13 @@ pub(super) fn can_follow(node: &Node, following: &Following) -> bool {
     let is_near = (primary.host.as_str(), primary.port)
         .to_socket_addrs()
         .is_ok_and(|mut all| all.all(|address| address.ip().is_loopback()));
-    let is_open = is_near || is_secret && config.replication.links_in_plain;
+    let is_open = is_near || is_secret || config.replication.links_by_certificate;
+    if !is_open && own_log(node).is_some() {
+        node.core.log.notice(format_args!(
+            "The own link to {}:{} takes cluster-secret or masterauth: PSYNC is used instead",
+            primary.host, primary.port
+        ));
+    }
     // A failover between nodes is done by the words of PSYNC.
     own_log(node).is_some() && is_open && !following.fails_over()
 }
@@ -547,10 +756,16 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
 /// Takes the log from everybody who states effects to it: what is appended from here on comes from the primary.
 fn lend_log(node: &Node) {
     let own = &node.replication.own;
-    if !own.follows.swap(true, Ordering::AcqRel) {
-        node.replication.stream.let_go();
+    if own.follows.load(Ordering::Acquire) {
+        return;
     }
-    let _log = node.persistence().and_then(|kept| kept.log().lend());
+    node.replication.stream.let_go();
+    let log = node.persistence().and_then(|kept| kept.log().lend());
+    if let Some(log) = log {
+        // Before anybody cuts as a replica does.
+        own.applied.store(log.tail(), Ordering::Release);
+    }
+    own.follows.store(true, Ordering::Release);
 }
 
 /// The node, as the link to its primary needs it.
@@ -562,7 +777,7 @@ struct AtReplica<'f> {
 }
 
 impl ReplicaHome for AtReplica<'_> {
-    fn identity(&self) -> Identity {
+    fn identity(&self, peer: IpAddr) -> io::Result<Identity> {
         let config = self.node.core.config.current();
         let announced = config.replication.announce_host.clone().unwrap_or_default();
         let port = match config.replication.announce_port {
@@ -571,20 +786,25 @@ impl ReplicaHome for AtReplica<'_> {
         };
         let name = format!("{announced}:{port}");
         let secret = secret_of_replica(&self.node);
-        Identity::new(self.node.replication.own.id(), name.as_bytes(), &secret)
+        let own = &self.node.replication.own;
+        let encryption = own.encryption(&self.node, Some(peer));
+        Ok(Identity {
+            encryption: encryption.map_err(io::Error::other)?,
+            ..Identity::new(own.id(), name.as_bytes(), &secret)
+        })
     }
 
     fn dial(&self) -> io::Result<TcpStream> {
         let host = self.following.primary().host.as_str();
         let is_secret = !secret_of_replica(&self.node).is_empty();
-        let in_plain = self.node.core.config.current().replication.links_in_plain;
+        let config = self.node.core.config.current();
+        let is_open = is_secret || config.replication.links_by_certificate;
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for address in (host, self.port).to_socket_addrs()? {
-            let is_open = is_secret && in_plain;
             if !is_open && !address.ip().is_loopback() {
                 return Err(io::Error::other(
-                    "the own link to another machine takes a secret (cluster-secret or masterauth) and \
-                     repl-link-plaintext yes",
+                    "the own link to another machine takes a secret (cluster-secret or masterauth), or \
+                     tls-replication yes with certificates",
                 ));
             }
             match TcpStream::connect_timeout(&address, DIAL_TIME) {
@@ -650,6 +870,19 @@ impl ReplicaHome for AtReplica<'_> {
         self.following.note_io();
     }
 
+    fn take_over(&self) {
+        self.node.replication.take_office(&self.node);
+    }
+
+    fn note_wanted(&self, number: u64, groups: Vec<u16>) {
+        let verifier = &self.node.replication.own.verifier;
+        verifier.note_wanted(number, groups);
+    }
+
+    fn take_sayings(&self) -> Vec<Saying> {
+        self.node.replication.own.verifier.take_sayings()
+    }
+
     fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>) {
         tell(&self.weak, is_warning, line);
     }
@@ -674,6 +907,7 @@ impl LogHome for AtReplica<'_> {
 
     fn replace(&self, manifest: &Manifest) -> Result<Arc<Log>, String> {
         let kept = self.node.persistence().ok_or("nothing is kept here")?;
+        self.node.replication.own.pins.clear();
         let log = kept.log().replace(manifest)?;
         kept.checkpointer.note_clean(manifest.created_unix_ms);
         Ok(log)
@@ -681,6 +915,31 @@ impl LogHome for AtReplica<'_> {
 
     fn terms(&self) -> &Terms {
         &self.node.replication.own.terms
+    }
+
+    fn note_applied(&self, sequence: u64) {
+        let own = &self.node.replication.own;
+        own.applied.store(sequence, Ordering::Release);
+    }
+
+    fn reach_point(&self, number: u64, sequence: u64) {
+        let verifier = &self.node.replication.own.verifier;
+        verifier.reach(&self.node.core.store, number, sequence);
+    }
+
+    fn note_settled(&self, sequence: u64) {
+        let own = &self.node.replication.own;
+        own.settled.store(sequence, Ordering::Release);
+    }
+
+    fn pin_directory(&self, name: &str) -> Option<CheckpointPin> {
+        let kept = self.node.persistence()?;
+        Some(kept.checkpointer.pin_directory(name))
+    }
+
+    fn suspend_checkpoints(&self) -> Option<Suspended<'_>> {
+        let kept = self.node.persistence()?;
+        Some(kept.checkpointer.suspend())
     }
 
     fn is_store_broken(&self) -> &AtomicBool {

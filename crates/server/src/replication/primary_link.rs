@@ -19,7 +19,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,9 +27,11 @@ use durability::checkpoint::Manifest;
 use durability::disk::Disk;
 use durability::log::{Cursor, Log, Read};
 use replication::attach::FullReason;
-use replication::link::{Ack, Block, Full, Hello, Message, Source, SyncEnd};
+use replication::link::{
+    Ack, Block, Digest, Full, Hello, Message, Resume, Source, SyncEnd, WHOLE_PART,
+};
 use replication::primary::{Action, CloseReason, LinkId, Piece, Primary, Stage, Times};
-use replication::{PrimaryLog, Refusal};
+use replication::{PrimaryLog, Refusal, TermId};
 
 use super::session::{Conduit, Identity, LinkFault, Reader, Received, Session, Writer, welcome};
 
@@ -37,13 +39,23 @@ use super::session::{Conduit, Identity, LinkFault, Reader, Received, Session, Wr
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 /// How long a sender sleeps at most.
 const TICK: Duration = Duration::from_millis(100);
+/// What a replica acknowledged last is told again as long as it is heard of, so often.
+const TOLD_AGAIN_MS: u64 = 500;
+/// That links are refused is told so often at most.
+const REFUSED_TOLD_MS: u64 = 1_000;
 /// Links at once, those that have not proved themselves included.
 pub(crate) const LINKS_MAX: usize = 256;
 
 /// What the links of a primary need of the server.
 pub(crate) trait PrimaryHome: Send + Sync {
-    /// Who this node is, and the key of its links.
-    fn identity(&self) -> Identity;
+    /// Who this node is for a peer at an address, and the key of its links.
+    ///
+    /// # Errors
+    /// Why there can be no links.
+    fn identity(&self, address: &str) -> Result<Identity, String>;
+
+    /// Which node this is.
+    fn node_id(&self) -> TermId;
 
     /// The log that is sent; none where none can be had just now.
     fn log(&self) -> Option<Arc<Log>>;
@@ -81,6 +93,11 @@ pub(crate) trait Observer: Send + Sync {
     fn stage(&self, stage: Stage);
     fn acked(&self, ack: &Ack);
     fn sent(&self, sequence: u64);
+    fn digest(&self, digest: &Digest<'_>);
+    /// It takes office, with the log up to a sequence; 0: it does not.
+    fn took_over(&self, sequence: u64);
+    /// How the replica is called.
+    fn name(&self) -> &str;
 }
 
 /// A checkpoint that is sent, and what keeps it and the log after it while it is.
@@ -89,8 +106,6 @@ pub(crate) struct FullCopy {
     /// Where the directory of the manifest is.
     pub(crate) directory: PathBuf,
     pub(crate) manifest: Manifest,
-    /// The terms that begin below its sequence, as text.
-    pub(crate) terms: String,
     pub(crate) source: Source,
     /// What keeps the log from its sequence on, until all of it was sent.
     pub(crate) _pin: Box<dyn Any + Send>,
@@ -104,7 +119,19 @@ pub(crate) struct PrimaryLinks {
     /// Links whose peers have not proved themselves, too.
     count: AtomicU64,
     syncs: AtomicU64,
+    /// Full syncs whose links broke, for who goes on with them.
+    broken_off: Mutex<Vec<BrokenOff>>,
+    refused: AtomicU64,
+    refused_told_ms: AtomicU64,
     stopping: AtomicBool,
+}
+
+/// A full sync whose link broke.
+struct BrokenOff {
+    full: Full,
+    copy: FullCopy,
+    /// Nobody goes on with it after this.
+    until_ms: u64,
 }
 
 struct Hub {
@@ -116,6 +143,8 @@ struct Hub {
 
 /// What a sender is to do.
 struct Outbox {
+    /// How the replica is called.
+    name: OnceLock<String>,
     waiting: Mutex<Waiting>,
     woken: Condvar,
     conduit: Arc<dyn Conduit>,
@@ -177,6 +206,9 @@ impl PrimaryLinks {
             next: AtomicU64::new(1),
             count: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
+            broken_off: Mutex::default(),
+            refused: AtomicU64::new(0),
+            refused_told_ms: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         })
     }
@@ -201,6 +233,38 @@ impl PrimaryLinks {
         let mut hub = lock(&self.hub);
         hub.is_open = false;
         Self::close_all(&mut hub);
+        drop(hub);
+        lock(&self.broken_off).clear();
+    }
+
+    /// Lets go of checkpoints that nobody came back for.
+    pub(crate) fn upkeep(&self) {
+        let now_ms = self.home.now_ms();
+        lock(&self.broken_off).retain(|one| now_ms < one.until_ms);
+    }
+
+    /// The full sync that a replica may go on with, if it is of this node and of this term.
+    fn take_up(&self, resume: &Resume, term: u64) -> Option<BrokenOff> {
+        self.upkeep();
+        let mut all = lock(&self.broken_off);
+        let at = all.iter().position(|one| {
+            (one.full.sync, one.full.generation, one.full.term)
+                == (resume.sync, resume.generation, term)
+        })?;
+        Some(all.swap_remove(at))
+    }
+
+    /// Says something to the replicas that are sent the log, or to the one of a name; to how many.
+    pub(crate) fn say(&self, name: Option<&str>, message: &Message<'static>) -> usize {
+        let hub = lock(&self.hub);
+        let is_meant = |(id, outbox): &(&LinkId, &Arc<Outbox>)| {
+            let is_it = |name: &str| outbox.name.get().is_some_and(|own| own == name);
+            hub.primary.stage(**id) == Some(Stage::Streaming) && name.is_none_or(is_it)
+        };
+        let meant = hub.links.iter().filter(is_meant);
+        meant
+            .map(|(id, outbox)| outbox.put(vec![Action::Send(*id, message.clone())]))
+            .count()
     }
 
     fn close_all(hub: &mut Hub) {
@@ -243,22 +307,18 @@ impl PrimaryLinks {
 
     /// The reading thread of a link.
     fn run(self: &Arc<Self>, conduit: Arc<dyn Conduit>, address: &str) {
-        let session = match welcome(conduit, &self.home.identity()) {
+        let identity = self.home.identity(address);
+        let identity = identity.map_err(|reason| LinkFault::Io(io::Error::other(reason)));
+        let session = match identity.and_then(|identity| welcome(conduit, &identity)) {
             Ok(session) => session,
-            Err(fault) => {
-                let is_warning = matches!(fault, LinkFault::Secret | LinkFault::Version { .. });
-                self.home.tell(
-                    is_warning,
-                    format_args!("A replication link from {address} was refused: {fault}"),
-                );
-                return;
-            }
+            Err(fault) => return self.note_refused(address, &fault),
         };
         let Session {
             conduit,
             mut reader,
             writer,
             peer,
+            ..
         } = session;
         // A log that has no term begins one now; nobody is answered without.
         if let Err(reason) = self.home.view() {
@@ -269,6 +329,7 @@ impl PrimaryLinks {
             return;
         }
         let outbox = Arc::new(Outbox {
+            name: OnceLock::new(),
             waiting: Mutex::default(),
             woken: Condvar::new(),
             conduit,
@@ -292,6 +353,7 @@ impl PrimaryLinks {
             })
         };
         let observer: Arc<dyn Observer> = self.home.observe(&peer, address, kill).into();
+        let _set_once = outbox.name.set(observer.name().to_owned());
         let sender = Sender {
             links: Arc::clone(self),
             id,
@@ -304,6 +366,30 @@ impl PrimaryLinks {
             address: address.to_owned(),
         };
         self.run_both(id, &outbox, (&mut reader, sender), &*observer, address);
+    }
+
+    /// Counts a link that was not let in, and tells of it, once in a while: who has the wrong secret comes again and again.
+    fn note_refused(&self, address: &str, fault: &LinkFault) {
+        let count = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        let now_ms = self.home.now_ms();
+        let told_ms = self.refused_told_ms.load(Ordering::Relaxed);
+        if now_ms.saturating_sub(told_ms) < REFUSED_TOLD_MS {
+            return;
+        }
+        self.refused_told_ms.store(now_ms, Ordering::Relaxed);
+        let is_warning = matches!(
+            fault,
+            LinkFault::Secret | LinkFault::Certificates | LinkFault::Version { .. }
+        );
+        self.home.tell(
+            is_warning,
+            format_args!("A replication link from {address} was refused: {fault} ({count} so far)"),
+        );
+    }
+
+    /// Links that were not let in.
+    pub(crate) fn refused_count(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     #[allow(clippy::disallowed_methods, reason = "the threads of one link")]
@@ -346,6 +432,7 @@ impl PrimaryLinks {
         outbox: &Outbox,
         observer: &dyn Observer,
     ) -> Result<(), LinkFault> {
+        let mut last: Option<(Ack, u64)> = None;
         while !outbox.is_closed() {
             let message = match reader.next()? {
                 Received::Message(message) => message,
@@ -353,6 +440,24 @@ impl PrimaryLinks {
             };
             let now_ms = self.home.now_ms();
             outbox.heard_ms.store(now_ms, Ordering::Relaxed);
+            if let (Message::Ping { .. }, Some((ack, told_ms))) = (&message, &mut last)
+                && now_ms.saturating_sub(*told_ms) >= TOLD_AGAIN_MS
+            {
+                // It has nothing new to say, and is there.
+                *told_ms = now_ms;
+                observer.acked(ack);
+            }
+            match &message {
+                Message::Digest(digest) => {
+                    observer.digest(digest);
+                    continue;
+                }
+                Message::Takeover { sequence } => {
+                    observer.took_over(*sequence);
+                    continue;
+                }
+                _ => {}
+            }
             // Found out with nothing locked: it may wait for the disk.
             let view = match message {
                 Message::Attach(..) => self.home.view().map_err(io::Error::other)?,
@@ -373,6 +478,7 @@ impl PrimaryLinks {
             drop(hub);
             outbox.put(actions);
             if let Some(ack) = counts {
+                last = Some((ack, now_ms));
                 observer.acked(&ack);
             }
         }
@@ -529,7 +635,7 @@ impl Sender {
                 Action::Read {
                     from, bytes_max, ..
                 } => next = self.send_piece(from, bytes_max)?,
-                Action::BeginSync { reason, .. } => self.send_copy(reason)?,
+                Action::BeginSync { reason, resume, .. } => self.send_all(reason, resume)?,
                 Action::Close(_, CloseReason::Silent) => return Err(LinkFault::Silent),
                 Action::Close(_, reason) => {
                     let text = format!("{reason:?}").to_lowercase();
@@ -606,21 +712,53 @@ impl Sender {
         gone.and_then(|mut actions| actions.pop())
     }
 
-    /// Sends a checkpoint. The log goes on from it afterwards; what is needed of it is kept.
-    fn send_copy(&mut self, reason: FullReason) -> Result<(), LinkFault> {
+    /// Sends a checkpoint, or what a replica has not of one. The log goes on from it afterwards; what is needed of it is kept,
+    /// also while the link is broken.
+    fn send_all(&mut self, reason: FullReason, resume: Option<Resume>) -> Result<(), LinkFault> {
         self.tell_stage();
-        let copy = self
-            .links
-            .home
-            .full_copy(reason)
-            .map_err(io::Error::other)?;
+        let links = Arc::clone(&self.links);
         let term = self.with_primary(|primary, _| primary.term());
         let term = term.ok_or(LinkFault::Closed)?;
+        let own = links.home.node_id();
+        let resume = resume.filter(|resume| resume.node == own);
+        let resumed =
+            resume.and_then(|resume| Some((links.take_up(&resume, term)?, resume.blocks)));
+        let (full, copy, kept) = match resumed {
+            Some((found, kept)) => {
+                let address = &self.address;
+                links.home.tell(
+                    false,
+                    format_args!(
+                        "Replica {address} goes on with full sync {}",
+                        found.full.sync
+                    ),
+                );
+                (found.full, found.copy, kept)
+            }
+            None => {
+                let copy = links.home.full_copy(reason).map_err(io::Error::other)?;
+                (self.describe(&copy, term)?, copy, Vec::new())
+            }
+        };
+        let sent = self.send_copy(&copy, full, &kept);
+        if sent.is_err() {
+            let until_ms = links.home.now_ms().saturating_add(links.home.timeout_ms());
+            lock(&links.broken_off).push(BrokenOff {
+                full,
+                copy,
+                until_ms,
+            });
+        }
+        sent
+    }
+
+    /// A full sync that sends this checkpoint.
+    fn describe(&self, copy: &FullCopy, term: u64) -> Result<Full, LinkFault> {
         let manifest = &copy.manifest;
         let log_from = manifest.log_sequence;
         let log_from =
             log_from.ok_or_else(|| io::Error::other("no log goes on from the checkpoint"))?;
-        let full = Full {
+        Ok(Full {
             sync: self.links.syncs.fetch_add(1, Ordering::Relaxed) + 1,
             term,
             streams: 1,
@@ -629,7 +767,12 @@ impl Sender {
             log_from,
             records: manifest.records(),
             bytes: manifest.bytes(),
-        };
+            fork: u64::MAX,
+        })
+    }
+
+    fn send_copy(&mut self, copy: &FullCopy, full: Full, kept: &[u32]) -> Result<(), LinkFault> {
+        let (manifest, log_from) = (&copy.manifest, full.log_from);
         // The log beside it comes when all parts are sent: it is kept here meanwhile.
         let begun = self.with_primary(|primary, id| primary.on_sync_begun(id, full, log_from));
         for action in begun.unwrap_or_default() {
@@ -637,13 +780,18 @@ impl Sender {
         }
         self.tell_stage();
         for (number, part) in manifest.parts.iter().enumerate() {
+            let skip = kept.get(number).copied().unwrap_or(0);
+            if skip == WHOLE_PART {
+                continue;
+            }
             let path = copy.directory.join(&manifest.directory).join(&part.name);
             let part_number =
                 u16::try_from(number).map_err(|_| io::Error::other("too many parts"))?;
-            self.send_part(&copy, &path, (full.sync, part_number), part.bytes)?;
+            let place = (full.sync, part_number, skip);
+            self.send_part(copy, &path, place, part.bytes)?;
         }
         let sequence = self.reading()?.log.tail_complete();
-        let text = manifest.encode() + &copy.terms;
+        let text = manifest.encode();
         let end = SyncEnd {
             sync: full.sync,
             sequence,
@@ -663,12 +811,15 @@ impl Sender {
         &mut self,
         copy: &FullCopy,
         path: &std::path::Path,
-        (sync, part): (u64, u16),
+        (sync, part, skip): (u64, u16, u32),
         length: u64,
     ) -> Result<(), LinkFault> {
         let file = copy.disk.open(path)?;
         let mut bytes = vec![0; BLOCK_BYTES];
-        let (mut at, mut number) = (0, 0_u32);
+        // A replica that says it has more than there is has all of it.
+        let blocks = u32::try_from(length.div_ceil(BLOCK_BYTES as u64)).unwrap_or(u32::MAX);
+        let mut number = skip.min(blocks);
+        let mut at = u64::from(number) * BLOCK_BYTES as u64;
         while at < length {
             let most = usize::try_from(length - at)
                 .unwrap_or(usize::MAX)

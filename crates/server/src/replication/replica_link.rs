@@ -11,18 +11,20 @@
 
 use std::fmt;
 use std::io;
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use replication::TermId;
 use replication::attach::{Attach, Refusal};
-use replication::link::{Block, Full, Message, SyncEnd};
+use replication::link::{Block, Digest, Full, Message, Resume, SyncEnd};
 use replication::replica::{Action, OwnLog, Replica, State};
 
 use super::session::{
     Conduit, Identity, LinkFault, Reader, Received, Session, Writer, conduit, greet,
 };
+use super::verify::Saying;
 
 /// Received frames of so many bytes are acknowledged as appended before they are applied.
 const EARLY_ACK_BYTES: usize = 64 << 10;
@@ -38,8 +40,11 @@ const FAILURES_MAX: u32 = 4;
 
 /// What the link of a replica needs of the server.
 pub(crate) trait ReplicaHome: Send + Sync {
-    /// Who this node is, and the key of its links.
-    fn identity(&self) -> Identity;
+    /// Who this node is for that peer, and the key of its links.
+    ///
+    /// # Errors
+    /// Why there can be no link.
+    fn identity(&self, peer: IpAddr) -> io::Result<Identity>;
 
     /// A connection to the port of the primary's links.
     ///
@@ -67,6 +72,15 @@ pub(crate) trait ReplicaHome: Send + Sync {
 
     /// A message came.
     fn heard(&self);
+
+    /// The primary hands its office over: this node takes it as soon as the link has ended.
+    fn take_over(&self);
+
+    /// The primary will want keys of these groups at a digest point.
+    fn note_wanted(&self, number: u64, groups: Vec<u16>);
+
+    /// What the primary is to hear about digest points.
+    fn take_sayings(&self) -> Vec<Saying>;
 
     /// A line for the operator.
     fn tell(&self, is_warning: bool, line: fmt::Arguments<'_>);
@@ -101,11 +115,14 @@ pub(crate) trait ReplicaData {
     /// Why not: this node is given everything anew.
     fn rewind(&mut self, to: u64) -> Result<(), String>;
 
-    /// A full sync begins.
+    /// A full sync begins, or goes on where what was received of it ends.
     ///
     /// # Errors
     /// Why it cannot.
-    fn begin_sync(&mut self, full: &Full) -> Result<(), String>;
+    fn begin_sync(&mut self, full: &Full, primary: TermId) -> Result<(), String>;
+
+    /// What is kept of a full sync of a primary whose link broke.
+    fn kept_sync(&self, primary: TermId) -> Option<Resume>;
 
     /// A piece of a part file.
     ///
@@ -154,6 +171,7 @@ pub(crate) fn follow(
         failures: 0,
         is_broken: false,
         primary_ahead_ms: 0,
+        primary: TermId::default(),
     };
     // The one action is to connect.
     let _connect = following.machine.follow(may_discard, home.now_ms());
@@ -172,6 +190,8 @@ struct Follow<'f> {
     is_broken: bool,
     /// How far the primary's clock is before the own one.
     primary_ahead_ms: i64,
+    /// Which node the primary is.
+    primary: TermId,
 }
 
 /// A link while it stands.
@@ -233,11 +253,26 @@ impl Follow<'_> {
         self.machine.on_closed(self.home.now_ms());
     }
 
-    fn open(&self) -> Result<Link, LinkFault> {
-        let conduit = conduit(self.home.dial()?)?;
+    fn open(&mut self) -> Result<Link, LinkFault> {
+        let socket = self.home.dial()?;
+        let identity = self.home.identity(socket.peer_addr()?.ip())?;
+        let conduit = conduit(socket)?;
         self.home.connected(Some(Arc::clone(&conduit)));
-        let session = greet(conduit, &self.home.identity())?;
-        let Session { reader, writer, .. } = session;
+        let session = greet(conduit, &identity)?;
+        let Session {
+            reader,
+            writer,
+            is_encrypted,
+            peer,
+            ..
+        } = session;
+        self.primary = peer.node;
+        let kept = self.data.kept_sync(peer.node);
+        self.machine.keep_sync(kept);
+        if is_encrypted {
+            self.home
+                .tell(false, format_args!("The link to the primary is encrypted"));
+        }
         let writer = Mutex::new(writer);
         Ok(Link { reader, writer })
     }
@@ -258,7 +293,25 @@ impl Follow<'_> {
             let is_synced = log.durable == log.appended;
             reader.set_time(if is_synced { LONG_LOOK } else { SHORT_LOOK })?;
             let now_ms = self.home.now_ms();
+            for saying in self.home.take_sayings() {
+                let digest = Message::Digest(Digest {
+                    number: saying.number,
+                    sequence: saying.sequence,
+                    state: saying.state,
+                    bytes: &saying.bytes,
+                });
+                self.send(&digest, writer)?;
+            }
             let actions = match reader.next()? {
+                Received::Message(Message::Takeover { sequence }) => {
+                    self.home.heard();
+                    return self.answer_takeover(sequence, writer);
+                }
+                Received::Message(Message::Verify { number, groups }) => {
+                    self.home.heard();
+                    self.home.note_wanted(number, groups);
+                    Vec::new()
+                }
                 Received::Message(message) => {
                     self.home.heard();
                     self.note_clock(&message);
@@ -277,6 +330,19 @@ impl Follow<'_> {
                 self.failures = 0;
             }
         }
+    }
+
+    /// The primary hands its office over, to a replica that has all of its log.
+    fn answer_takeover(&self, sequence: u64, writer: &Mutex<Writer>) -> Result<(), LinkFault> {
+        let log = self.data.log();
+        let has_all =
+            (log.appended, log.applied) == (sequence, sequence) && self.machine.is_online();
+        let sequence = if has_all { sequence } else { 0 };
+        self.send(&Message::Takeover { sequence }, writer)?;
+        if has_all {
+            self.home.take_over();
+        }
+        Ok(())
     }
 
     fn note_clock(&mut self, message: &Message<'_>) {
@@ -349,7 +415,7 @@ impl Follow<'_> {
                         full.records, full.bytes, full.log_from
                     ),
                 );
-                let begun = self.data.begin_sync(&full);
+                let begun = self.data.begin_sync(&full, self.primary);
                 self.check_sync(begun)
             }
             Action::Load(block) => {

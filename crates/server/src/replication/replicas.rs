@@ -128,6 +128,8 @@ pub struct Replica {
     durable: AtomicU64,
     offset: AtomicU64,
     acked_unix_ms: AtomicU64,
+    /// See [`Attached::note_behind`].
+    behind_ms: AtomicU64,
     wants_ack: AtomicBool,
     stopping: AtomicBool,
     stop: Mutex<Option<Box<dyn Fn() + Send>>>,
@@ -162,6 +164,12 @@ impl Replica {
     #[must_use]
     pub fn lag_ms(&self, now_unix_ms: u64) -> u64 {
         now_unix_ms.saturating_sub(self.acked_unix_ms.load(Ordering::Relaxed))
+    }
+
+    /// How old what its readers see is, where it says so.
+    #[must_use]
+    pub fn behind_ms(&self) -> Option<u64> {
+        Some(self.behind_ms.load(Ordering::Relaxed)).filter(|ms| *ms != u64::MAX)
     }
 
     /// Has its link end.
@@ -219,6 +227,7 @@ impl Replicas {
             durable: AtomicU64::new(0),
             offset: AtomicU64::new(0),
             acked_unix_ms: AtomicU64::new(0),
+            behind_ms: AtomicU64::new(u64::MAX),
             wants_ack: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             stop: Mutex::default(),
@@ -379,6 +388,11 @@ impl Attached {
     /// Says up to which sequence it was sent the log.
     pub fn note_sent(&self, sequence: u64) {
         self.replica.sent.store(sequence, Ordering::Relaxed);
+    }
+
+    /// Says how old what its readers see is, in milliseconds of this server's clock.
+    pub fn note_behind(&self, ms: u64) {
+        self.replica.behind_ms.store(ms, Ordering::Relaxed);
     }
 
     /// Notes that it was heard of, without news of how far it is.

@@ -11,6 +11,9 @@
 //! A proof is HMAC-SHA-256 under the key that the secret gives, over the role of who proves and both hellos whole: what one
 //! end sent is of no worth for the other role, another pair of nonces or other versions.
 //!
+//! Where one of the hellos asks for it, a TLS handshake follows the hellos, and proofs are also over its exporter: who stands
+//! between two handshakes has two of them, and no proof for either. That a hello asked cannot be hidden, since it is proved.
+//!
 //! A link has a thread that reads and one that writes. Each blocks in the socket, with a time: who reads gets a moment
 //! for what is due, and who writes gives up where the peer takes nothing for too long.
 
@@ -28,6 +31,9 @@ use replication::link::{
     self, BODY_BYTES_MAX, HEADER_BYTES, HELLO_BYTES_MAX, Header, Hello, LinkError, Message,
 };
 
+#[cfg(feature = "tls")]
+use super::link_tls::LinkStream;
+use super::link_tls::LinkTls;
 use crate::config::system_reason;
 
 /// What keys of links are derived for.
@@ -66,6 +72,25 @@ pub(crate) trait Conduit: Send + Sync {
 
     /// Ends the connection: whoever waits in it comes back.
     fn end(&self);
+
+    /// The same connection after a TLS handshake, and the exporter of that.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn encrypt(&self, by: &LinkTls, side: Side) -> io::Result<Encrypted> {
+        let _ = (by, side);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// An encrypted connection, and the exporter of its handshake.
+pub(crate) type Encrypted = (Arc<dyn Conduit>, [u8; 32]);
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Replica,
+    Primary,
 }
 
 impl Conduit for TcpStream {
@@ -85,6 +110,37 @@ impl Conduit for TcpStream {
 
     fn end(&self) {
         let _gone = self.shutdown(Shutdown::Both);
+    }
+
+    #[cfg(feature = "tls")]
+    fn encrypt(&self, by: &LinkTls, side: Side) -> io::Result<Encrypted> {
+        let socket = self.try_clone()?;
+        let stream = match side {
+            Side::Replica => by.connect(socket, HELLO_TIME),
+            Side::Primary => by.accept(socket, HELLO_TIME),
+        };
+        let stream = stream.map_err(|error| io::Error::other(format!("TLS: {error}")))?;
+        let exporter = stream.exporter();
+        Ok((Arc::new(stream), exporter))
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Conduit for LinkStream {
+    fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        Self::receive(self, bytes)
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        Self::send(self, bytes)
+    }
+
+    fn set_receive_time(&self, time: Duration) -> io::Result<()> {
+        self.socket().set_read_timeout(Some(time))
+    }
+
+    fn end(&self) {
+        Self::end(self);
     }
 }
 
@@ -118,6 +174,8 @@ pub(crate) enum LinkFault {
     },
     /// The peer does not know the secret, or no hello came.
     Secret,
+    /// One end wants certificates, and the other does not.
+    Certificates,
     /// It is this very node.
     Own,
     /// Nothing was taken or heard for too long.
@@ -135,6 +193,9 @@ impl fmt::Display for LinkFault {
             }
             Self::Secret => f.write_str(
                 "the peer does not know the secret of links (cluster-secret, or masterauth there and requirepass here)",
+            ),
+            Self::Certificates => f.write_str(
+                "one end shows certificates (tls-replication yes) and the other does not",
             ),
             Self::Own => f.write_str("the peer is this server itself"),
             Self::Silent => f.write_str("nothing was heard of the peer for repl-timeout"),
@@ -305,11 +366,25 @@ pub(crate) struct Session {
     pub(crate) writer: Writer,
     /// What the peer said of itself.
     pub(crate) peer: Hello,
+    pub(crate) is_encrypted: bool,
+}
+
+/// How a node encrypts a link.
+#[derive(Clone, Debug)]
+pub(crate) struct Encryption {
+    /// What with.
+    pub(crate) tls: Arc<LinkTls>,
+    /// Whether this link is to be encrypted, whatever the other end wants.
+    pub(crate) is_wanted: bool,
+    /// Whether both ends show certificates.
+    pub(crate) by_certificate: bool,
 }
 
 /// What this node says of itself, and the key of its links.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
+    /// None where nothing can be encrypted, which tests do.
+    pub(crate) encryption: Option<Encryption>,
     pub(crate) node: TermId,
     pub(crate) name: Vec<u8>,
     pub(crate) key: ProofKey,
@@ -322,7 +397,16 @@ impl Identity {
             node,
             name: name[..name.len().min(link::NODE_NAME_BYTES_MAX)].to_owned(),
             key: ProofKey::derive(secret, USAGE),
+            encryption: None,
         }
+    }
+
+    fn features(&self) -> u32 {
+        let Some(encryption) = &self.encryption else {
+            return 0;
+        };
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        bit(encryption.is_wanted, link::ENCRYPTS) | bit(encryption.by_certificate, link::CERTIFIES)
     }
 
     fn hello(&self) -> Hello {
@@ -332,7 +416,7 @@ impl Identity {
             link_version: link::VERSION,
             log_version: u16::try_from(durability::log::VERSION).unwrap_or(u16::MAX),
             part_version: durability::checkpoint::PART_VERSION,
-            features: 0,
+            features: self.features(),
             node: self.node,
             nonce,
             name: self.name.clone(),
@@ -345,11 +429,15 @@ pub(crate) fn greet(conduit: Arc<dyn Conduit>, own: &Identity) -> Result<Session
     let mut link = Greeting::new(conduit);
     let ours = link.say_hello(own)?;
     let (peer, theirs) = link.hear_hello(own)?;
+    let channel = link.encrypt(own, &peer, Side::Replica)?;
     link.send(&Message::Proof(
-        own.key.prove(&[OF_REPLICA, &ours, &theirs]),
+        own.key.prove(&[OF_REPLICA, &ours, &theirs, &channel]),
     ))?;
     let proof = link.hear_proof()?;
-    if !own.key.is_proof(&proof, &[OF_PRIMARY, &ours, &theirs]) {
+    if !own
+        .key
+        .is_proof(&proof, &[OF_PRIMARY, &ours, &theirs, &channel])
+    {
         return Err(LinkFault::Secret);
     }
     link.finish(peer)
@@ -360,12 +448,16 @@ pub(crate) fn welcome(conduit: Arc<dyn Conduit>, own: &Identity) -> Result<Sessi
     let mut link = Greeting::new(conduit);
     let (peer, theirs) = link.hear_hello(own)?;
     let ours = link.say_hello(own)?;
+    let channel = link.encrypt(own, &peer, Side::Primary)?;
     let proof = link.hear_proof()?;
-    if !own.key.is_proof(&proof, &[OF_REPLICA, &theirs, &ours]) {
+    if !own
+        .key
+        .is_proof(&proof, &[OF_REPLICA, &theirs, &ours, &channel])
+    {
         return Err(LinkFault::Secret);
     }
     link.send(&Message::Proof(
-        own.key.prove(&[OF_PRIMARY, &theirs, &ours]),
+        own.key.prove(&[OF_PRIMARY, &theirs, &ours, &channel]),
     ))?;
     link.finish(peer)
 }
@@ -375,6 +467,7 @@ struct Greeting {
     conduit: Arc<dyn Conduit>,
     reader: Reader,
     writer: Writer,
+    is_encrypted: bool,
 }
 
 impl Greeting {
@@ -386,6 +479,7 @@ impl Greeting {
                 bytes: Vec::new(),
             },
             conduit,
+            is_encrypted: false,
         }
     }
 
@@ -414,6 +508,29 @@ impl Greeting {
         Ok((peer, said))
     }
 
+    /// Encrypts what follows, where one end wants that; the exporter, or nothing.
+    fn encrypt(&mut self, own: &Identity, peer: &Hello, side: Side) -> Result<Vec<u8>, LinkFault> {
+        let both = own.features() | peer.features;
+        if (own.features() ^ peer.features) & link::CERTIFIES != 0 {
+            return Err(LinkFault::Certificates);
+        }
+        if both & link::ENCRYPTS == 0 {
+            return Ok(Vec::new());
+        }
+        // What came behind the hello would be taken for encrypted.
+        if self.reader.start != self.reader.end {
+            return Err(LinkFault::Secret);
+        }
+        let tls = own.encryption.as_ref().map(|encryption| &encryption.tls);
+        let tls = tls.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+        let (conduit, exporter) = self.conduit.encrypt(tls, side)?;
+        self.conduit = Arc::clone(&conduit);
+        self.reader.conduit = Arc::clone(&conduit);
+        self.writer.conduit = conduit;
+        self.is_encrypted = true;
+        Ok(exporter.to_vec())
+    }
+
     fn hear_proof(&mut self) -> Result<[u8; 32], LinkFault> {
         match self.reader.next() {
             Ok(Received::Message(Message::Proof(proof))) => Ok(proof),
@@ -431,6 +548,7 @@ impl Greeting {
             conduit: self.conduit,
             reader: self.reader,
             writer: self.writer,
+            is_encrypted: self.is_encrypted,
             peer,
         })
     }

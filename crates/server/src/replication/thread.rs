@@ -6,9 +6,9 @@ use std::time::Duration;
 use base::random::Prng;
 
 use super::failover::{Failover, Verdict};
-use super::following::{Authority, Ended, Following, Link};
+use super::following::{Authority, Ended, Following, Link, Primary};
 use super::history::History;
-use super::replicas::ReplicaState;
+use super::replicas::{Kind, Replica, ReplicaState};
 use super::role::{self, Event, Role};
 use super::{Order, Replication, Standing, log_end, own_link, redis_link};
 use crate::config::system_reason;
@@ -160,13 +160,23 @@ impl Replication {
                     "Failover target {}:{} is synced, failing over.",
                     primary.host, primary.port
                 ));
+                let is_own = self.is_own_replica(&primary);
                 let by = Authority {
-                    fails_over: true,
+                    fails_over: !is_own,
                     ..Authority::default()
                 };
                 let now_unix_ms = node.core.clock.now_unix_ms();
                 let weak = Arc::downgrade(node);
                 let following = Arc::new(Following::new(weak, primary, by, now_unix_ms));
+                if is_own {
+                    let handed = self.hand_over_by_own_link(node, failover, &following, end);
+                    return self.end_failover(
+                        node,
+                        handed
+                            .then_some(following)
+                            .ok_or("the replica did not take over"),
+                    );
+                }
                 self.standing().following = Some(Arc::clone(&following));
                 let stop = Arc::clone(&following);
                 failover.abort_with(Box::new(move || stop.stop()));
@@ -176,6 +186,42 @@ impl Replication {
             }
             Verdict::GivenUp(reason) => Err(reason),
         };
+        self.end_failover(node, outcome);
+    }
+
+    /// Whether a replica's link is the own one.
+    fn is_own_replica(&self, primary: &Primary) -> bool {
+        let all = self.replicas.all();
+        let is_it = |one: &Arc<Replica>| one.host == primary.host && one.port == primary.port;
+        all.iter().any(|one| is_it(one) && one.kind == Kind::Own)
+    }
+
+    /// Asks a replica of the own link to take over, which has all of the log; whether it may have. Once it was asked, nothing
+    /// but its no has this node keep the office: two primaries are worse than none.
+    fn hand_over_by_own_link(
+        &self,
+        node: &Arc<Node>,
+        failover: &Failover,
+        following: &Arc<Following>,
+        end: u64,
+    ) -> bool {
+        let primary = following.primary();
+        let name = format!("{}:{}", primary.host, primary.port);
+        if !self.own.ask_to_take_over(&name, end) {
+            return false;
+        }
+        let timeout_s = node.core.config.current().replication.timeout_s;
+        let time = Duration::from_secs(timeout_s.into());
+        let answer = failover.wait_for_answer(time, || self.is_own_replica(primary));
+        if answer == Some(0) {
+            return false;
+        }
+        self.standing().following = Some(Arc::clone(following));
+        self.handed_over(node, primary);
+        true
+    }
+
+    fn end_failover(&self, node: &Arc<Node>, outcome: Result<Arc<Following>, &'static str>) {
         let mut standing = self.standing();
         standing.failover = None;
         match outcome {

@@ -9,10 +9,17 @@ use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 
 use crate::recovery::run;
 
+mod failover;
+mod faults;
+mod syncs;
+mod verify;
+
 /// A node whose data outlives its process.
 struct Node {
     directory: TemporaryDirectory,
     port: u16,
+    /// Where its own links are served.
+    link_port: u16,
     args: Vec<String>,
     server: Option<Server>,
 }
@@ -22,6 +29,7 @@ impl Node {
         let mut node = Self {
             directory: TemporaryDirectory::new("own-link").unwrap(),
             port: free_port().unwrap(),
+            link_port: free_port().unwrap(),
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
             server: None,
         };
@@ -32,7 +40,7 @@ impl Node {
     fn start(&mut self, more: &[&str]) {
         let directory = self.directory.join("");
         let port = self.port.to_string();
-        let link_port = free_port().unwrap().to_string();
+        let link_port = self.link_port.to_string();
         let builder = ServerBuilder::iolite().args(&[
             "--dir",
             directory.to_str().unwrap(),
@@ -76,7 +84,11 @@ impl Node {
     }
 
     fn follow(&self, primary: &Self) {
-        let port = primary.port.to_string();
+        self.follow_at(primary.port);
+    }
+
+    fn follow_at(&self, port: u16) {
+        let port = port.to_string();
         let done = self.client().command(&["REPLICAOF", "127.0.0.1", &port]);
         assert_eq!(done.unwrap(), Value::Simple(b"OK".to_vec()));
     }
@@ -94,6 +106,17 @@ impl Node {
         }
     }
 
+    /// Bytes of the log's files.
+    fn log_bytes(&self) -> u64 {
+        let files = std::fs::read_dir(self.directory.join("iolite-data/log")).unwrap();
+        let files = files.map(|file| file.unwrap());
+        let is_segment = |file: &std::fs::DirEntry| file.path().extension() == Some("log".as_ref());
+        let sizes = files
+            .filter(is_segment)
+            .map(|file| file.metadata().unwrap().len());
+        sizes.sum()
+    }
+
     fn digest(&self) -> Value {
         run(&mut self.client(), "DEBUG DIGEST")
     }
@@ -104,6 +127,29 @@ impl Node {
         let patience = Patience::of(Duration::from_secs(60));
         while self.digest() != replica.digest() {
             assert!(patience.lasts(), "they differ\n{}", replica.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Node {
+    /// Has this node compare itself with its replicas, all of which have to answer: how many hold the same, and how many
+    /// do not.
+    fn compare(&self) -> (usize, usize) {
+        let patience = Patience::of(Duration::from_secs(60));
+        loop {
+            let begun = run(&mut self.client(), "REPLICATION VERIFY");
+            if begun == Value::Simple(b"OK".to_vec()) {
+                self.wait_for("iolite_verify_in_progress", "0");
+                let count = |name| self.field(name).parse::<usize>().unwrap();
+                if count("iolite_verify_unknown") == 0 {
+                    return (
+                        count("iolite_verify_same"),
+                        count("iolite_verify_different"),
+                    );
+                }
+            }
+            assert!(patience.lasts(), "{begun:?}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -282,11 +328,71 @@ fn who_could_not_apply_something_asks_for_everything_however_often_it_comes_back
     primary.wait_for_replica(&replica);
 }
 
+/// By keys that each makes for itself; there is no other machine in a test, so it is asked for.
 #[test]
-fn who_does_not_know_the_secret_gets_nothing() {
+fn links_are_encrypted_where_one_end_asks_for_it() {
+    let secret = ["--cluster-secret", "one"];
+    let primary = Node::new(&secret);
+    let replica = Node::new(&[&secret[..], &["--repl-tls", "yes"]].concat());
+    fill(&mut primary.client());
+    crate::recovery::fill(&mut primary.client(), 0..2_000);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    crate::recovery::fill(&mut primary.client(), 2_000..3_000);
+    primary.wait_for_replica(&replica);
+    let log = replica.log();
+    assert!(
+        log.contains("The link to the primary is encrypted"),
+        "{log}"
+    );
+}
+
+/// Without a secret: who the authority signed for is a node.
+#[test]
+fn certificates_let_nodes_in_and_nobody_else() {
+    let files = crate::tls::Files::new();
+    let (certificate, key, authority) = (
+        files.text("server.crt"),
+        files.text("server.key"),
+        files.text("ca.crt"),
+    );
+    let by_certificate = [
+        "--tls-replication",
+        "yes",
+        "--tls-cert-file",
+        &certificate,
+        "--tls-key-file",
+        &key,
+        "--tls-ca-cert-file",
+        &authority,
+    ];
+    let primary = Node::new(&by_certificate);
+    fill(&mut primary.client());
+    let replica = Node::new(&by_certificate);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    assert!(
+        replica
+            .log()
+            .contains("The link to the primary is encrypted")
+    );
+    assert!(primary.field("slave0").contains(",link=own,"));
+    let without = Node::new(&[]);
+    without.follow(&primary);
+    let patience = Patience::of(Duration::from_secs(60));
+    while !without.log().contains("one end shows certificates") {
+        assert!(patience.lasts(), "{}", without.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(run(&mut without.client(), "DBSIZE"), Value::Integer(0));
+}
+
+#[test]
+fn who_does_not_know_the_secret_gets_nothing_and_keeps_what_he_has() {
     let primary = Node::new(&["--cluster-secret", "one"]);
     let replica = Node::new(&["--cluster-secret", "other"]);
     fill(&mut primary.client());
+    run(&mut replica.client(), "SET own 1");
     replica.follow(&primary);
     let patience = Patience::of(Duration::from_secs(60));
     while !primary
@@ -296,7 +402,13 @@ fn who_does_not_know_the_secret_gets_nothing() {
         assert!(patience.lasts(), "{}", primary.log());
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(run(&mut replica.client(), "DBSIZE"), Value::Integer(0));
+    assert_eq!(
+        run(&mut replica.client(), "GET own"),
+        Value::Bulk(b"1".to_vec())
+    );
+    assert_eq!(run(&mut replica.client(), "DBSIZE"), Value::Integer(1));
+    assert_ne!(primary.field("iolite_links_refused"), "0");
+    assert_eq!(primary.field("connected_slaves"), "0");
 }
 
 #[test]
@@ -325,18 +437,28 @@ fn what_is_written_while_a_replica_is_given_everything_comes_too() {
 }
 
 #[test]
-fn who_comes_back_too_late_for_the_log_is_given_everything() {
+fn who_comes_back_goes_on_as_long_as_the_log_is_kept_for_it_and_is_given_everything_later() {
     let (primary, mut replica) = (Node::new(&[]), Node::new(&[]));
     let mut client = primary.client();
     fill(&mut client);
     replica.follow(&primary);
     primary.wait_for_replica(&replica);
+    let of_primary = format!("127.0.0.1 {}", primary.port);
+    let ok = Value::Simple(b"OK".to_vec());
     replica.kill();
     crate::recovery::fill(&mut client, 0..500);
+    assert_eq!(run(&mut client, "SAVE"), ok);
+    replica.start(&["--replicaof", &of_primary]);
+    primary.wait_for_replica(&replica);
+    let log = replica.log();
+    assert!(!log.contains("A full sync begins"), "{log}");
+
+    replica.kill();
+    assert_eq!(run(&mut client, "CONFIG SET repl-log-keep 1"), ok);
+    crate::recovery::fill(&mut client, 500..1_000);
     run(&mut client, "DEL list");
-    run(&mut client, "BGREWRITEAOF");
+    assert_eq!(run(&mut client, "SAVE"), ok);
     let patience = Patience::of(Duration::from_secs(60));
-    let of_primary = format!("127.0.0.1 {}", primary.port);
     loop {
         assert!(patience.lasts(), "{}", primary.log());
         replica.start(&["--replicaof", &of_primary]);
@@ -347,7 +469,7 @@ fn who_comes_back_too_late_for_the_log_is_given_everything() {
         // The log was still long enough.
         replica.kill();
         crate::recovery::fill(&mut client, 0..500);
-        run(&mut client, "BGREWRITEAOF");
+        assert_eq!(run(&mut client, "SAVE"), ok);
     }
     run(&mut client, "SET afterwards 1");
     primary.wait_for_replica(&replica);
@@ -378,4 +500,72 @@ fn who_took_over_keeps_what_it_was_given_and_what_it_took() {
     let of_new = format!("127.0.0.1 {}", new.port);
     old.start(&["--replicaof", &of_new]);
     new.wait_for_replica(&old);
+}
+
+/// Generations are each server's own: a successor that saved less often was taken for older than the checkpoint of before.
+#[test]
+fn what_a_successor_wrote_counts_whatever_was_saved_before_it() {
+    let (mut old, new) = (Node::new(&[]), Node::new(&[]));
+    fill(&mut old.client());
+    new.follow(&old);
+    old.wait_for_replica(&new);
+    for _ in 0..4 {
+        assert_eq!(
+            run(&mut old.client(), "SAVE"),
+            Value::Simple(b"OK".to_vec())
+        );
+    }
+    old.kill();
+    run(&mut new.client(), "REPLICAOF NO ONE");
+    new.wait_for("role", "master");
+    run(&mut new.client(), "SET of-successor 1");
+    let of_new = format!("127.0.0.1 {}", new.port);
+    old.start(&["--replicaof", &of_new]);
+    new.wait_for_replica(&old);
+    let before = old.digest();
+    assert_eq!(
+        run(&mut old.client(), "EXISTS of-successor"),
+        Value::Integer(1)
+    );
+    // And once more from its disk.
+    old.kill();
+    old.start(&[]);
+    assert_eq!(old.digest(), before);
+}
+
+#[test]
+fn a_replica_saves_and_goes_on_from_that() {
+    let primary = Node::new(&[]);
+    let mut replica = Node::new(&[]);
+    let mut client = primary.client();
+    fill(&mut client);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let of_primary = format!("127.0.0.1 {}", primary.port);
+    for round in 0..3 {
+        crate::recovery::fill(&mut client, round * 300..(round + 1) * 300);
+        run(&mut client, "APPEND string s");
+        primary.wait_for_replica(&replica);
+        let before = replica.log_bytes();
+        assert_eq!(
+            run(&mut replica.client(), "SAVE"),
+            Value::Simple(b"OK".to_vec())
+        );
+        assert!(replica.log_bytes() < before, "{before} bytes of log stay");
+        run(&mut client, "APPEND string t");
+        replica.kill();
+        run(&mut client, "INCR counter");
+        replica.start(&["--replicaof", &of_primary]);
+        primary.wait_for_replica(&replica);
+        let log = replica.log();
+        assert!(!log.contains("A full sync begins"), "{log}");
+    }
+    // What it wrote itself afterwards counts as well.
+    run(&mut replica.client(), "REPLICAOF NO ONE");
+    replica.wait_for("role", "master");
+    run(&mut replica.client(), "APPEND string u");
+    let before = replica.digest();
+    replica.kill();
+    replica.start(&[]);
+    assert_eq!(replica.digest(), before);
 }

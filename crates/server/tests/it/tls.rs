@@ -20,13 +20,13 @@ use tls::{ClientOptions, ClientStream, Handshake};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An authority and what it signed, in files.
-struct Files {
+pub(crate) struct Files {
     directory: PathBuf,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Files {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = temporary_directory("tls").unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -62,7 +62,7 @@ impl Files {
         self.directory.join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).to_str().unwrap().to_owned()
     }
 

@@ -380,6 +380,10 @@ const NEWER: &str = "newer than the oracle; held by transcripts";
 /// Commands and subcommands that random sequences do not contain, and why.
 pub const LEFT_OUT: &[(&str, &str)] = &[
     ("FAILOVER", "needs a replica; held by process tests"),
+    (
+        "REPLICATION",
+        "our own, and needs a replica; held by process tests",
+    ),
     ("REPLCONF", "what replicas say; held by process tests"),
     (
         "PSYNC",

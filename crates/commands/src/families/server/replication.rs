@@ -13,6 +13,8 @@ use engine::session::{ClientRecord, Fate};
 use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
 use protocol::Reply;
 
+use crate::help;
+
 /// A longer address is nobody's.
 const ADDRESS_BYTES_MAX: usize = 255;
 
@@ -25,6 +27,21 @@ const REPLICA_OF: CommandSpec = CommandSpec {
     group: Group::Server,
     syntax: "<host port:integer [FORCE] | NO ONE>",
     handler: replica_of,
+    ..CommandSpec::BLANK
+};
+
+const HELP: &[&str] = &[
+    "DIFFERENCES",
+    "    Return keys that the last comparison found to differ: replica, database, key.",
+    "VERIFY",
+    "    Begin to compare the data with that of replicas; INFO shows what came of it.",
+];
+
+const COMPARISON: CommandSpec = CommandSpec {
+    flags: STALE,
+    group: Group::Server,
+    since: "7.2.0",
+    complexity: "O(1); the comparison goes by all keys beside the commands",
     ..CommandSpec::BLANK
 };
 
@@ -72,6 +89,45 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Has a replica take over, without the loss of a write.",
         syntax: "[TO <host port:integer [FORCE]>] [ABORT] [TIMEOUT milliseconds]",
         handler: fail_over,
+        ..CommandSpec::BLANK
+    },
+    CommandSpec {
+        name: "REPLICATION",
+        arity: Arity::AtLeast(2),
+        group: Group::Server,
+        since: "7.2.0",
+        summary: "Compares a primary with its replicas.",
+        complexity: "Depends on subcommand.",
+        subcommands: &[
+            CommandSpec {
+                name: "VERIFY",
+                arity: Arity::Exactly(2),
+                summary: "Begins to compare the data with that of replicas; INFO says what came of it.",
+                handler: |context, _args, reply| {
+                    context.server.verify_replicas()?;
+                    reply.ok();
+                    Ok(())
+                },
+                ..COMPARISON
+            },
+            CommandSpec {
+                name: "DIFFERENCES",
+                arity: Arity::Exactly(2),
+                summary: "Gives keys that the last comparison found to differ: replica, database, key.",
+                handler: |context, _args, reply| {
+                    let keys = context.server.differences();
+                    reply.array(keys.len());
+                    for key in keys {
+                        reply.bulk(key.as_bytes());
+                    }
+                    Ok(())
+                },
+                ..COMPARISON
+            },
+            CommandSpec::help(Group::Server, "7.2.0", |_context, _args, reply| {
+                help::write(reply, "REPLICATION", HELP)
+            }),
+        ],
         ..CommandSpec::BLANK
     },
     CommandSpec {

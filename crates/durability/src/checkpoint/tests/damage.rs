@@ -179,6 +179,11 @@ fn a_history_has_one_spelling_and_fits() {
     assert_eq!(spelled("term 6", "term 7"), history);
     assert_eq!(spelled(" 4096\n", " 0\n"), history);
     assert_eq!(spelled("log-from 41943040", "log-from none"), history);
+    let settled = "settled 41943048";
+    assert_eq!(spelled("cut 41943040", settled), Ok(()));
+    assert_eq!(spelled("cut 41943040", "settled 41943039"), history);
+    let both = format!("cut 41943040\n{settled}");
+    assert_eq!(spelled("cut 41943040", &both), history);
     let term = manifest.history.terms[0];
     manifest.history.terms = (0..=TERMS_MAX as u64)
         .map(|at| TermEntry {

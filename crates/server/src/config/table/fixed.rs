@@ -71,7 +71,6 @@ pub(super) const CLUSTER: &[Directive] = &[
 #[rustfmt::skip] // One row, one directive.
 pub(super) const SECURITY: &[Directive] = &[
     lacking("tls-cluster", SWITCH, "no", NO_TLS),
-    lacking("tls-replication", SWITCH, "no", NO_TLS),
     lacking("tls-client-cert-file", TEXT, "", NO_TLS),
     lacking("tls-client-key-file", TEXT, "", NO_TLS),
     lacking("tls-client-key-file-pass", TEXT, "", NO_TLS).secret(),

@@ -33,7 +33,11 @@ pub(super) const ROWS: &[Directive] = &[
         .aliases(&["slave-announce-port"]),
     Directive::new("repl-port", integer(0, PORT_MAX), "0").at_start(),
     Directive::new("repl-link-plaintext", SWITCH, "no").at_start(),
+    Directive::new("repl-tls", Kind::Choice(ENCRYPTS), "auto").at_start(),
+    Directive::new("tls-replication", SWITCH, "no").at_start(),
     Directive::new("cluster-secret", TEXT, "").secret(),
+    Directive::new("repl-log-keep", BYTES, "0"),
+    Directive::new("repl-verify-interval", COUNT, "86400"),
     Directive::new("repl-backlog-size", Kind::Memory { min: 1, max: LONG_MAX }, "67108864"),
     Directive::new("repl-backlog-ttl", LONG_COUNT, "3600"),
     Directive::new("repl-ping-replica-period", integer(1, INT_MAX), "10")
@@ -60,6 +64,7 @@ pub(super) const ROWS: &[Directive] = &[
 ];
 
 const DISKLESS_LOADS: &[&str] = &["disabled", "on-empty-db", "swapdb"];
+const ENCRYPTS: &[&str] = &["auto", "yes", "no"];
 const ON_UNKNOWN: &[&str] = &["stop", "skip"];
 const ON_ERROR: &[&str] = &["ignore", "panic", "panic-on-replicas"];
 

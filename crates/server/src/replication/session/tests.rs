@@ -60,6 +60,83 @@ fn who_does_not_know_it_is_not_and_learns_no_proof() {
     }
 }
 
+fn encrypting(id: u8, secret: &[u8], is_wanted: bool) -> Identity {
+    Identity {
+        encryption: Some(Encryption {
+            tls: Arc::new(LinkTls::self_made().unwrap()),
+            is_wanted,
+            by_certificate: false,
+        }),
+        ..identity(id, secret)
+    }
+}
+
+/// Both ends of a connection through somebody who passes everything on, and does a handshake of his own with each end.
+#[test]
+fn a_link_is_encrypted_where_one_end_wants_it_and_nobody_stands_between() {
+    for (of_replica, of_primary, expected) in [
+        (true, false, true),
+        (false, true, true),
+        (false, false, false),
+    ] {
+        let (one, other) = pair();
+        let primary = encrypting(2, b"secret", of_primary);
+        let welcoming = thread::spawn(move || welcome(other, &primary));
+        let greeted = greet(one, &encrypting(1, b"secret", of_replica)).unwrap();
+        let mut welcomed = welcoming.join().unwrap().unwrap();
+        assert_eq!(
+            (greeted.is_encrypted, welcomed.is_encrypted),
+            (expected, expected)
+        );
+        let mut writer = greeted.writer;
+        let ping = Message::Ping {
+            unix_ms: 1,
+            echo_unix_ms: 0,
+        };
+        writer.send(&ping, &|| false).unwrap();
+        welcomed.reader.set_time(HELLO_TIME).unwrap();
+        assert_eq!(welcomed.reader.next().unwrap(), Received::Message(ping));
+    }
+
+    let ((one, mid_one), (mid_other, other)) = (pair(), pair());
+    let welcoming = thread::spawn(move || welcome(other, &encrypting(2, b"secret", true)));
+    let between = thread::spawn(move || {
+        let pass = |from: &Arc<dyn Conduit>, to: &Arc<dyn Conduit>| {
+            let mut bytes = [0; 4096];
+            let count = from.receive(&mut bytes).unwrap();
+            assert_eq!(to.send(&bytes[..count]).unwrap(), count);
+        };
+        pass(&mid_one, &mid_other);
+        pass(&mid_other, &mid_one);
+        let tls = LinkTls::self_made().unwrap();
+        let (to_replica, _) = mid_one.encrypt(&tls, Side::Primary).unwrap();
+        let (to_primary, _) = mid_other.encrypt(&tls, Side::Replica).unwrap();
+        // The replica's proof.
+        pass(&to_replica, &to_primary);
+        let heard = to_primary.receive(&mut [0; 64]);
+        mid_one.end();
+        heard.unwrap_or(0)
+    });
+    let greeted = greet(one, &encrypting(1, b"secret", false));
+    assert!(matches!(welcoming.join().unwrap(), Err(LinkFault::Secret)));
+    assert!(greeted.is_err());
+    assert_eq!(between.join().unwrap(), 0);
+}
+
+#[test]
+fn certificates_are_shown_by_both_ends_or_by_none() {
+    let (one, other) = pair();
+    let mut primary = encrypting(2, b"secret", true);
+    primary.encryption.as_mut().unwrap().by_certificate = true;
+    let welcoming = thread::spawn(move || welcome(other, &primary));
+    let greeted = greet(one, &encrypting(1, b"secret", true));
+    assert!(matches!(greeted, Err(LinkFault::Certificates)));
+    assert!(matches!(
+        welcoming.join().unwrap(),
+        Err(LinkFault::Certificates)
+    ));
+}
+
 #[test]
 fn a_node_does_not_follow_itself() {
     let (one, other) = pair();

@@ -1,0 +1,91 @@
+//! FAILOVER between nodes with logs: nothing that was acknowledged is lost, and the former primary follows without its data
+//! being sent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::*;
+
+/// Counts until it is stopped, whatever the server says.
+fn count(
+    mut client: Client,
+    stop: &Arc<AtomicBool>,
+    counted: &Arc<AtomicU64>,
+) -> std::thread::JoinHandle<()> {
+    let (stop, counted) = (Arc::clone(stop), Arc::clone(counted));
+    std::thread::spawn(move || {
+        while !stop.load(Ordering::Acquire) {
+            if let Ok(Value::Integer(count)) = client.command(&["INCR", "counter"]) {
+                counted.store(count.try_into().unwrap(), Ordering::Release);
+            }
+        }
+    })
+}
+
+#[test]
+fn an_office_is_handed_over_while_clients_write_and_nothing_is_lost() {
+    let few = [
+        "--min-replicas-to-write",
+        "1",
+        "--min-replicas-max-lag",
+        "1",
+    ];
+    let (one, other) = (Node::new(&few), Node::new(&few));
+    one.wait_for("min_slaves_good_slaves", "0");
+    other.follow(&one);
+    one.wait_for("min_slaves_good_slaves", "1");
+    // A replica that has nothing new to say is there all the same.
+    std::thread::sleep(Duration::from_millis(2_500));
+    let mut client = one.client();
+    assert_eq!(
+        run(&mut client, "SET idle 1"),
+        Value::Simple(b"OK".to_vec())
+    );
+    one.wait_for_replica(&other);
+
+    let (stop, counted) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+    );
+    let writer = count(one.client(), &stop, &counted);
+    let patience = Patience::of(Duration::from_secs(60));
+    while counted.load(Ordering::Acquire) < 20 {
+        assert!(patience.lasts(), "{}", one.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let (mut primary, mut replica) = (&one, &other);
+    for _ in 0..2 {
+        let done = run(&mut primary.client(), "FAILOVER TIMEOUT 30000");
+        assert_eq!(done, Value::Simple(b"OK".to_vec()));
+        replica.wait_for("role", "master");
+        primary.wait_for("role", "slave");
+        let seen = counted.load(Ordering::Acquire);
+        let mut client = replica.client();
+        let has = run(&mut client, "GET counter");
+        let Value::Bulk(has) = has else {
+            panic!("{has:?}");
+        };
+        let has: u64 = String::from_utf8(has).unwrap().parse().unwrap();
+        assert!(has >= seen, "{seen} was acknowledged, and {has} is there");
+        primary.wait_for("master_link_status", "up");
+        (primary, replica) = (replica, primary);
+        assert!(patience.lasts());
+    }
+    // The office is back where the writer is.
+    let before = counted.load(Ordering::Acquire);
+    while counted.load(Ordering::Acquire) <= before {
+        assert!(patience.lasts(), "{}", primary.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    stop.store(true, Ordering::Release);
+    writer.join().unwrap();
+    primary.wait_for_replica(replica);
+    assert_eq!(primary.compare(), (1, 0));
+    let log = primary.log();
+    assert!(!log.contains("A full sync begins"), "{log}");
+    let shown = primary.field("slave0");
+    assert!(
+        shown.contains(",link=own,") && shown.contains(",lag_ms=0"),
+        "{shown}"
+    );
+}

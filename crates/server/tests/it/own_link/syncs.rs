@@ -1,0 +1,96 @@
+//! Full syncs whose links break, and what is kept of what one takes away.
+
+use testkit::relay::Relay;
+
+use super::*;
+
+/// A primary, and its two ports through relays: that of clients names the relay of links.
+pub(super) struct Relayed {
+    pub(super) primary: Node,
+    pub(super) clients: Relay,
+    pub(super) links: Relay,
+}
+
+impl Relayed {
+    pub(super) fn new(args: &[&str]) -> Self {
+        let primary = Node::new(args);
+        let links = Relay::to(primary.link_port).unwrap();
+        let clients = Relay::rewriting(primary.port, primary.link_port, links.port()).unwrap();
+        Self {
+            primary,
+            clients,
+            links,
+        }
+    }
+}
+
+#[test]
+fn a_full_sync_goes_on_where_its_link_broke() {
+    let relayed = Relayed::new(&["--rdbcompression", "no"]);
+    let mut client = relayed.primary.client();
+    for key in 0..8 {
+        let value = format!("{key}abcdefg").repeat(65_536);
+        let done = client.command(&["SET", &format!("long:{key}"), &value]);
+        assert_eq!(done.unwrap(), Value::Simple(b"OK".to_vec()));
+    }
+    assert_eq!(run(&mut client, "SAVE"), Value::Simple(b"OK".to_vec()));
+    let replica = Node::new(&[]);
+    relayed.links.cut_after(1_500_000);
+    replica.follow_at(relayed.clients.port());
+    let patience = Patience::of(Duration::from_secs(60));
+    while !replica.log().contains("The full sync goes on behind") {
+        assert!(patience.lasts(), "{}", replica.log());
+        std::thread::sleep(Duration::from_millis(5));
+        run(&mut client, "INCR meanwhile");
+    }
+    relayed.primary.wait_for_replica(&replica);
+    // What was there was not sent again.
+    let bytes = relayed.links.passed();
+    assert!(bytes < 5_500_000, "{bytes} bytes for 4 MiB");
+    let log = relayed.primary.log();
+    let given = log.matches("A replica is given checkpoint").count();
+    assert_eq!(given, 1, "{log}");
+}
+
+/// The log of the successor does not reach back to where the two part.
+#[test]
+fn what_a_full_sync_takes_away_is_kept_first() {
+    let (mut old, new) = (Node::new(&[]), Node::new(&["--repl-log-keep", "1"]));
+    fill(&mut old.client());
+    new.follow(&old);
+    old.wait_for_replica(&new);
+    run(&mut new.client(), "REPLICAOF NO ONE");
+    new.wait_for("role", "master");
+    for key in 0..7 {
+        run(&mut old.client(), &format!("SET lost:{key} 1"));
+    }
+    let mut client = new.client();
+    let patience = Patience::of(Duration::from_secs(60));
+    let mut round = 0;
+    // Until the first file of its log is gone.
+    let oldest = |node: &Node| {
+        let files = std::fs::read_dir(node.directory.join("iolite-data/log")).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".log")).min()
+    };
+    let before = oldest(&new);
+    while oldest(&new) == before {
+        assert!(patience.lasts(), "{}", new.log());
+        crate::recovery::fill(&mut client, round * 500..(round + 1) * 500);
+        assert_eq!(run(&mut client, "SAVE"), Value::Simple(b"OK".to_vec()));
+        round += 1;
+    }
+    old.kill();
+    old.start(&["--replicaof", &format!("127.0.0.1 {}", new.port)]);
+    new.wait_for_replica(&old);
+    assert!(old.log().contains("A full sync begins"), "{}", old.log());
+    assert!(old.log().contains("7 writes of 7 keys"), "{}", old.log());
+    let kept = old.directory.join("iolite-data/rewound-1");
+    let checked = std::process::Command::new(testkit::process::iolite_program())
+        .arg("check")
+        .arg(&kept)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(checked.status.success(), "{text}");
+}

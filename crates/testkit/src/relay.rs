@@ -1,0 +1,178 @@
+//! A relay between two servers that breaks when a test says so: connections end, stand still, or end after so many bytes.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How often it is looked whether something may go on.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Relay {
+    port: u16,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    target: AtomicU16,
+    /// Bytes of the target that may still pass.
+    left: AtomicU64,
+    /// Bytes of the target that have passed.
+    passed: AtomicU64,
+    is_still: AtomicBool,
+    is_over: AtomicBool,
+    rewrites: Option<(String, String)>,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+impl Relay {
+    /// One that passes on everything to a port of this machine.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn to(target: u16) -> io::Result<Self> {
+        Self::start(target, None)
+    }
+
+    /// One that also has the target name another port than it does, of as many digits.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn rewriting(target: u16, from: u16, to: u16) -> io::Result<Self> {
+        Self::start(target, Some((from.to_string(), to.to_string())))
+    }
+
+    fn start(target: u16, rewrites: Option<(String, String)>) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let port = listener.local_addr()?.port();
+        let state = Arc::new(State {
+            target: AtomicU16::new(target),
+            left: AtomicU64::new(u64::MAX),
+            passed: AtomicU64::new(0),
+            is_still: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            rewrites,
+            open: Mutex::default(),
+        });
+        let own = Arc::clone(&state);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if own.is_over.load(Ordering::Acquire) {
+                    return;
+                }
+                // Who cannot be passed on is closed.
+                let _refused = State::relay(&own, client);
+            }
+        });
+        Ok(Self { port, state })
+    }
+
+    /// Where to connect.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Passes so many more bytes of the target on, and ends all connections then.
+    pub fn cut_after(&self, bytes: u64) {
+        self.state.left.store(bytes, Ordering::Release);
+    }
+
+    /// Ends all connections; new ones are taken.
+    pub fn cut(&self) {
+        self.state.cut();
+    }
+
+    /// Whether nothing is passed on, without an end of anything.
+    pub fn hold(&self, on: bool) {
+        self.state.is_still.store(on, Ordering::Release);
+    }
+
+    /// Bytes of the target that were passed on so far.
+    #[must_use]
+    pub fn passed(&self) -> u64 {
+        self.state.passed.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, Ordering::Release);
+        self.state.cut();
+        // The thread that accepts looks once more.
+        let _woken = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+impl State {
+    fn relay(self: &Arc<Self>, client: TcpStream) -> io::Result<()> {
+        let target = self.target.load(Ordering::Acquire);
+        let server = TcpStream::connect(("127.0.0.1", target))?;
+        for stream in [&client, &server] {
+            stream.set_nodelay(true)?;
+        }
+        {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.extend([client.try_clone()?, server.try_clone()?]);
+        }
+        let (from_client, to_server) = (client.try_clone()?, server.try_clone()?);
+        let own = Arc::clone(self);
+        thread::spawn(move || own.pass(from_client, to_server, false));
+        let own = Arc::clone(self);
+        thread::spawn(move || own.pass(server, client, true));
+        Ok(())
+    }
+
+    fn pass(&self, mut from: TcpStream, mut to: TcpStream, is_of_target: bool) {
+        let mut bytes = vec![0; 64 << 10];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            while self.is_still.load(Ordering::Acquire) && !self.is_over.load(Ordering::Acquire) {
+                thread::sleep(LOOK);
+            }
+            let mut piece = bytes[..count].to_vec();
+            if is_of_target {
+                self.rewrite(&mut piece);
+                let left = self.left.load(Ordering::Acquire);
+                if left < count as u64 {
+                    self.left.store(u64::MAX, Ordering::Release);
+                    self.cut();
+                    break;
+                }
+                if left != u64::MAX {
+                    self.left.fetch_sub(count as u64, Ordering::AcqRel);
+                }
+                self.passed.fetch_add(count as u64, Ordering::AcqRel);
+            }
+            if to.write_all(&piece).is_err() {
+                break;
+            }
+        }
+        for stream in [from, to] {
+            let _gone = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn rewrite(&self, piece: &mut [u8]) {
+        let Some((from, to)) = &self.rewrites else {
+            return;
+        };
+        let found = piece
+            .windows(from.len())
+            .position(|it| it == from.as_bytes());
+        if let Some(at) = found.filter(|_| from.len() == to.len()) {
+            piece[at..at + to.len()].copy_from_slice(to.as_bytes());
+        }
+    }
+
+    fn cut(&self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for stream in open.drain(..) {
+            let _gone = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
