@@ -266,8 +266,12 @@ mod tests {
     #[test]
     fn each_form_has_an_id_of_its_own() {
         let term = TermId([0x5a; 20]);
-        let mut ids: Vec<_> = Peer::ALL
-            .into_iter()
+        let mut peers = Peer::ALL.map(Peer::family).to_vec();
+        peers.sort();
+        peers.dedup();
+        let mut ids: Vec<_> = peers
+            .iter()
+            .copied()
             .flat_map(|peer| {
                 [false, true]
                     .map(|allows_loss| ReplicationId::of_term(term, Form { peer, allows_loss }))
@@ -277,6 +281,6 @@ mod tests {
         assert_eq!(plain.as_str(), "5a".repeat(20));
         ids.sort();
         ids.dedup();
-        assert_eq!(ids.len(), 2 * Peer::ALL.len());
+        assert_eq!(ids.len(), 2 * peers.len());
     }
 }

@@ -219,6 +219,10 @@ fn server(report: &mut Report<'_>) {
         "availability_zone",
         &node.core.config.current().availability_zone,
     );
+    let left_ms = node.replication.stop_delay_ms(now_us / 1000);
+    if let Some(left_ms) = left_ms {
+        report.field("shutdown_in_milliseconds", left_ms);
+    }
 }
 
 fn executable() -> String {

@@ -34,7 +34,7 @@ pub use fields::{
     Origin, OutputLimit, OutputLimits, Permission, Supervised,
 };
 pub(crate) use loader::{LoadError, Loader, read_file};
-pub use replication::Replication;
+pub use replication::{LoadsDirectly, Replication};
 pub(crate) use rewrite::replace_file;
 pub use settings::Settings;
 pub use shared::{ApplyError, Change, ConfigReader, SharedConfig};

@@ -95,6 +95,18 @@ impl Host for Around {
         })
     }
 
+    fn loaded(&self) {
+        if let Some(node) = self.0.upgrade() {
+            node.replication.stream.restore(&node);
+        }
+    }
+
+    fn log_is_cut(&self) {
+        if let Some(node) = self.0.upgrade() {
+            node.replication.stream.log_is_cut(&node);
+        }
+    }
+
     fn checkpoint_ended(&self, outcome: &Outcome) {
         if let Some(node) = self.0.upgrade() {
             node.replication.own.checkpoint_ended(&node);

@@ -33,6 +33,7 @@ mod replica_link;
 pub mod replicas;
 pub mod role;
 mod session;
+mod shutdown;
 mod stream;
 mod sync_source;
 mod terms;
@@ -122,6 +123,7 @@ pub struct Replication {
     /// The own link.
     pub(crate) own: own_link::OwnLinks,
     node: OnceLock<Weak<Node>>,
+    last_wait: shutdown::LastWait,
 }
 
 /// What INFO counts.
@@ -154,6 +156,7 @@ impl Default for Replication {
             offset_of: OnceLock::new(),
             own: own_link::OwnLinks::default(),
             node: OnceLock::new(),
+            last_wait: shutdown::LastWait::default(),
         }
     }
 }
@@ -246,6 +249,9 @@ impl Replication {
 
     /// Lets the thread follow whom the configuration names, when all that is kept is loaded.
     pub(crate) fn begin(&self, node: &Arc<Node>) {
+        if node.persistence().is_none() {
+            self.stream.restore(node);
+        }
         self.own.begin(node);
         let standing = self.standing();
         if standing.order.is_some() {
@@ -267,6 +273,9 @@ impl Replication {
         self.ordered.notify_all();
         self.replicas.stop(|_| true);
         self.own.stop();
+        if let Some(node) = self.node.get().and_then(Weak::upgrade) {
+            self.stream.save(&node);
+        }
     }
 
     /// REPLICAOF.

@@ -9,12 +9,18 @@
 //! Nothing of the stream is kept: it is a function of the log. What is kept is where counting began, where it is
 //! now, and a place for each MiB between.
 //!
+//! Where the log is on disk, the stream [outlives](keeping) the process.
+//!
 //! A server that keeps no log on disk has one in memory from its first replica on, until some time after its last.
 //!
 //! Rule: `counting` is taken by whoever asks for the offset, workers included, and held for a bounded piece of the
 //! log. Who holds it waits for nobody. `beginning` is taken by threads of replicas alone: they wait for workers.
 
+mod file;
+mod keeping;
+
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,6 +57,7 @@ pub struct Stream {
     has_memory: AtomicBool,
     /// Somebody else alone says what is in the log.
     is_foreign: AtomicBool,
+    form: OnceLock<Form>,
 }
 
 /// Where the stream of one log is.
@@ -63,6 +70,10 @@ struct Counting {
     /// For pings, and for asking replicas how far they are; made when there is something to say.
     appender: Option<Appender>,
     pinged_unix_ms: u64,
+    /// Up to here places were written down.
+    saved: u64,
+    /// The name and the end of the stream before a start, as long as nobody was told of the present name.
+    before: Option<(ReplicationId, u64)>,
 }
 
 /// Reads a log and counts.
@@ -156,6 +167,7 @@ pub(super) fn put(
         Some(Control::Ping) => transcoder.ping(end, sink),
         Some(Control::GetAck) => transcoder.getack(end, sink),
         Some(Control::Term(_)) => transcoder.term(end),
+        Some(Control::Trim(_)) => transcoder.trim()?,
         _ if frame.effects().next().is_none() => transcoder.silent(end),
         _ => transcoder.effects(frame.effects(), end, sink)?,
     }
@@ -163,6 +175,10 @@ pub(super) fn put(
 }
 
 impl Counter {
+    fn is_in_reach(&self, log: &Log) -> bool {
+        self.frames.next >= log.oldest()
+    }
+
     /// Counts on, up to so many bytes of the log.
     fn count(&mut self, index: &mut OffsetIndex, bytes_max: u64) {
         let from = self.frames.next;
@@ -170,10 +186,12 @@ impl Counter {
         while self.frames.next - from < bytes_max {
             let read = self.frames.read(|frame| {
                 let mut count = Count::default();
-                let counted = put(transcoder, frame, &mut count);
-                if counted.is_err() {
+                if put(transcoder, frame, &mut count).is_err() {
                     // Nobody of this form is sent it; who follows is told so by his own thread.
-                    transcoder.silent(frame.sequence + frame.length);
+                    transcoder.unsaid(frame.sequence + frame.length);
+                }
+                if matches!(frame.control(), Some(Control::Trim(_))) {
+                    index.forget_below(u64::MAX);
                 }
                 index.note(transcoder.place());
                 Ok(())
@@ -202,6 +220,58 @@ impl Stream {
         counting.index.forget_below(counting.log.oldest());
         let end = counting.counter.transcoder.place().offset;
         Some((counting.index.oldest_offset().unwrap_or(end), end))
+    }
+
+    /// The form that is counted in: what is shown as the offset is of this one.
+    pub(super) fn form(&self, node: &Node) -> Form {
+        *self.form.get_or_init(|| {
+            let config = &node.core.config.current().replication;
+            Form {
+                allows_loss: config.allows_loss,
+                ..Form::of(config.peer)
+            }
+        })
+    }
+
+    /// The stream at a sequence that a checkpoint begins at, if it was counted from before that.
+    pub(super) fn place_at(&self, sequence: u64) -> Option<Place> {
+        let (log, form, from) = {
+            let counting = self.counting();
+            let counting = counting.as_ref()?;
+            let places = counting.index.places();
+            let after = places.partition_point(|place| place.sequence <= sequence);
+            let from = *places.get(after.checked_sub(1)?)?;
+            (
+                Arc::clone(&counting.log),
+                counting.counter.transcoder.form(),
+                from,
+            )
+        };
+        let mut frames = Frames::new(&log, from.sequence);
+        let mut transcoder = Transcoder::new(form, from);
+        let mut is_between = true;
+        while frames.next < sequence {
+            let read = frames.read(|frame| {
+                let end = frame.sequence + frame.length;
+                if end <= sequence {
+                    if put(&mut transcoder, frame, &mut Count::default()).is_err() {
+                        transcoder.unsaid(end);
+                    }
+                } else if frame.sequence < sequence {
+                    is_between = false;
+                }
+                Ok(())
+            });
+            if !matches!(read, Ok(true)) {
+                return None;
+            }
+        }
+        // What lies between the last frame and the sequence has none.
+        let place = Place {
+            sequence,
+            ..transcoder.place()
+        };
+        is_between.then_some(place)
     }
 
     /// Where to begin for an offset.
@@ -235,8 +305,12 @@ impl Stream {
     pub(super) fn begin(&self, node: &Arc<Node>) -> Result<Arc<Log>, String> {
         let _alone = lock(&self.beginning);
         let log = self.log(node)?;
-        let (is_there, before) = match &*self.counting() {
-            Some(it) if Arc::ptr_eq(&it.log, &log) => return Ok(log),
+        let (is_there, before) = match &mut *self.counting() {
+            // Who does not count for long may be left behind by the log.
+            Some(it) if Arc::ptr_eq(&it.log, &log) && it.counter.is_in_reach(&log) => {
+                it.before = None;
+                return Ok(log);
+            }
             Some(it) => (true, it.counter.transcoder.place().offset),
             None => (false, 0),
         };
@@ -248,6 +322,7 @@ impl Stream {
         }
         let offset = before.max(log.tail_complete());
         self.count_from(node, &log, offset, history);
+        self.save(node);
         Ok(log)
     }
 
@@ -264,6 +339,7 @@ impl Stream {
         let log = self.log(node)?;
         let history = node.replication.history();
         self.count_from(node, &log, offset, history);
+        self.save(node);
         Ok(())
     }
 
@@ -278,12 +354,14 @@ impl Stream {
             own,
             counter: Counter {
                 frames: Frames::new(log, sequence),
-                transcoder: Transcoder::new(Form::default(), place),
+                transcoder: Transcoder::new(self.form(node), place),
             },
             index: OffsetIndex::new(place),
             appender: None,
             log: Arc::clone(log),
             pinged_unix_ms: node.core.clock.now_unix_ms(),
+            saved: sequence,
+            before: None,
         });
     }
 
@@ -297,6 +375,12 @@ impl Stream {
     /// What this node can go on from as a replica of who has followed it: the name of its stream, and its end.
     pub fn resume(&self, node: &Node) -> Option<(ReplicationId, u64)> {
         let offset = self.offset()?;
+        // Nobody knows the name of since the start: a former replica knows the one before.
+        let before = self.counting().as_ref().and_then(|it| it.before);
+        if let Some(before) = before.filter(|(_, end)| *end == offset && node.replication.follows())
+        {
+            return Some(before);
+        }
         Some((self.names(node).id, offset))
     }
 
@@ -392,8 +476,9 @@ impl Stream {
     }
 
     /// Lets go of the log: somebody else appends to it from now on.
-    pub(super) fn let_go(&self) {
+    pub(super) fn let_go(&self, node: &Node) {
         *self.counting() = None;
+        self.forget(node);
     }
 
     /// Bytes of the log in memory, while there is one for replicas alone.

@@ -1,9 +1,13 @@
 //! The primary's snapshot, from the link into the store.
 //!
-//! It is loaded as it comes. What was here is dropped when it is known that the primary has data at all: an
-//! empty snapshot has neither a database nor a library, and that is seen in its first bytes.
+//! It is received into a file, and looked at, before what was here is dropped and it is loaded; or, where an operator wants
+//! so, loaded as it comes (`repl-diskless-load`). What was here is dropped when it is known that the primary has data at all:
+//! an empty snapshot has neither a database nor a library, and that is seen in its first bytes.
+
+mod spool;
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use persistence::import::{ImportError, ImportOptions, import_stream};
 use rdb::file::{Fault, FileReader, Item};
@@ -12,6 +16,8 @@ use replication::redis_follower::{Held, judge_empty_snapshot};
 
 use super::applier::Applier;
 use super::{Connection, Lost, Step};
+use crate::config::LoadsDirectly;
+use crate::node::Node;
 
 /// So many bytes are looked at to see whether there is any data.
 const FRONT_BYTES_MAX: usize = 64 << 10;
@@ -26,6 +32,12 @@ pub(super) fn take(
     let Step::SnapshotBegins(total) = connection.next_step(&mut none)? else {
         return Err(Lost::Broken("there is no snapshot".to_owned()));
     };
+    let config = connection.node.core.config.current();
+    let is_direct = match config.replication.loads_directly {
+        LoadsDirectly::No => false,
+        LoadsDirectly::OnEmpty => !held.has_data,
+        LoadsDirectly::Yes => true,
+    };
     let mut source = Source {
         connection,
         total: total.unwrap_or(0),
@@ -38,29 +50,41 @@ pub(super) fn take(
     if source.is_empty()? {
         judge_empty_snapshot(held).map_err(Lost::Refused)?;
     }
+    if !is_direct {
+        let spooled = spool::receive(&mut source, &config.dir)?;
+        let node = Arc::clone(&source.connection.node);
+        applier.drop_data()?;
+        return load(&node, applier, spooled.bytes, &spooled.file).map_err(broken);
+    }
     applier.drop_data()?;
-    load(&mut source)
+    let (node, total) = (Arc::clone(&source.connection.node), source.total);
+    match load(&node, applier, total, &mut source) {
+        Ok(()) => source.pass_rest(),
+        Err(error) => Err(source.lost.take().unwrap_or_else(|| broken(error))),
+    }
 }
 
-fn load(source: &mut Source<'_, '_>) -> Result<(), Lost> {
-    let node = std::sync::Arc::clone(&source.connection.node);
-    node.core.env.begin_loading(source.total);
+/// Loads a snapshot; nothing of one that cannot be loaded is left.
+fn load(
+    node: &Node,
+    applier: &mut Applier<'_>,
+    total: u64,
+    source: impl Read,
+) -> Result<(), ImportError> {
+    node.core.env.begin_loading(total);
     // What has expired is the primary's to remove.
     let options = ImportOptions {
         keeps_expired: true,
     };
-    let loaded = import_stream(&node.core.env, &mut *source, options);
+    let loaded = import_stream(&node.core.env, source, options);
     node.core.env.end_loading();
     let loaded = match loaded {
         Ok((loaded, _)) => loaded,
         Err(error) => {
-            return Err(match source.lost.take() {
-                Some(lost) => lost,
-                None => Lost::Broken(place_of(&error)),
-            });
+            applier.drop_part();
+            return Err(error);
         }
     };
-    source.pass_rest()?;
     if !loaded.functions.is_empty() {
         node.core.log.warning(format_args!(
             "{} libraries of functions of the primary cannot be loaded here",
@@ -72,6 +96,13 @@ fn load(source: &mut Source<'_, '_>) -> Result<(), Lost> {
         loaded.keys, loaded.bytes, loaded.version
     ));
     Ok(())
+}
+
+fn broken(error: ImportError) -> Lost {
+    match error {
+        ImportError::Database { .. } => Lost::Unfit(place_of(&error)),
+        error => Lost::Broken(place_of(&error)),
+    }
 }
 
 fn place_of(error: &ImportError) -> String {

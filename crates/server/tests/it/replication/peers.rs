@@ -1,0 +1,94 @@
+//! Peers of other versions: what they say they are, what they are taken for, and what they cannot be told.
+
+use testkit::process::Server;
+
+use super::stream::Reader;
+use super::{field, follow, iolite, must, redis, settle, until};
+
+/// The file that a replica is given which says that it is of this version.
+fn front_of_file(server: &Server, version: Option<&str>) -> String {
+    let mut reader = Reader::connect(server);
+    if let Some(version) = version {
+        reader.say(&format!("REPLCONF version {version}"));
+        assert_eq!(reader.line(), "+OK");
+    }
+    reader.say("PSYNC ? -1");
+    assert!(reader.line().starts_with("+FULLRESYNC"));
+    let head = reader.line();
+    let count: usize = head.strip_prefix('$').unwrap().parse().unwrap();
+    String::from_utf8_lossy(&reader.take(count)[..9]).into_owned()
+}
+
+#[test]
+fn each_peer_is_given_a_file_that_it_reads() {
+    for (peer, silent) in [
+        ("redis-7", "REDIS0010"),
+        ("redis-6.2", "REDIS0009"),
+        ("redis-7.4", "REDIS0012"),
+        ("valkey-9", "VALKEY080"),
+    ] {
+        let server = iolite(&["--durability", "none", "--repl-peer", peer]);
+        let mut client = server.client().unwrap();
+        must(&mut client, "SET k v");
+        assert_eq!(front_of_file(&server, None), silent);
+        assert_eq!(front_of_file(&server, Some("8.0.1")), "REDIS0011");
+        assert_eq!(front_of_file(&server, Some("9.0.0")), "VALKEY080");
+    }
+}
+
+/// Replicas of one family have one stream: who says a version comes back to it as well.
+#[test]
+fn a_replica_that_says_its_version_is_continued() {
+    let server = iolite(&["--durability", "none"]);
+    let mut client = server.client().unwrap();
+    let mut ids = Vec::new();
+    for version in ["8.0.1", "7.2.7"] {
+        let mut reader = Reader::connect(&server);
+        reader.say(&format!("REPLCONF version {version}"));
+        assert_eq!(reader.line(), "+OK");
+        let (id, offset) = reader.full();
+        drop(reader);
+        must(&mut client, "SET k v");
+        let mut reader = Reader::connect(&server);
+        reader.say(&format!("REPLCONF version {version}"));
+        assert_eq!(reader.line(), "+OK");
+        reader.say(&format!("PSYNC {id} {}", offset + 1));
+        assert_eq!(reader.line(), "+CONTINUE", "{}", server.log());
+        ids.push(id);
+    }
+    assert_eq!(ids[0], ids[1]);
+    assert_eq!(ids[0], field(&mut client, "master_replid"));
+    // One of another family is given everything, under a name that nobody comes back with.
+    let mut reader = Reader::connect(&server);
+    reader.say("REPLCONF version 9.0.0");
+    assert_eq!(reader.line(), "+OK");
+    reader.say("PSYNC ? -1");
+    assert!(!reader.line().contains(&ids[0]));
+}
+
+#[test]
+fn what_a_peer_cannot_be_told_ends_its_link_or_is_left_out() {
+    for (loss, is_served) in [("refuse", false), ("allow", true)] {
+        let primary = iolite(&["--durability", "none", "--repl-peer-loss", loss]);
+        let (mut one, replica) = (primary.client().unwrap(), redis(&[]));
+        let mut two = replica.client().unwrap();
+        follow(&mut two, &primary);
+        must(&mut one, "HSET h a 1 b 2");
+        settle(&mut one, &mut two);
+        must(&mut one, "HPEXPIRE h 10000000 FIELDS 1 a");
+        must(&mut one, "SET after 1");
+        if is_served {
+            until("it is told the rest", || {
+                must(&mut two, "GET after") == must(&mut one, "GET after")
+            });
+            assert_eq!(field(&mut one, "sync_full"), "1");
+        } else {
+            until("an operator is told", || {
+                primary
+                    .log()
+                    .contains("unsupported by redis 7.0: HPEXPIREAT")
+            });
+            assert_eq!(must(&mut two, "EXISTS after"), protocol::Value::Integer(0));
+        }
+    }
+}
