@@ -5,6 +5,7 @@
 //! the log ends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::random::Prng;
 use durability::log::Log;
@@ -23,6 +24,11 @@ const SAVED_EVERY_BYTES: u64 = 32 << 20;
 /// A start counts no more log than this: replicas get a full sync instead.
 const COUNTED_AT_START_BYTES_MAX: u64 = 4 << 30;
 
+/// How often it is looked whether the log is on disk, ...
+const LOOK: Duration = Duration::from_millis(1);
+/// ... and how many times.
+const DISK_LOOKS: u32 = 5_000;
+
 fn place_of(node: &Node) -> FilePlace {
     FilePlace::within(&node.core.config.current().dir)
 }
@@ -30,6 +36,18 @@ fn place_of(node: &Node) -> FilePlace {
 /// The log on disk, if there is one.
 fn log_on_disk(node: &Node) -> Option<Arc<Log>> {
     node.persistence().and_then(|kept| kept.log().log())
+}
+
+/// Waits until the log is on disk as far as it goes now: a place behind that is none yet.
+fn await_disk(log: &Log) {
+    let end = log.tail_complete();
+    log.request_sync(end);
+    for _ in 0..DISK_LOOKS {
+        if log.durable() >= end || log.fault().is_some() {
+            return;
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 impl Stream {
@@ -108,6 +126,7 @@ impl Stream {
         let Some(on_disk) = log_on_disk(node) else {
             return;
         };
+        await_disk(&on_disk);
         let follows = node.replication.follows();
         let names = node.replication.history();
         let form = self.form(node).tag();
