@@ -1,9 +1,12 @@
 //! Peers of other versions: what they say they are, what they are taken for, and what they cannot be told.
 
-use testkit::process::Server;
+use std::path::{Path, PathBuf};
 
+use testkit::process::{Server, ServerBuilder};
+
+use super::redis_replica::play;
 use super::stream::Reader;
-use super::{field, follow, iolite, must, redis, settle, until};
+use super::{field, follow, iolite, must, port_of, redis, settle, until};
 
 /// The file that a replica is given which says that it is of this version.
 fn front_of_file(server: &Server, version: Option<&str>) -> String {
@@ -91,4 +94,51 @@ fn what_a_peer_cannot_be_told_ends_its_link_or_is_left_out() {
             assert_eq!(must(&mut two, "EXISTS after"), protocol::Value::Integer(0));
         }
     }
+}
+
+/// A program of this name, where one is installed.
+fn installed(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|file| Path::is_file(file))
+}
+
+/// Valkey follows, is handed the office, and hands it back.
+#[test]
+fn valkey_follows_and_is_followed() {
+    let Some(program) = installed("valkey-server") else {
+        return eprintln!("skipped: there is no valkey-server on the PATH");
+    };
+    let args = ["--enable-debug-command", "yes", "--save", ""];
+    let valkey = ServerBuilder::new("valkey", program);
+    let valkey = valkey.tcp().args(&args).start().unwrap();
+    let server = iolite(&["--appendonly", "yes"]);
+    let (mut one, mut two) = (server.client().unwrap(), valkey.client().unwrap());
+    play(&mut one, 900, 10);
+    follow(&mut two, &server);
+    play(&mut one, 910, 10);
+    settle(&mut one, &mut two);
+    let port = port_of(&valkey);
+    must(
+        &mut one,
+        &format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 60000"),
+    );
+    until("the link is up", || {
+        field(&mut one, "role") == "slave" && field(&mut one, "master_link_status") == "up"
+    });
+    play(&mut two, 920, 10);
+    settle(&mut two, &mut one);
+    let port = port_of(&server);
+    must(
+        &mut two,
+        &format!("FAILOVER TO 127.0.0.1 {port} TIMEOUT 60000"),
+    );
+    until("the link is up", || {
+        field(&mut two, "role") == "slave" && field(&mut two, "master_link_status") == "up"
+    });
+    play(&mut one, 930, 10);
+    settle(&mut one, &mut two);
+    assert_eq!(field(&mut one, "sync_full"), "1");
+    assert_eq!(field(&mut two, "sync_full"), "0");
 }
