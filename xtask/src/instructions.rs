@@ -5,7 +5,8 @@
 //! many requests they serve, so that starting, filling and stopping cancel out. Unlike a timing it is
 //! the same on a loaded machine, to a percent or two: how many connections are ready at one wake-up
 //! differs. So it can be held against what was recorded (`xtask/instructions.txt`), and a change that
-//! makes the path of a request longer shows before anybody measures a time.
+//! makes the path of a request longer shows before anybody measures a time. The gate counts the binary that its
+//! other parts have built; `cargo xtask instructions dist` the one that is published, whose figures are cited.
 //!
 //! `cargo xtask instructions cache` has callgrind simulate caches as well, and shows how often each
 //! server misses them. Real ones prefetch, so that is a comparison of two programs, no prediction.
@@ -21,6 +22,8 @@ use load::{Load, Request};
 
 mod load;
 
+pub(crate) use load::free_port;
+
 /// How much longer than recorded the way of a request may be.
 const MARGIN: f64 = 0.05;
 
@@ -29,11 +32,37 @@ const REQUESTS: [Request; 2] = [Request::Get, Request::Set];
 
 type Outcome<T> = Result<T, String>;
 
+/// Recorded counts: build and request, instructions.
+type Recorded = Vec<(String, f64)>;
+
 /// A server to measure: its name in tables, its program and options.
 struct Contestant {
     name: &'static str,
     program: String,
     options: &'static [&'static str],
+}
+
+/// Which binary is counted. Each has its own recorded figures.
+#[derive(Clone, Copy)]
+pub enum Build {
+    /// What `cargo build --release` makes and the other parts of the gate run: it is there already.
+    Release,
+    /// What is published: optimized as a whole, which takes minutes to build.
+    Dist,
+}
+
+impl Build {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Dist => "dist",
+        }
+    }
+
+    /// What a request's figure is called in the record.
+    fn record_name(self, request: Request) -> String {
+        format!("{} {}", self.name(), request.name())
+    }
 }
 
 /// One run under callgrind: what its events amounted to, in the order of [`EVENTS`].
@@ -51,14 +80,15 @@ const EVENTS: [(&str, &[&str]); 4] = [
 ///
 /// # Errors
 /// When something cannot be run, or more instructions are needed than recorded.
-pub fn check(accept: bool) -> Outcome<()> {
-    let contestants = contestants()?;
+pub fn check(build: Build, accept: bool) -> Outcome<()> {
+    let contestants = contestants(build)?;
     let load = Load {
         keys: 10_000,
         rounds: (25, 125),
     };
     let mut measured = Vec::new();
-    println!("\nInstructions in user space per request, pipeline 16\n");
+    let build_name = build.name();
+    println!("\nInstructions in user space per request, pipeline 16, build `{build_name}`\n");
     println!(
         "{:<10}{:>10}{:>10}{:>10}",
         "", "Redis", "Iolite", "recorded"
@@ -69,7 +99,8 @@ pub fn check(accept: bool) -> Outcome<()> {
         for contestant in &contestants {
             row.push(per_request(contestant, request, &load, &[])?[0]);
         }
-        let limit = recorded.iter().find(|(name, _)| name == request.name());
+        let name = build.record_name(request);
+        let limit = recorded.iter().find(|(recorded, _)| *recorded == name);
         let limit = limit.map(|(_, count)| *count);
         let shown = limit.map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"));
         let (theirs, ours) = (row[1], row[0]);
@@ -77,10 +108,10 @@ pub fn check(accept: bool) -> Outcome<()> {
             "{:<10}{theirs:>10.0}{ours:>10.0}{shown:>10}",
             request.name()
         );
-        measured.push((request.name().to_owned(), ours, limit));
+        measured.push((name, ours, limit));
     }
     if accept {
-        return record(&measured);
+        return record(recorded, &measured);
     }
     judge(&measured)
 }
@@ -90,7 +121,7 @@ pub fn check(accept: bool) -> Outcome<()> {
 /// # Errors
 /// When something cannot be run.
 pub fn show_cache_misses() -> Outcome<()> {
-    let contestants = contestants()?;
+    let contestants = contestants(Build::Dist)?;
     let load = Load {
         keys: 200_000,
         rounds: (25, 125),
@@ -111,13 +142,13 @@ pub fn show_cache_misses() -> Outcome<()> {
     Ok(())
 }
 
-/// Iolite as it is published, built now, and Redis.
-fn contestants() -> Outcome<[Contestant; 2]> {
+/// Iolite, built now, and Redis.
+fn contestants(build: Build) -> Outcome<[Contestant; 2]> {
     let words = [
         "build",
         "--quiet",
         "--profile",
-        "dist",
+        build.name(),
         "--package",
         "server",
     ];
@@ -125,7 +156,7 @@ fn contestants() -> Outcome<[Contestant; 2]> {
     if !built.is_ok_and(|status| status.success()) {
         return Err("the server does not build".to_owned());
     }
-    let program = target_directory().join("dist/iolite");
+    let program = target_directory().join(build.name()).join("iolite");
     Ok([
         Contestant {
             name: "Iolite",
@@ -167,7 +198,7 @@ fn run(
 ) -> Outcome<Counts> {
     let name = format!("iolite-instructions-{}.out", std::process::id());
     let file = std::env::temp_dir().join(name);
-    let port = load::free_port()?;
+    let port = free_port()?;
     let mut server = start(contestant, port, &file, options)?;
     let served = load.run(port, request, rounds);
     let stopped = served.and_then(|()| load::shut_down(port));
@@ -224,26 +255,34 @@ fn record_path() -> PathBuf {
 }
 
 /// The recorded counts; none when nothing was recorded yet.
-fn recorded() -> Outcome<Vec<(String, f64)>> {
+fn recorded() -> Outcome<Recorded> {
     let path = record_path();
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(parse_record(&text))
 }
 
-fn parse_record(text: &str) -> Vec<(String, f64)> {
+fn parse_record(text: &str) -> Recorded {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let pairs = lines.filter_map(|line| line.split_once(' '));
+    let pairs = lines.filter_map(|line| line.rsplit_once(' '));
     pairs
         .filter_map(|(name, count)| Some((name.to_owned(), count.trim().parse().ok()?)))
         .collect()
 }
 
-fn record(measured: &[(String, f64, Option<f64>)]) -> Outcome<()> {
+fn record(recorded: Recorded, measured: &[(String, f64, Option<f64>)]) -> Outcome<()> {
+    let other_build = |(name, _): &(String, f64)| measured.iter().all(|(new, ..)| new != name);
+    let mut lines: Recorded = recorded.into_iter().filter(other_build).collect();
+    lines.extend(
+        measured
+            .iter()
+            .map(|(name, count, _)| (name.clone(), *count)),
+    );
     let mut text = String::from(
         "# Instructions in user space per request at pipeline 16, as `cargo xtask instructions` counts\n\
-         # them; `cargo xtask instructions --accept` writes this file. More by a twentieth is a fault.\n",
+         # them in a build; `cargo xtask instructions [dist] --accept` writes this file. More by a twentieth is a\n\
+         # fault.\n",
     );
-    for (name, count, _) in measured {
+    for (name, count) in &lines {
         writeln!(text, "{name} {count:.0}").map_err(|error| error.to_string())?;
     }
     fs::write(record_path(), text).map_err(|error| error.to_string())
@@ -288,8 +327,8 @@ mod tests {
 
     #[test]
     fn more_than_recorded_is_a_fault_fewer_is_none() {
-        let recorded = parse_record("# a line\nGET 1000\nSET 2000\n");
-        assert_eq!(recorded[1], ("SET".to_owned(), 2000.0));
+        let recorded = parse_record("# a line\ndist GET 1000\ndist SET 2000\n");
+        assert_eq!(recorded[1], ("dist SET".to_owned(), 2000.0));
         let measured = |count: f64| [("GET".to_owned(), count, Some(1000.0))];
         assert!(judge(&measured(1049.0)).is_ok());
         assert!(judge(&measured(1051.0)).is_err());

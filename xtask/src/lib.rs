@@ -11,6 +11,7 @@ mod debian;
 pub mod figures;
 pub mod fuzz;
 pub mod instructions;
+pub mod package;
 pub mod parts;
 pub mod run;
 pub mod sanitize;

@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use xtask::parts::{self, PARTS};
 use xtask::run::{self, Outcome};
 use xtask::{
-    big_endian, coverage, figures, fuzz, instructions, sanitize, soak, tidy, workspace_root,
+    big_endian, coverage, figures, fuzz, instructions, instructions::Build, package, sanitize,
+    soak, tidy, workspace_root,
 };
 
 fn main() -> ExitCode {
@@ -28,12 +29,16 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         ["ci"] => ci(),
+        ["package"] => answer(package::make()),
+        ["check-packages"] => answer(package::check()),
         ["tidy"] => check_tidiness(),
         ["tidy", "--accept"] => accept_long_functions(),
         ["figures"] => measure(None),
         ["figures", report] => measure(Some(report)),
-        ["instructions"] => answer(instructions::check(false)),
-        ["instructions", "--accept"] => answer(instructions::check(true)),
+        ["instructions"] => answer(instructions::check(Build::Release, false)),
+        ["instructions", "--accept"] => answer(instructions::check(Build::Release, true)),
+        ["instructions", "dist"] => answer(instructions::check(Build::Dist, false)),
+        ["instructions", "dist", "--accept"] => answer(instructions::check(Build::Dist, true)),
         ["instructions", "cache"] => answer(instructions::show_cache_misses()),
         ["big-endian"] => answer(big_endian::run()),
         ["big-endian", "qemu"] => answer(big_endian::with_emulator()),
@@ -153,6 +158,8 @@ fn help() -> ExitCode {
         println!("    {:<16}{}", part.name, part.purpose);
     }
     println!("cargo xtask budgets            minutes that each part of the gate may take");
+    println!("cargo xtask package            tarball, deb, rpm, image and sums in target/package");
+    println!("cargo xtask check-packages     unpacks each and runs the server in it");
     println!("cargo xtask ci                 the gate; fails when a tool is missing");
     println!(
         "cargo xtask tidy [--accept]    checks of the source; accepts long functions as they are"
@@ -161,8 +168,8 @@ fn help() -> ExitCode {
         "cargo xtask figures [FILE]       CPU per operation and bytes per key beside redis-server"
     );
     println!(
-        "cargo xtask instructions [--accept | cache]   instructions of a GET and a SET beside Redis', \
-         held against xtask/instructions.txt; misses of simulated caches"
+        "cargo xtask instructions [dist] [--accept]   instructions of a GET and a SET beside Redis', \
+         held against xtask/instructions.txt; `cache` in their place: misses of simulated caches"
     );
     println!(
         "cargo xtask big-endian [qemu]  the lower rooms where the high byte comes first; QEMU alone"

@@ -44,6 +44,7 @@ const SEEDS: &[&str] = &[
     "LINEARIZABILITY_SEED",
     "HOSTILE_SEED",
     "CHURN_SEED",
+    "LOG_LIFE_SEED",
     "PROPTEST_RNG_SEED",
     "SHUTTLE_RANDOM_SEED",
 ];
@@ -53,6 +54,7 @@ const AMOUNTS: &[(&str, &str)] = &[
     ("SIMULATION_SEEDS", "20000"),
     ("SEEDS", "20000"),
     ("LOG_POWER_SEEDS", "500"),
+    ("LOG_LIFE_SEEDS", "5000"),
     ("LEDGER_CYCLES", "100"),
     ("POWER_CUTS", "100"),
     ("DIFFERENTIAL_REQUESTS", "4000000"),
@@ -75,7 +77,8 @@ pub const PARTS: &[SoakPart] = &[
         needs: &[&tools::CPP_COMPILER],
         commands: |_| {
             let log = cargo(&["test", "-p", "durability", "power"]);
-            vec![parts::process_tests("simulation::what"), log]
+            let log_life = cargo(&["test", "-p", "persistence", "--test", "log_life"]);
+            vec![parts::process_tests("simulation::what"), log, log_life]
         },
     },
     SoakPart {
@@ -110,6 +113,12 @@ pub const PARTS: &[SoakPart] = &[
             }
             vec![test]
         },
+    },
+    SoakPart {
+        name: "instructions",
+        purpose: "instructions of a GET and a SET of the build that is published",
+        needs: &[&tools::CPP_COMPILER, &tools::VALGRIND, &tools::REDIS_SERVER],
+        commands: |_| vec![parts::xtask(&["instructions", "dist"])],
     },
     SoakPart {
         name: "kills",

@@ -67,6 +67,22 @@ pub static LLVM: Tool = Tool {
     packages: &["llvm-22"],
 };
 
+/// Makes packages for Debian and RPM.
+pub static PACKERS: Tool = Tool {
+    programs: &["dpkg-deb", "rpmbuild", "rpm2cpio", "cpio", "objcopy"],
+    packages: &["dpkg-dev", "rpm", "cpio", "binutils"],
+};
+/// Makes images for containers; the shell in them is Busybox.
+pub static IMAGE_TOOLS: Tool = Tool {
+    programs: &["umoci", "skopeo", "busybox"],
+    packages: &["umoci", "skopeo", "busybox-static"],
+};
+/// Runs a program below another root; judges packages for Debian.
+pub static PACKAGE_CHECKERS: Tool = Tool {
+    programs: &["bwrap", "lintian"],
+    packages: &["bubblewrap", "lintian"],
+};
+
 impl Tool {
     /// Makes sure that it is there; installs it when it is not and that can be done.
     ///

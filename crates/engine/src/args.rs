@@ -40,7 +40,11 @@ impl<'a> Args<'a> {
     /// A syntax error when none is left.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], CommandError> {
-        self.next().ok_or(CommandError::Syntax)
+        // An error that is made before it is needed is also dropped, by a call.
+        let Some(argument) = self.next() else {
+            return Err(CommandError::Syntax);
+        };
+        Ok(argument)
     }
 
     /// All arguments that are left, without taking them.
@@ -66,7 +70,10 @@ impl<'a> Args<'a> {
     /// "value is not an integer or out of range", or a syntax error when none is left.
     #[inline]
     pub fn integer(&mut self) -> Result<i64, CommandError> {
-        number::parse_i64(self.bytes()?).ok_or(CommandError::NotInteger)
+        let Some(number) = number::parse_i64(self.bytes()?) else {
+            return Err(CommandError::NotInteger);
+        };
+        Ok(number)
     }
 
     /// The next argument as an integer from `least` to `most`.

@@ -180,14 +180,14 @@ fn holds(client: &ClientRecord, condition: &ClientCondition, now_unix_ms: u64) -
     let seconds_since = |unix_ms: u64| now_unix_ms.saturating_sub(unix_ms) / 1000;
     match condition {
         ClientCondition::Id(ids) => ids.contains(&client.id),
-        ClientCondition::Address(address) => *address == client.address,
-        ClientCondition::LocalAddress(address) => *address == client.local_address,
+        ClientCondition::Address(address) => **address == *client.address,
+        ClientCondition::LocalAddress(address) => **address == *client.local_address,
         ClientCondition::Ip(ip) => {
             let address = client.address.rsplit_once(':');
             address.is_some_and(|(own, _)| own.trim_matches(['[', ']']) == ip)
         }
         ClientCondition::Kind(kind) => *kind == kind_of(client),
-        ClientCondition::User(user) => *user == client.names().user,
+        ClientCondition::User(user) => *user == client.user_name(),
         ClientCondition::AgeSeconds(least) => seconds_since(client.connected_unix_ms) >= *least,
         ClientCondition::IdleSeconds(least) => {
             seconds_since(client.active_unix_ms.load(Ordering::Relaxed)) >= *least
@@ -223,7 +223,7 @@ fn kind_of(client: &ClientRecord) -> ClientKind {
 /// have behind the library.
 #[must_use]
 pub fn describe(table: &Table, client: &ClientRecord, now_unix_ms: u64) -> String {
-    let names = client.names().clone();
+    let names = client.names();
     let idle_ms = now_unix_ms.saturating_sub(client.active_unix_ms.load(Ordering::Relaxed));
     let subscriptions = client
         .subscriptions
@@ -257,7 +257,7 @@ pub fn describe(table: &Table, client: &ClientRecord, now_unix_ms: u64) -> Strin
         total = limits::held_by(client),
         events = if output_bytes > 0 { "rw" } else { "r" },
         command = last_command(table, client),
-        user = names.user,
+        user = client.user_name(),
         resp = client.resp.load(Ordering::Relaxed),
         library = names.library_name,
         version = names.library_version,
@@ -356,7 +356,7 @@ mod tests {
         let clients = Clients::default();
         let one = client(&clients, "127.0.0.1:1");
         one.database.store(3, Ordering::Relaxed);
-        one.names().name = "me".into();
+        one.change_names(|names| names.name = "me".into());
         one.set_flag(ClientRecord::NO_TOUCH, true);
         let fits = |condition| {
             let matching = clients.matching(&ClientFilter::of(condition), 61_000);

@@ -22,7 +22,7 @@ const END_BYTES: usize = 64;
 /// A request that takes long.
 pub struct Job {
     /// The request as it came.
-    pub request: Vec<u8>,
+    pub request: Box<[u8]>,
     /// Who sent it.
     pub client: Arc<ClientRecord>,
     /// The database it is about.

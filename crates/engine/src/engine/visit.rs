@@ -111,7 +111,7 @@ impl Visit<'_> {
                         .checked_sub(1)
                         .map_or(0, |last| batch.end_of(last));
                     let request = &rest[start..batch.end_of(left.index)];
-                    self.context.session.aside = Some(request.to_vec());
+                    self.context.session.aside = Some(request.to_vec().into_boxed_slice());
                 }
                 let mut outcome = leave(outcome, batch, &left);
                 if outcome.next == Next::Yield && outcome.consumed == input.len() {

@@ -39,8 +39,8 @@ impl Shown {
     ) -> Self {
         Self {
             arguments: shortened(table, request, long),
-            address: client.address.clone(),
-            client_name: client.names().name.clone(),
+            address: client.address.to_string(),
+            client_name: client.names().name,
         }
     }
 }

@@ -60,7 +60,7 @@ impl Monitors {
         let client = source_of(&context.session.client);
         let mut lines = vec![line_of(context, &client, request, long)];
         if spec.group == Group::Scripting {
-            lines.append(&mut context.session.script_shown);
+            lines.extend(std::mem::take(&mut context.session.script_shown));
         }
         for line in lines {
             let push = Push::new(|reply| reply.simple(&line));
@@ -112,6 +112,6 @@ fn line_of(
 fn source_of(client: &ClientRecord) -> String {
     match client.local_address.strip_suffix(":0") {
         Some(path) if path.starts_with('/') => format!("unix:{path}"),
-        _ => client.address.clone(),
+        _ => client.address.to_string(),
     }
 }

@@ -190,7 +190,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         let ns = self.elapsed_ns();
         if self.halt.is_none() {
             self.call.history.note_run(ns);
-            self.context.session.script_shown = std::mem::take(&mut self.shown);
+            self.context.session.script_shown = std::mem::take(&mut self.shown).into_boxed_slice();
             self.tell_slow();
         }
         self.spare.give_back();

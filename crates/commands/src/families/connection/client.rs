@@ -401,7 +401,10 @@ fn printable(text: &[u8]) -> Option<String> {
 
 pub(super) fn set_name(context: &Context<'_>, name: &[u8]) -> CommandResult {
     let name = checked_name(name)?;
-    context.session.client.names().name = name;
+    context
+        .session
+        .client
+        .change_names(|names| names.name = name);
     Ok(())
 }
 
@@ -425,12 +428,13 @@ fn set_info(
             format!("ERR {option} cannot contain spaces, newlines or special characters.").into(),
         ));
     };
-    let mut names = context.session.client.names();
-    if lower == b"lib-name" {
-        names.library_name = value;
-    } else {
-        names.library_version = value;
-    }
+    context.session.client.change_names(|names| {
+        if lower == b"lib-name" {
+            names.library_name = value;
+        } else {
+            names.library_version = value;
+        }
+    });
     reply.ok();
     Ok(())
 }
@@ -520,7 +524,7 @@ mod tests {
             server.error("CLIENT SETINFO Lib-Ver \"1 0\""),
             "ERR Lib-Ver cannot contain spaces, newlines or special characters."
         );
-        let names = server.session().client.names().clone();
+        let names = server.session().client.names();
         assert_eq!(
             (names.library_name.as_str(), names.library_version.as_str()),
             ("lib", "1.0")

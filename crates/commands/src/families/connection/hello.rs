@@ -237,7 +237,7 @@ fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
         ClientRecord::NO_EVICT | ClientRecord::NO_TOUCH | ClientRecord::REDIRECTS,
         false,
     );
-    session.client.names().name.clear();
+    session.client.clear_name();
     context.store.note_use(true);
     reply.set_version(Resp::V2);
     reply.simple("RESET");

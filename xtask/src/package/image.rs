@@ -1,0 +1,161 @@
+//! An image for containers in the OCI layout: the server, the C library, and a shell for entry and health checks.
+//!
+//! It is entered as the images of Redis and Valkey are: options or a file mean the server, `/data` is where data
+//! lies, root becomes the user 999. It runs read-only and without any capability.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::archives::{link_names, tar};
+use super::tree::set_mode;
+use super::{Outcome, Package, copy, make_directory, output, run, write};
+use crate::workspace_root;
+
+/// Programs of the shell that the entry, health checks and a person inside need.
+const SHELL_PROGRAMS: [&str; 18] = [
+    "sh", "cat", "chown", "cp", "df", "env", "find", "grep", "id", "ls", "mkdir", "nc", "ps", "rm",
+    "sleep", "su", "tail", "wget",
+];
+
+pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
+    let root = package.work.join("image-root");
+    fill(&root, tree)?;
+    let layout = package.work.join("image");
+    let reference = format!("{}:{}", layout.display(), package.version);
+    let epoch = format!("@{}", package.epoch.0);
+    let created =
+        output(Command::new("date").args(["--utc", "--date", &epoch, "+%Y-%m-%dT%H:%M:%SZ"]))?;
+    let created = format!("--created={}", created.trim());
+    let umoci = |words: &[&str]| {
+        let mut command = Command::new("umoci");
+        command.args(words);
+        run(&mut command)
+    };
+    umoci(&["init", "--layout", &layout.display().to_string()])?;
+    umoci(&["new", "--image", &reference])?;
+    let from = root.display().to_string();
+    // Every file has the time of the commit, so that two builds are equal.
+    let mut touch = Command::new("find");
+    touch.args([&from, "-exec", "touch", "-h", "-d", &epoch, "{}", "+"]);
+    run(&mut touch)?;
+    let history = format!(
+        "--history.created={}",
+        created.trim_start_matches("--created=")
+    );
+    umoci(&[
+        "insert",
+        "--rootless",
+        &history,
+        "--image",
+        &reference,
+        &from,
+        "/",
+    ])?;
+    let version = format!(
+        "--config.label=org.opencontainers.image.version={}",
+        package.version
+    );
+    umoci(&[
+        "config",
+        &created,
+        &history,
+        "--image",
+        &reference,
+        "--author=The Iolite developers",
+        "--os=linux",
+        &format!("--architecture={}", package.deb_arch()),
+        "--config.entrypoint=/usr/local/bin/entrypoint.sh",
+        "--config.cmd=iolite",
+        "--config.workingdir=/data",
+        "--config.volume=/data",
+        "--config.exposedports=6379/tcp",
+        "--config.stopsignal=SIGTERM",
+        "--config.env=PATH=/usr/local/bin:/usr/bin:/bin",
+        // Everybody who reaches a container's port may: as in the images of Redis.
+        "--config.env=IOLITE_PROTECTED_MODE=no",
+        "--config.env=IOLITE_BIND=* -::*",
+        "--config.label=org.opencontainers.image.title=iolite",
+        "--config.label=org.opencontainers.image.licenses=MIT OR Apache-2.0",
+        &version,
+    ])?;
+    umoci(&["gc", "--layout", &layout.display().to_string()])?;
+    // An archive in the OCI form is a tar of the layout.
+    let file = format!("iolite-{}-{}.oci.tar", package.version, package.deb_arch());
+    tar(package, &layout, &file, &[])
+}
+
+/// The root of the container.
+fn fill(root: &Path, tree: &Path) -> Outcome<()> {
+    let programs = root.join("usr/bin");
+    copy(&tree.join("usr/bin/iolite"), &programs.join("iolite"))?;
+    link_names(&programs)?;
+    copy(Path::new("/bin/busybox"), &programs.join("busybox"))?;
+    for name in SHELL_PROGRAMS {
+        link("busybox", &programs.join(name))?;
+    }
+    for name in ["bin", "sbin"] {
+        link("usr/bin", &root.join(name))?;
+    }
+    for library in libraries(&programs.join("iolite"))? {
+        let path = Path::new(&library);
+        let below = path.strip_prefix("/").unwrap_or(path);
+        copy(path, &root.join(below))?;
+    }
+    let entry = root.join("usr/local/bin/entrypoint.sh");
+    copy(
+        &workspace_root().join("packaging/image/entrypoint.sh"),
+        &entry,
+    )?;
+    for program in [&entry, &programs.join("iolite"), &programs.join("busybox")] {
+        set_mode(program, 0o755)?;
+    }
+    write(
+        &root.join("etc/passwd"),
+        "root:x:0:0:root:/:/bin/sh\niolite:x:999:999::/data:/bin/sh\n",
+    )?;
+    write(&root.join("etc/group"), "root:x:0:\niolite:x:999:\n")?;
+    write(&root.join("etc/nsswitch.conf"), "hosts: files dns\n")?;
+    let doc = "usr/share/doc/iolite";
+    run(Command::new("cp").arg("-a").arg(tree.join(doc)).arg({
+        make_directory(&root.join("usr/share/doc"))?;
+        root.join(doc)
+    }))?;
+    // Where the container's runtime mounts something, the root being read-only.
+    for directory in ["dev", "proc", "sys"] {
+        make_directory(&root.join(directory))?;
+    }
+    for directory in ["data", "tmp"] {
+        make_directory(&root.join(directory))?;
+        set_mode(&root.join(directory), 0o1777)?;
+    }
+    Ok(())
+}
+
+/// The libraries that the binary is loaded with, and those by which names of hosts are looked up.
+fn libraries(program: &Path) -> Outcome<Vec<String>> {
+    let text = output(Command::new("ldd").arg(program))?;
+    let words = text.lines().flat_map(str::split_whitespace);
+    let mut paths: Vec<String> = words
+        .filter(|word| word.starts_with('/'))
+        .map(str::to_owned)
+        .collect();
+    let c_library = paths.iter().find(|path| path.contains("/libc.so"));
+    let directory = c_library.and_then(|path| Path::new(path).parent());
+    let directory = directory.ok_or("the binary has no C library")?.to_owned();
+    for name in ["libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"] {
+        let path = directory.join(name);
+        if path.exists() {
+            paths.push(path.display().to_string());
+        }
+    }
+    Ok(paths)
+}
+
+fn link(to: &str, path: &Path) -> Outcome<()> {
+    if fs::symlink_metadata(path).is_ok() {
+        return Ok(());
+    }
+    let linked = std::os::unix::fs::symlink(to, path);
+    linked.map_err(|error| format!("{}: {error}", path.display()))
+}
