@@ -278,6 +278,11 @@ mod tests {
             })
             .collect();
         let plain = ReplicationId::of_term(term, Form::default());
+        let loses = Form {
+            allows_loss: true,
+            ..Form::of(Peer::Valkey90)
+        };
+        assert_eq!(Form::of_tag(loses.tag()), Some(loses));
         assert_eq!(plain.as_str(), "5a".repeat(20));
         ids.sort();
         ids.dedup();

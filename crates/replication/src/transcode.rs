@@ -178,13 +178,16 @@ impl Transcoder {
         for effect in effects.clone() {
             let said = match self.translate(&effect) {
                 Ok(said) => said,
-                // It has that from the checkpoint.
-                Err(_) if effects.clone().all(|one| self.is_hidden(&one)) => {
+                Err(unsupported) => {
+                    let mut effects = effects;
+                    if !effects.all(|one| self.is_hidden(&one)) {
+                        return Err(unsupported);
+                    }
+                    // It has that from the checkpoint.
                     sink.put(b"\n");
                     self.unsaid(end);
                     return Ok(());
                 }
-                Err(unsupported) => return Err(unsupported),
             };
             commands += said.commands();
             lost += u64::from(said.is_lossy());

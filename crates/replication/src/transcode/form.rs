@@ -184,6 +184,18 @@ impl Form {
         }
     }
 
+    /// The form with a tag.
+    #[must_use]
+    pub fn of_tag(tag: u8) -> Option<Self> {
+        let forms = Peer::ALL.into_iter().flat_map(|peer| {
+            [false, true].map(|allows_loss| Self {
+                allows_loss,
+                ..Self::of(peer)
+            })
+        });
+        forms.into_iter().find(|form| form.tag() == tag)
+    }
+
     /// What tells it from other forms; 0 for the default one.
     #[must_use]
     pub fn tag(self) -> u8 {

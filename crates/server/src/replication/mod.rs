@@ -123,7 +123,8 @@ pub struct Replication {
     /// The own link.
     pub(crate) own: own_link::OwnLinks,
     node: OnceLock<Weak<Node>>,
-    last_wait: shutdown::LastWait,
+    /// Until when a stop waits for replicas, in milliseconds since 1970; 0 where none does, 1 where it was given up.
+    stop_wait: AtomicU64,
 }
 
 /// What INFO counts.
@@ -156,7 +157,7 @@ impl Default for Replication {
             offset_of: OnceLock::new(),
             own: own_link::OwnLinks::default(),
             node: OnceLock::new(),
-            last_wait: shutdown::LastWait::default(),
+            stop_wait: AtomicU64::new(0),
         }
     }
 }

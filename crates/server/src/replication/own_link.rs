@@ -567,7 +567,7 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
 fn lend_log(node: &Node) {
     let own = &node.replication.own;
     if !own.follows.swap(true, Ordering::AcqRel) {
-        node.replication.stream.let_go(&node);
+        node.replication.stream.let_go(node);
     }
     let _log = node.persistence().and_then(|kept| kept.log().lend());
 }

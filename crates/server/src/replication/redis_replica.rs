@@ -214,7 +214,12 @@ impl Link {
             }
             std::thread::sleep(LOOK);
         }
-        let log = replication.stream.begin(&node).map_err(Ended::Unable)?;
+        let all = replication.replicas.all();
+        let of_kind = all.iter().filter(|one| one.kind == Kind::Redis).count();
+        let stream = &replication.stream;
+        let log = stream
+            .begin(&node, self.form, of_kind <= 1)
+            .map_err(Ended::Unable)?;
         let asked = self.request.from.as_ref();
         let wants_part = asked.is_some() && !self.request.is_old;
         match self.decide() {

@@ -1,7 +1,7 @@
 //! A server that is to stop lets its replicas have everything first, for `shutdown-timeout` seconds at most. Writes wait
 //! meanwhile.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Replication;
@@ -13,10 +13,6 @@ const LOOK: Duration = Duration::from_millis(5);
 const NOBODY: u64 = 0;
 /// The wait was given up.
 const ABORTED: u64 = 1;
-
-/// Until when a stop waits for replicas, in milliseconds since 1970; or one of the words above.
-#[derive(Debug, Default)]
-pub(super) struct LastWait(AtomicU64);
 
 impl Replication {
     /// How many replicas of how many have not all there is.
@@ -44,7 +40,7 @@ impl Replication {
         let timeout_s = node.core.config.current().replication.shutdown_timeout_s;
         let now_unix_ms = || node.core.clock.now_unix_ms();
         let end_unix_ms = now_unix_ms() + u64::from(timeout_s) * 1000;
-        let word = &self.last_wait.0;
+        let word = &self.stop_wait;
         if word
             .compare_exchange(NOBODY, end_unix_ms, Ordering::SeqCst, Ordering::SeqCst)
             .is_err()
@@ -81,7 +77,7 @@ impl Replication {
 
     /// Gives up a stop that waits for replicas; whether there is one.
     pub(crate) fn abort_stop(&self) -> bool {
-        let word = &self.last_wait.0;
+        let word = &self.stop_wait;
         let aborted = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |word| {
             (word > ABORTED).then_some(ABORTED)
         });
@@ -90,7 +86,7 @@ impl Replication {
 
     /// How long a stop still waits for replicas, in milliseconds.
     pub(crate) fn stop_delay_ms(&self, now_unix_ms: u64) -> Option<u64> {
-        let word = self.last_wait.0.load(Ordering::SeqCst);
+        let word = self.stop_wait.load(Ordering::SeqCst);
         (word > ABORTED).then(|| word.saturating_sub(now_unix_ms))
     }
 }

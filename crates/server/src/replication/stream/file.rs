@@ -52,7 +52,9 @@ impl Kept {
             let Place {
                 sequence, offset, ..
             } = place;
-            let database = place.database.map_or("-".to_owned(), |it| it.to_string());
+            let database = place
+                .database
+                .map_or_else(|| "-".to_owned(), |it| it.to_string());
             let _written = writeln!(text, "place {sequence} {offset} {database}");
         }
         let sum = crc64(0, text.as_bytes());

@@ -11,7 +11,7 @@ use base::random::Prng;
 use durability::log::Log;
 use persistence::recovery::Place as FilePlace;
 use replication::offset_index::OffsetIndex;
-use replication::transcode::Transcoder;
+use replication::transcode::{Form, Transcoder};
 
 use super::super::history::{History, new_id};
 use super::file::{Kept, forget};
@@ -72,7 +72,7 @@ impl Stream {
     }
 
     fn take_up(&self, node: &Node, log: &Arc<Log>, kept: Kept) -> Option<()> {
-        let form = self.form(node);
+        let form = Form::of_tag(kept.form)?;
         let (oldest, end) = (log.oldest(), log.tail_complete());
         let is_there = |sequence: u64| (oldest..=end).contains(&sequence);
         let mut places = kept.places.into_iter();
@@ -83,7 +83,7 @@ impl Stream {
             index.note(place);
             last = place;
         }
-        if kept.form != form.tag() || end - last.sequence > COUNTED_AT_START_BYTES_MAX {
+        if end - last.sequence > COUNTED_AT_START_BYTES_MAX {
             return None;
         }
         let mut counter = Counter {
@@ -111,6 +111,8 @@ impl Stream {
         *self.counting() = Some(Counting {
             own,
             counter,
+            start: first,
+            is_told: true,
             index,
             appender: None,
             log: Arc::clone(log),

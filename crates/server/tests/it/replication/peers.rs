@@ -61,7 +61,9 @@ fn a_replica_that_says_its_version_is_continued() {
     }
     assert_eq!(ids[0], ids[1]);
     assert_eq!(ids[0], field(&mut client, "master_replid"));
-    // One of another family is given everything, under a name that nobody comes back with.
+    // One of another family beside them is given everything, under a name that nobody comes back with.
+    let mut stays = Reader::connect(&server);
+    stays.full();
     let mut reader = Reader::connect(&server);
     reader.say("REPLCONF version 9.0.0");
     assert_eq!(reader.line(), "+OK");
@@ -139,6 +141,29 @@ fn valkey_follows_and_is_followed() {
     });
     play(&mut one, 930, 10);
     settle(&mut one, &mut two);
+    assert_eq!(field(&mut one, "sync_full"), "1");
+    assert_eq!(field(&mut two, "sync_full"), "0");
+}
+
+/// Two of this kind that keep no log follow each other by PSYNC, and hand the office over and back.
+#[test]
+fn the_office_changes_hands_without_logs() {
+    let servers = [(); 2].map(|()| iolite(&["--durability", "none"]));
+    let [mut one, mut two] = [&servers[0], &servers[1]].map(|server| server.client().unwrap());
+    must(&mut one, "HSET h a 1");
+    follow(&mut two, &servers[0]);
+    must(&mut one, "HPEXPIRE h 10000000 FIELDS 1 a");
+    settle(&mut one, &mut two);
+    let hand_over = |from: &mut _, to: &mut _, server: &Server| {
+        must(from, &format!("FAILOVER TO 127.0.0.1 {}", port_of(server)));
+        until("the link is up", || {
+            field(from, "role") == "slave" && field(from, "master_link_status") == "up"
+        });
+        must(to, "HSETEX h PX 1000000 FIELDS 1 b 2");
+        settle(to, from);
+    };
+    hand_over(&mut one, &mut two, &servers[1]);
+    hand_over(&mut two, &mut one, &servers[0]);
     assert_eq!(field(&mut one, "sync_full"), "1");
     assert_eq!(field(&mut two, "sync_full"), "0");
 }
