@@ -47,6 +47,12 @@ pub trait Host: Send + Sync {
         u64::MAX
     }
 
+    /// All that is kept is loaded: clients are served next.
+    fn loaded(&self) {}
+
+    /// A checkpoint is in force, and what the log has from before it may go: whoever reads it reads it now.
+    fn log_is_cut(&self) {}
+
     /// A checkpoint was made, or was not. Called before anybody else hears of it.
     fn checkpoint_ended(&self, outcome: &Outcome) {
         let _ = outcome;

@@ -274,6 +274,7 @@ impl Persistence {
         if !is_kept {
             self.keep_now().map_err(OpenError::Kept)?;
         }
+        around.host.loaded();
         around.env.end_loading();
         Ok(())
     }
@@ -508,6 +509,7 @@ impl Surroundings for Around {
     }
 
     fn in_force(&self, manifest: &Manifest) {
+        self.host.log_is_cut();
         if let Err(error) = self.log.in_force(manifest) {
             let error = system_reason(&error);
             self.env

@@ -13,7 +13,8 @@
 //!  2. The first command after a term frame, and at the beginning, has a SELECT in front of it: whoever continues
 //!     there need not know which database the stream was in.
 //!  3. A frame is one step for the replica, too: several commands stand between MULTI and EXEC.
-//!  4. A frame of which something cannot be said to the peer adds no byte.
+//!  4. A frame of which something cannot be said to the peer takes one byte of the offsets, which nobody is sent
+//!     ([`Transcoder::unsaid`]): who has everything before it is not taken for somebody who has what it did.
 //!
 //! A full sync sends a checkpoint and then the log from a sequence at which the checkpoint already holds some of the
 //! effects. These become newlines, as many as the effect has bytes ([`Transcoder::hide_below`]): a replica
@@ -31,7 +32,7 @@ use durability::log::Effect;
 pub use form::{Form, Peer};
 pub use sink::{Count, Sink, Skip};
 
-use form::{Said, translate};
+use form::{Said, is_beyond, translate};
 use sink::Counted;
 
 /// A place in the log and the same place in the stream; between two frames.
@@ -74,6 +75,7 @@ const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
 #[derive(Clone, Debug)]
 pub struct Transcoder {
     form: Form,
+    reader: Peer,
     place: Place,
     hidden_below: u64,
     lost: u64,
@@ -85,10 +87,18 @@ impl Transcoder {
     pub fn new(form: Form, place: Place) -> Self {
         Self {
             form,
+            reader: form.peer,
             place,
             hidden_below: 0,
             lost: 0,
         }
+    }
+
+    /// Says which peer of the form's family reads: what that one cannot take ends the stream, or is left out.
+    #[must_use]
+    pub fn for_reader(mut self, reader: Peer) -> Self {
+        self.reader = reader;
+        self
     }
 
     /// Effects of generations below this one are in the checkpoint that was sent: newlines stand for them.
@@ -135,6 +145,25 @@ impl Transcoder {
         self.place.sequence = end;
     }
 
+    /// A frame, which ends at `end`, that [cannot be said](Unsupported): only who counts goes on behind it.
+    pub fn unsaid(&mut self, end: u64) {
+        self.place.offset += 1;
+        self.place.sequence = end;
+    }
+
+    /// A frame that gives slots away, which ends at `end`: which keys those were the log does not say, so replicas
+    /// from before it need everything anew.
+    ///
+    /// # Errors
+    /// [`Unsupported`], always.
+    pub fn trim(&mut self) -> Result<(), Unsupported> {
+        Err(Unsupported {
+            sequence: self.place.sequence,
+            command: "slots that were given away".to_owned(),
+            peer: self.reader,
+        })
+    }
+
     /// A frame of effects, which ends at `end`.
     ///
     /// # Errors
@@ -147,7 +176,19 @@ impl Transcoder {
     ) -> Result<(), Unsupported> {
         let (mut commands, mut lost) = (0_u64, 0);
         for effect in effects.clone() {
-            let said = self.translate(&effect)?;
+            let said = match self.translate(&effect) {
+                Ok(said) => said,
+                Err(unsupported) => {
+                    let mut effects = effects;
+                    if !effects.all(|one| self.is_hidden(&one)) {
+                        return Err(unsupported);
+                    }
+                    // It has that from the checkpoint.
+                    sink.put(b"\n");
+                    self.unsaid(end);
+                    return Ok(());
+                }
+            };
             commands += said.commands();
             lost += u64::from(said.is_lossy());
         }
@@ -168,7 +209,7 @@ impl Transcoder {
                 sink.put(MULTI);
             }
             is_begun = true;
-            if effect.generation < self.hidden_below {
+            if self.is_hidden(&effect) || is_beyond(self.reader, effect.parts) {
                 let mut count = Count::default();
                 said.put(&mut count);
                 sink.fill(count.bytes());
@@ -190,12 +231,22 @@ impl Transcoder {
         self.place.sequence = end;
     }
 
+    fn is_hidden(&self, effect: &Effect<'_>) -> bool {
+        effect.generation < self.hidden_below
+    }
+
     fn translate<'a>(&self, effect: &Effect<'a>) -> Result<Said<'a>, Unsupported> {
-        translate(self.form, effect.parts).map_err(|command| Unsupported {
+        let unsupported = |command| Unsupported {
             sequence: self.place.sequence,
             command,
-            peer: self.form.peer,
-        })
+            peer: self.reader,
+        };
+        let said = translate(self.form, effect.parts).map_err(unsupported)?;
+        if is_beyond(self.reader, effect.parts) && !self.form.allows_loss && !self.is_hidden(effect)
+        {
+            return Err(unsupported("RESTORE".to_owned()));
+        }
+        Ok(said)
     }
 }
 

@@ -339,7 +339,8 @@ impl PersistencePort for Port<'_> {
     }
 
     fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
-        self.node.saves_at_shutdown(request)
+        let waits = !request.abort && !request.now && self.node.replication.delays_stop(self.node);
+        waits || self.node.saves_at_shutdown(request)
     }
 
     fn log_position(&mut self, _session: &Session) -> Option<LogPosition> {

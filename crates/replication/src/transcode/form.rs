@@ -115,6 +115,15 @@ impl Peer {
         matches!(self, Self::Redis74 | Self::Redis80 | Self::Valkey90)
     }
 
+    /// Who stands for all peers that are sent the same bytes: that one of them which understands most.
+    #[must_use]
+    pub fn family(self) -> Self {
+        match self {
+            Self::Redis70 | Self::Redis72 | Self::Valkey72 => Self::Redis72,
+            other => other,
+        }
+    }
+
     fn has_hsetex(self) -> bool {
         matches!(self, Self::Redis80 | Self::Valkey90)
     }
@@ -151,12 +160,18 @@ fn version_of(text: &str) -> Option<(u32, u32)> {
 
 /// What decides about the bytes of a stream. Who comes back in another form finds other bytes at its offset, so each
 /// form has offsets and a replication id of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Form {
-    /// Who reads it.
+    /// Who reads it: a [family](Peer::family), of which one peer may understand less than is said.
     pub peer: Peer,
     /// What the peer cannot be told is left out (`repl-peer-loss allow`).
     pub allows_loss: bool,
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        Self::of(Peer::default())
+    }
 }
 
 impl Form {
@@ -164,16 +179,28 @@ impl Form {
     #[must_use]
     pub fn of(peer: Peer) -> Self {
         Self {
-            peer,
+            peer: peer.family(),
             allows_loss: false,
         }
+    }
+
+    /// The form with a tag.
+    #[must_use]
+    pub fn of_tag(tag: u8) -> Option<Self> {
+        let forms = Peer::ALL.into_iter().flat_map(|peer| {
+            [false, true].map(|allows_loss| Self {
+                allows_loss,
+                ..Self::of(peer)
+            })
+        });
+        forms.into_iter().find(|form| form.tag() == tag)
     }
 
     /// What tells it from other forms; 0 for the default one.
     #[must_use]
     pub fn tag(self) -> u8 {
-        let own = (self.peer as u8) << 1 | u8::from(self.allows_loss);
-        own ^ (Peer::default() as u8) << 1
+        let own = (self.peer.family() as u8) << 1 | u8::from(self.allows_loss);
+        own ^ (Peer::default().family() as u8) << 1
     }
 }
 
@@ -246,6 +273,12 @@ pub(super) fn translate(form: Form, parts: Parts<'_>) -> Result<Said<'_>, String
         },
         _ => Ok(Said::Same(parts)),
     }
+}
+
+/// Whether one peer of a family cannot take what the family is told.
+pub(super) fn is_beyond(peer: Peer, mut parts: Parts<'_>) -> bool {
+    parts.next() == Some(b"RESTORE")
+        && payload_version(parts).is_some_and(|version| !peer.loads_payload_of(version))
 }
 
 /// A command that the peer has not got.

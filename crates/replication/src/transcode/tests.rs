@@ -171,7 +171,7 @@ fn what_a_peer_is_not_told_leaves_no_trace() {
 
 /// What a peer is told of one command, or what it lacks.
 fn told(peer: Peer, line: &str) -> Result<Vec<String>, String> {
-    let mut transcoder = Transcoder::new(Form::of(peer), Place::default());
+    let mut transcoder = Transcoder::new(Form::of(peer), Place::default()).for_reader(peer);
     let mut stream = Vec::new();
     match run(&mut transcoder, &group(&[(0, line)]), &mut stream) {
         Ok(()) => Ok(words(&stream).split_off(1)),
@@ -258,7 +258,7 @@ fn a_payload_is_for_peers_that_load_its_version() {
         payload.extend_from_slice(&[0; 8]);
         let parts: [&[u8]; 6] = [b"RESTORE", b"k", b"0", &payload, b"ABSTTL", b"REPLACE"];
         let effect = Stated::new(0, 1, &parts);
-        let mut transcoder = Transcoder::new(Form::of(peer), Place::default());
+        let mut transcoder = Transcoder::new(Form::of(peer), Place::default()).for_reader(peer);
         run(
             &mut transcoder,
             &Step::Effects(vec![effect]),
@@ -410,4 +410,44 @@ proptest! {
             prop_assert_eq!(hiding, whole);
         }
     }
+}
+
+/// What a peer of a family cannot take has as many bytes for it as for the others, or ends its link.
+#[test]
+fn a_frame_that_cannot_be_said_is_not_passed_over_by_an_offset() {
+    let mut payload = b"\0value".to_vec();
+    payload.extend_from_slice(&[11, 0]);
+    payload.extend_from_slice(&[0; 8]);
+    let parts: [&[u8]; 6] = [b"RESTORE", b"k", b"0", &payload, b"ABSTTL", b"REPLACE"];
+    let step = Step::Effects(vec![Stated::new(0, 1, &parts)]);
+    let count = |form: Form, reader: Peer, hidden_below: u64| {
+        let mut transcoder = Transcoder::new(form, Place::default()).for_reader(reader);
+        transcoder.hide_below(hidden_below);
+        let mut out = Vec::new();
+        let done = run(&mut transcoder, &step, &mut out);
+        done.map(|()| (transcoder.place().offset, out))
+    };
+    let form = Form::of(Peer::Redis70);
+    let (offset, whole) = count(form, Peer::Valkey72, 0).unwrap();
+    assert_eq!(offset, whole.len() as u64);
+    assert!(count(form, Peer::Redis70, 0).is_err());
+    // It is in the checkpoint that was sent.
+    let (hidden, lines) = count(form, Peer::Redis70, u64::MAX).unwrap();
+    assert_eq!((hidden, lines.len()), (offset, whole.len()));
+    let loses = Form {
+        allows_loss: true,
+        ..form
+    };
+    assert_eq!(count(loses, Peer::Redis70, 0).unwrap().0, offset);
+    // And where nobody of the form can be told: one byte, sent only to who has it from elsewhere.
+    let narrow = Form::of(Peer::Redis62);
+    assert!(count(narrow, Peer::Redis62, 0).is_err());
+    assert_eq!(
+        count(narrow, Peer::Redis62, u64::MAX).unwrap(),
+        (1, b"\n".to_vec())
+    );
+    let mut counter = Transcoder::new(narrow, Place::default());
+    counter.unsaid(8);
+    assert_eq!((counter.place().offset, counter.place().sequence), (1, 8));
+    assert!(counter.trim().is_err());
 }

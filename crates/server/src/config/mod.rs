@@ -36,7 +36,7 @@ pub use fields::{
 };
 pub use http::{Http, MetricsAuth};
 pub(crate) use loader::{LoadError, Loader, read_file};
-pub use replication::{LinkEncryption, Replication};
+pub use replication::{LinkEncryption, LoadsDirectly, Replication};
 pub(crate) use rewrite::replace_file;
 pub use settings::Settings;
 pub use shared::{ApplyError, Change, ConfigReader, SharedConfig};

@@ -1,5 +1,7 @@
 //! What the directives say about replication.
 
+use replication::transcode::Peer;
+
 /// Whom to follow, and how replicas are served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replication {
@@ -45,6 +47,14 @@ pub struct Replication {
     pub replicas_lag_s_max: u32,
     /// Whether an older or empty primary may take the place of what is here, as with Redis.
     pub accepts_older: bool,
+    /// What a PSYNC replica is taken for that does not say, and the form that offsets are counted in.
+    pub peer: Peer,
+    /// Whether a replica that cannot be told something is served all the same.
+    pub allows_loss: bool,
+    /// Whether a full sync from Redis is loaded as it comes.
+    pub loads_directly: LoadsDirectly,
+    /// Seconds for which a stop waits for replicas.
+    pub shutdown_timeout_s: u32,
     /// Whether a command of a Redis primary that fails here is passed over.
     pub skips_unknown: bool,
 }
@@ -58,4 +68,16 @@ pub enum LinkEncryption {
     All,
     /// None, unless the other end wants it.
     Nothing,
+}
+
+/// When a full sync from a Redis primary is loaded as it comes, and not kept in a file before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoadsDirectly {
+    /// Never.
+    #[default]
+    No,
+    /// Where there is nothing to be lost.
+    OnEmpty,
+    /// Always.
+    Yes,
 }

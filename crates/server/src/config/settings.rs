@@ -9,13 +9,15 @@ use base::words;
 use engine::observer::{self, AuditFilter};
 use engine::{ShutdownRequest, Threshold};
 
+use replication::transcode::Peer;
+
 use super::directive::{self, Directive};
 use super::durability::{Durability, DurabilityLevel, SavePoint};
 use super::fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits,
 };
 use super::http::Http;
-use super::replication::{LinkEncryption, Replication};
+use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, DURABILITY_LEVELS,
     EVICTION_POLICIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES, PERMISSIONS, SAVE_POINTS,
@@ -236,6 +238,30 @@ impl Settings {
             replicas_min: self.number("min-replicas-to-write"),
             replicas_lag_s_max: self.number("min-replicas-max-lag"),
             accepts_older: self.switch("replica-accept-older-primary"),
+            peer: self.choice(
+                "repl-peer",
+                &[
+                    ("redis-7", Peer::Redis70),
+                    ("redis-6.2", Peer::Redis62),
+                    ("redis-7.2", Peer::Redis72),
+                    ("redis-7.4", Peer::Redis74),
+                    ("redis-8", Peer::Redis80),
+                    ("valkey-8", Peer::Valkey72),
+                    ("valkey-9", Peer::Valkey90),
+                ],
+            ),
+            allows_loss: self.choice("repl-peer-loss", &[("refuse", false), ("allow", true)]),
+            shutdown_timeout_s: self.number("shutdown-timeout"),
+            loads_directly: self.choice(
+                "repl-diskless-load",
+                &[
+                    ("disabled", LoadsDirectly::No),
+                    ("on-empty-db", LoadsDirectly::OnEmpty),
+                    // What it promises, that the old data is served until the new is whole, a file gives as well.
+                    ("swapdb", LoadsDirectly::No),
+                    ("flush-before-load", LoadsDirectly::Yes),
+                ],
+            ),
             skips_unknown: self.choice(
                 "replica-unknown-command",
                 &[("stop", false), ("skip", true)],

@@ -109,6 +109,18 @@ impl Host for Around {
         configured.unwrap_or_else(|| base_bytes.max(LOG_KEEP_BYTES_MIN))
     }
 
+    fn loaded(&self) {
+        if let Some(node) = self.0.upgrade() {
+            node.replication.stream.restore(&node);
+        }
+    }
+
+    fn log_is_cut(&self) {
+        if let Some(node) = self.0.upgrade() {
+            node.replication.stream.log_is_cut(&node);
+        }
+    }
+
     fn checkpoint_ended(&self, outcome: &Outcome) {
         if let Some(node) = self.0.upgrade() {
             node.note_checkpoint(outcome);

@@ -264,6 +264,10 @@ impl Node {
         if request.abort {
             return self.abort_shutdown();
         }
+        let failed = CommandError::fixed("ERR Errors trying to SHUTDOWN. Check logs.");
+        if !request.now && !self.replication.await_replicas(self) {
+            return Err(failed);
+        }
         if self.saves_at_shutdown(request) {
             self.core
                 .log
@@ -272,9 +276,8 @@ impl Node {
                 self.core
                     .log
                     .warning(format_args!("Nothing was saved, so the server goes on."));
-                return Err(CommandError::fixed(
-                    "ERR Errors trying to SHUTDOWN. Check logs.",
-                ));
+                self.unpause_clients();
+                return Err(failed);
             }
         }
         self.stop();
@@ -302,6 +305,9 @@ impl Node {
     }
 
     fn abort_shutdown(&self) -> Result<(), CommandError> {
+        if self.replication.abort_stop() {
+            return Ok(());
+        }
         let is_saving = self.keeping.saving.is_shutting_down.load(Ordering::Acquire);
         let aborted = is_saving
             && self

@@ -80,6 +80,8 @@ pub enum Ended {
     NoOwnLink,
     /// It was [refused](Following::refuse): tried again after a long pause.
     Refused,
+    /// It was refused for what cannot change without an operator: tried again after a very long pause.
+    Unfit,
 }
 
 /// What is known of the link's progress. Written by the thread that follows, read by any.

@@ -37,6 +37,7 @@ mod replica_link;
 pub mod replicas;
 pub mod role;
 mod session;
+mod shutdown;
 pub(crate) mod state;
 mod stream;
 mod sync_source;
@@ -45,7 +46,7 @@ mod thread;
 mod verify;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use base::random::Prng;
 use engine::{
@@ -162,6 +163,9 @@ impl Replication {
 
     /// Lets the thread follow whom the configuration names, when all that is kept is loaded.
     pub(crate) fn begin(&self, node: &Arc<Node>) {
+        if node.persistence().is_none() {
+            self.stream.restore(node);
+        }
         self.own.begin(node);
         let standing = self.standing();
         if standing.order.is_some() {
@@ -183,6 +187,9 @@ impl Replication {
         self.ordered.notify_all();
         self.replicas.stop(|_| true);
         self.own.stop();
+        if let Some(node) = self.node.get().and_then(Weak::upgrade) {
+            self.stream.save(&node);
+        }
     }
 
     /// REPLICAOF.
@@ -545,7 +552,7 @@ impl Replication {
     /// # Errors
     /// What the client is to read.
     pub(crate) fn verify_replicas(&self) -> Result<(), CommandError> {
-        let node = self.node.get().and_then(std::sync::Weak::upgrade);
+        let node = self.node.get().and_then(Weak::upgrade);
         let node = node.ok_or(CommandError::fixed("ERR the server stops"))?;
         let begun = self.own.verify(&node);
         begun.map_err(CommandError::fixed)

@@ -759,7 +759,7 @@ fn lend_log(node: &Node) {
     if own.follows.load(Ordering::Acquire) {
         return;
     }
-    node.replication.stream.let_go();
+    node.replication.stream.let_go(node);
     let log = node.persistence().and_then(|kept| kept.log().lend());
     if let Some(log) = log {
         // Before anybody cuts as a replica does.

@@ -58,6 +58,8 @@ enum Lost {
     Broken(String),
     /// What the primary has may not take the place of what is here.
     Refused(String),
+    /// What the primary has cannot be held here as this server is configured.
+    Unfit(String),
     /// Somebody wants the thread.
     Stopped,
 }
@@ -123,6 +125,10 @@ pub(super) fn follow(following: &Following) -> Ended {
         Lost::Refused(reason) => {
             following.refuse(&reason);
             Ended::Refused
+        }
+        Lost::Unfit(reason) => {
+            following.refuse(&reason);
+            Ended::Unfit
         }
         Lost::Broken(_) => {
             following.set_link(Link::Broken);
@@ -220,7 +226,7 @@ impl<'f> Connection<'f> {
                 "What the primary sent cannot be applied, its data is needed anew: {reason}"
             )),
             // Said by who refuses.
-            Lost::Refused(_) | Lost::Stopped => {}
+            Lost::Refused(_) | Lost::Unfit(_) | Lost::Stopped => {}
         }
     }
 
@@ -389,6 +395,15 @@ impl<'f> Connection<'f> {
         }
     }
 
+    /// Has the log say how far the stream is applied, and the next acknowledgement.
+    fn tell_applied(&mut self, applier: &mut Applier<'_>) -> Result<(), Lost> {
+        applier.keep_up()?;
+        applier.write_out()?;
+        let durable = applier.durable_offset();
+        self.machine.set_applied(applier.offset(), durable);
+        Ok(())
+    }
+
     /// Applies the stream until the connection ends.
     fn stream(&mut self, applier: &mut Applier<'_>) -> Result<(), Lost> {
         let mut commands = Commands::default();
@@ -423,12 +438,17 @@ impl<'f> Connection<'f> {
             if waiting.capacity() > WAITING_BYTES_KEPT && waiting.len() < WAITING_BYTES_KEPT / 2 {
                 waiting.shrink_to(WAITING_BYTES_KEPT / 2);
             }
-            applier.write_out()?;
-            self.machine.set_applied(applier.offset(), None);
+            self.tell_applied(applier)?;
             self.following.note_offset(read, applier.offset());
             if is_asked {
                 let now_ms = self.now_ms();
                 self.machine.acknowledge(now_ms);
+            }
+            while self.input.is_empty() {
+                self.receive()?;
+                if self.input.is_empty() {
+                    self.tell_applied(applier)?;
+                }
             }
             let before = waiting.len();
             match self.next_step(&mut waiting)? {

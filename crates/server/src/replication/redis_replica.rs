@@ -27,6 +27,7 @@ use reactor::{Detached, Waker};
 use replication::psync::{Asked, Decision, FullCause, History, ReplicationId, decide};
 use replication::transcode::{Form, Peer, Skip, Transcoder};
 
+use super::history::new_id;
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
 use super::role::Role;
 use super::state::Replication;
@@ -136,6 +137,7 @@ struct Link {
     connection: Detached,
     attached: Attached,
     bell: Waker,
+    peer: Peer,
     form: Form,
     decoder: Decoder,
     batch: Batch,
@@ -174,7 +176,12 @@ impl Link {
             rung.wake();
         }));
         let version = request.hello.version.as_deref().unwrap_or_default();
-        let peer = Peer::of_version_sent(version.as_bytes()).unwrap_or_default();
+        let config = &node.core.config.current().replication;
+        let peer = Peer::of_version_sent(version.as_bytes()).unwrap_or(config.peer);
+        let form = Form {
+            allows_loss: config.allows_loss,
+            ..Form::of(peer)
+        };
         let mut link = Self {
             input: connection.take_input(),
             client,
@@ -182,7 +189,8 @@ impl Link {
             connection,
             attached,
             bell,
-            form: Form::of(peer),
+            peer,
+            form,
             decoder: Decoder::default(),
             batch: Batch::new(),
             output: Vec::new(),
@@ -206,7 +214,12 @@ impl Link {
             }
             std::thread::sleep(LOOK);
         }
-        let log = replication.stream.begin(&node).map_err(Ended::Unable)?;
+        let all = replication.replicas.all();
+        let of_kind = all.iter().filter(|one| one.kind == Kind::Redis).count();
+        let stream = &replication.stream;
+        let log = stream
+            .begin(&node, self.form, of_kind <= 1)
+            .map_err(Ended::Unable)?;
         let asked = self.request.from.as_ref();
         let wants_part = asked.is_some() && !self.request.is_old;
         match self.decide() {
@@ -227,7 +240,7 @@ impl Link {
                 self.output.extend_from_slice(line.as_bytes());
                 let start = replication.stream.find(offset);
                 let start = start.ok_or_else(|| Ended::Unable("its offset is gone".to_owned()))?;
-                let transcoder = Transcoder::new(self.form, start.place);
+                let transcoder = Transcoder::new(self.form, start.place).for_reader(self.peer);
                 self.stream(&log, transcoder, start.surplus_bytes)
             }
             Decision::Full(cause) => {
@@ -246,15 +259,16 @@ impl Link {
         }
     }
 
+    /// Whether its stream is the one of which offsets are known.
+    fn is_counted(&self) -> bool {
+        self.form == self.node.replication.stream.form(&self.node)
+    }
+
     /// Whether what the replica has is part of the stream.
     fn decide(&self) -> Decision {
         let replication = &self.node.replication;
         // Offsets of another form are others.
-        let Some((oldest, end)) = replication
-            .stream
-            .reach()
-            .filter(|_| self.form == Form::default())
-        else {
+        let Some((oldest, end)) = replication.stream.reach().filter(|_| self.is_counted()) else {
             return Decision::Full(FullCause::Asked);
         };
         if self.request.is_old {
@@ -295,15 +309,22 @@ impl Link {
             .fetch_add(1, Ordering::Relaxed);
         let place = source.place;
         if !self.request.is_old {
-            let id = node.replication.stream.names(&node).id;
+            let id = match self.is_counted() {
+                true => node.replication.stream.names(&node).id,
+                // Its offsets are known by nobody: it shall not come back with them.
+                false => new_id(&mut Prng::from_os()),
+            };
             let line = format!("+FULLRESYNC {id} {}\r\n", place.offset);
             self.output.extend_from_slice(line.as_bytes());
         }
         self.attached.set_state(ReplicaState::Sending);
         self.drain()?;
         self.send_data(&source)?;
-        let mut transcoder = Transcoder::new(self.form, place);
-        transcoder.hide_below(source.manifest.generation);
+        let mut transcoder = Transcoder::new(self.form, place).for_reader(self.peer);
+        // A checkpoint that was cut between two batches has nothing of what comes behind it.
+        if source.manifest.history.cut_sequence.is_none() {
+            transcoder.hide_below(source.manifest.generation);
+        }
         self.marks.push_back((place.offset, place.sequence));
         Ok(transcoder)
     }
@@ -335,13 +356,13 @@ impl Link {
     fn send_data(&mut self, source: &Source) -> Result<(), Ended> {
         let node = Arc::clone(&self.node);
         let options = StreamOptions {
-            version: self.form.peer.rdb_version(),
+            version: self.peer.rdb_version(),
             compresses: node.core.config.current().compresses_dumps,
             sums_up: true,
             origin: origin(&node, source),
             has_data: !self.request.hello.only_functions,
-            has_functions: self.form.peer.has_functions(),
-            allows_loss: false,
+            has_functions: self.peer.has_functions(),
+            allows_loss: self.form.allows_loss,
         };
         let limits = node.core.settings.value_limits();
         let write = |sink: &mut dyn Write| {
@@ -419,6 +440,7 @@ impl Link {
             let now_unix_ms = node.core.clock.now_unix_ms();
             let period_ms = u64::from(config.replication.ping_period_s) * 1000;
             node.replication.stream.ping(now_unix_ms, period_ms);
+            node.replication.stream.save_now_and_then(&node);
             if self.has_acked && self.sent == self.output.len() {
                 self.output.clear();
                 self.sent = 0;

@@ -71,6 +71,8 @@ pub struct Replication {
     /// The own link.
     pub(crate) own: OwnLinks,
     pub(super) node: OnceLock<Weak<Node>>,
+    /// Until when a stop waits for replicas, in milliseconds since 1970; 0 where none does, 1 where it was given up.
+    pub(super) stop_wait: AtomicU64,
 }
 
 /// What INFO counts.
@@ -103,6 +105,7 @@ impl Default for Replication {
             offset_of: OnceLock::new(),
             own: OwnLinks::default(),
             node: OnceLock::new(),
+            stop_wait: AtomicU64::new(0),
         }
     }
 }

@@ -9,29 +9,31 @@
 //! Nothing of the stream is kept: it is a function of the log. What is kept is where counting began, where it is
 //! now, and a place for each MiB between.
 //!
+//! Where the log is on disk, the stream [outlives](keeping) the process.
+//!
 //! A server that keeps no log on disk has one in memory from its first replica on, until some time after its last.
 //!
 //! Rule: `counting` is taken by whoever asks for the offset, workers included, and held for a bounded piece of the
 //! log. Who holds it waits for nobody. `beginning` is taken by threads of replicas alone: they wait for workers.
+
+mod file;
+mod frames;
+mod keeping;
+mod memory;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::random::Prng;
-use durability::log::{Appender, Control, Cursor, Frame, Log, Read, frame_bytes, frames};
-use persistence::log_tail::LogTail;
-use persistence::sink::LogSink;
-use persistence::tail::{Appended, Tail};
+use durability::log::{Appender, Control, Log};
 use replication::offset_index::{OffsetIndex, Start};
-use replication::transcode::{Count, Form, Place, Sink, Transcoder, Unsupported};
-use store::EffectSink;
+use replication::transcode::{Count, Form, Place, Transcoder};
 
 use super::history::{History, ReplicationId};
 use crate::node::Node;
-
-/// Read from the log at a time.
-pub(super) const PIECE_BYTES: usize = 256 << 10;
+pub(super) use frames::{Frames, Obstacle, put};
+use memory::MemoryTail;
 
 /// Counted by who asks for the offset, at most; the rest is counted by the next who asks.
 const COUNTED_AT_ONCE_BYTES: u64 = 4 << 20;
@@ -59,10 +61,18 @@ struct Counting {
     /// Under which names replicas know it while the node follows another: then what is shown are the other's.
     own: History,
     counter: Counter,
+    /// Where counting began.
+    start: Place,
+    /// A replica knows offsets by the present names.
+    is_told: bool,
     index: OffsetIndex,
     /// For pings, and for asking replicas how far they are; made when there is something to say.
     appender: Option<Appender>,
     pinged_unix_ms: u64,
+    /// Up to here places were written down.
+    saved: u64,
+    /// The name and the end of the stream before a start, as long as nobody was told of the present name.
+    before: Option<(ReplicationId, u64)>,
 }
 
 /// Reads a log and counts.
@@ -71,98 +81,11 @@ struct Counter {
     transcoder: Transcoder,
 }
 
-/// What stands in the way of a frame.
-#[derive(Debug)]
-pub(super) enum Obstacle {
-    /// The log does not reach back so far.
-    Lapped,
-    /// The log cannot be read.
-    Damaged(String),
-    /// The peer has no command for it.
-    Unsupported(Unsupported),
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lapped => f.write_str("the log does not reach back so far"),
-            Self::Damaged(what) => write!(f, "the log cannot be read: {what}"),
-            Self::Unsupported(what) => what.fmt(f),
-        }
-    }
-}
-
-/// The frames of a log, from a sequence on; long ones put together.
-pub(super) struct Frames {
-    cursor: Cursor,
-    piece: Vec<u8>,
-    long: Vec<u8>,
-    /// Where to read on.
-    next: u64,
-}
-
-impl Frames {
-    pub(super) fn new(log: &Arc<Log>, from: u64) -> Self {
-        Self {
-            cursor: log.cursor(),
-            piece: Vec::new(),
-            long: Vec::new(),
-            next: from,
-        }
-    }
-
-    /// Reads the next piece, and shows its frames; whether there was one.
-    pub(super) fn read(
-        &mut self,
-        mut visit: impl FnMut(&Frame<'_>) -> Result<(), Unsupported>,
-    ) -> Result<bool, Obstacle> {
-        let (first, end) = match self.cursor.read(self.next, PIECE_BYTES, &mut self.piece) {
-            Read::Frames { first, end } => (first, end),
-            Read::AtTail => return Ok(false),
-            Read::Lapped { .. } => return Err(Obstacle::Lapped),
-            Read::Damaged(error) => return Err(Obstacle::Damaged(error.to_string())),
-        };
-        self.next = end;
-        if self.long.is_empty() {
-            let length = frame_bytes(&self.piece).unwrap_or(0);
-            if length <= self.piece.len() as u64 {
-                for frame in frames(first, &self.piece) {
-                    visit(&frame).map_err(Obstacle::Unsupported)?;
-                }
-                return Ok(true);
-            }
-        }
-        self.long.extend_from_slice(&self.piece);
-        let length = frame_bytes(&self.long).unwrap_or(0);
-        if length > self.long.len() as u64 {
-            return Ok(true);
-        }
-        let long = std::mem::take(&mut self.long);
-        for frame in frames(end - long.len() as u64, &long) {
-            visit(&frame).map_err(Obstacle::Unsupported)?;
-        }
-        Ok(true)
-    }
-}
-
-/// Puts a frame into the stream.
-pub(super) fn put(
-    transcoder: &mut Transcoder,
-    frame: &Frame<'_>,
-    sink: &mut impl Sink,
-) -> Result<(), Unsupported> {
-    let end = frame.sequence + frame.length;
-    match frame.control() {
-        Some(Control::Ping) => transcoder.ping(end, sink),
-        Some(Control::GetAck) => transcoder.getack(end, sink),
-        Some(Control::Term(_)) => transcoder.term(end),
-        _ if frame.effects().next().is_none() => transcoder.silent(end),
-        _ => transcoder.effects(frame.effects(), end, sink)?,
-    }
-    Ok(())
-}
-
 impl Counter {
+    fn is_in_reach(&self, log: &Log) -> bool {
+        self.frames.next >= log.oldest()
+    }
+
     /// Counts on, up to so many bytes of the log.
     fn count(&mut self, index: &mut OffsetIndex, bytes_max: u64) {
         let from = self.frames.next;
@@ -170,10 +93,12 @@ impl Counter {
         while self.frames.next - from < bytes_max {
             let read = self.frames.read(|frame| {
                 let mut count = Count::default();
-                let counted = put(transcoder, frame, &mut count);
-                if counted.is_err() {
+                if put(transcoder, frame, &mut count).is_err() {
                     // Nobody of this form is sent it; who follows is told so by his own thread.
-                    transcoder.silent(frame.sequence + frame.length);
+                    transcoder.unsaid(frame.sequence + frame.length);
+                }
+                if matches!(frame.control(), Some(Control::Trim(_))) {
+                    index.forget_below(u64::MAX);
                 }
                 index.note(transcoder.place());
                 Ok(())
@@ -204,6 +129,62 @@ impl Stream {
         Some((counting.index.oldest_offset().unwrap_or(end), end))
     }
 
+    /// The form that is counted in: what is shown as the offset is of this one.
+    pub(super) fn form(&self, node: &Node) -> Form {
+        let counting = self.counting();
+        let counted = counting.as_ref().map(|it| it.counter.transcoder.form());
+        counted.unwrap_or_else(|| Self::form_by_default(node))
+    }
+
+    fn form_by_default(node: &Node) -> Form {
+        let config = &node.core.config.current().replication;
+        Form {
+            allows_loss: config.allows_loss,
+            ..Form::of(config.peer)
+        }
+    }
+
+    /// The stream at a sequence that a checkpoint begins at, if it was counted from before that.
+    pub(super) fn place_at(&self, sequence: u64) -> Option<Place> {
+        let (log, form, from) = {
+            let counting = self.counting();
+            let counting = counting.as_ref()?;
+            let places = counting.index.places();
+            let after = places.partition_point(|place| place.sequence <= sequence);
+            let from = *places.get(after.checked_sub(1)?)?;
+            (
+                Arc::clone(&counting.log),
+                counting.counter.transcoder.form(),
+                from,
+            )
+        };
+        let mut frames = Frames::new(&log, from.sequence);
+        let mut transcoder = Transcoder::new(form, from);
+        let mut is_between = true;
+        while frames.next < sequence {
+            let read = frames.read(|frame| {
+                let end = frame.sequence + frame.length;
+                if end <= sequence {
+                    if put(&mut transcoder, frame, &mut Count::default()).is_err() {
+                        transcoder.unsaid(end);
+                    }
+                } else if frame.sequence < sequence {
+                    is_between = false;
+                }
+                Ok(())
+            });
+            if !matches!(read, Ok(true)) {
+                return None;
+            }
+        }
+        // What lies between the last frame and the sequence has none.
+        let place = Place {
+            sequence,
+            ..transcoder.place()
+        };
+        is_between.then_some(place)
+    }
+
     /// Where to begin for an offset.
     pub(super) fn find(&self, offset: u64) -> Option<Start> {
         let counting = self.counting();
@@ -232,13 +213,27 @@ impl Stream {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn begin(&self, node: &Arc<Node>) -> Result<Arc<Log>, String> {
+    ///
+    /// It is counted in the form of the replica that comes, unless there are others: they know offsets of theirs.
+    pub(super) fn begin(
+        &self,
+        node: &Arc<Node>,
+        form: Form,
+        is_alone: bool,
+    ) -> Result<Arc<Log>, String> {
         let _alone = lock(&self.beginning);
         let log = self.log(node)?;
-        let (is_there, before) = match &*self.counting() {
-            Some(it) if Arc::ptr_eq(&it.log, &log) => return Ok(log),
-            Some(it) => (true, it.counter.transcoder.place().offset),
-            None => (false, 0),
+        let (is_there, before) = {
+            let mut counting = self.counting();
+            // Who does not count for long may be left behind by the log.
+            let serves = counting
+                .as_mut()
+                .is_some_and(|it| it.serves(&log, form, is_alone));
+            if serves {
+                return Ok(log);
+            }
+            let place = counting.as_ref().map(|it| it.counter.transcoder.place());
+            (place.is_some(), place.map_or(0, |place| place.offset))
         };
         // Not all that was written is in this log: no replica can go on from an older one.
         let history = History::new(&mut Prng::from_os());
@@ -247,7 +242,11 @@ impl Stream {
             node.replication.set_history(history);
         }
         let offset = before.max(log.tail_complete());
-        self.count_from(node, &log, offset, history);
+        self.count_from(node, &log, offset, history, form);
+        if let Some(counting) = &mut *self.counting() {
+            counting.is_told = true;
+        }
+        self.save(node);
         Ok(log)
     }
 
@@ -263,11 +262,12 @@ impl Stream {
         self.left_unix_ms.store(now_unix_ms, Ordering::Relaxed);
         let log = self.log(node)?;
         let history = node.replication.history();
-        self.count_from(node, &log, offset, history);
+        self.count_from(node, &log, offset, history, Self::form_by_default(node));
+        self.save(node);
         Ok(())
     }
 
-    fn count_from(&self, node: &Node, log: &Arc<Log>, offset: u64, own: History) {
+    fn count_from(&self, node: &Node, log: &Arc<Log>, offset: u64, own: History, form: Form) {
         let sequence = log.tail_complete();
         let place = Place {
             sequence,
@@ -278,12 +278,16 @@ impl Stream {
             own,
             counter: Counter {
                 frames: Frames::new(log, sequence),
-                transcoder: Transcoder::new(Form::default(), place),
+                transcoder: Transcoder::new(form, place),
             },
+            start: place,
+            is_told: false,
             index: OffsetIndex::new(place),
             appender: None,
             log: Arc::clone(log),
             pinged_unix_ms: node.core.clock.now_unix_ms(),
+            saved: sequence,
+            before: None,
         });
     }
 
@@ -297,6 +301,12 @@ impl Stream {
     /// What this node can go on from as a replica of who has followed it: the name of its stream, and its end.
     pub fn resume(&self, node: &Node) -> Option<(ReplicationId, u64)> {
         let offset = self.offset()?;
+        // Nobody knows the name of since the start: a former replica knows the one before.
+        let before = self.counting().as_ref().and_then(|it| it.before);
+        if let Some(before) = before.filter(|(_, end)| *end == offset && node.replication.follows())
+        {
+            return Some(before);
+        }
         Some((self.names(node).id, offset))
     }
 
@@ -392,8 +402,9 @@ impl Stream {
     }
 
     /// Lets go of the log: somebody else appends to it from now on.
-    pub(super) fn let_go(&self) {
+    pub(super) fn let_go(&self, node: &Node) {
         *self.counting() = None;
+        self.forget(node);
     }
 
     /// Bytes of the log in memory, while there is one for replicas alone.
@@ -448,6 +459,27 @@ impl Stream {
 }
 
 impl Counting {
+    /// Whether a replica of this form is served from it, as one that knows its offsets or as one that does not.
+    fn serves(&mut self, log: &Arc<Log>, form: Form, is_alone: bool) -> bool {
+        if !Arc::ptr_eq(&self.log, log) || !self.counter.is_in_reach(log) {
+            return false;
+        }
+        if self.counter.transcoder.form() != form && is_alone {
+            if self.is_told || self.start.sequence < log.oldest() {
+                return false;
+            }
+            // Where it began all forms are at the same offset.
+            self.counter = Counter {
+                frames: Frames::new(log, self.start.sequence),
+                transcoder: Transcoder::new(form, self.start),
+            };
+            self.index = OffsetIndex::new(self.start);
+        }
+        self.before = None;
+        self.is_told = true;
+        true
+    }
+
     fn count(&mut self) {
         self.counter.count(&mut self.index, COUNTED_AT_ONCE_BYTES);
     }
@@ -465,61 +497,6 @@ impl Counting {
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stream").finish_non_exhaustive()
-    }
-}
-
-/// A log in memory as workers see it: nothing in it is kept, and no reply waits for it.
-struct MemoryTail {
-    log: Arc<Log>,
-    tail: LogTail,
-}
-
-impl MemoryTail {
-    fn new(log: &Arc<Log>) -> Self {
-        Self {
-            log: Arc::clone(log),
-            tail: LogTail::new(Arc::clone(log), Arc::new(AtomicBool::new(true))),
-        }
-    }
-}
-
-impl Tail for MemoryTail {
-    fn tail(&self) -> u64 {
-        self.tail.tail()
-    }
-
-    fn written(&self) -> u64 {
-        self.tail.written()
-    }
-
-    fn durable(&self) -> u64 {
-        self.tail.tail()
-    }
-
-    fn holds_replies(&self) -> bool {
-        false
-    }
-
-    fn is_kept(&self) -> bool {
-        false
-    }
-
-    fn write_out(&self, up_to: u64) -> Result<(), String> {
-        self.tail.write_out(up_to)
-    }
-
-    fn request_sync(&self, _up_to: u64) {}
-
-    fn fault(&self) -> Option<String> {
-        None
-    }
-
-    fn has_room(&self, _now_ns: u64) -> bool {
-        true
-    }
-
-    fn sink(self: Arc<Self>, appended: &Appended) -> Box<dyn EffectSink> {
-        Box::new(LogSink::new(self.log.appender(), appended.clone()))
     }
 }
 

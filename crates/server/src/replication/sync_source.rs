@@ -5,7 +5,9 @@
 //!                       └─► each reads it at its own pace; the last one that goes removes it
 //! ```
 //!
-//! The store is touched once for all that wait, and not at all for the time that they take.
+//! The store is touched once for all that wait, and not at all for the time that they take. Where the checkpoint in force
+//! and the log since are less to send than a new one, its files get other names in such a directory, and the store is
+//! not touched.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use durability::checkpoint::{Lineage, Manifest};
 use durability::disk::Disk;
-use durability::log::Log;
+use durability::log::{Log, Pin};
 use persistence::checkpointer::{Checkpointer, Setup, Surroundings, Why, writers_for};
 use persistence::lines::Level;
 use persistence::recovery::Place as FilePlace;
@@ -28,6 +30,9 @@ use crate::node::Node;
 /// part of it, in hundredths: otherwise a new one is less to send.
 const LOG_PERCENT_MAX: u64 = 150;
 
+/// So much log behind a checkpoint is never a reason for a new one.
+const LOG_BYTES_FREE: u64 = 16 << 20;
+
 /// A checkpoint for replicas. Its files go with it.
 pub(super) struct Source {
     pub(super) disk: Arc<dyn Disk>,
@@ -36,15 +41,16 @@ pub(super) struct Source {
     /// Where the stream goes on after it. Effects of generations below the manifest's are in it.
     pub(super) place: Place,
     log: Arc<Log>,
+    /// Has the log kept from its sequence on.
+    _pin: Option<Pin>,
 }
 
 impl Source {
     /// Whether it is less to send than a new one, and the log reaches back to it.
     fn is_good_for(&self, log: &Arc<Log>) -> bool {
-        let since = log.tail_complete().saturating_sub(self.place.sequence);
         Arc::ptr_eq(&self.log, log)
             && self.log.oldest() <= self.place.sequence
-            && since <= (self.manifest.bytes() * LOG_PERCENT_MAX / 100).max(1 << 20)
+            && is_little(log, self.place.sequence, &self.manifest)
     }
 }
 
@@ -155,11 +161,61 @@ fn make(node: &Arc<Node>, log: &Arc<Log>) -> Result<Arc<Source>, String> {
         .dir
         .join(format!("sync-{}-{number}", std::process::id()));
     let disk = FilePlace::within(&config.dir).disk;
+    std::fs::create_dir(&directory).map_err(|error| system_reason(&error))?;
+    if let Some(source) = take_in_force(node, log, &disk, &directory) {
+        return Ok(source);
+    }
+    remove(&directory);
+    std::fs::create_dir(&directory).map_err(|error| system_reason(&error))?;
     let made = make_in(node, log, &disk, &directory);
     if made.is_err() {
         remove(&directory);
     }
     made
+}
+
+/// The checkpoint in force as a source, if it is less to send than a new one would be. Its files are there as long as the
+/// source is, whatever takes its place meanwhile.
+fn take_in_force(
+    node: &Arc<Node>,
+    log: &Arc<Log>,
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+) -> Option<Arc<Source>> {
+    node.persistence()?;
+    let kept = FilePlace::within(&node.core.config.current().dir);
+    let manifest = kept.manifest().ok().flatten()?;
+    let sequence = manifest.log_sequence?;
+    // From here on the log is there for it, if it still is.
+    let pin = log.pin("full sync", sequence);
+    let place = node.replication.stream.place_at(sequence)?;
+    let from = kept.directory.join(&manifest.directory);
+    let own = directory.join(&manifest.directory);
+    std::fs::create_dir_all(&own).ok()?;
+    for part in &manifest.parts {
+        std::fs::hard_link(from.join(&part.name), own.join(&part.name)).ok()?;
+    }
+    if !is_little(log, sequence, &manifest) || log.oldest() > sequence {
+        return None;
+    }
+    node.core.log.notice(format_args!(
+        "The checkpoint in force, {}, and the log from {sequence} on are sent",
+        manifest.generation
+    ));
+    Some(Arc::new(Source {
+        disk: Arc::clone(disk),
+        directory: directory.to_owned(),
+        manifest: Arc::new(manifest),
+        place,
+        log: Arc::clone(log),
+        _pin: Some(pin),
+    }))
+}
+
+/// Whether a checkpoint and the log since then are less to send than a new one.
+fn is_little(log: &Log, sequence: u64, manifest: &Manifest) -> bool {
+    let since = log.tail_complete().saturating_sub(sequence);
+    since <= (manifest.bytes() * LOG_PERCENT_MAX / 100).max(LOG_BYTES_FREE)
 }
 
 fn make_in(
@@ -168,7 +224,6 @@ fn make_in(
     disk: &Arc<dyn Disk>,
     directory: &Path,
 ) -> Result<Arc<Source>, String> {
-    std::fs::create_dir(directory).map_err(|error| system_reason(&error))?;
     let around = Arc::new(Around {
         node: Arc::downgrade(node),
         place: Mutex::default(),
@@ -203,6 +258,7 @@ fn make_in(
         manifest,
         place,
         log: Arc::clone(log),
+        _pin: None,
     }))
 }
 

@@ -19,6 +19,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// ... up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// So long a primary is left alone whose data does not fit here: each attempt receives all of it.
+const PAUSE_UNFIT: Duration = Duration::from_secs(300);
+
 /// What the primary speaks, as far as is known.
 #[derive(Clone, Copy)]
 enum Speaks {
@@ -96,6 +99,12 @@ impl Replication {
                 // The port may have changed, or the server: it is asked again.
                 Ended::NoOwnLink | Ended::Again => speaks = Speaks::Redis,
                 Ended::Refused => pause = PAUSE_MAX,
+                Ended::Unfit => {
+                    if !following.pause(PAUSE_UNFIT) {
+                        break;
+                    }
+                    continue;
+                }
             }
             pause = if was_connected {
                 PAUSE_MIN
@@ -253,7 +262,10 @@ impl Replication {
             };
             following.forget_stop();
             let is_over = self.role() != Role::FailingOver;
-            if is_over || ended == Ended::Refused || !following.pause(PAUSE_MIN) {
+            if is_over
+                || matches!(ended, Ended::Refused | Ended::Unfit)
+                || !following.pause(PAUSE_MIN)
+            {
                 break;
             }
         }

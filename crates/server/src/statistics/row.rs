@@ -79,6 +79,8 @@ pub(crate) enum Value {
     /// With two digits behind the point, and the sign.
     Percent(f64),
     Text(String),
+    /// There is none now.
+    Absent,
 }
 
 impl Value {
@@ -90,6 +92,7 @@ impl Value {
             Self::Decimal(number, digits) => format!("{number:.digits$}"),
             Self::Percent(number) => format!("{number:.2}%"),
             Self::Text(text) => text.clone(),
+            Self::Absent => return None,
         })
     }
 
@@ -103,6 +106,7 @@ impl Value {
             Self::Text(text) if text == "ok" => Some(1.0),
             Self::Text(text) if text == "err" => Some(0.0),
             Self::Text(text) => text.parse().ok(),
+            Self::Absent => None,
         }
     }
 }

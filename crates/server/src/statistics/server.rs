@@ -1,6 +1,6 @@
 //! INFO server: which program runs, where, and since when.
 
-use super::row::{Item, Unit};
+use super::row::{Item, Unit, Value};
 use super::row::{gauge, words};
 use super::sample::Sample;
 use crate::{identity, process};
@@ -27,6 +27,7 @@ pub(super) const ITEMS: &[Item] = &[
     words("server_time_usec", "The server's time, in microseconds since 1970.", |s| s.now_unix_us.into()),
     gauge("uptime_in_seconds", "redis_uptime_in_seconds", Unit::Seconds, "Seconds since the start.", |s| uptime_s(s).into()).otel("redis.uptime"),
     words("uptime_in_days", "Days since the start.", |s| (uptime_s(s) / 86_400).into()),
+    words("shutdown_in_milliseconds", "How long a stop still waits for replicas; only while one does.", stop_delay_ms),
     gauge("hz", "redis_hz", Unit::PerSecond, "Housekeeping turns a second.", |s| u64::from(s.config.hz).into()),
     gauge("configured_hz", "redis_configured_hz", Unit::PerSecond, "Housekeeping turns a second, as configured.", |s| u64::from(s.config.hz).into()),
     words("lru_clock", "The clock of idle times, in seconds, 24 bits.", |s| ((s.now_unix_us / 1_000_000) & 0x00FF_FFFF).into()),
@@ -39,6 +40,12 @@ pub(super) const ITEMS: &[Item] = &[
 
 fn uptime_s(sample: &Sample<'_>) -> u64 {
     sample.uptime_ms / 1000
+}
+
+fn stop_delay_ms(sample: &Sample<'_>) -> Value {
+    let now_unix_ms = sample.now_unix_us / 1000;
+    let left_ms = sample.node.replication.stop_delay_ms(now_unix_ms);
+    left_ms.map_or(Value::Absent, Value::Whole)
 }
 
 fn executable() -> String {

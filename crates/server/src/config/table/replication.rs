@@ -11,7 +11,6 @@ const FLUSHED_BESIDE: &str = "what a full sync replaces is freed beside the comm
 const WHOLE_PIECES: &str = "the stream is sent in pieces as large as there are";
 const ONE_CHANNEL: &str = "the stream begins where the checkpoint ends, in the log";
 const NO_LEFTOVERS: &str = "files of a full sync that are no checkpoint of ours are always removed";
-const LOADED_FIRST: &str = "a full sync is kept before it takes the place of what was there";
 const STOPS: &str = "a disk that cannot be written pauses the link and heals by itself";
 const READ_ONLY: &str =
     "writes to a replica what its primary wrote and nothing else, so that both have one log";
@@ -42,7 +41,11 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("repl-backlog-ttl", LONG_COUNT, "3600"),
     Directive::new("repl-ping-replica-period", integer(1, INT_MAX), "10")
         .aliases(&["repl-ping-slave-period"]),
+    Directive::new("shutdown-timeout", COUNT, "10"),
     Directive::new("repl-timeout", integer(1, INT_MAX), "60"),
+    Directive::new("repl-peer", Kind::Choice(PEERS), "redis-7").at_start(),
+    Directive::new("repl-peer-loss", Kind::Choice(ON_LOSS), "refuse").at_start(),
+    Directive::new("repl-diskless-load", Kind::Choice(DISKLESS_LOADS), "disabled"),
     Directive::new("replica-accept-older-primary", SWITCH, "no"),
     Directive::new("replica-unknown-command", Kind::Choice(ON_UNKNOWN), "stop"),
     Directive::new("replica-read-only", SWITCH, "yes").fixed(READ_ONLY).aliases(&["slave-read-only"]),
@@ -55,7 +58,6 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("repl-diskless-sync", SWITCH, "yes", FROM_DISK),
     accepted("repl-diskless-sync-delay", COUNT, "5", SHARED),
     accepted("repl-diskless-sync-max-replicas", COUNT, "0", SHARED),
-    accepted("repl-diskless-load", Kind::Choice(DISKLESS_LOADS), "disabled", LOADED_FIRST),
     accepted("dual-channel-replication-enabled", SWITCH, "no", ONE_CHANNEL),
     accepted("rdb-del-sync-files", SWITCH, "no", NO_LEFTOVERS),
     accepted("repl-rdb-channel", SWITCH, "no", ONE_CHANNEL),
@@ -63,7 +65,17 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("replica-full-sync-buffer-limit", BYTES, "0", FROM_DISK),
 ];
 
-const DISKLESS_LOADS: &[&str] = &["disabled", "on-empty-db", "swapdb"];
+const DISKLESS_LOADS: &[&str] = &["disabled", "on-empty-db", "swapdb", "flush-before-load"];
+const PEERS: &[&str] = &[
+    "redis-7",
+    "redis-6.2",
+    "redis-7.2",
+    "redis-7.4",
+    "redis-8",
+    "valkey-8",
+    "valkey-9",
+];
+const ON_LOSS: &[&str] = &["refuse", "allow"];
 const ENCRYPTS: &[&str] = &["auto", "yes", "no"];
 const ON_UNKNOWN: &[&str] = &["stop", "skip"];
 const ON_ERROR: &[&str] = &["ignore", "panic", "panic-on-replicas"];

@@ -26,7 +26,6 @@ const OWN_FORMAT: &str = "a checkpoint has one form, whatever the log grew from"
 const TIMED: &str = "every entry of the log says when it was made";
 const COLLECTED: &str = "what a newer checkpoint replaces is deleted once that is verified";
 const NO_FINITE_FIELDS: &str = "keys are agreed on elliptic curves only";
-const NO_REPLICAS: &str = "the stop waits for no replica";
 const NO_PINNING: &str = "threads are not pinned to processors";
 const HUGE_PAGES: &str = "huge pages are asked for only where the server wants them";
 const NO_SYSLOG: &str = "the log goes to a file or to standard output";
@@ -67,7 +66,6 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("aof-use-rdb-preamble", SWITCH, "yes", OWN_FORMAT),
     accepted("aof-timestamp-enabled", SWITCH, "no", TIMED),
     accepted("aof-disable-auto-gc", SWITCH, "no", COLLECTED),
-    accepted("shutdown-timeout", COUNT, "10", NO_REPLICAS),
     accepted("jemalloc-bg-thread", SWITCH, "yes", ALLOCATOR),
     accepted("sanitize-dump-payload", Kind::Choice(&["no", "yes", "clients"]), "no", SANITIZED),
     accepted("ignore-warnings", TEXT, "", WARNINGS),

@@ -3,6 +3,7 @@
 //! Each batch is one frame of the log, with the place in the stream that it leads to. Cuts of snapshots fall
 //! between batches, so a checkpoint names one place of the stream as well.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::random::Prng;
@@ -19,6 +20,8 @@ use crate::port::Port;
 
 /// Between attempts to go on where something is in the way.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+/// So many places that are not on disk yet are told apart.
+const UNSYNCED_MAX: usize = 4096;
 /// So much of an error is shown.
 const SHOWN_CHARS_MAX: usize = 200;
 
@@ -48,6 +51,10 @@ pub(super) struct Applier<'f> {
     given: u64,
     /// All data that was loaded is to be on disk before the log says what it is of.
     unkept: Option<Ticket>,
+    /// Ends of the log and of the stream that is applied up to there, which are not known to be on disk; both rise.
+    unsynced: VecDeque<(u64, u64)>,
+    /// Up to here the stream is on disk, where it is.
+    durable: Option<u64>,
 }
 
 impl<'f> Applier<'f> {
@@ -88,6 +95,8 @@ impl<'f> Applier<'f> {
             source: BROKEN,
             given: 0,
             unkept: None,
+            unsynced: VecDeque::new(),
+            durable: None,
         }
     }
 
@@ -126,6 +135,12 @@ impl<'f> Applier<'f> {
             Ok(())
         })?;
         self.write_out()
+    }
+
+    /// Drops what was loaded of a primary's data: a part of it is of no use to anybody, whoever takes over.
+    pub(super) fn drop_part(&mut self) {
+        // Without a log to say so in there is nothing to say.
+        let _said = self.drop_data();
     }
 
     /// Applies whole commands. Within an open transaction they only wait for its end.
@@ -198,6 +213,17 @@ impl<'f> Applier<'f> {
         }
     }
 
+    /// Says in the log what the data is of as soon as all that was loaded is on disk.
+    pub(super) fn keep_up(&mut self) -> Result<(), Stop> {
+        if self.unkept.is_none() || self.session.has_transaction() || !self.is_kept() {
+            return Ok(());
+        }
+        self.batch(|own| {
+            own.state_source();
+            Ok(())
+        })
+    }
+
     /// Hands to the kernel what was appended to the log. Waits while that is not possible.
     pub(super) fn write_out(&self) -> Result<(), Stop> {
         let Some(log) = self.node.keeping.log_in_use.get() else {
@@ -214,6 +240,34 @@ impl<'f> Applier<'f> {
             self.pause()?;
         }
         Ok(())
+    }
+
+    /// Up to where what is applied is on this server's disk; none where nothing is kept there.
+    pub(super) fn durable_offset(&mut self) -> Option<u64> {
+        let log = self.node.keeping.log_in_use.get();
+        let Some(log) = log.filter(|log| log.is_kept() && self.unkept.is_none()) else {
+            self.unsynced.clear();
+            self.durable = None;
+            return None;
+        };
+        let (end, offset) = (self.log_user.appended().end(), self.source.offset);
+        let is_news = self.unsynced.back().is_none_or(|last| last.1 < offset);
+        if is_news && self.durable != Some(offset) {
+            if self.unsynced.len() == UNSYNCED_MAX {
+                // Later is never too early.
+                self.unsynced.pop_back();
+            }
+            self.unsynced.push_back((end, offset));
+        }
+        let durable = log.durable();
+        while let Some((end, offset)) = self.unsynced.front().copied() {
+            if end > durable {
+                break;
+            }
+            self.durable = Some(offset);
+            self.unsynced.pop_front();
+        }
+        Some(self.durable.unwrap_or(0))
     }
 
     /// Forgets what was begun and not ended.

@@ -1,17 +1,24 @@
 //! The primary's snapshot, from the link into the store.
 //!
-//! It is loaded as it comes. What was here is dropped when it is known that the primary has data at all: an
-//! empty snapshot has neither a database nor a library, and that is seen in its first bytes.
+//! It is received into a file, and looked at, before what was here is dropped and it is loaded; or, where an operator wants
+//! so, loaded as it comes (`repl-diskless-load`). What was here is dropped when it is known that the primary has data at all:
+//! an empty snapshot has neither a database nor a library, and that is seen in its first bytes.
 
-use std::io::{self, Read};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+use std::sync::Arc;
 
 use persistence::import::{ImportError, ImportOptions, import_stream};
 use rdb::file::{Fault, FileReader, Item};
 use rdb::{Limits, Malformed};
 use replication::redis_follower::{Held, judge_empty_snapshot};
+use store::DatabaseId;
 
 use super::applier::Applier;
 use super::{Connection, Lost, Step};
+use crate::config::{LoadsDirectly, system_reason};
+use crate::node::Node;
 
 /// So many bytes are looked at to see whether there is any data.
 const FRONT_BYTES_MAX: usize = 64 << 10;
@@ -26,6 +33,12 @@ pub(super) fn take(
     let Step::SnapshotBegins(total) = connection.next_step(&mut none)? else {
         return Err(Lost::Broken("there is no snapshot".to_owned()));
     };
+    let config = connection.node.core.config.current();
+    let is_direct = match config.replication.loads_directly {
+        LoadsDirectly::No => false,
+        LoadsDirectly::OnEmpty => !held.has_data,
+        LoadsDirectly::Yes => true,
+    };
     let mut source = Source {
         connection,
         total: total.unwrap_or(0),
@@ -38,29 +51,41 @@ pub(super) fn take(
     if source.is_empty()? {
         judge_empty_snapshot(held).map_err(Lost::Refused)?;
     }
+    if !is_direct {
+        let spooled = spool(&mut source, &config.dir)?;
+        let node = Arc::clone(&source.connection.node);
+        applier.drop_data()?;
+        return load(&node, applier, spooled.bytes, &spooled.file).map_err(broken);
+    }
     applier.drop_data()?;
-    load(&mut source)
+    let (node, total) = (Arc::clone(&source.connection.node), source.total);
+    match load(&node, applier, total, &mut source) {
+        Ok(()) => source.pass_rest(),
+        Err(error) => Err(source.lost.take().unwrap_or_else(|| broken(error))),
+    }
 }
 
-fn load(source: &mut Source<'_, '_>) -> Result<(), Lost> {
-    let node = std::sync::Arc::clone(&source.connection.node);
-    node.core.env.begin_loading(source.total);
+/// Loads a snapshot; nothing of one that cannot be loaded is left.
+fn load(
+    node: &Node,
+    applier: &mut Applier<'_>,
+    total: u64,
+    source: impl Read,
+) -> Result<(), ImportError> {
+    node.core.env.begin_loading(total);
     // What has expired is the primary's to remove.
     let options = ImportOptions {
         keeps_expired: true,
     };
-    let loaded = import_stream(&node.core.env, &mut *source, options);
+    let loaded = import_stream(&node.core.env, source, options);
     node.core.env.end_loading();
     let loaded = match loaded {
         Ok((loaded, _)) => loaded,
         Err(error) => {
-            return Err(match source.lost.take() {
-                Some(lost) => lost,
-                None => Lost::Broken(place_of(&error)),
-            });
+            applier.drop_part();
+            return Err(error);
         }
     };
-    source.pass_rest()?;
     if !loaded.functions.is_empty() {
         node.core.log.warning(format_args!(
             "{} libraries of functions of the primary cannot be loaded here",
@@ -74,8 +99,86 @@ fn load(source: &mut Source<'_, '_>) -> Result<(), Lost> {
     Ok(())
 }
 
+fn broken(error: ImportError) -> Lost {
+    match error {
+        ImportError::Database { .. } => Lost::Unfit(place_of(&error)),
+        error => Lost::Broken(place_of(&error)),
+    }
+}
+
 fn place_of(error: &ImportError) -> String {
     format!("its snapshot: {error}")
+}
+
+/// Read from a file at a time.
+const READ_BYTES: usize = 256 << 10;
+
+/// A snapshot that is whole. Its file has no name any more, and goes with this.
+struct Spooled {
+    file: File,
+    bytes: u64,
+}
+
+/// Receives all of a snapshot, and looks whether it can be loaded here.
+fn spool(source: &mut Source<'_, '_>, dir: &Path) -> Result<Spooled, Lost> {
+    let node = Arc::clone(&source.connection.node);
+    let full = |error: io::Error| {
+        let reason = system_reason(&error);
+        node.core.log.warning(format_args!(
+            "The snapshot of the primary cannot be kept in a file while it comes: {reason}"
+        ));
+        Lost::Io(error)
+    };
+    let mut file = create(dir).map_err(full)?;
+    let mut bytes = 0_u64;
+    loop {
+        let piece = &source.front[source.start..];
+        file.write_all(piece).map_err(full)?;
+        bytes += piece.len() as u64;
+        source.front.clear();
+        source.start = 0;
+        if source.is_over {
+            break;
+        }
+        source.receive()?;
+    }
+    file.seek(SeekFrom::Start(0)).map_err(full)?;
+    check(&node, &file)?;
+    file.seek(SeekFrom::Start(0)).map_err(full)?;
+    Ok(Spooled { file, bytes })
+}
+
+/// A file that nobody else sees: what is left of one that ends early is nothing.
+fn create(dir: &Path) -> io::Result<File> {
+    let path = dir.join(format!("temp-sync-{}.rdb", std::process::id()));
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Reads all of it, and loads nothing.
+fn check(node: &Node, file: &File) -> Result<(), Lost> {
+    let count = node.core.store.databases();
+    let limits = node.core.settings.value_limits();
+    let unreadable = |error: rdb::file::FileError| Lost::Refused(place_of(&error.into()));
+    let source = BufReader::with_capacity(READ_BYTES, file);
+    let mut reader = FileReader::open(source, limits).map_err(unreadable)?;
+    while let Some(item) = reader.next().map_err(unreadable)? {
+        if let Item::Database(number) = item
+            && !DatabaseId::try_from(number).is_ok_and(|number| number < count)
+        {
+            return Err(Lost::Unfit(place_of(&ImportError::Database {
+                number,
+                count,
+            })));
+        }
+    }
+    Ok(())
 }
 
 /// The snapshot as something to read from.

@@ -2,57 +2,16 @@
 
 use protocol::Value;
 use testkit::client::Client;
-use testkit::differential::{difference, full_state};
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory};
 
 use super::redis_replica::play;
-use super::{error, field, follow, iolite, must, redis, run, until, until_or};
+use super::{error, field, follow, iolite, must, port_of, redis, run, settle, until};
 
 fn pair(primary: &[&str], replica: &[&str]) -> (Server, Server, Client, Client) {
     let primary = redis(&[&["--repl-backlog-size", "64mb"], primary].concat());
     let replica = iolite(replica);
     let (one, two) = (primary.client().unwrap(), replica.client().unwrap());
     (primary, replica, one, two)
-}
-
-/// Waits until the replica is where its primary is, and both hold the same. How a short string is kept in memory may
-/// differ: that depends on whether it came in the snapshot or in the stream.
-fn settle(primary: &mut Client, replica: &mut Client) {
-    let mut seen = String::new();
-    until_or("both hold the same", &mut || {
-        let end = field(primary, "master_repl_offset");
-        let is_there = field(replica, "slave_repl_offset") == end;
-        let digests = [&mut *primary, &mut *replica].map(|client| run(client, "DEBUG DIGEST"));
-        let mut differ = None;
-        if is_there && digests[0] != digests[1] {
-            // Redis 7.0 spells scores otherwise in its digest: looked at one by one they are the same.
-            let [one, two] = [&mut *primary, &mut *replica].map(|client| {
-                let state = full_state(client).unwrap();
-                must(client, "SELECT 0");
-                without_string_encodings(state)
-            });
-            differ = difference(&one, &two);
-        }
-        // Nothing was added meanwhile.
-        let is_quiet = field(primary, "master_repl_offset") == end;
-        seen = format!("{end}, there: {is_there}, quiet: {is_quiet}, {differ:?}");
-        is_there && is_quiet && differ.is_none()
-    })
-    .unwrap_or_else(|what| panic!("{what}: {seen}"));
-}
-
-fn without_string_encodings(state: Value) -> Value {
-    match state {
-        Value::Bulk(text) if text == b"raw" => Value::Bulk(b"embstr".to_vec()),
-        Value::Array(values) => {
-            Value::Array(values.into_iter().map(without_string_encodings).collect())
-        }
-        other => other,
-    }
-}
-
-fn port_of(server: &Server) -> String {
-    server.address().unwrap().port().to_string()
 }
 
 /// Something of every type, in small and in large, and of what is no key.

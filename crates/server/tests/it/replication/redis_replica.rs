@@ -5,7 +5,7 @@ use testkit::client::Client;
 use testkit::differential::rounds;
 use testkit::process::Server;
 
-use super::{field, follow, iolite, must, redis, run, settle, until};
+use super::{field, follow, iolite, must, redis, run, settle, signal, until};
 
 /// Plays random requests of all commands. What they answer is no matter; those that wait are left out, and so are
 /// those that steer the connection or the server.
@@ -113,7 +113,7 @@ fn wait_counts_a_replica_and_nobody_is_answered_before_it_has_all() {
     follow(&mut two, &primary);
     must(&mut one, "SET k v");
     assert_eq!(must(&mut one, "WAIT 1 0"), Value::Integer(1));
-    stop(&replica, "-STOP");
+    signal(&replica, "-STOP");
     must(&mut one, "SET k w");
     assert_eq!(must(&mut one, "WAIT 1 50"), Value::Integer(0));
     std::thread::scope(|scope| {
@@ -123,7 +123,7 @@ fn wait_counts_a_replica_and_nobody_is_answered_before_it_has_all() {
             must(&mut other, "WAIT 1 0")
         });
         until("it waits", || field(&mut one, "blocked_clients") == "1");
-        stop(&replica, "-CONT");
+        signal(&replica, "-CONT");
         assert_eq!(waits.join().unwrap(), Value::Integer(1));
     });
     assert_eq!(must(&mut two, "GET other"), Value::Bulk(b"x".to_vec()));
@@ -132,14 +132,6 @@ fn wait_counts_a_replica_and_nobody_is_answered_before_it_has_all() {
     assert_eq!(must(&mut one, "WAITAOF 0 1 20"), both);
     let refused = run(&mut one, "WAITAOF 1 0 0");
     assert!(matches!(refused, Value::Error(_)), "{refused:?}");
-}
-
-fn stop(server: &Server, signal: &str) {
-    let pid = server.pid().to_string();
-    let status = std::process::Command::new("kill")
-        .args([signal, &pid])
-        .status();
-    assert!(status.unwrap().success());
 }
 
 #[test]

@@ -8,13 +8,13 @@ use testkit::process::Server;
 use super::{field, iolite, must, until};
 
 /// A replica that only reads.
-struct Reader {
+pub(super) struct Reader {
     socket: TcpStream,
     bytes: Vec<u8>,
 }
 
 impl Reader {
-    fn connect(server: &Server) -> Self {
+    pub(super) fn connect(server: &Server) -> Self {
         let socket = TcpStream::connect(server.address().unwrap()).unwrap();
         socket.set_read_timeout(Some(super::LONG)).unwrap();
         Self {
@@ -23,7 +23,7 @@ impl Reader {
         }
     }
 
-    fn say(&mut self, line: &str) {
+    pub(super) fn say(&mut self, line: &str) {
         self.socket
             .write_all(format!("{line}\r\n").as_bytes())
             .unwrap();
@@ -41,7 +41,7 @@ impl Reader {
     }
 
     /// The next line that is not empty.
-    fn line(&mut self) -> String {
+    pub(super) fn line(&mut self) -> String {
         loop {
             if let Some(at) = self.bytes.windows(1).position(|byte| byte == b"\n") {
                 let line: Vec<u8> = self.bytes.drain(..=at).collect();
@@ -55,7 +55,7 @@ impl Reader {
         }
     }
 
-    fn take(&mut self, count: usize) -> Vec<u8> {
+    pub(super) fn take(&mut self, count: usize) -> Vec<u8> {
         while self.bytes.len() < count {
             self.more();
         }
@@ -63,7 +63,7 @@ impl Reader {
     }
 
     /// Is given everything; history and offset.
-    fn full(&mut self) -> (String, u64) {
+    pub(super) fn full(&mut self) -> (String, u64) {
         self.say("PSYNC ? -1");
         let line = self.line();
         let mut words = line.split(' ');

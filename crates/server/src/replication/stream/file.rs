@@ -1,0 +1,187 @@
+//! What of the stream outlives the process: its names, and where in the log its offsets are.
+//!
+//! ```text
+//!   iolite-stream 1
+//!   form 0
+//!   id 3c0d8f5f4a2b1e6d7c8b9a0f1e2d3c4b5a697887
+//!   second 91c0…  4097
+//!   place 4096 123456 0
+//!   place 1052672 1200000 -
+//!   end 5ad9c2e1f0b3a487
+//! ```
+//!
+//! The stream is made again from the log, so a place that is old is as good as a new one, as long as the log has it. What
+//! cannot be read is as good as nothing: then replicas get a full sync.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+
+use base::crc::crc64;
+use durability::disk::Disk;
+use persistence::recovery::Place as FilePlace;
+use replication::transcode::Place;
+
+use super::super::history::{History, ReplicationId};
+
+const NAME: &str = "stream";
+const NEW_NAME: &str = "stream.new";
+const TITLE: &str = "iolite-stream 1";
+/// It is not longer than this: more places than an index has.
+const BYTES_MAX: usize = 4 << 20;
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// The form that was counted in.
+    pub(super) form: u8,
+    /// The names of the stream.
+    pub(super) history: History,
+    /// Places in it, the oldest first.
+    pub(super) places: Vec<Place>,
+}
+
+impl Kept {
+    fn encode(&self) -> String {
+        let mut text = format!("{TITLE}\nform {}\nid {}\n", self.form, self.history.id);
+        // Writing to a string does not fail.
+        if let Some((id, next)) = self.history.second {
+            let _written = writeln!(text, "second {id} {next}");
+        }
+        for place in &self.places {
+            let Place {
+                sequence, offset, ..
+            } = place;
+            let database = place
+                .database
+                .map_or_else(|| "-".to_owned(), |it| it.to_string());
+            let _written = writeln!(text, "place {sequence} {offset} {database}");
+        }
+        let sum = crc64(0, text.as_bytes());
+        let _written = writeln!(text, "end {sum:016x}");
+        text
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let end = text.rfind("end ")?;
+        let sum = text[end..].strip_prefix("end ")?.strip_suffix('\n')?;
+        if u64::from_str_radix(sum, 16).ok()? != crc64(0, &text.as_bytes()[..end]) {
+            return None;
+        }
+        let mut lines = text[..end].lines();
+        if lines.next()? != TITLE {
+            return None;
+        }
+        let form = lines.next()?.strip_prefix("form ")?.parse().ok()?;
+        let id = ReplicationId::parse(lines.next()?.strip_prefix("id ")?.as_bytes())?;
+        let mut kept = Self {
+            form,
+            history: History { id, second: None },
+            places: Vec::new(),
+        };
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                ["second", id, next] => {
+                    let id = ReplicationId::parse(id.as_bytes())?;
+                    kept.history.second = Some((id, next.parse().ok()?));
+                }
+                ["place", sequence, offset, database] => kept.places.push(Place {
+                    sequence: sequence.parse().ok()?,
+                    offset: offset.parse().ok()?,
+                    database: match *database {
+                        "-" => None,
+                        number => Some(number.parse().ok()?),
+                    },
+                }),
+                _ => return None,
+            }
+        }
+        Some(kept)
+    }
+
+    /// Puts it in the place of what was there; durable when this returns.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn write(&self, place: &FilePlace) -> io::Result<()> {
+        let (new, path) = (place.directory.join(NEW_NAME), path_of(place));
+        remove_file(&*place.disk, &new)?;
+        let file = place.disk.create(&new)?;
+        file.write_at(self.encode().as_bytes(), 0)?;
+        file.sync()?;
+        place.disk.rename(&new, &path)?;
+        place.disk.sync_directory(&place.directory)
+    }
+
+    /// What is there, if it can be read.
+    pub(super) fn read(place: &FilePlace) -> Option<Self> {
+        let file = place.disk.open(&path_of(place)).ok()?;
+        let mut bytes = vec![0; BYTES_MAX];
+        let mut len = 0;
+        while len < bytes.len() {
+            let count = file.read_at(&mut bytes[len..], len as u64).ok()?;
+            if count == 0 {
+                break;
+            }
+            len += count;
+        }
+        Self::parse(std::str::from_utf8(&bytes[..len]).ok()?)
+    }
+}
+
+/// Replicas cannot go on from anything that was kept.
+pub(super) fn forget(place: &FilePlace) {
+    // Where the system does not remove it, what it says does not fit the log.
+    let _left = remove_file(&*place.disk, &path_of(place));
+}
+
+fn path_of(place: &FilePlace) -> PathBuf {
+    place.directory.join(NAME)
+}
+
+fn remove_file(disk: &dyn Disk, path: &std::path::Path) -> io::Result<()> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use base::random::Prng;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back_and_nothing_else_does() {
+        let mut history = History::new(&mut Prng::seeded(3));
+        history.begin_term(
+            super::super::super::history::new_id(&mut Prng::seeded(4)),
+            78,
+        );
+        let place = |sequence, database| Place {
+            sequence,
+            offset: sequence * 2,
+            database,
+        };
+        let kept = Kept {
+            form: 3,
+            history,
+            places: vec![place(8, None), place(4096, Some(5))],
+        };
+        let text = kept.encode();
+        assert_eq!(Kept::parse(&text), Some(kept.clone()));
+        let plain = Kept {
+            history: History::new(&mut Prng::seeded(5)),
+            places: Vec::new(),
+            ..kept
+        };
+        assert_eq!(Kept::parse(&plain.encode()), Some(plain));
+        assert_eq!(Kept::parse(&text.replace("4096", "4097")), None);
+        for len in 0..text.len() {
+            assert_eq!(Kept::parse(&text[..len]), None, "{len}");
+        }
+    }
+}

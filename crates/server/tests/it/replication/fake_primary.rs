@@ -1,0 +1,247 @@
+//! A primary that says what a test wants it to: what is loaded, refused, and acknowledged of it.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+use protocol::Value;
+use testkit::client::Client;
+
+use super::{field, iolite, must, redis, until};
+
+/// `SET <key> v` in a database, as an RDB file.
+fn file_of(database: u8, keys: &[&str]) -> Vec<u8> {
+    let mut file = b"REDIS0010\xfe".to_vec();
+    file.push(database);
+    for key in keys {
+        file.push(0);
+        file.push(u8::try_from(key.len()).unwrap());
+        file.extend_from_slice(key.as_bytes());
+        file.extend_from_slice(b"\x01v");
+    }
+    // No checksum.
+    file.extend_from_slice(b"\xff\0\0\0\0\0\0\0\0");
+    file
+}
+
+struct Primary(TcpListener);
+
+impl Primary {
+    fn new() -> Self {
+        Self(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    fn followed_by(&self, client: &mut Client) {
+        let port = self.0.local_addr().unwrap().port();
+        must(client, &format!("REPLICAOF 127.0.0.1 {port}"));
+    }
+
+    /// Takes a replica, up to its PSYNC.
+    fn accept(&self) -> Link {
+        let (socket, _) = self.0.accept().unwrap();
+        socket.set_read_timeout(Some(super::LONG)).unwrap();
+        let mut link = Link {
+            socket,
+            bytes: Vec::new(),
+        };
+        loop {
+            let command = link.command();
+            let reply = match command[0].as_str() {
+                "PING" => "+PONG\r\n",
+                "PSYNC" => return link,
+                "REPLCONF" if command[1] == "iolite-link" => {
+                    "-ERR Unrecognized REPLCONF option\r\n"
+                }
+                _ => "+OK\r\n",
+            };
+            link.say(reply.as_bytes());
+        }
+    }
+}
+
+struct Link {
+    socket: TcpStream,
+    bytes: Vec<u8>,
+}
+
+impl Link {
+    fn say(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap();
+    }
+
+    /// Answers with a full sync of a file, of which so many bytes are sent.
+    fn give(&mut self, file: &[u8], sent: usize) {
+        let id = "a".repeat(40);
+        self.say(format!("+FULLRESYNC {id} 100\r\n${}\r\n", file.len()).as_bytes());
+        self.say(&file[..sent]);
+    }
+
+    fn line(&mut self) -> String {
+        loop {
+            if let Some(at) = self.bytes.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.bytes.drain(..=at).collect();
+                let line = String::from_utf8(line).unwrap();
+                if line.trim().is_empty() {
+                    continue;
+                }
+                return line.trim().to_owned();
+            }
+            let mut buffer = [0; 1024];
+            let count = self.socket.read(&mut buffer).unwrap();
+            assert!(count > 0, "closed");
+            self.bytes.extend_from_slice(&buffer[..count]);
+        }
+    }
+
+    /// The next command. No argument has a line end.
+    fn command(&mut self) -> Vec<String> {
+        let head = self.line();
+        let count: usize = head.strip_prefix('*').unwrap().parse().unwrap();
+        let mut words = Vec::new();
+        for _ in 0..count {
+            let _length = self.line();
+            words.push(self.line());
+        }
+        words
+    }
+}
+
+fn keys(client: &mut Client) -> Value {
+    must(client, "DBSIZE")
+}
+
+#[test]
+fn what_breaks_while_it_comes_takes_nothing_away() {
+    let replica = iolite(&["--durability", "none"]);
+    let mut client = replica.client().unwrap();
+    must(&mut client, "MSET a 1 b 2 c 3");
+    let primary = Primary::new();
+    primary.followed_by(&mut client);
+    let file = file_of(0, &["one", "two"]);
+    // Cut off, of a type that nobody knows, and of no version.
+    let mut unknown = file.clone();
+    unknown[11] = 99;
+    let mut version = file.clone();
+    version[5..9].copy_from_slice(b"0099");
+    for (file, sent) in [
+        (&file, file.len() - 12),
+        (&unknown, unknown.len()),
+        (&version, version.len()),
+    ] {
+        let mut link = primary.accept();
+        link.give(file, sent);
+        until("it is received", || {
+            field(&mut client, "master_sync_in_progress") == "1" || sent == file.len()
+        });
+        drop(link);
+        assert_eq!(keys(&mut client), Value::Integer(3));
+        if sent == file.len() {
+            until("it is refused", || {
+                !field(&mut client, "master_link_refused_reason").is_empty()
+            });
+            primary.followed_by(&mut client);
+            must(&mut client, "REPLICAOF NO ONE");
+            until("it is a primary", || field(&mut client, "role") == "master");
+            primary.followed_by(&mut client);
+        }
+    }
+    let mut link = primary.accept();
+    link.give(&file, file.len());
+    until("the link is up", || {
+        field(&mut client, "master_link_status") == "up"
+    });
+    assert_eq!(keys(&mut client), Value::Integer(2));
+}
+
+#[test]
+fn a_part_of_a_primary_s_data_is_nobody_s() {
+    let replica = iolite(&[
+        "--durability",
+        "none",
+        "--repl-diskless-load",
+        "flush-before-load",
+    ]);
+    let mut client = replica.client().unwrap();
+    must(&mut client, "MSET a 1 b 2 c 3");
+    let primary = Primary::new();
+    primary.followed_by(&mut client);
+    let names: Vec<String> = (0..2_000).map(|number| format!("key:{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let file = file_of(0, &names);
+    let mut link = primary.accept();
+    link.give(&file, file.len() - 100);
+    until("it is loading", || field(&mut client, "loading") == "1");
+    drop(link);
+    until("it has given up", || field(&mut client, "loading") == "0");
+    must(&mut client, "REPLICAOF NO ONE");
+    until("it is a primary", || field(&mut client, "role") == "master");
+    assert_eq!(keys(&mut client), Value::Integer(0));
+}
+
+#[test]
+fn a_primary_with_more_databases_is_refused_by_name() {
+    let primary = redis(&[]);
+    let mut one = primary.client().unwrap();
+    for line in ["SET k v", "SELECT 9", "SET k v"] {
+        must(&mut one, line);
+    }
+    for load in ["disabled", "flush-before-load"] {
+        let replica = iolite(&[
+            "--durability",
+            "none",
+            "--databases",
+            "4",
+            "--repl-diskless-load",
+            load,
+        ]);
+        let mut two = replica.client().unwrap();
+        must(&mut two, "MSET a 1 b 2");
+        must(&mut one, "CONFIG RESETSTAT");
+        let port = super::port_of(&primary);
+        must(&mut two, &format!("REPLICAOF 127.0.0.1 {port}"));
+        until("it is refused", || {
+            field(&mut two, "master_link_refused_reason").contains("raise 'databases'")
+        });
+        // What is kept in a file before is not applied, and no part of it in any case.
+        let left = if load == "disabled" { 2 } else { 0 };
+        assert_eq!(keys(&mut two), Value::Integer(left), "{load}");
+        assert_eq!(field(&mut one, "sync_full"), "1", "{load}");
+        assert_eq!(field(&mut two, "iolite_state"), "refused");
+    }
+}
+
+#[test]
+fn what_is_on_disk_is_told_to_a_primary_that_asks() {
+    let primary = Primary::new();
+    for (level, tells) in [("always", true), ("none", false)] {
+        let replica = iolite(&["--durability", level]);
+        let mut client = replica.client().unwrap();
+        primary.followed_by(&mut client);
+        let mut link = primary.accept();
+        let file = file_of(0, &["k"]);
+        link.give(&file, file.len());
+        until("the link is up", || {
+            field(&mut client, "master_link_status") == "up"
+        });
+        let write = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nw\r\n";
+        link.say(write);
+        let end = (100 + write.len()).to_string();
+        loop {
+            let ack = link.command();
+            assert_eq!(&ack[..2], ["REPLCONF", "ACK"]);
+            let is_applied = ack[2] == end;
+            match ack.get(3).map(String::as_str) {
+                Some("FACK") => {
+                    assert!(tells);
+                    let fsynced: usize = ack[4].parse().unwrap();
+                    assert!(fsynced <= ack[2].parse().unwrap());
+                    if is_applied && ack[4] == end {
+                        break;
+                    }
+                }
+                _ if is_applied && !tells => break,
+                // What was loaded is not on disk yet.
+                other => assert_eq!(other, None),
+            }
+        }
+    }
+}

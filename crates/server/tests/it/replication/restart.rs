@@ -1,0 +1,209 @@
+//! What a primary knows of its stream outlives it; and a stop lets replicas have everything.
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::process::{Server, ServerBuilder, TemporaryDirectory};
+
+use super::redis_replica::play;
+use super::{field, follow, iolite, must, port_of, redis, run, settle, signal, until};
+
+fn start(directory: &TemporaryDirectory, port: Option<&str>) -> Server {
+    let dir = directory.to_str().unwrap();
+    let args = [
+        "--enable-debug-command",
+        "yes",
+        "--threads",
+        "2",
+        "--dir",
+        dir,
+        "--appendonly",
+        "yes",
+        "--auto-aof-rewrite-percentage",
+        "0",
+    ];
+    let builder = ServerBuilder::iolite();
+    match port {
+        None => builder.tcp().args(&args).start().unwrap(),
+        Some(port) => builder.args(&args).args(&["--port", port]).start().unwrap(),
+    }
+}
+
+fn number(client: &mut Client, name: &str) -> u64 {
+    field(client, name).parse().unwrap()
+}
+
+/// Killed, stopped, with checkpoints in between, and with writes of which nobody was told: no replica needs everything
+/// again, the one of redis-server no more than the one that stood still all the while.
+#[test]
+fn replicas_go_on_after_their_primary_s_restart() {
+    let directory = TemporaryDirectory::new("restart").unwrap();
+    let mut server = start(&directory, None);
+    let port = port_of(&server);
+    let mut one = server.client().unwrap();
+    play(&mut one, 700, 10);
+    let replica = redis(&["--repl-timeout", "5"]);
+    let mut two = replica.client().unwrap();
+    follow(&mut two, &server);
+    for round in 0..4 {
+        play(&mut one, 710 + round, 5);
+        settle(&mut one, &mut two);
+        if round % 2 == 0 {
+            must(&mut one, "BGREWRITEAOF");
+            until("it is made", || {
+                field(&mut one, "aof_rewrite_in_progress") == "0"
+            });
+        }
+        play(&mut one, 720 + round, 5);
+        settle(&mut one, &mut two);
+        let id = field(&mut one, "master_replid");
+        let end = number(&mut one, "master_repl_offset");
+        if round == 1 {
+            // As it should be.
+            let _closed = one.command(&["SHUTDOWN"]);
+        }
+        drop((one, server));
+        server = start(&directory, Some(&port));
+        one = server.client().unwrap();
+        assert_eq!(field(&mut one, "master_replid2"), id, "{}", server.log());
+        assert!(number(&mut one, "second_repl_offset") > end);
+        until("it is back", || field(&mut one, "connected_slaves") == "1");
+        settle(&mut one, &mut two);
+        assert_eq!(number(&mut one, "sync_full"), 0, "{}", server.log());
+        assert_eq!(number(&mut one, "sync_partial_ok"), 1);
+    }
+}
+
+/// One that was away for long is sent what the log on disk has from then, over a restart.
+#[test]
+fn a_replica_that_was_away_is_sent_the_log_on_disk() {
+    let directory = TemporaryDirectory::new("away").unwrap();
+    let server = start(&directory, None);
+    let port = port_of(&server);
+    let mut one = server.client().unwrap();
+    let replica = redis(&["--repl-timeout", "600"]);
+    let mut two = replica.client().unwrap();
+    follow(&mut two, &server);
+    must(&mut one, "SET k v");
+    settle(&mut one, &mut two);
+    must(&mut two, "DEBUG SLEEP 0");
+    signal(&replica, "-STOP");
+    must(&mut one, "CLIENT KILL TYPE replica");
+    // More than a backlog in memory would have.
+    let long = "x".repeat(1 << 20);
+    for number in 0..80 {
+        let key = format!("key:{}", number % 10);
+        one.command(&["SET", &key, &long]).unwrap();
+    }
+    drop((one, server));
+    let server = start(&directory, Some(&port));
+    let mut one = server.client().unwrap();
+    must(&mut one, "SET after 1");
+    signal(&replica, "-CONT");
+    until("it is back", || field(&mut one, "connected_slaves") == "1");
+    settle(&mut one, &mut two);
+    assert_eq!(number(&mut one, "sync_full"), 0, "{}", server.log());
+}
+
+/// What a server no longer has when it comes back must not be taken for what it writes from then on.
+#[test]
+fn a_replica_that_has_more_than_its_primary_is_given_everything() {
+    let directory = TemporaryDirectory::new("more").unwrap();
+    let server = start(&directory, None);
+    let port = port_of(&server);
+    let mut one = server.client().unwrap();
+    let replica = redis(&[]);
+    let mut two = replica.client().unwrap();
+    follow(&mut two, &server);
+    must(&mut one, "SET before 1");
+    settle(&mut one, &mut two);
+    // As the directory is restored from a copy.
+    let copy = TemporaryDirectory::new("copy").unwrap();
+    let from = format!("{}/.", directory.to_str().unwrap());
+    let copied = std::process::Command::new("cp")
+        .args(["-a", &from, copy.to_str().unwrap()])
+        .status();
+    assert!(copied.unwrap().success());
+    must(&mut one, "SET lost 1");
+    settle(&mut one, &mut two);
+    drop((one, server));
+    let server = start(&copy, Some(&port));
+    let mut one = server.client().unwrap();
+    must(&mut one, "SET other 1");
+    until("it is back", || field(&mut one, "connected_slaves") == "1");
+    settle(&mut one, &mut two);
+    assert_eq!(run(&mut two, "EXISTS lost other before"), Value::Integer(2));
+    assert_eq!(number(&mut one, "sync_full"), 1);
+}
+
+#[test]
+fn the_checkpoint_in_force_is_sent_where_it_will_do() {
+    let directory = TemporaryDirectory::new("in-force").unwrap();
+    let server = start(&directory, None);
+    let mut one = server.client().unwrap();
+    play(&mut one, 730, 10);
+    let replicas = [redis(&[]), redis(&[])];
+    let mut two = replicas[0].client().unwrap();
+    follow(&mut two, &server);
+    must(&mut one, "BGREWRITEAOF");
+    until("it is made", || {
+        field(&mut one, "aof_rewrite_in_progress") == "0"
+    });
+    play(&mut one, 740, 10);
+    let mut three = replicas[1].client().unwrap();
+    follow(&mut three, &server);
+    assert!(
+        server.log().contains("The checkpoint in force"),
+        "{}",
+        server.log()
+    );
+    play(&mut one, 750, 5);
+    for client in [&mut two, &mut three] {
+        settle(&mut one, client);
+    }
+    let left = std::fs::read_dir(&directory).unwrap().flatten();
+    let left: Vec<_> = left
+        .map(|entry| entry.file_name().into_string().unwrap_or_default())
+        .filter(|name| name.starts_with("sync-"))
+        .collect();
+    assert!(left.len() <= 2, "{left:?}");
+}
+
+#[test]
+fn a_stop_waits_for_replicas() {
+    let server = iolite(&["--durability", "none", "--shutdown-timeout", "600"]);
+    let mut one = server.client().unwrap();
+    let replica = redis(&[]);
+    let mut two = replica.client().unwrap();
+    follow(&mut two, &server);
+    must(&mut one, "SET k 1");
+    settle(&mut one, &mut two);
+    signal(&replica, "-STOP");
+    must(&mut one, "SET k 2");
+    std::thread::scope(|scope| {
+        let stops = || {
+            let mut other = server.client().unwrap();
+            scope.spawn(move || other.command(&["SHUTDOWN"]))
+        };
+        let first = stops();
+        until("it waits", || {
+            !field(&mut one, "shutdown_in_milliseconds").is_empty()
+        });
+        must(&mut one, "SHUTDOWN ABORT");
+        let reply = first.join().unwrap().unwrap();
+        assert_eq!(
+            reply,
+            Value::Error(b"ERR Errors trying to SHUTDOWN. Check logs.".to_vec())
+        );
+        must(&mut one, "SET k 3");
+        let second = stops();
+        until("it waits", || {
+            !field(&mut one, "shutdown_in_milliseconds").is_empty()
+        });
+        signal(&replica, "-CONT");
+        let _closed = second.join().unwrap();
+    });
+    until("the link is down", || {
+        field(&mut two, "master_link_status") == "down"
+    });
+    assert_eq!(must(&mut two, "GET k"), Value::Bulk(b"3".to_vec()));
+}
