@@ -49,6 +49,7 @@ mod backlog;
 mod builder;
 mod control;
 mod cursor;
+mod durable_end;
 mod fault;
 mod follower;
 mod frame;

@@ -12,6 +12,7 @@ use base::clock::Clock;
 use base::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use base::sync::{CachePadded, Mutex};
 
+use super::durable_end::durable_end;
 use super::fault::{Faults, LogFault};
 use super::locks::lock;
 use super::memory::{Chunk, Memory};
@@ -19,7 +20,6 @@ use super::options::{self, Level, Options};
 use super::pins::Pins;
 use super::place::Places;
 use super::reader;
-use super::remainder;
 use super::ring::{self, Ring};
 use super::syncer::{Bell, Group};
 use super::wakers::Wakers;
@@ -99,7 +99,7 @@ impl Log {
         start: u64,
         mut options: Options,
     ) -> io::Result<Arc<Self>> {
-        let durable = remainder::durable_end(&disk, directory, start).map_err(reader::refusal)?;
+        let durable = durable_end(&disk, directory, start).map_err(reader::refusal)?;
         let writer = Writer::open(&*disk, directory, durable, &options)?;
         ring::remove(&*disk, directory)?;
         let unwritten_bytes = start.saturating_sub(durable);
