@@ -38,7 +38,8 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
             let (room, first) = (&circle.room, circle.files.first()?);
             (count > FILES_MAX).then(|| {
                 let root = root_of(room);
-                format!("{root}{first}:1: a circle of {count} files in {room}; at most {FILES_MAX}")
+                let files = circle.files.join(" ");
+                format!("{root}{first}:1: a circle of {count} files in {room}, at most {FILES_MAX}: {files}")
             })
         })
         .collect()
@@ -348,7 +349,8 @@ mod tests {
             )
         };
         let sources: Vec<Source> = (0..=FILES_MAX).map(file).collect();
-        let expected = "crates/attic/src/m0.rs:1: a circle of 9 files in attic; at most 8";
+        let expected = "crates/attic/src/m0.rs:1: a circle of 9 files in attic, at most 8: \
+                        m0.rs m1.rs m2.rs m3.rs m4.rs m5.rs m6.rs m7.rs m8.rs";
         assert_eq!(faults(&sources), [expected]);
         assert!(faults(&sources[..FILES_MAX]).is_empty());
     }
