@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use base::glob::{self, Case};
 use base::words;
 
-use super::directive::{self, Directive, Standing};
+use super::directive::{Directive, Standing};
+use super::directives;
 use super::settings::Settings;
 use super::table::FORGOTTEN_WORDS;
 use super::value::{Gathering, is_pattern};
@@ -71,7 +72,7 @@ impl Loader {
     pub(crate) fn new() -> Self {
         Self {
             settings: Settings::default(),
-            places: vec![None; directive::all().len()],
+            places: vec![None; directives::all().len()],
         }
     }
 
@@ -121,7 +122,7 @@ impl Loader {
         }
         let mut reason = "No directive has this name in the environment".to_owned();
         let spelt = rest.to_ascii_lowercase().replace('_', "-");
-        if let Some(near) = directive::find_nearest(spelt.as_bytes()) {
+        if let Some(near) = directives::find_nearest(spelt.as_bytes()) {
             let near = near.to_ascii_uppercase().replace('-', "_");
             reason = format!("{reason}; the nearest is {VARIABLE_PREFIX}{near}");
         }
@@ -185,7 +186,7 @@ impl Loader {
         let Some((name, arguments)) = parts.split_first() else {
             return Ok(());
         };
-        if let Some((at, row, _)) = directive::find(name) {
+        if let Some((at, row, _)) = directives::find(name) {
             place.text = visible(row, &place.text);
             return self
                 .assign(at, row, arguments, &place)
@@ -206,7 +207,7 @@ impl Loader {
         if arguments.len() == 1 && FORGOTTEN_WORDS.iter().any(is_forgotten) {
             return Ok(());
         }
-        let reason = directive::find_refused(name).unwrap_or_else(|| unknown_directive(name));
+        let reason = directives::find_refused(name).unwrap_or_else(|| unknown_directive(name));
         Err(LoadError::at(place, reason))
     }
 
@@ -252,7 +253,7 @@ impl Loader {
 
     /// Checks that this version can live up to what was read.
     pub(crate) fn finish(self) -> Result<Loaded, LoadError> {
-        let rows = directive::all().iter().zip(self.places).enumerate();
+        let rows = directives::all().iter().zip(self.places).enumerate();
         let mut without_effect: Vec<(&str, Vec<&str>)> = Vec::new();
         for (at, (row, place)) in rows {
             let Some(place) = place else { continue };
@@ -316,7 +317,7 @@ impl std::error::Error for LoadError {}
 /// Redis' text, and the name that was probably meant.
 fn unknown_directive(name: &[u8]) -> String {
     let mut reason = "Bad directive or wrong number of arguments".to_owned();
-    if let Some(near) = directive::find_nearest(name) {
+    if let Some(near) = directives::find_nearest(name) {
         reason = format!("{reason}; the nearest directive is '{near}'");
     }
     reason
@@ -375,7 +376,7 @@ fn matching_entries(dir: &Path, pattern: &OsStr) -> Vec<PathBuf> {
 /// The directive that the environment calls `name`.
 fn find_variable(name: &str) -> Option<(usize, &'static Directive)> {
     let same = |spelling: &str| spelling.to_ascii_uppercase().replace('-', "_") == name;
-    let mut rows = directive::all().iter().enumerate();
+    let mut rows = directives::all().iter().enumerate();
     rows.find(|(_, row)| row.names().any(same))
         .map(|(at, row)| (at, *row))
 }

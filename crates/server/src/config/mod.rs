@@ -10,6 +10,7 @@
 //! A directive is described once, by its row in the table.
 
 mod directive;
+mod directives;
 mod durability;
 mod error;
 mod fields;
@@ -27,7 +28,7 @@ mod value;
 mod tests;
 
 pub(crate) use base::os_error::system_reason;
-pub(crate) use directive::changes_between;
+pub(crate) use directives::changes_between;
 pub use durability::{Durability, DurabilityLevel, SavePoint};
 pub use error::ConfigError;
 pub use fields::{

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use base::words;
 
-use super::directive;
+use super::directives;
 use super::settings::{Settings, default_of};
 use super::table::{FORGOTTEN_WORDS, REFUSED_WORDS};
 use super::value::{Kind, Value};
@@ -30,7 +30,7 @@ const NEW_FILE_MODE: u32 = 0o644;
 /// `users` are the lines about users.
 pub(super) fn rewritten(old: &[u8], settings: &Settings, users: &[Vec<u8>], all: bool) -> Vec<u8> {
     let mut document = Document::read(old);
-    for (at, row) in directive::all().iter().enumerate() {
+    for (at, row) in directives::all().iter().enumerate() {
         if row.default.is_empty() && is_nothing(settings.value(at)) {
             continue; // What is not set needs no line: those it has become blank.
         }
@@ -127,7 +127,7 @@ impl Document {
         }
         let words = words::split(line).unwrap_or_default();
         let name = words.first().map(Vec::as_slice).unwrap_or_default();
-        if let Some((_, row, _)) = directive::find(name) {
+        if let Some((_, row, _)) = directives::find(name) {
             self.free
                 .entry(row.name)
                 .or_default()

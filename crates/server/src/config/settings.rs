@@ -11,7 +11,8 @@ use engine::{ShutdownRequest, Threshold};
 
 use replication::transcode::Peer;
 
-use super::directive::{self, Directive};
+use super::directive::Directive;
+use super::directives;
 use super::durability::{Durability, DurabilityLevel, SavePoint};
 use super::fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits,
@@ -43,7 +44,10 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        let values = directive::all().iter().map(|row| default_of(row)).collect();
+        let values = directives::all()
+            .iter()
+            .map(|row| default_of(row))
+            .collect();
         Self {
             values,
             users: Vec::new(),
@@ -394,7 +398,7 @@ impl Settings {
         words: &[Vec<u8>],
         gathering: Gathering,
     ) -> Result<(), String> {
-        let row = directive::all()[at];
+        let row = directives::all()[at];
         let value = row.kind.parse(words, &self.values[at], gathering)?;
         self.values[at] = (row.admit)(value)?;
         match row.name {
@@ -441,7 +445,7 @@ impl Settings {
     /// Names of the directives whose values differ between `self` and `other`.
     pub(super) fn differences(&self, other: &Self) -> Vec<&'static str> {
         let pairs = self.values.iter().zip(&other.values);
-        let rows = directive::all().iter().zip(pairs);
+        let rows = directives::all().iter().zip(pairs);
         rows.filter(|(_, (ours, theirs))| ours != theirs)
             .map(|(row, _)| row.name)
             .collect()
@@ -549,7 +553,7 @@ pub(super) fn default_of(row: &Directive) -> Value {
 /// Position of the row called `name`. A name that has no row is a fault of this file that the
 /// tests of [`Settings::config`] meet.
 fn position(name: &'static str) -> usize {
-    let found = directive::find(name.as_bytes());
+    let found = directives::find(name.as_bytes());
     found.expect("every name used here has a row").0
 }
 

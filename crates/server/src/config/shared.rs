@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use base::glob::{self, Case};
 
-use super::directive::{self, ChangeRule, Directive};
+use super::directive::{ChangeRule, Directive};
+use super::directives;
 use super::error::ConfigError;
 use super::fields::{Config, Origin, Permission};
 use super::rewrite;
@@ -119,18 +120,18 @@ impl SharedConfig {
         let mut show = |at: usize, name: &'static str, spelling: &[u8]| {
             if !seen.contains(&name) {
                 seen.push(name);
-                let kind = directive::all()[at].kind;
+                let kind = directives::all()[at].kind;
                 emit(spelling, &kind.show(current.settings.value(at)));
             }
         };
         for pattern in patterns {
             if !is_pattern(pattern) {
-                if let Some((at, _, name)) = directive::find(pattern) {
+                if let Some((at, _, name)) = directives::find(pattern) {
                     show(at, name, pattern);
                 }
                 continue;
             }
-            let shown = directive::all().iter().enumerate();
+            let shown = directives::all().iter().enumerate();
             for (at, row) in shown.filter(|(_, row)| !row.is_hidden) {
                 row.names()
                     .filter(|name| glob::matches(pattern, name.as_bytes(), Case::Insensitive))
@@ -330,7 +331,7 @@ fn find_targets<'a>(
 ) -> Result<Vec<Target<'a>>, ConfigError> {
     let mut targets: Vec<Target<'a>> = Vec::with_capacity(pairs.len());
     for &(name, value) in pairs {
-        let (at, row, name) = directive::find(name).ok_or_else(|| ConfigError::unknown(name))?;
+        let (at, row, name) = directives::find(name).ok_or_else(|| ConfigError::unknown(name))?;
         let target = Target {
             at,
             row,

@@ -3,25 +3,7 @@
 #[cfg(feature = "tls")]
 pub(crate) use ::tls::{LinkStream, LinkTls};
 
-use crate::config::TlsRules;
-
 /// Never made.
 #[cfg(not(feature = "tls"))]
 #[derive(Debug)]
 pub(crate) enum LinkTls {}
-
-/// Reads the certificates of the configuration, or makes a key.
-#[cfg(feature = "tls")]
-pub(super) fn load(by_certificate: bool, rules: &TlsRules) -> Result<LinkTls, String> {
-    let made = match by_certificate {
-        true => LinkTls::of_certificates(&crate::tls::options(rules)),
-        false => LinkTls::self_made(),
-    };
-    made.map_err(|error| error.to_string())
-}
-
-/// Says that there is nothing.
-#[cfg(not(feature = "tls"))]
-pub(super) fn load(_: bool, _: &TlsRules) -> Result<LinkTls, String> {
-    Err("this server was built without encrypted connections (repl-tls no)".to_owned())
-}

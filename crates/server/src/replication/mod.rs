@@ -24,6 +24,7 @@ pub mod failover;
 pub mod following;
 pub mod history;
 mod info;
+mod link_keys;
 mod link_tls;
 mod listener;
 mod log_pins;

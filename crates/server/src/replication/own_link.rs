@@ -32,7 +32,7 @@ use store::Store;
 use super::applied_log::{AppliedLog, LogHome};
 use super::applier::Applier;
 use super::following::{Ended, Following, Link};
-use super::link_tls;
+use super::link_keys;
 use super::listener::{Listeners, Reach};
 use super::own_links::OwnLinks;
 use super::primary_link::{FullCopy, Kill, Observer, PrimaryHome, PrimaryLinks};
@@ -104,7 +104,7 @@ impl OwnLinks {
                 LinkEncryption::Remote => !is_near,
                 LinkEncryption::Nothing => false,
             };
-        let load = || link_tls::load(by_certificate, &config.tls.rules).map(Arc::new);
+        let load = || link_keys::load(by_certificate, &config.tls.rules).map(Arc::new);
         match self.tls.get_or_init(load) {
             Ok(tls) => Ok(Some(Encryption {
                 tls: Arc::clone(tls),

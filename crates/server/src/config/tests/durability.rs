@@ -1,13 +1,13 @@
 //! Two views of durability that say the same.
 
-use super::super::directive;
+use super::super::directives;
 use super::super::rewrite::rewritten;
 use super::super::value::Gathering;
 use super::super::{DurabilityLevel, SavePoint, Settings};
 
 /// Sets one directive, whatever this version does about it.
 fn assign(settings: &mut Settings, name: &str, value: &str) {
-    let (at, row, _) = directive::find(name.as_bytes()).unwrap();
+    let (at, row, _) = directives::find(name.as_bytes()).unwrap();
     let words: Vec<Vec<u8>> = if row.kind.takes_words() {
         value.split(' ').map(|word| word.into()).collect()
     } else {
@@ -20,7 +20,7 @@ fn assign(settings: &mut Settings, name: &str, value: &str) {
 fn shown(settings: &Settings) -> String {
     let names = ["durability", "appendonly", "appendfsync", "save"];
     let values = names.map(|name| {
-        let (at, row, _) = directive::find(name.as_bytes()).unwrap();
+        let (at, row, _) = directives::find(name.as_bytes()).unwrap();
         String::from_utf8(row.kind.show(settings.value(at))).unwrap()
     });
     values.join("|")
@@ -160,7 +160,7 @@ fn names_of_files_are_no_paths() {
         ),
         ("dbfilename", "dbfilename can't be a path, just a filename"),
     ] {
-        let (at, ..) = directive::find(name.as_bytes()).unwrap();
+        let (at, ..) = directives::find(name.as_bytes()).unwrap();
         let mut settings = Settings::default();
         let refused = settings.assign(at, &[b"a/b".to_vec()], Gathering::Anew);
         assert_eq!(refused, Err(reason.to_owned()));

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::directive;
+use super::super::directives;
 use super::super::rewrite::rewritten;
 use super::super::{Loader, Settings};
 
@@ -38,7 +38,7 @@ fn word() -> impl Strategy<Value = String> {
 }
 
 fn line() -> impl Strategy<Value = String> {
-    let names: Vec<&'static str> = directive::all()
+    let names: Vec<&'static str> = directives::all()
         .iter()
         .flat_map(|row| row.names())
         .collect();

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::super::directive::{self, ChangeRule, Directive, Standing};
+use super::super::directive::{ChangeRule, Directive, Standing};
+use super::super::directives;
 use super::super::table::REFUSED_WORDS;
 
 const HEAD: &str = "\
@@ -68,7 +69,7 @@ fn path() -> PathBuf {
 
 fn reference() -> String {
     let mut text = HEAD.to_owned();
-    let rows = || directive::all().iter();
+    let rows = || directives::all().iter();
     text.push_str("\n## Directives that work\n\n| Directive | Default | Set |\n|---|---|---|\n");
     for row in rows().filter(|row| matches!(row.standing, Standing::Works)) {
         let (names, default, change) = cells(row);

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::super::directive::{self, ChangeRule, Standing};
+use super::super::directive::{ChangeRule, Standing};
+use super::super::directives;
 use super::super::settings::default_of;
 use super::super::value::Gathering;
 use super::super::{ClientsMemory, EvictionPolicy, OutputLimit, Permission, Settings, Supervised};
@@ -13,7 +14,7 @@ use base::words;
 #[test]
 fn every_name_is_in_lower_case_and_stands_once() {
     let mut seen = HashSet::new();
-    for row in directive::all() {
+    for row in directives::all() {
         for name in row.names() {
             assert_eq!(name, name.to_ascii_lowercase());
             assert!(seen.insert(name), "{name} stands twice");
@@ -23,7 +24,7 @@ fn every_name_is_in_lower_case_and_stands_once() {
 
 #[test]
 fn every_default_is_written_as_it_is_shown() {
-    for row in directive::all() {
+    for row in directives::all() {
         if ["threads", "dir"].contains(&row.name) {
             continue; // The machine decides.
         }
@@ -34,7 +35,7 @@ fn every_default_is_written_as_it_is_shown() {
 
 #[test]
 fn every_default_survives_a_file() {
-    for (at, row) in directive::all().iter().enumerate() {
+    for (at, row) in directives::all().iter().enumerate() {
         let default = default_of(row);
         let mut settings = Settings::default();
         let mut gathering = Gathering::Anew;
@@ -58,7 +59,7 @@ fn every_row_without_effect_says_why_and_none_is_about_what_users_would_miss() {
         "aclfile",
         "maxmemory",
     ];
-    for row in directive::all() {
+    for row in directives::all() {
         if let Standing::WithoutEffect { reason } = row.standing {
             assert!(reason.len() > 10 && !reason.ends_with('.'), "{}", row.name);
             assert!(!about.contains(&row.name), "{}", row.name);
@@ -69,7 +70,7 @@ fn every_row_without_effect_says_why_and_none_is_about_what_users_would_miss() {
 
 #[test]
 fn values_that_later_rows_allow_are_values_of_their_kind() {
-    for (at, row) in directive::all().iter().enumerate() {
+    for (at, row) in directives::all().iter().enumerate() {
         let Standing::Fixed { also, .. } = row.standing else {
             continue;
         };
@@ -94,7 +95,7 @@ fn values_that_later_rows_allow_are_values_of_their_kind() {
 #[test]
 fn what_cannot_change_while_running_is_as_in_redis() {
     let changeable = |name: &str| {
-        let (_, row, _) = directive::find(name.as_bytes()).unwrap();
+        let (_, row, _) = directives::find(name.as_bytes()).unwrap();
         row.change
     };
     for name in [

@@ -11,7 +11,7 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// What stands in the way of a frame.
 #[derive(Debug)]
-pub(in super::super) enum Obstacle {
+pub(crate) enum Obstacle {
     /// The log does not reach back so far.
     Lapped,
     /// The log cannot be read.
@@ -31,7 +31,7 @@ impl fmt::Display for Obstacle {
 }
 
 /// The frames of a log, from a sequence on; long ones put together.
-pub(in super::super) struct Frames {
+pub(crate) struct Frames {
     cursor: Cursor,
     piece: Vec<u8>,
     long: Vec<u8>,
@@ -40,7 +40,7 @@ pub(in super::super) struct Frames {
 }
 
 impl Frames {
-    pub(in super::super) fn new(log: &Arc<Log>, from: u64) -> Self {
+    pub(crate) fn new(log: &Arc<Log>, from: u64) -> Self {
         Self {
             cursor: log.cursor(),
             piece: Vec::new(),
@@ -50,7 +50,7 @@ impl Frames {
     }
 
     /// Reads the next piece, and shows its frames; whether there was one.
-    pub(in super::super) fn read(
+    pub(crate) fn read(
         &mut self,
         mut visit: impl FnMut(&Frame<'_>) -> Result<(), Unsupported>,
     ) -> Result<bool, Obstacle> {
@@ -84,7 +84,7 @@ impl Frames {
 }
 
 /// Puts a frame into the stream.
-pub(in super::super) fn put(
+pub(crate) fn put(
     transcoder: &mut Transcoder,
     frame: &Frame<'_>,
     sink: &mut impl Sink,

@@ -1,0 +1,69 @@
+//! All directives of the table, and how one is found by name.
+
+use std::sync::LazyLock;
+
+use super::directive::Directive;
+use super::table;
+use crate::identity;
+
+/// The directive called `name`, letter case aside, with its position in [`all`] and the name of
+/// the table's spelling.
+pub(super) fn find(name: &[u8]) -> Option<(usize, &'static Directive, &'static str)> {
+    all().iter().enumerate().find_map(|(at, directive)| {
+        let spelling = directive
+            .names()
+            .find(|spelling| name.eq_ignore_ascii_case(spelling.as_bytes()))?;
+        Some((at, *directive, spelling))
+    })
+}
+
+/// The name of a directive that differs least from `name`, if it differs in few letters.
+pub(super) fn find_nearest(name: &[u8]) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let changes_max = 1 + name.len() / 6;
+    let longest = all()
+        .iter()
+        .flat_map(|row| row.names())
+        .map(str::len)
+        .max()?;
+    if name.len() > longest + changes_max {
+        return None;
+    }
+    let names = all().iter().flat_map(|row| row.names());
+    let near = names.map(|known| (changes_between(&name, known.as_bytes()), known));
+    near.filter(|(changes, _)| *changes <= changes_max)
+        .min_by_key(|(changes, _)| *changes)
+        .map(|(_, known)| known)
+}
+
+/// How many bytes have to be put in, taken out or replaced to make `to` of `from` (the distance of
+/// Levenshtein), one row of the matrix at a time.
+pub(crate) fn changes_between(from: &[u8], to: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (taken, byte) in from.iter().enumerate() {
+        let mut diagonal = taken;
+        row[0] = taken + 1;
+        for (at, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(byte != other);
+            diagonal = row[at + 1];
+            row[at + 1] = replaced.min(diagonal + 1).min(row[at] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+/// Every directive, in the order of the table.
+pub(super) fn all() -> &'static [&'static Directive] {
+    static ALL: LazyLock<Vec<&'static Directive>> =
+        LazyLock::new(|| table::SECTIONS.iter().copied().flatten().collect());
+    &ALL
+}
+
+/// Why a word that Redis knows in a file, but not as a directive with a value, is refused.
+pub(super) fn find_refused(name: &[u8]) -> Option<String> {
+    let (name, lacks) = table::REFUSED_WORDS
+        .iter()
+        .find(|(word, _)| name.eq_ignore_ascii_case(word.as_bytes()))?;
+    let version = identity::IOLITE_VERSION;
+    Some(format!("Iolite {version} {lacks}; '{name}' is refused"))
+}
