@@ -95,8 +95,8 @@ fn an_open_run_keeps_its_rate_and_writes_its_file() {
     let text = printed(&words);
     assert!(text.contains("service"), "{text}");
     let json = std::fs::read_to_string(&file).unwrap();
-    assert!(json.starts_with("{\"format\":\"iolite-bench 1\""), "{json}");
     for member in [
+        "\"format\":\"iolite-bench 1\"",
         "\"server_use\"",
         "\"latency\"",
         "\"rate\":1000",

@@ -26,8 +26,19 @@ fn start(args: &[&str]) -> (Server, u16) {
     (server.start().unwrap(), port)
 }
 
+/// The port opens once workers serve, a moment after the first client was answered.
+fn connect(port: u16) -> TcpStream {
+    for _ in 0..600 {
+        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
+            return stream;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("nobody listens on the management port");
+}
+
 fn send(port: u16, request: &str) -> Answer {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut stream = connect(port);
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
