@@ -31,9 +31,11 @@ use base::metrics::Metric;
 use store::Handle;
 
 use crate::node::Node;
+pub(crate) use row::Item;
 #[cfg(test)]
 pub(crate) use row::{Family, Row};
-pub(crate) use row::{Item, Kind, Value};
+#[cfg(feature = "http")]
+pub(crate) use row::{Kind, Value};
 pub(crate) use sample::Sample;
 
 /// When a section is shown, besides when it is asked for by its name.
@@ -106,6 +108,7 @@ pub(crate) fn asked_sections(asked: &[String]) -> impl Iterator<Item = &'static 
 
 impl Section {
     /// What a line of it is as a number, where it is one that can be drawn.
+    #[cfg(feature = "http")]
     pub(crate) fn number(&self, name: &str, text: &str) -> Option<f64> {
         let row = self.items.iter().find_map(|item| match item {
             Item::Row(row) if row.info == name => Some(row),
