@@ -525,6 +525,12 @@ fn listed(heading: &str) -> BTreeSet<String> {
 
 /// Fields that this test does not see move, and the test that does.
 const MOVED_ELSEWHERE: &[(&str, &str)] = &[
+    // Records are held for moments only; whether one is held when INFO is asked is chance.
+    (
+        "current_cow_peak",
+        "rdb_last_cow_size, which keeps the most",
+    ),
+    ("current_cow_size", "the same"),
     ("loading", "loading::clients_are_told_to_wait_and_how_long"),
     ("loading_start_time", "the same"),
     ("loading_total_bytes", "the same"),
