@@ -45,15 +45,6 @@ const REFUSED: [&str; 17] = [
 /// The same of subcommands of CLIENT.
 const REFUSED_OF_CLIENT: [&str; 2] = ["reply", "tracking"];
 
-/// The answer to who may not run INFO, and asks for what INFO tells.
-pub(crate) fn refusal_of_info(shared: &Shared, login: &Login) -> Option<Response> {
-    if shared.sessions.allows(login.user.as_bytes(), "info") {
-        return None;
-    }
-    let error = json!({"error": "NOPERM the user has no permissions to run the 'info' command"});
-    Some((StatusCode::FORBIDDEN, Json(error)).into_response())
-}
-
 /// The answer to a request that makes no sense.
 pub(crate) fn bad(reason: &str) -> Response {
     (StatusCode::BAD_REQUEST, Json(json!({"error": reason}))).into_response()
@@ -150,30 +141,15 @@ pub(crate) async fn command(
     State(shared): State<Shared>,
     headers: HeaderMap,
     Json(body): Json<Body>,
-) -> Response {
-    let Some(login) = login::who(&shared, &headers) else {
-        return login::unknown();
-    };
-    let parsed = match arguments(body.get("args").unwrap_or(&Body::Null)) {
-        Ok(parsed) => parsed,
-        Err(reason) => return bad(&reason),
-    };
+) -> Result<Response, Response> {
+    let login = login::required(&shared, &headers)?;
+    let parsed = arguments(body.get("args").unwrap_or(&Body::Null));
+    let parsed = parsed.map_err(|reason| bad(&reason))?;
     let began = tokio::time::Instant::now();
-    match run(
-        &shared,
-        &headers,
-        &login,
-        database(&body),
-        &[slices(&parsed)],
-    )
-    .await
-    {
-        Ok(replies) => {
-            let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-            Json(json!({"reply": tree(&replies[0]), "us": took_us})).into_response()
-        }
-        Err(refusal) => refusal,
-    }
+    let requests = [slices(&parsed)];
+    let replies = run(&shared, &headers, &login, database(&body), &requests).await?;
+    let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    Ok(Json(json!({"reply": tree(&replies[0]), "us": took_us})).into_response())
 }
 
 /// `POST /api/pipeline`: several commands in order, their replies as trees.
@@ -181,27 +157,18 @@ pub(crate) async fn pipeline(
     State(shared): State<Shared>,
     headers: HeaderMap,
     Json(body): Json<Body>,
-) -> Response {
-    let Some(login) = login::who(&shared, &headers) else {
-        return login::unknown();
-    };
+) -> Result<Response, Response> {
+    let login = login::required(&shared, &headers)?;
     let commands = body.get("commands").and_then(Body::as_array);
     let Some(commands) = commands.filter(|all| !all.is_empty() && all.len() <= PIPELINE_MAX) else {
-        return bad("a pipeline has from 1 to 128 commands");
+        return Err(bad("a pipeline has from 1 to 128 commands"));
     };
     let parsed: Result<Vec<_>, String> = commands.iter().map(arguments).collect();
-    let parsed = match parsed {
-        Ok(parsed) => parsed,
-        Err(reason) => return bad(&reason),
-    };
+    let parsed = parsed.map_err(|reason| bad(&reason))?;
     let requests: Vec<Vec<&[u8]>> = parsed.iter().map(|one| slices(one)).collect();
-    match run(&shared, &headers, &login, database(&body), &requests).await {
-        Ok(replies) => {
-            let replies: Vec<Body> = replies.iter().map(tree).collect();
-            Json(json!({"replies": replies})).into_response()
-        }
-        Err(refusal) => refusal,
-    }
+    let replies = run(&shared, &headers, &login, database(&body), &requests).await?;
+    let replies: Vec<Body> = replies.iter().map(tree).collect();
+    Ok(Json(json!({"replies": replies})).into_response())
 }
 
 /// `POST /api/keys`: one step through the keys of a database, and how much of it was seen by then.
@@ -209,10 +176,8 @@ pub(crate) async fn keys(
     State(shared): State<Shared>,
     headers: HeaderMap,
     Json(body): Json<Body>,
-) -> Response {
-    let Some(login) = login::who(&shared, &headers) else {
-        return login::unknown();
-    };
+) -> Result<Response, Response> {
+    let login = login::required(&shared, &headers)?;
     let text = |name: &str| body.get(name).and_then(Body::as_str).unwrap_or_default();
     let database = database(&body);
     let cursor = if text("cursor").is_empty() {
@@ -233,40 +198,27 @@ pub(crate) async fn keys(
     if !text("type").is_empty() {
         scan.extend([b"TYPE", text("type").as_bytes()]);
     }
-    let replies = match run(
-        &shared,
-        &headers,
-        &login,
-        database,
-        &[scan, vec![b"DBSIZE"]],
-    )
-    .await
-    {
-        Ok(replies) => replies,
-        Err(refusal) => return refusal,
-    };
+    let requests = [scan, vec![b"DBSIZE"]];
+    let replies = run(&shared, &headers, &login, database, &requests).await?;
     let [Value::Array(step), size] = replies.as_slice() else {
-        return Json(json!({"error": reason(&replies[0])})).into_response();
+        return Ok(Json(json!({"error": reason(&replies[0])})).into_response());
     };
     let [Value::Bulk(next), Value::Array(found)] = step.as_slice() else {
-        return Json(json!({"error": "no reply of SCAN"})).into_response();
+        return Ok(Json(json!({"error": "no reply of SCAN"})).into_response());
     };
     let found: Vec<&[u8]> = found.iter().filter_map(bytes).collect();
-    let described = match describe(&shared, &headers, &login, database, &found).await {
-        Ok(described) => described,
-        Err(refusal) => return refusal,
-    };
+    let described = describe(&shared, &headers, &login, database, &found).await?;
     let next = String::from_utf8_lossy(next).into_owned();
     let size = if let Value::Integer(size) = size {
         json!(size)
     } else {
         Body::Null
     };
-    Json(json!({"seen": share_seen(&next), "cursor": next, "size": size, "keys": described}))
-        .into_response()
+    let step = json!({"seen": share_seen(&next), "cursor": next, "size": size, "keys": described});
+    Ok(Json(step).into_response())
 }
 
-/// How much of the keyspace lies behind a cursor: its bits are those of the place, the lowest one first.
+/// How much of the keyspace a walk has seen at a cursor: its bits are those of the place, the lowest one first.
 #[allow(clippy::cast_precision_loss, reason = "shown in per cent")]
 fn share_seen(cursor: &str) -> f64 {
     match cursor.parse::<u64>() {
@@ -332,13 +284,11 @@ pub(crate) async fn value(
     State(shared): State<Shared>,
     headers: HeaderMap,
     Json(body): Json<Body>,
-) -> Response {
-    let Some(login) = login::who(&shared, &headers) else {
-        return login::unknown();
-    };
+) -> Result<Response, Response> {
+    let login = login::required(&shared, &headers)?;
     let key = body.get("key").and_then(Body::as_str).and_then(decode);
     let Some(key) = key else {
-        return bad("key is base64");
+        return Err(bad("key is base64"));
     };
     let database = database(&body);
     let about: Vec<Vec<&[u8]>> = vec![
@@ -347,13 +297,10 @@ pub(crate) async fn value(
         vec![b"OBJECT", b"ENCODING", &key],
         vec![b"MEMORY", b"USAGE", &key],
     ];
-    let about = match run(&shared, &headers, &login, database, &about).await {
-        Ok(about) => about,
-        Err(refusal) => return refusal,
-    };
+    let about = run(&shared, &headers, &login, database, &about).await?;
     let kind = match &about[0] {
         Value::Simple(kind) => String::from_utf8_lossy(kind).into_owned(),
-        other => return Json(json!({"error": reason(other)})).into_response(),
+        other => return Ok(Json(json!({"error": reason(other)})).into_response()),
     };
     let from = body
         .get("from")
@@ -365,16 +312,13 @@ pub(crate) async fn value(
     let page = if requests.is_empty() {
         Vec::new()
     } else {
-        match run(&shared, &headers, &login, database, &requests).await {
-            Ok(page) => page,
-            Err(refusal) => return refusal,
-        }
+        run(&shared, &headers, &login, database, &requests).await?
     };
-    Json(json!({
+    let shown = json!({
         "type": kind, "ttl_ms": integer(&about[1]), "encoding": simple(&about[2]), "bytes": integer(&about[3]),
         "length": page.first().map_or(Body::Null, integer), "page": page.get(1).map_or(Body::Null, tree),
-    }))
-    .into_response()
+    });
+    Ok(Json(shown).into_response())
 }
 
 /// What asks for the length of a value and for a page of it. `from` is an index, a cursor or an entry's id.

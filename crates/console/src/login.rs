@@ -101,13 +101,35 @@ pub(crate) fn who(shared: &Shared, headers: &HeaderMap) -> Option<Login> {
     None
 }
 
-/// The answer to who has to log in first.
-pub(crate) fn unknown() -> Response {
-    (
-        StatusCode::UNAUTHORIZED,
-        Json(json!({"error": "log in first"})),
-    )
-        .into_response()
+/// Why a request is not answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal(StatusCode, &'static str);
+
+impl From<Refusal> for Response {
+    fn from(Refusal(status, reason): Refusal) -> Self {
+        refuse(status, reason)
+    }
+}
+
+/// As [`who`], for what nobody is shown otherwise.
+///
+/// # Errors
+/// Who has to log in first.
+pub(crate) fn required(shared: &Shared, headers: &HeaderMap) -> Result<Login, Refusal> {
+    who(shared, headers).ok_or(Refusal(StatusCode::UNAUTHORIZED, "log in first"))
+}
+
+/// As [`required`], for what INFO tells.
+///
+/// # Errors
+/// The same, and who may not run INFO.
+pub(crate) fn required_for_info(shared: &Shared, headers: &HeaderMap) -> Result<(), Refusal> {
+    let login = required(shared, headers)?;
+    if shared.sessions.allows(login.user.as_bytes(), "info") {
+        return Ok(());
+    }
+    let reason = "NOPERM the user has no permissions to run the 'info' command";
+    Err(Refusal(StatusCode::FORBIDDEN, reason))
 }
 
 /// Ends the session of a request.

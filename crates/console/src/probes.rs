@@ -7,7 +7,6 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Map, Value as Body, json};
 use tokio::time::{Duration, Instant, sleep};
 
-use crate::api;
 use crate::login;
 use crate::shared::Shared;
 
@@ -49,13 +48,8 @@ pub(crate) async fn info(
     State(shared): State<Shared>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-) -> Response {
-    let Some(login) = login::who(&shared, &headers) else {
-        return login::unknown();
-    };
-    if let Some(refusal) = api::refusal_of_info(&shared, &login) {
-        return refusal;
-    }
+) -> Result<Response, Response> {
+    login::required_for_info(&shared, &headers)?;
     let query = query.unwrap_or_default();
     let asked = query
         .split('&')
@@ -72,5 +66,5 @@ pub(crate) async fn info(
         (section.name.to_owned(), Body::Object(fields.collect()))
     });
     let all: Map<String, Body> = sections.collect();
-    Json(Body::Object(all)).into_response()
+    Ok(Json(Body::Object(all)).into_response())
 }

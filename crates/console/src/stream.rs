@@ -13,7 +13,6 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::api;
 use crate::limits::{MINUTES_KEPT, SECONDS_FIRST, SECONDS_KEPT};
 use crate::login;
 use crate::shared::Shared;
@@ -22,15 +21,13 @@ use crate::shared::Shared;
 const FRAMES_MAX: usize = 16;
 
 /// `GET /events`.
-pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> Response {
-    let Some(login) = login::who(&shared, &headers) else {
-        return login::unknown();
-    };
-    if let Some(refusal) = api::refusal_of_info(&shared, &login) {
-        return refusal;
-    }
+pub(crate) async fn events(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+) -> Result<Response, Response> {
+    login::required_for_info(&shared, &headers)?;
     let Ok(place) = Arc::clone(&shared.streams).try_acquire_owned() else {
-        return (StatusCode::TOO_MANY_REQUESTS, "too many streams\n").into_response();
+        return Err((StatusCode::TOO_MANY_REQUESTS, "too many streams\n").into_response());
     };
     let (sender, receiver) = mpsc::channel::<Result<Event, Infallible>>(FRAMES_MAX);
     let mut frames = shared.frames.subscribe();
@@ -54,9 +51,8 @@ pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> 
                 .is_ok();
         }
     });
-    Sse::new(ReceiverStream::new(receiver))
-        .keep_alive(KeepAlive::default())
-        .into_response()
+    let stream = Sse::new(ReceiverStream::new(receiver));
+    Ok(stream.keep_alive(KeepAlive::default()).into_response())
 }
 
 /// `GET /api/history?minutes`: an hour by second, or a day by minute.
@@ -64,13 +60,8 @@ pub(crate) async fn history(
     State(shared): State<Shared>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-) -> Response {
-    let Some(login) = login::who(&shared, &headers) else {
-        return login::unknown();
-    };
-    if let Some(refusal) = api::refusal_of_info(&shared, &login) {
-        return refusal;
-    }
+) -> Result<Response, Response> {
+    login::required_for_info(&shared, &headers)?;
     let by_minute = query.is_some_and(|query| query == "minutes");
     let count = if by_minute {
         MINUTES_KEPT
@@ -78,7 +69,7 @@ pub(crate) async fn history(
         SECONDS_KEPT
     };
     let all = shared.history().last(count, by_minute);
-    Json(all).into_response()
+    Ok(Json(all).into_response())
 }
 
 /// `GET /api/log?after=<number>`: lines of the server log.
@@ -86,17 +77,12 @@ pub(crate) async fn log(
     State(shared): State<Shared>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-) -> Response {
-    let Some(login) = login::who(&shared, &headers) else {
-        return login::unknown();
-    };
-    if let Some(refusal) = api::refusal_of_info(&shared, &login) {
-        return refusal;
-    }
+) -> Result<Response, Response> {
+    login::required_for_info(&shared, &headers)?;
     let after = query
         .as_deref()
         .and_then(|query| query.strip_prefix("after=")?.parse().ok());
     let lines = shared.figures.log_lines(after.unwrap_or(0)).into_iter();
     let lines: Vec<_> = lines.map(|(number, text)| json!([number, text])).collect();
-    Json(json!({"lines": lines})).into_response()
+    Ok(Json(json!({"lines": lines})).into_response())
 }
