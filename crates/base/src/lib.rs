@@ -22,6 +22,7 @@ pub mod metrics;
 pub mod number;
 pub mod os_error;
 pub mod page_buffer;
+pub mod planted;
 pub mod process;
 pub mod random;
 pub mod record_head;

@@ -25,35 +25,4 @@ pub enum Bug {
     AcknowledgedEarly,
 }
 
-/// Whether a bug is planted on this thread.
-#[cfg(not(any(test, feature = "planted")))]
-#[inline]
-pub(crate) const fn is_on(_: Bug) -> bool {
-    false
-}
-
-#[cfg(any(test, feature = "planted"))]
-pub(crate) use on::is_on;
-#[cfg(any(test, feature = "planted"))]
-pub use on::plant;
-
-#[cfg(any(test, feature = "planted"))]
-mod on {
-    use std::cell::Cell;
-
-    use super::Bug;
-
-    thread_local! {
-        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    /// Plants a bug on this thread, or takes it away.
-    pub fn plant(bug: Option<Bug>) {
-        PLANTED.set(bug);
-    }
-
-    /// Whether a bug is planted on this thread.
-    pub(crate) fn is_on(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
-    }
-}
+base::planted!(Bug);
