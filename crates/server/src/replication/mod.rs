@@ -272,7 +272,7 @@ impl Replication {
     /// REPLICAOF NO ONE: writes wait until the thread has taken over.
     fn unfollow(
         &self,
-        mut standing: MutexGuard<'_, Standing>,
+        standing: MutexGuard<'_, Standing>,
         node: &Node,
         session: &Session,
     ) -> Result<Followed, CommandError> {
@@ -281,32 +281,28 @@ impl Replication {
         if before == Role::Primary {
             return Ok(Followed::Changed);
         }
-        node.core
-            .env
-            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
-        self.role.set(role);
-        let refusals = &node.core.settings.refusals;
-        refusals.set_read_only(false);
-        refusals.set_stale(false);
-        if let Some(following) = &standing.following {
-            following.stop();
-        }
-        standing.order = Some(Order::TakeOver);
-        self.wake_thread(standing, node);
-        node.core.config.set_primary(None);
-        node.core.log.notice(format_args!(
-            "MASTER MODE enabled (user request from '{}')",
-            shown(session)
-        ));
+        let by = format!("user request from '{}'", shown(session));
+        self.leave_primary(standing, node, role, &by);
         Ok(Followed::Changed)
     }
 
     /// The primary that this node follows by the own link hands its office over.
     fn take_office(&self, node: &Node) {
-        let mut standing = self.standing();
+        let standing = self.standing();
         let Ok(role) = role::next(self.role(), Event::Unfollow) else {
             return;
         };
+        self.leave_primary(standing, node, role, "the primary handed over");
+    }
+
+    /// Follows nobody from here on; writes wait until the thread has taken over.
+    fn leave_primary(
+        &self,
+        mut standing: MutexGuard<'_, Standing>,
+        node: &Node,
+        role: Role,
+        why: &str,
+    ) {
         node.core
             .env
             .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
@@ -320,9 +316,8 @@ impl Replication {
         standing.order = Some(Order::TakeOver);
         self.wake_thread(standing, node);
         node.core.config.set_primary(None);
-        node.core.log.notice(format_args!(
-            "MASTER MODE enabled (the primary handed over)"
-        ));
+        let log = &node.core.log;
+        log.notice(format_args!("MASTER MODE enabled ({why})"));
     }
 
     /// PSYNC … FAILOVER of the primary that this node follows: it hands over, and this node takes over.
