@@ -19,7 +19,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use base::clock::{Clock as _, SystemClock};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
+use rustls::client::{Resumption, WantsClientCert, verify_server_cert_signed_by_trust_anchor};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{
     CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
@@ -30,8 +30,8 @@ use rustls::server::{
 };
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
-    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error, RootCertStore,
-    ServerConfig, ServerConnection, SignatureScheme,
+    ClientConfig, ClientConnection, ConfigBuilder, Connection, DigitallySignedStruct, Error,
+    RootCertStore, ServerConfig, ServerConnection, SignatureScheme, WantsVerifier,
 };
 
 use crate::error::{HandshakeError, SetupError};
@@ -73,22 +73,12 @@ impl LinkTls {
             .public_key()
             .ok_or_else(|| impossible(&"no public key"))?;
         let pair = CertifiedKey::new(vec![CertificateDer::from(public.to_vec())], key);
-        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|error| impossible(&error))?
+        let server = server_side(&provider)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(
                 pair,
             ))));
-        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|error| impossible(&error))?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Peers {
-                provider,
-                authorities: None,
-            }))
-            .with_no_client_auth();
+        let client = client_side(provider, None)?.with_no_client_auth();
         Ok(Self::new(server, client))
     }
 
@@ -121,20 +111,10 @@ impl LinkTls {
             Arc::clone(&provider),
         );
         let verifier = verifier.build().map_err(|error| impossible(&error))?;
-        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|error| impossible(&error))?
+        let server = server_side(&provider)?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::<SingleCertAndKey>::clone(&resolver));
-        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|error| impossible(&error))?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Peers {
-                provider,
-                authorities: Some(authorities),
-            }))
-            .with_client_cert_resolver(resolver);
+        let client = client_side(provider, Some(authorities))?.with_client_cert_resolver(resolver);
         Ok(Self::new(server, client))
     }
 
@@ -335,6 +315,32 @@ fn in_time(error: io::Error) -> HandshakeError {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What accepts links with this provider: TLS 1.3 alone.
+fn server_side(
+    provider: &Arc<CryptoProvider>,
+) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, SetupError> {
+    ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| SetupError::Options(error.to_string()))
+}
+
+/// What makes links with this provider, to [`Peers`]: TLS 1.3 alone.
+fn client_side(
+    provider: Arc<CryptoProvider>,
+    authorities: Option<Arc<RootCertStore>>,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, SetupError> {
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| SetupError::Options(error.to_string()))?;
+    let peers = Peers {
+        provider,
+        authorities,
+    };
+    Ok(builder
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(peers)))
 }
 
 /// Whom a node that connects takes for another node.
