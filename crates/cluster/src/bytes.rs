@@ -92,6 +92,18 @@ impl Writer {
 pub struct Reader<'b>(pub &'b [u8]);
 
 impl<'b> Reader<'b> {
+    /// Reads bytes that begin with a version, up to `newest`.
+    ///
+    /// # Errors
+    /// Where there is none, or it is not known.
+    pub fn versioned(bytes: &'b [u8], newest: u8) -> Result<Self, Malformed> {
+        let mut reader = Self(bytes);
+        match reader.u8()? {
+            version if version == 0 || version > newest => Err(Malformed::Version(version)),
+            _ => Ok(reader),
+        }
+    }
+
     /// So many bytes.
     ///
     /// # Errors

@@ -156,11 +156,7 @@ impl Proposal {
     /// # Errors
     /// Where they are none, or of a newer version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader(bytes);
-        let version = reader.u8()?;
-        if version == 0 || version > VERSION {
-            return Err(Malformed::Version(version));
-        }
+        let mut reader = Reader::versioned(bytes, VERSION)?;
         let request = RequestId(reader.array()?);
         let entry = Entry::decode(&mut reader)?;
         reader.end()?;

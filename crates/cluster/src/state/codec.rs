@@ -79,11 +79,7 @@ impl ControlState {
     /// # Errors
     /// Where they are none, or of a newer version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader(bytes);
-        let version = reader.u8()?;
-        if version == 0 || version > VERSION {
-            return Err(Malformed::Version(version));
-        }
+        let mut reader = Reader::versioned(bytes, VERSION)?;
         let mut state = Self {
             index: reader.u64()?,
             feature_level: reader.u16()?,
