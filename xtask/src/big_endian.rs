@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::parts::{cargo, target_directory};
+use crate::parts::{cargo, done, target_directory};
 use crate::tools;
 use crate::{debian, toolchain};
 
@@ -198,12 +198,4 @@ fn option(name: &str, path: &Path) -> std::ffi::OsString {
     option.push("=");
     option.push(path);
     option
-}
-
-fn done(command: &mut Command, what: &str) -> Result<(), String> {
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{what}: {status}")),
-        Err(error) => Err(format!("{what}: {error}")),
-    }
 }

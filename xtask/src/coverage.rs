@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::parts::{cargo, target_directory};
+use crate::parts::{self, cargo, target_directory};
 use crate::{toolchain, tools, workspace_root};
 
 /// Percentage of its lines that the tests of a room must run.
@@ -200,9 +200,5 @@ fn directory() -> PathBuf {
 
 fn done(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{name}: {status}")),
-        Err(error) => Err(format!("{name}: {error}")),
-    }
+    parts::done(command, &name)
 }

@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::parts::{cargo, target_directory};
+use crate::parts::{cargo, done, target_directory};
 use crate::{toolchain, workspace_root};
 
 /// The targets, and how many inputs each gets in the gate: about 2 s each.
@@ -202,12 +202,4 @@ fn source() -> PathBuf {
 
 fn directory() -> PathBuf {
     target_directory().join("fuzz")
-}
-
-fn done(command: &mut Command, what: &str) -> Result<(), String> {
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{what}: {status}")),
-        Err(error) => Err(format!("{what}: {error}")),
-    }
 }

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::parts::{cargo, target_directory};
+use crate::parts::{self, cargo, target_directory};
 use crate::tools::{self, Tool};
 
 pub use checks::check;
@@ -188,11 +188,8 @@ fn remove(path: &Path) -> Outcome<()> {
 }
 
 fn run(command: &mut Command) -> Outcome<()> {
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{command:?}: {status}")),
-        Err(error) => Err(format!("{command:?}: {error}")),
-    }
+    let what = format!("{command:?}");
+    parts::done(command, &what)
 }
 
 fn output(command: &mut Command) -> Outcome<String> {

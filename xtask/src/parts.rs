@@ -221,6 +221,18 @@ pub fn cargo(words: &[&str]) -> Command {
     command
 }
 
+/// Runs a command to its end.
+///
+/// # Errors
+/// When it cannot be run or fails: `what`, and how.
+pub(crate) fn done(command: &mut Command, what: &str) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{what}: {status}")),
+        Err(error) => Err(format!("{what}: {error}")),
+    }
+}
+
 /// This program with other words.
 pub(crate) fn xtask(words: &[&str]) -> Command {
     let mut command = cargo(&["run", "--quiet", "--package", "xtask", "--"]);
