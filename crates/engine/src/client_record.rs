@@ -39,7 +39,7 @@ pub struct ClientRecord {
     pub transaction: AtomicU32,
     /// How many keys it watches.
     pub watched: AtomicU32,
-    /// Bytes of memory behind these requests.
+    /// Bytes of memory that these requests take.
     pub transaction_bytes: AtomicU64,
     /// Who is told of changes instead of it: 0 when it is itself, -1 when it tracks nothing.
     pub redirect: AtomicI64,
@@ -49,7 +49,7 @@ pub struct ClientRecord {
     pub query_bytes: AtomicU64,
     /// Bytes waiting to be sent.
     pub output_bytes: AtomicU64,
-    /// Bytes of memory behind both.
+    /// Bytes of memory that both take.
     pub held_bytes: AtomicU64,
     /// Requests it sent so far.
     pub requests: AtomicU64,
@@ -70,9 +70,9 @@ pub struct ClientNames {
     /// CLIENT SETNAME.
     pub name: String,
     /// CLIENT SETINFO LIB-NAME.
-    pub library_name: String,
+    pub lib_name: String,
     /// CLIENT SETINFO LIB-VER.
-    pub library_version: String,
+    pub lib_version: String,
 }
 
 /// The name of who authenticated as nobody else.

@@ -197,8 +197,8 @@ fn holds(client: &ClientRecord, condition: &ClientCondition, now_unix_ms: u64) -
             letters.chars().all(|letter| own.contains(letter))
         }
         ClientCondition::Name(name) => *name == client.names().name,
-        ClientCondition::LibraryName(name) => *name == client.names().library_name,
-        ClientCondition::LibraryVersion(version) => *version == client.names().library_version,
+        ClientCondition::LibraryName(name) => *name == client.names().lib_name,
+        ClientCondition::LibraryVersion(version) => *version == client.names().lib_version,
         ClientCondition::Database(database) => client.database.load(Ordering::Relaxed) == *database,
         // As CLIENT LIST abbreviates it.
         ClientCondition::Capability(letters) => {
@@ -259,8 +259,8 @@ pub fn describe(table: &Table, client: &ClientRecord, now_unix_ms: u64) -> Strin
         command = last_command(table, client),
         user = client.user_name(),
         resp = client.resp.load(Ordering::Relaxed),
-        library = names.library_name,
-        version = names.library_version,
+        library = names.lib_name,
+        version = names.lib_version,
         worker = client.worker,
         net_in = client.input_bytes_total.load(Ordering::Relaxed),
         net_out = client.output_bytes_total.load(Ordering::Relaxed),

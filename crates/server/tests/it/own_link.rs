@@ -133,6 +133,15 @@ impl Node {
 }
 
 impl Node {
+    /// Whether every replica that is connected is online.
+    fn has_all_online(&self) -> bool {
+        let count: usize = self.field("connected_slaves").parse().unwrap();
+        (0..count).all(|at| {
+            self.field(&format!("slave{at}"))
+                .contains("iolite_state=online")
+        })
+    }
+
     /// Has this node compare itself with its replicas, all of which have to answer: how many hold the same, and how many
     /// do not.
     fn compare(&self) -> (usize, usize) {
@@ -156,17 +165,6 @@ impl Node {
             assert!(patience.lasts(), "{begun:?}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
-    }
-}
-
-impl Node {
-    /// Whether every replica that is connected is online.
-    fn has_all_online(&self) -> bool {
-        let count: usize = self.field("connected_slaves").parse().unwrap();
-        (0..count).all(|at| {
-            self.field(&format!("slave{at}"))
-                .contains("iolite_state=online")
-        })
     }
 }
 

@@ -430,9 +430,9 @@ fn set_info(
     };
     context.session.client.change_names(|names| {
         if lower == b"lib-name" {
-            names.library_name = value;
+            names.lib_name = value;
         } else {
-            names.library_version = value;
+            names.lib_version = value;
         }
     });
     reply.ok();
@@ -526,7 +526,7 @@ mod tests {
         );
         let names = server.session().client.names();
         assert_eq!(
-            (names.library_name.as_str(), names.library_version.as_str()),
+            (names.lib_name.as_str(), names.lib_version.as_str()),
             ("lib", "1.0")
         );
     }
