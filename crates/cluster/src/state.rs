@@ -107,7 +107,7 @@ impl CopyKind {
 pub struct LogEnd {
     /// The term of the last frame.
     pub term: u64,
-    /// The sequence behind it.
+    /// The sequence after it.
     pub sequence: u64,
 }
 

@@ -28,7 +28,7 @@ const NEW: &str = "journal.new";
 const HEAD: &[u8] = b"IOLITE CONTROL JOURNAL 1\n";
 /// No journal is read that is longer.
 const BYTES_MAX: u64 = 1 << 30;
-/// No single write is longer: more than that behind a damaged record is damage.
+/// No single write is longer: more than that after a damaged record is damage.
 const TORN_BYTES_MAX: usize = 64 << 20;
 
 /// See the module. Copies are of the same log.
@@ -80,7 +80,7 @@ impl Change<'_> {
     }
 }
 
-/// Changes as one record: what is synced at once is there whole or not at all, so behind a torn record there is none.
+/// Changes as one record: what is synced at once is there whole or not at all, so after a torn record there is none.
 fn batch(changes: &[Change<'_>]) -> Vec<u8> {
     let mut writer = Writer::default();
     for change in changes {
@@ -240,7 +240,7 @@ fn read_journal(file: &dyn DiskFile, path: &Path, kept: &mut Kept) -> io::Result
     }
 }
 
-/// Whether this is what was being written when the power went: then there is no whole record behind it.
+/// Whether this is what was being written when the power went: then there is no whole record after it.
 fn is_torn(rest: &[u8]) -> bool {
     let has_record = |at: usize| {
         let mut from = &rest[at..];

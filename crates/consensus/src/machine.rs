@@ -4,7 +4,7 @@
 //!   control/snapshot   record: last entry, members │ record: the state
 //! ```
 //!
-//! The state is in memory; a start reads the snapshot and applies the log behind it again, which gives the same.
+//! The state is in memory; a start reads the snapshot and applies the log after it again, which gives the same.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -227,13 +227,13 @@ pub trait Surroundings: Send + Sync {
         None
     }
 
-    /// The libraries of functions that there are. Asked right behind a cut.
+    /// The libraries of functions that there are. Asked right after a cut.
     fn libraries(&self) -> Vec<Vec<u8>> {
         Vec::new()
     }
 
     /// What the manifest is to say about the history of the log, of which [`Surroundings::log_sequence`] was the given
-    /// one. Asked right behind a cut, with the turn of it ([`Store::batch_turn`]). With a
+    /// one. Asked right after a cut, with the turn of it ([`Store::batch_turn`]). With a
     /// [sequence of the cut](History::cut_sequence) the log goes on from there.
     ///
     /// # Errors

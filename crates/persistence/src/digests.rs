@@ -157,7 +157,7 @@ fn mix(sum: u64) -> u64 {
     sum ^ (sum >> 31)
 }
 
-/// What has an order: each thing is added behind those before.
+/// What has an order: each thing is added after those before.
 struct Sum(u64);
 
 impl Sum {

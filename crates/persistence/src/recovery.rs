@@ -175,7 +175,7 @@ impl Recovered {
         self.manifest.generation.max(of_log)
     }
 
-    /// The terms of the log, oldest first: those that the checkpoint names, and those that begin behind it.
+    /// The terms of the log, oldest first: those that the checkpoint names, and those that begin after it.
     #[must_use]
     pub fn terms(&self) -> Vec<TermEntry> {
         let named = &self.manifest.history.terms;

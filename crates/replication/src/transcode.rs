@@ -145,7 +145,7 @@ impl Transcoder {
         self.place.sequence = end;
     }
 
-    /// A frame, which ends at `end`, that [cannot be said](Unsupported): only who counts goes on behind it.
+    /// A frame, which ends at `end`, that [cannot be said](Unsupported): only who counts goes on after it.
     pub fn unsaid(&mut self, end: u64) {
         self.place.offset += 1;
         self.place.sequence = end;

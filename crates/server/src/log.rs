@@ -87,7 +87,7 @@ impl Log {
         }
     }
 
-    /// The last lines behind the one of this number, with theirs.
+    /// The last lines after the one of this number, with theirs.
     pub fn recent(&self, after: u64) -> Vec<(u64, String)> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let first = recent.last + 1 - recent.lines.len() as u64;

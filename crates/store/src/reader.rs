@@ -70,7 +70,7 @@ impl Indexed {
     /// Shows several keys as they all are at one moment, without a lock, if each can be looked at briefly; whether that
     /// came to something. If not, what was shown counts for nothing.
     ///
-    /// All buckets are looked at once more behind the last key: where their words are what they were before the looks, nothing
+    /// All buckets are looked at once more after the last key: where their words are what they were before the looks, nothing
     /// in any of them was changed between the first of these and now.
     pub(crate) fn read_together_briefly<R>(
         &self,

@@ -32,7 +32,7 @@ impl Kind {
 /// How it is kept (the answer of OBJECT ENCODING).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Elements one behind another in one allocation.
+    /// Elements one after another in one allocation.
     Listpack,
     /// Blocks of packed elements.
     Quicklist,

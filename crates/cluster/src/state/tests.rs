@@ -1,4 +1,4 @@
-//! Entries one behind the other, what they refuse, and everything as bytes.
+//! Entries one after the other, what they refuse, and everything as bytes.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -28,7 +28,7 @@ fn record(start_count: u64) -> NodeRecord {
     }
 }
 
-/// Applies entries one behind the other.
+/// Applies entries one after the other.
 #[derive(Default)]
 struct Log {
     state: ControlState,

@@ -205,7 +205,7 @@ pub struct Manifest {
     pub history: History,
 }
 
-/// Which effects of the log behind a checkpoint the checkpoint has already: those of generations before its own, up to where
+/// Which effects of the log after a checkpoint the checkpoint has already: those of generations before its own, up to where
 /// the last of them stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlap {
@@ -227,7 +227,7 @@ impl Overlap {
         generation < self.generation && sequence < self.end
     }
 
-    /// The same up to a sequence: what is behind was not written yet when it was said.
+    /// The same up to a sequence: what comes after was not written yet when it was said.
     #[must_use]
     pub fn up_to(self, end: u64) -> Self {
         Self {
@@ -296,7 +296,7 @@ impl Manifest {
             .fold(0, |sum, part| sum.saturating_add(part.bytes))
     }
 
-    /// Which effects behind [`Manifest::log_sequence`] are in the checkpoint.
+    /// Which effects after [`Manifest::log_sequence`] are in the checkpoint.
     #[must_use]
     pub fn overlap(&self) -> Overlap {
         if self.history.cut_sequence.is_some() {

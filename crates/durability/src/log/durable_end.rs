@@ -43,7 +43,7 @@ pub(super) fn durable_end(
     }
 }
 
-/// Where the file begins that holds `from`, and the highest sequence that it and those behind it, up to `until`,
+/// Where the file begins that holds `from`, and the highest sequence that it and those after it, up to `until`,
 /// state to be durable, or from which on alone they are whole; none when they do not reach up to there.
 fn look(
     mut reader: Reader,
@@ -57,7 +57,7 @@ fn look(
         reader.check_whole_file();
     }
     match reader.pass(until) {
-        // What is behind is given up, or was looked at.
+        // What comes after is given up, or was looked at.
         Err(LogError::Damage { sequence, .. }) if sequence >= until => {}
         passed => passed?,
     }

@@ -26,7 +26,7 @@ impl Context<'_> {
     ) -> Result<bool, CommandError> {
         let turn = self.turn;
         // Who may not wait stands in no line: a transaction takes what it has pushed itself, and those
-        // who wait are served behind it.
+        // who wait are served after it.
         let stands_in_line = self.may_block;
         for key in keys {
             let is_taken = self.store.modify(key, |entry| {

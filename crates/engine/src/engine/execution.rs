@@ -4,7 +4,7 @@
 //! state. Whether the client is in one is found out once a batch, and again after requests that were
 //! not plain, the only ones that can change it. What holds for a request that is not plain stands in
 //! [`Visit::execute_with_care`]; the short way ([`Visit::execute`]) leaves out what cannot apply, and
-//! takes requests of one command that stand one behind the other together.
+//! takes requests of one command that stand one after the other together.
 
 use std::sync::atomic::Ordering;
 
@@ -724,7 +724,7 @@ fn may_take_long(spec: &CommandSpec) -> bool {
 }
 
 /// Whether this is a line of an HTTP request. A page in somebody's browser can have one sent to any
-/// port of that machine, commands and all in its body, so nothing behind it is looked at.
+/// port of that machine, commands and all in its body, so nothing after it is looked at.
 #[cold]
 fn is_from_a_browser(request: Request<'_>) -> bool {
     let name = request.name();

@@ -30,7 +30,7 @@ pub enum Next {
     /// Complete requests may be left: call again after the others had their turn.
     Yield,
     /// What comes next of the request goes into [`Session::arrival`](crate::Session::arrival); call again with its
-    /// [head](crate::arrival::Arrival::take_head) and what comes behind it.
+    /// [head](crate::arrival::Arrival::take_head) and what comes after it.
     Receive,
     /// The request in [`Session::aside`](crate::Session::aside) takes long: give it to an engine [aside](super::Engine::aside), and
     /// call again when its reply is sent.

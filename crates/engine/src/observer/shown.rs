@@ -104,7 +104,7 @@ pub(crate) fn secrets(table: &'static Table, request: Request<'_>) -> impl Fn(us
 }
 
 impl Monitors {
-    /// Shows all of them a request that ran; behind a script, what that ran.
+    /// Shows all of them a request that ran; after a script, what that ran.
     #[cold]
     pub(crate) fn show(
         &self,

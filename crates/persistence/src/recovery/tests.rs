@@ -83,7 +83,7 @@ fn recovered(place: &Place, manifest: Manifest) -> (Result<Recovered, RecoveryEr
 }
 
 /// A replica's checkpoint is cut between batches, and generations in its log are those of its primary. So are those of
-/// what another primary wrote behind the end of what this server had.
+/// what another primary wrote after the end of what this server had.
 #[test]
 fn effects_are_told_from_those_of_a_checkpoint_by_generation_or_by_the_cut() {
     let place = place();

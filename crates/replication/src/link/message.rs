@@ -100,7 +100,7 @@ impl DigestState {
 pub struct Digest<'b> {
     /// Which point.
     pub number: u64,
-    /// The sequence behind it; 0 before it was reached.
+    /// The sequence after it; 0 before it was reached.
     pub sequence: u64,
     /// What this is.
     pub state: DigestState,

@@ -219,7 +219,7 @@ impl<'h> AppliedLog<'h> {
         done
     }
 
-    /// Applies frames, and stops behind each point where the data is compared with the primary's.
+    /// Applies frames, and stops after each point where the data is compared with the primary's.
     fn apply_to_points(&mut self, bytes: &[u8], is_live: bool) -> Result<(), String> {
         let first = self.applied;
         let mut rest = bytes;
@@ -457,7 +457,7 @@ impl Drop for AppliedLog<'_> {
     }
 }
 
-/// What of a log up to `end` is in a checkpoint that it goes on from. What comes behind is of a primary, whose generations
+/// What of a log up to `end` is in a checkpoint that it goes on from. What comes after is of a primary, whose generations
 /// are its own, unless the checkpoint is one that was given, and says how far the overlap goes.
 fn overlap_of(base: Option<&Manifest>, end: u64) -> Overlap {
     let Some(base) = base else {
@@ -576,7 +576,7 @@ impl ReplicaData for AppliedLog<'_> {
         };
         if let Some(sync) = self.sync.as_ref().filter(|sync| is_same(sync)) {
             self.home.env().log.notice(format_args!(
-                "The full sync goes on behind {} bytes that were received before",
+                "The full sync goes on after {} bytes that were received before",
                 sync.bytes
             ));
             return Ok(());

@@ -54,7 +54,7 @@ const DIAL_TIME: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(1);
 /// A checkpoint is sent to a replica as long as the log after it has no more bytes than this part of it, in hundredths.
 const LOG_PERCENT_MAX: u64 = 150;
-/// So much log behind a checkpoint is never a reason for a new one.
+/// So much log after a checkpoint is never a reason for a new one.
 const LOG_BYTES_FREE: u64 = 16 << 20;
 
 impl OwnLinks {

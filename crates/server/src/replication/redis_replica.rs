@@ -321,7 +321,7 @@ impl Link {
         self.drain()?;
         self.send_data(&source)?;
         let mut transcoder = Transcoder::new(self.form, place).for_reader(self.peer);
-        // A checkpoint that was cut between two batches has nothing of what comes behind it.
+        // A checkpoint that was cut between two batches has nothing of what comes after it.
         if source.manifest.history.cut_sequence.is_none() {
             transcoder.hide_below(source.manifest.generation);
         }

@@ -517,7 +517,7 @@ impl Greeting {
         if both & link::ENCRYPTS == 0 {
             return Ok(Vec::new());
         }
-        // What came behind the hello would be taken for encrypted.
+        // What came after the hello would be taken for encrypted.
         if self.reader.start != self.reader.end {
             return Err(LinkFault::Secret);
         }

@@ -30,7 +30,7 @@ use crate::node::Node;
 /// part of it, in hundredths: otherwise a new one is less to send.
 const LOG_PERCENT_MAX: u64 = 150;
 
-/// So much log behind a checkpoint is never a reason for a new one.
+/// So much log after a checkpoint is never a reason for a new one.
 const LOG_BYTES_FREE: u64 = 16 << 20;
 
 /// A checkpoint for replicas. Its files go with it.

@@ -141,7 +141,7 @@ impl Verifier {
         std::mem::take(&mut self.lock().sayings)
     }
 
-    /// A point of the log was reached, and nothing behind it is applied yet.
+    /// A point of the log was reached, and nothing after it is applied yet.
     #[allow(
         clippy::disallowed_methods,
         reason = "a thread that ends with the sums"

@@ -52,7 +52,7 @@ pub(super) const ITEMS: &[Item] = &[
         if s.node.core.settings.refusals.is_log_faulty() { "err".into() } else { "ok".into() }
     }),
     gauge("aof_last_cow_size", "redis_aof_last_cow_size_bytes", Unit::Bytes, "The most memory that was held for the last checkpoint.", |s| s.figures().last_held_bytes_max.into()),
-    gauge("aof_current_size", "redis_aof_current_size_bytes", Unit::Bytes, "Bytes of the checkpoint and of the log behind it.", |s| log_bytes(s).map_or(0, |bytes| base_bytes(s) + bytes).into()),
+    gauge("aof_current_size", "redis_aof_current_size_bytes", Unit::Bytes, "Bytes of the checkpoint and of the log after it.", |s| log_bytes(s).map_or(0, |bytes| base_bytes(s) + bytes).into()),
     gauge("aof_base_size", "redis_aof_base_size_bytes", Unit::Bytes, "Bytes of the checkpoint.", |s| log_bytes(s).map_or(0, |_| base_bytes(s)).into()),
     gauge("aof_buffer_length", "redis_aof_buffer_length", Unit::Bytes, "Bytes of the log that are not durable.", |s| {
         let log = s.node.persistence().map(Persistence::log).and_then(LogOwner::log);

@@ -74,9 +74,9 @@ impl Unit {
 pub(crate) enum Value {
     Whole(u64),
     Signed(i64),
-    /// With so many digits behind the point.
+    /// With so many digits after the point.
     Decimal(f64, usize),
-    /// With two digits behind the point, and the sign.
+    /// With two digits after the point, and the sign.
     Percent(f64),
     Text(String),
     /// There is none now.

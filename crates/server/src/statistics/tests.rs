@@ -127,7 +127,7 @@ const VARIES: [&str; 9] = [
     "redis_version",
 ];
 
-/// A line with every number as zeros, with as many digits behind a point as it has.
+/// A line with every number as zeros, with as many digits after a point as it has.
 fn form(line: &str) -> String {
     let Some((name, value)) = line.split_once(':') else {
         return line.to_owned();

@@ -1,4 +1,4 @@
-//! The frames of a log, one behind the other, and what each puts into the stream.
+//! The frames of a log, one after the other, and what each puts into the stream.
 
 use std::fmt;
 use std::sync::Arc;

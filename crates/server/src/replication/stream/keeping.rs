@@ -38,7 +38,7 @@ fn log_on_disk(node: &Node) -> Option<Arc<Log>> {
     node.persistence().and_then(|kept| kept.log().log())
 }
 
-/// Waits until the log is on disk as far as it goes now: a place behind that is none yet.
+/// Waits until the log is on disk as far as it goes now: a place after that is none yet.
 fn await_disk(log: &Log) {
     let end = log.tail_complete();
     log.request_sync(end);

@@ -38,7 +38,7 @@ fn a_full_sync_goes_on_where_its_link_broke() {
     relayed.links.cut_after(1_500_000);
     replica.follow_at(relayed.clients.port());
     let patience = Patience::of(Duration::from_secs(60));
-    while !replica.log().contains("The full sync goes on behind") {
+    while !replica.log().contains("The full sync goes on after") {
         assert!(patience.lasts(), "{}", replica.log());
         std::thread::sleep(Duration::from_millis(5));
         run(&mut client, "INCR meanwhile");
