@@ -1,8 +1,8 @@
 //! How one entry changes the state.
 
 use super::{
-    Applied, ControlState, CopyKind, FEATURE_LEVEL, Node, NodeId, NodeRecord, REQUESTS_MAX, Shard,
-    ShardId, Versioned,
+    Applied, ControlState, CopyKind, FEATURE_LEVEL, FIRST_RAFT_ID, Node, NodeId, NodeRecord,
+    REQUESTS_MAX, Shard, ShardId, Versioned,
 };
 use crate::entry::{Entry, Proposal, ShardChange};
 use crate::planted::{Bug, is_on};
@@ -116,8 +116,13 @@ impl ControlState {
         if self.nodes.contains_key(&node) || is_too_old {
             return Applied::Refused;
         }
+        // Who begins a group has to have its number before there is an entry.
+        let raft_id = match self.nodes.is_empty() {
+            true => FIRST_RAFT_ID,
+            false => index,
+        };
         let joined = Node {
-            raft_id: index,
+            raft_id,
             is_failed: false,
             record: record.clone(),
         };
