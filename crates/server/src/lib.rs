@@ -14,6 +14,8 @@ pub mod config;
 pub mod counters;
 pub mod daemon;
 pub mod doctor;
+pub mod fence;
+pub mod group;
 pub mod identity;
 pub mod in_process;
 pub mod job;

@@ -560,6 +560,12 @@ impl Replication {
         self.own.offer()
     }
 
+    /// Where the log on disk ends: the term of its last frame, and the sequence; and up to where the data is.
+    #[must_use]
+    pub(crate) fn log_end_on_disk(&self, node: &Node) -> (u64, u64, u64) {
+        self.own.log_end(node)
+    }
+
     /// What is done now and again, `hz` times a second.
     pub(crate) fn upkeep(&self, node: &Node) {
         let has_replicas = !self.replicas.is_empty();

@@ -236,6 +236,19 @@ impl OwnLinks {
         self.is_store_broken.store(false, Ordering::Release);
     }
 
+    /// Where the log on disk ends: the term of its last frame, and the sequence; and up to where the data is.
+    pub(crate) fn log_end(&self, node: &Node) -> (u64, u64, u64) {
+        let Some(log) = own_log(node) else {
+            return (0, 0, 0);
+        };
+        let sequence = log.tail_complete();
+        let applied = match self.follows.load(Ordering::Acquire) {
+            true => self.applied.load(Ordering::Acquire),
+            false => sequence,
+        };
+        (self.terms.lineage().last_number(), sequence, applied)
+    }
+
     /// Why no checkpoint may be made now, if so.
     pub(crate) fn refuses_checkpoints(&self) -> Option<String> {
         if !self.follows.load(Ordering::Acquire) {
