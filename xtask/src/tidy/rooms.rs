@@ -59,6 +59,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "server",
         &[
             "persistence",
+            "cluster",
             "replication",
             "base",
             "access",
