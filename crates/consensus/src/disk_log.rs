@@ -197,7 +197,7 @@ impl DiskLog {
 ///
 /// # Errors
 /// Those of the system; the old one is there then.
-pub(crate) fn write_whole(
+pub fn write_whole(
     disk: &dyn Disk,
     directory: &Path,
     new: &str,
@@ -249,7 +249,11 @@ fn is_torn(rest: &[u8]) -> bool {
     rest.len() <= TORN_BYTES_MAX && !(1..rest.len()).any(has_record)
 }
 
-pub(crate) fn read_file(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+/// Reads a file whole; one of the control group is not longer than a journal may be.
+///
+/// # Errors
+/// Those of the system.
+pub fn read_file(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     let size = file.size()?;
     if size > BYTES_MAX {
         return Err(io::Error::new(

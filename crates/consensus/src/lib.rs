@@ -32,11 +32,11 @@ use cluster::Applied;
 use openraft::impls::leader_id_adv::LeaderId;
 use openraft::{EmptyNode, EntryPayload, RaftTypeConfig};
 
-pub use disk_log::DiskLog;
+pub use disk_log::{DiskLog, read_file, write_whole};
 pub use machine::{Machine, Published};
 pub use network::{Carrier, Network, Peer, Unreached, serve};
 #[cfg(feature = "tokio")]
-pub use raft_log::{Change, Options, RaftLog, Runtime, Standing};
+pub use raft_log::{Change, Options, RaftLog, Runtime, Standing, answer_channel, within};
 
 /// The bytes of a proposal, as an entry of Raft has them.
 #[derive(Clone, Debug, PartialEq, Eq)]

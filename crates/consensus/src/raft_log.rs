@@ -27,7 +27,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use crate::network::{
-    Carrier, Network, barrier, barrier_request, propose, propose_request, read_led, serve,
+    Carrier, Network, Unreached, barrier, barrier_request, propose, propose_request, read_led,
+    serve,
 };
 use crate::{Data, DiskLog, Machine, Outcome, Published, raft_config};
 
@@ -68,6 +69,8 @@ pub struct Standing {
     pub leader: Option<RaftId>,
     /// This node does.
     pub is_leader: bool,
+    /// It has applied all that was committed before it was elected.
+    pub is_ready: bool,
     /// And a majority has confirmed so within one election.
     pub has_quorum: bool,
     /// Why it has ended, if so.
@@ -197,6 +200,10 @@ impl<K: Carrier> RaftLog<K> {
             term: metrics.current_term,
             leader: metrics.current_leader,
             is_leader,
+            is_ready: is_leader
+                && metrics
+                    .last_applied
+                    .is_some_and(|last| last.leader_id.term == metrics.current_term),
             has_quorum: is_leader && (is_alone || is_acked),
             ended: metrics
                 .running_state
@@ -282,31 +289,94 @@ impl<K: Carrier> RaftLog<K> {
         here: impl Fn(GroupRaft) -> F + Send + Sync + 'static,
     ) -> Result<u64, Unavailable>
     where
-        F: Future<Output = Result<u64, Unavailable>> + Send,
+        F: Future<Output = Result<u64, Unavailable>> + Send + 'static,
     {
         let (raft, carrier, time) = (
             self.raft.clone(),
             Arc::clone(&self.carrier),
             self.patience(),
         );
-        let asked = self.wait(time, async move {
-            loop {
-                let led = match here(raft.clone()).await {
-                    Err(Unavailable::NotLeader(Some(leader))) if leader != *raft.node_id() => {
-                        let answer = carrier.ask(leader, request.clone(), time).await;
-                        let answer = answer.ok().and_then(|answer| read_led(&answer).ok());
-                        answer.unwrap_or(Err(Unavailable::NotLeader(None)))
-                    }
-                    led => led,
-                };
-                match led {
-                    // An election goes on, or is about to.
-                    Err(Unavailable::NotLeader(_)) => tokio::time::sleep(RETRY).await,
-                    led => return led,
-                }
-            }
-        });
+        let asked = self.wait(time, led(raft, carrier, time, request, here));
         asked.unwrap_or(Err(Unavailable::NoMajority))
+    }
+
+    /// Proposes at whoever leads; `done` is told what became of it, on the thread.
+    pub fn propose_anywhere(
+        &self,
+        proposal: &Proposal,
+        done: impl FnOnce(Result<Applied, Unavailable>) + Send + 'static,
+    ) {
+        let bytes = proposal.encode();
+        let request = propose_request(&bytes);
+        let (raft, carrier, time) = (
+            self.raft.clone(),
+            Arc::clone(&self.carrier),
+            self.patience(),
+        );
+        drop(self.handle.spawn(async move {
+            let here = move |raft: GroupRaft| {
+                let bytes = bytes.clone();
+                async move { propose(&raft, bytes).await }
+            };
+            let led = led(raft, carrier, time, request, here);
+            let led = tokio::time::timeout(time, led).await;
+            done(
+                led.unwrap_or(Err(Unavailable::NoMajority))
+                    .and_then(applied_of),
+            );
+        }));
+    }
+}
+
+/// Has the leader do something, as often as it takes.
+async fn led<K: Carrier, F>(
+    raft: GroupRaft,
+    carrier: Arc<K>,
+    time: Duration,
+    request: Vec<u8>,
+    here: impl Fn(GroupRaft) -> F + Send + Sync,
+) -> Result<u64, Unavailable>
+where
+    F: Future<Output = Result<u64, Unavailable>> + Send,
+{
+    loop {
+        let led = match here(raft.clone()).await {
+            Err(Unavailable::NotLeader(Some(leader))) if leader != *raft.node_id() => {
+                let answer = carrier.ask(leader, request.clone(), time).await;
+                let answer = answer.ok().and_then(|answer| read_led(&answer).ok());
+                answer.unwrap_or(Err(Unavailable::NotLeader(None)))
+            }
+            led => led,
+        };
+        match led {
+            // An election goes on, or is about to.
+            Err(Unavailable::NotLeader(_)) => tokio::time::sleep(RETRY).await,
+            led => return led,
+        }
+    }
+}
+
+/// What a carrier waits for: an answer that another thread gives.
+#[must_use]
+pub fn answer_channel() -> (
+    oneshot::Sender<Result<Vec<u8>, String>>,
+    oneshot::Receiver<Result<Vec<u8>, String>>,
+) {
+    oneshot::channel()
+}
+
+/// Waits so long for an answer.
+///
+/// # Errors
+/// Where none comes.
+pub async fn within(
+    time: Duration,
+    answer: oneshot::Receiver<Result<Vec<u8>, String>>,
+) -> Result<Vec<u8>, Unreached> {
+    match tokio::time::timeout(time, answer).await {
+        Ok(Ok(answer)) => answer.map_err(Unreached),
+        Ok(Err(_)) => Err(Unreached("the link has ended".to_owned())),
+        Err(_) => Err(Unreached("there was no answer in time".to_owned())),
     }
 }
 

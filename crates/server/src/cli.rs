@@ -270,6 +270,10 @@ impl CommandLine {
             self.lines.extend_from_slice(b"\"\"");
             return true;
         }
+        if lacks_value && option.eq_ignore_ascii_case(b"--witness") {
+            self.lines.extend_from_slice(b"yes");
+            return true;
+        }
         false
     }
 

@@ -24,7 +24,7 @@ use crate::client_cache::ClientCache;
 use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
 use crate::counters::{Count, Sums};
 use crate::daemon::Supervisor;
-use crate::group::View;
+use crate::group::{Control, View};
 use crate::job::{Job, in_pieces};
 use crate::keeping::wish::log_wish;
 use crate::link::{Message, WorkerLink};
@@ -57,6 +57,8 @@ pub struct Node {
     pub replication: Replication,
     /// What the control group has decided, where there is one.
     pub group: Arc<View>,
+    /// What keeps this node in the control group.
+    pub(crate) control: Control,
 }
 
 /// What a client hears whose change of TLS cannot be made.
@@ -97,6 +99,7 @@ impl Node {
             },
             replication: Replication::default(),
             group: Arc::default(),
+            control: Control::default(),
         };
         node.apply_limits(&current);
         // Told in the log; a server that is ranked otherwise serves as well.
@@ -601,6 +604,7 @@ impl Node {
     pub fn stop(&self) -> bool {
         let first = !self.process.stopping.swap(true, Ordering::AcqRel);
         if first {
+            self.control.stop();
             self.replication.stop();
             self.broadcast(&Message::Stop);
             if let Some(waker) = self.process.main_waker.get() {

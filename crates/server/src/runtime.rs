@@ -286,7 +286,10 @@ fn serve(
         }
         Loading::Stopped => stop_while_loading(&node, pid_file),
     };
+    let cannot_group = || because("cannot take part in the control group");
+    node.control.prepare(&node).map_err(cannot_group())?;
     node.replication.begin(&node);
+    node.control.begin(&node).map_err(cannot_group())?;
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
     node.process.supervisor.stopping();

@@ -24,6 +24,7 @@ pub mod failover;
 pub mod following;
 pub mod history;
 mod info;
+mod link_dialing;
 mod link_keys;
 mod link_tls;
 mod listener;
@@ -37,7 +38,7 @@ mod redis_replica;
 mod replica_link;
 pub mod replicas;
 pub mod role;
-mod session;
+pub(crate) mod session;
 mod shutdown;
 pub(crate) mod state;
 mod stream;
@@ -64,6 +65,7 @@ use crate::{link::Message, node::Node};
 use failover::Failover;
 use following::{Authority, Following, Link, Primary};
 use history::{History, ReplicationId};
+pub(crate) use link_dialing::{dial, identity_for};
 use role::{Event, Refused, Role};
 pub use state::{Counts, NewTerm, Replication};
 use state::{OffsetOf, OnTerm, Order, Standing};
@@ -558,6 +560,12 @@ impl Replication {
     #[must_use]
     pub fn own_link(&self) -> Option<(u16, String)> {
         self.own.offer()
+    }
+
+    /// Where the log on disk ends: the term of its last frame, and the sequence; and up to where the data is.
+    #[must_use]
+    pub(crate) fn log_end_on_disk(&self, node: &Node) -> (u64, u64, u64) {
+        self.own.log_end(node)
     }
 
     /// What is done now and again, `hz` times a second.

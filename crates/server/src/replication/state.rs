@@ -15,6 +15,7 @@ use super::replicas::Replicas;
 use super::role::RoleWord;
 use super::stream::Stream;
 use super::sync_source::Sources;
+use crate::fence::Fence;
 use crate::node::Node;
 
 /// What the thread "follow" is to do next. A later order takes the place of an earlier one.
@@ -55,6 +56,8 @@ pub(super) type OffsetOf = Box<dyn Fn(&Node) -> u64 + Send + Sync>;
 /// What a node knows of its part, of whom it follows and of who follows it. Its operations are those of the module
 /// above.
 pub struct Replication {
+    /// What a control group allows.
+    pub fence: Fence,
     pub(super) role: RoleWord,
     pub(super) standing: Mutex<Standing>,
     pub(super) ordered: Condvar,
@@ -93,6 +96,7 @@ pub struct Counts {
 impl Default for Replication {
     fn default() -> Self {
         Self {
+            fence: Fence::default(),
             role: RoleWord::new(),
             standing: Mutex::default(),
             ordered: Condvar::new(),
