@@ -193,6 +193,20 @@ impl DiskLog {
     }
 }
 
+/// Removes what is left of a former membership: who joins anew has another number, and another journal.
+///
+/// # Errors
+/// Those of the system.
+pub fn forget(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
+    for name in [JOURNAL, crate::machine::SNAPSHOT] {
+        match disk.remove(&directory.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    disk.sync_directory(directory)
+}
+
 /// Writes a file whole: under another name first, durable before it has its own.
 ///
 /// # Errors

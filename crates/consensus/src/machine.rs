@@ -24,7 +24,7 @@ use crate::codec::{StoredMembers, read_log_id, read_stored, write_log_id, write_
 use crate::disk_log::{read_file, write_whole};
 use crate::{Leader, LogId, Types};
 
-const SNAPSHOT: &str = "snapshot";
+pub(crate) const SNAPSHOT: &str = "snapshot";
 const NEW: &str = "snapshot.new";
 
 pub(crate) type Meta = SnapshotMeta<Leader, u64, EmptyNode>;

@@ -38,6 +38,13 @@ pub enum Invocation {
     Check(Vec<PathBuf>),
     /// Look at a running server.
     Doctor(crate::doctor::Target),
+    /// Look at the control group of a running server, or change it.
+    Cluster {
+        /// The server.
+        target: crate::doctor::Target,
+        /// What is asked for.
+        wish: crate::cluster_tool::Wish,
+    },
     /// Load a file into the directory of the data.
     Import {
         /// Where the data is, and how it is kept.

@@ -20,13 +20,14 @@ use cluster::state::{FEATURE_LEVEL, FIRST_RAFT_ID, roles};
 use cluster::{Entry, NodeId, NodeRecord, Proposal, RequestId, Times};
 use consensus::{Options, RaftLog};
 use durability::disk::{Disk, SystemDisk};
+use engine::CommandError;
 use persistence::directory::DataDirectory;
 use persistence::recovery::Place as DataPlace;
 use replication::TermId;
 
 use super::driver::{Driver, Event, Setup, post};
 use super::duty::Duty;
-use super::files::{Kept, KnownPeer, directory_within};
+use super::files::{Kept, KnownPeer, directory_within, id_of};
 use super::forming::Answer;
 use super::links::{Links, Place, Subject};
 use crate::config::{Config, LINK_PORT_DISTANCE};
@@ -168,6 +169,36 @@ impl Control {
         Some(log)
     }
 
+    /// Has a node leave the group, sooner or later.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    pub(crate) fn leave(&self, node: &[u8]) -> Result<(), CommandError> {
+        let error = CommandError::fixed;
+        let part = self.0.get().filter(|part| part.log.get().is_some());
+        let part = part.ok_or(error("ERR this server is in no control group"))?;
+        let node = std::str::from_utf8(node).ok().and_then(id_of);
+        let node = node.ok_or(error("ERR a node is named by 40 digits"))?;
+        post(&part.events, Event::Leave(node));
+        Ok(())
+    }
+
+    /// This node has left: the next start may join a group anew.
+    pub(super) fn forget_group(&self) -> io::Result<()> {
+        let Some(part) = self.0.get() else {
+            return Ok(());
+        };
+        part.keep(|kept| {
+            kept.raft_id = None;
+            kept.peers.clear();
+        })?;
+        part.links.stop();
+        if let Some(log) = part.log.get() {
+            log.stop();
+        }
+        Ok(())
+    }
+
     /// Keeps where others are, for the next start.
     pub(super) fn keep_peers(&self, node: &Node, peers: Vec<KnownPeer>) {
         let Some(part) = self.0.get() else { return };
@@ -241,6 +272,7 @@ impl Part {
         while !node.is_stopping() {
             match self.ask_to_join(&record, first) {
                 Ok((raft_id, peers)) => {
+                    consensus::forget(&*self.disk, &self.directory)?;
                     self.keep(|kept| {
                         kept.raft_id = Some(raft_id);
                         kept.peers = peers;

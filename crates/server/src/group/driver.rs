@@ -57,6 +57,10 @@ pub(crate) enum Event {
     Recorded,
     /// A node's entry to join has been applied, or not.
     Joined(NodeId, Result<Applied, String>, Reply),
+    /// A node is to leave.
+    Leave(NodeId),
+    /// What became of that.
+    Left(NodeId, Result<Applied, String>),
     /// The end.
     Stop,
 }
@@ -80,6 +84,7 @@ pub(crate) struct Driver {
     sealing_now: Option<Seal>,
     followed: Option<(u64, PrimaryAddress)>,
     records_own: bool,
+    has_left: bool,
     published: Option<(u64, Option<u64>, u64, usize)>,
     random: Prng,
     tick: Duration,
@@ -137,6 +142,7 @@ impl Driver {
             sealing_now: None,
             followed: None,
             records_own: false,
+            has_left: false,
             published: None,
             random: Prng::from_os(),
             tick: Duration::from_millis((times.heartbeat_ms / TICKS_PER_HEARTBEAT).max(1)),
@@ -160,7 +166,25 @@ impl Driver {
                 self.hear(now_ms, event);
                 next = events.try_recv().ok();
             }
+            if self.has_left {
+                return self.end();
+            }
             self.act_in_time(now_ms);
+        }
+    }
+
+    /// This node is in the group no more. What it has stays, and nobody is followed.
+    fn end(&self) {
+        let Some(node) = self.node.upgrade() else {
+            return;
+        };
+        if let Some(duty) = &self.duty {
+            duty.leave_office();
+        }
+        self.tell("This node has left the control group: it writes nothing until it is started without one, or joins anew");
+        if let Err(error) = node.control.forget_group() {
+            let line = format!("That this node has left cannot be kept: {error}");
+            node.core.log.warning(format_args!("{line}"));
         }
     }
 
@@ -178,8 +202,10 @@ impl Driver {
         self.leader.set_leading(reign, now_ms);
         let state = self.log.watch();
         if state.index > self.state.index {
+            let was_in = self.state.nodes.contains_key(&self.own);
             self.state = state;
             self.take_state();
+            self.has_left |= was_in && !self.state.nodes.contains_key(&self.own);
         }
         self.publish();
     }
@@ -343,8 +369,29 @@ impl Driver {
                 self.record_own();
             }
             Event::Joined(node, outcome, reply) => self.answer_joined(node, outcome, reply),
+            Event::Leave(node) => self.leave(node),
+            Event::Left(node, Ok(Applied::Done)) => {
+                self.tell(&format!("Node {node} has left the control group"))
+            }
+            Event::Left(node, outcome) => self.tell(&format!(
+                "Node {node} does not leave the control group: {}",
+                match outcome {
+                    Ok(_) =>
+                        "it is no member, the primary, or one that a majority may need".to_owned(),
+                    Err(reason) => reason,
+                }
+            )),
             Event::StateChanged | Event::Stop => {}
         }
+    }
+
+    fn leave(&mut self, node: NodeId) {
+        let proposal = self.proposal(Entry::Leave { node });
+        let events = self.events.clone();
+        self.log.propose_anywhere(&proposal, move |applied| {
+            let outcome = applied.map_err(|error| error.to_string());
+            post(&events, Event::Left(node, outcome));
+        });
     }
 
     fn answer(&mut self, now_ms: u64, asked: Asked) {

@@ -29,6 +29,12 @@ impl Control {
 
     pub(crate) fn stop(&self) {}
 
+    pub(crate) fn leave(&self, _: &[u8]) -> Result<(), engine::CommandError> {
+        Err(engine::CommandError::fixed(
+            "ERR this server is in no control group",
+        ))
+    }
+
     pub(crate) fn serve(&self, _: Session, _: &str) -> bool {
         false
     }

@@ -23,6 +23,19 @@ pub struct Seen {
     pub control_term: u64,
 }
 
+impl Seen {
+    /// What INFO says of the group, in order.
+    #[must_use]
+    pub fn fields(&self) -> Vec<(String, String)> {
+        cluster::status::fields(
+            &self.state,
+            &self.membership,
+            self.leader,
+            self.control_term,
+        )
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct View {
