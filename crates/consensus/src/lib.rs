@@ -36,7 +36,7 @@ pub use disk_log::{DiskLog, forget, read_file, write_whole};
 pub use machine::{Machine, Published};
 pub use network::{Carrier, Network, Peer, Unreached, serve};
 #[cfg(feature = "tokio")]
-pub use raft_log::{Change, Options, RaftLog, Runtime, Standing, answer_channel, within};
+pub use raft_log::{Change, Options, RaftLog, Runtime, Standing, Told, answer_channel, within};
 
 /// The bytes of a proposal, as an entry of Raft has them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -356,12 +356,12 @@ where
     }
 }
 
+/// An answer of a peer, or why there is none.
+pub type Told = Result<Vec<u8>, String>;
+
 /// What a carrier waits for: an answer that another thread gives.
 #[must_use]
-pub fn answer_channel() -> (
-    oneshot::Sender<Result<Vec<u8>, String>>,
-    oneshot::Receiver<Result<Vec<u8>, String>>,
-) {
+pub fn answer_channel() -> (oneshot::Sender<Told>, oneshot::Receiver<Told>) {
     oneshot::channel()
 }
 
@@ -369,10 +369,7 @@ pub fn answer_channel() -> (
 ///
 /// # Errors
 /// Where none comes.
-pub async fn within(
-    time: Duration,
-    answer: oneshot::Receiver<Result<Vec<u8>, String>>,
-) -> Result<Vec<u8>, Unreached> {
+pub async fn within(time: Duration, answer: oneshot::Receiver<Told>) -> Result<Vec<u8>, Unreached> {
     match tokio::time::timeout(time, answer).await {
         Ok(Ok(answer)) => answer.map_err(Unreached),
         Ok(Err(_)) => Err(Unreached("the link has ended".to_owned())),

@@ -24,7 +24,8 @@ use crate::client_cache::ClientCache;
 use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
 use crate::counters::{Count, Sums};
 use crate::daemon::Supervisor;
-use crate::group::{Control, View};
+use crate::group::holder::Control;
+use crate::group::view::View;
 use crate::job::{Job, in_pieces};
 use crate::keeping::wish::log_wish;
 use crate::link::{Message, WorkerLink};
@@ -58,7 +59,7 @@ pub struct Node {
     /// What the control group has decided, where there is one.
     pub group: Arc<View>,
     /// What keeps this node in the control group.
-    pub(crate) control: Control,
+    pub control: Control,
 }
 
 /// What a client hears whose change of TLS cannot be made.

@@ -6,7 +6,6 @@
 //!            asks to be let in ─► thread "join" ─► as above
 //! ```
 
-use std::fmt;
 use std::io;
 use std::net::UdpSocket;
 use std::path::PathBuf;
@@ -27,9 +26,10 @@ use replication::TermId;
 
 use super::driver::{Driver, Event, Setup, post};
 use super::duty::Duty;
-use super::files::{Kept, KnownPeer, directory_within, id_of};
+use super::files::{Kept, KnownPeer, Place, directory_within, id_of};
 use super::forming::Answer;
-use super::links::{Links, Place, Subject};
+use super::holder::{SharedLog, TakesPart};
+use super::links::{Links, Subject};
 use crate::config::{Config, LINK_PORT_DISTANCE};
 use crate::node::Node;
 use crate::replication::session::Session;
@@ -43,12 +43,8 @@ const JOIN_PAUSE: Duration = Duration::from_millis(300);
 /// So often a joiner is sent on from one node to the next.
 const HOPS_MAX: usize = 4;
 
-/// What keeps this node in the control group.
-#[derive(Default)]
-pub struct Control(OnceLock<Arc<Part>>);
-
 /// What a node of a group has.
-struct Part {
+pub(crate) struct Part {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     /// Where nothing else has taken the directory of the data.
@@ -61,172 +57,122 @@ struct Part {
     log: OnceLock<Arc<RaftLog<Links>>>,
 }
 
-impl Control {
-    /// Reads what this node is in the group, where it is in one or is to be. From here on nothing is written but in an
-    /// office that the group gave. Called when the data is loaded, before replication begins.
-    ///
-    /// # Errors
-    /// Those of the system; files that are damaged; a configuration that does not go together.
-    pub(crate) fn prepare(&self, node: &Arc<Node>) -> io::Result<()> {
-        let config = node.core.config.current();
-        let place = DataPlace::within(&config.dir);
-        let (disk, directory): (Arc<dyn Disk>, _) =
-            (Arc::new(SystemDisk), directory_within(&place.directory));
-        let kept = Kept::read(&*disk, &directory)?;
-        let is_member = kept.as_ref().is_some_and(|kept| kept.raft_id.is_some());
-        if !is_member && !config.group.is_wanted() {
-            return Ok(());
-        }
-        check(node, &config)?;
-        let taken = match node.persistence().is_some_and(|kept| kept.has_directory()) {
-            true => None,
-            false => Some(DataDirectory::take(&config.dir).map_err(io::Error::other)?),
-        };
-        let mut kept = kept.unwrap_or_else(|| {
-            let mut id = NodeId::default();
-            fill_from_os(&mut id.0);
-            Kept {
-                id,
-                ..Kept::default()
-            }
-        });
-        kept.start_count += 1;
-        kept.write(&*disk, &directory)?;
-        node.replication.own.set_id(TermId(kept.id.0));
-        let (events, heard) = sync_channel(EVENTS_MAX);
-        let asked = events.clone();
-        let links = Links::new(node, Box::new(move |one| post(&asked, Event::Asked(one))));
-        let duty = (!config.group.is_witness).then(|| Duty::begin(node));
-        if duty.is_none() {
-            // It has no data to show, and takes none.
-            node.core.settings.refusals.set_read_only(true);
-            node.core.settings.refusals.set_stale(true);
-        }
-        let part = Part {
-            disk,
-            directory,
-            _taken: taken,
-            kept: Mutex::new(kept),
-            duty,
-            links,
-            events,
-            heard: Mutex::new(Some(heard)),
-            log: OnceLock::new(),
-        };
-        let _first = self.0.set(Arc::new(part));
-        Ok(())
+/// Reads what this node is in the group, where it is in one or is to be. From here on nothing is written but in an
+/// office that the group gave. Called when the data is loaded, before replication begins.
+///
+/// # Errors
+/// Those of the system; files that are damaged; a configuration that does not go together.
+pub(crate) fn prepare(node: &Arc<Node>) -> io::Result<Option<Arc<Part>>> {
+    let config = node.core.config.current();
+    let place = DataPlace::within(&config.dir);
+    let (disk, directory): (Arc<dyn Disk>, _) =
+        (Arc::new(SystemDisk), directory_within(&place.directory));
+    let kept = Kept::read(&*disk, &directory)?;
+    let is_member = kept.as_ref().is_some_and(|kept| kept.raft_id.is_some());
+    if !is_member && !config.group.is_wanted() {
+        return Ok(None);
     }
-
-    /// Takes part, or asks to be let in.
-    ///
-    /// # Errors
-    /// Those of the system; a control log that is damaged.
-    pub(crate) fn begin(&self, node: &Arc<Node>) -> io::Result<()> {
-        let Some(part) = self.0.get() else {
-            return Ok(());
-        };
-        if node.replication.own.open(node).is_none() {
-            return Err(io::Error::other(
-                "the control group takes a port of links (repl-port), which cannot be had",
-            ));
+    check(node, &config)?;
+    let taken = match node.persistence().is_some_and(|kept| kept.has_directory()) {
+        true => None,
+        false => Some(DataDirectory::take(&config.dir).map_err(io::Error::other)?),
+    };
+    let mut kept = kept.unwrap_or_else(|| {
+        let mut id = NodeId::default();
+        fill_from_os(&mut id.0);
+        Kept {
+            id,
+            ..Kept::default()
         }
-        let config = node.core.config.current();
-        let raft_id = lock(&part.kept).raft_id;
-        match (raft_id, config.group.join.clone()) {
-            (Some(raft_id), _) => part.take_part(node, raft_id),
-            (None, Some((host, port))) => {
-                let (part, weak) = (Arc::clone(part), Arc::downgrade(node));
-                spawn("join", move || {
-                    if let Some(node) = weak.upgrade()
-                        && let Err(error) = part.join(&node, &Place { host, port })
-                    {
-                        let line =
-                            format!("This node cannot take part in the control group: {error}");
-                        node.core.log.warning(format_args!("{line}"));
-                    }
-                })
-            }
-            (None, None) => {
-                part.keep(|kept| kept.raft_id = Some(FIRST_RAFT_ID))?;
-                part.take_part(node, FIRST_RAFT_ID)
-            }
+    });
+    kept.start_count += 1;
+    kept.write(&*disk, &directory)?;
+    node.replication.own.set_id(TermId(kept.id.0));
+    let (events, heard) = sync_channel(EVENTS_MAX);
+    let asked = events.clone();
+    let links = Links::new(node, Box::new(move |one| post(&asked, Event::Asked(one))));
+    let duty = (!config.group.is_witness).then(|| Duty::begin(node));
+    if duty.is_none() {
+        // It has no data to show, and takes none.
+        node.core.settings.refusals.set_read_only(true);
+        node.core.settings.refusals.set_stale(true);
+    }
+    let part = Part {
+        disk,
+        directory,
+        _taken: taken,
+        kept: Mutex::new(kept),
+        duty,
+        links,
+        events,
+        heard: Mutex::new(Some(heard)),
+        log: OnceLock::new(),
+    };
+    let part = Arc::new(part);
+    node.control.set(Arc::<Part>::clone(&part));
+    Ok(Some(part))
+}
+
+/// Takes part, or asks to be let in.
+///
+/// # Errors
+/// Those of the system; a control log that is damaged.
+pub(crate) fn begin(part: &Arc<Part>, node: &Arc<Node>) -> io::Result<()> {
+    if node.replication.own.open(node).is_none() {
+        return Err(io::Error::other(
+            "the control group takes a port of links (repl-port), which cannot be had",
+        ));
+    }
+    let config = node.core.config.current();
+    let raft_id = lock(&part.kept).raft_id;
+    match (raft_id, config.group.join.clone()) {
+        (Some(raft_id), _) => part.take_part(node, raft_id),
+        (None, Some((host, port))) => {
+            let (part, weak) = (Arc::clone(part), Arc::downgrade(node));
+            spawn("join", move || {
+                if let Some(node) = weak.upgrade()
+                    && let Err(error) = part.join(&node, &Place { host, port })
+                {
+                    let line = format!("This node cannot take part in the control group: {error}");
+                    node.core.log.warning(format_args!("{line}"));
+                }
+            })
         }
-    }
-
-    /// Serves a link of the group until it ends; false where this node is in none.
-    pub(crate) fn serve(&self, session: Session, address: &str) -> bool {
-        let part = self.0.get();
-        if let Some(part) = part {
-            part.links.serve(session, address);
-        }
-        part.is_some()
-    }
-
-    /// The control log, where this node takes part.
-    #[must_use]
-    pub fn log(&self) -> Option<Arc<dyn cluster::ControlLog + Send + Sync>> {
-        let log = Arc::clone(self.0.get()?.log.get()?);
-        Some(log)
-    }
-
-    /// Has a node leave the group, sooner or later.
-    ///
-    /// # Errors
-    /// What the client is to read.
-    pub(crate) fn leave(&self, node: &[u8]) -> Result<(), CommandError> {
-        let error = CommandError::fixed;
-        let part = self.0.get().filter(|part| part.log.get().is_some());
-        let part = part.ok_or(error("ERR this server is in no control group"))?;
-        let node = std::str::from_utf8(node).ok().and_then(id_of);
-        let node = node.ok_or(error("ERR a node is named by 40 digits"))?;
-        post(&part.events, Event::Leave(node));
-        Ok(())
-    }
-
-    /// This node has left: the next start may join a group anew.
-    pub(super) fn forget_group(&self) -> io::Result<()> {
-        let Some(part) = self.0.get() else {
-            return Ok(());
-        };
-        part.keep(|kept| {
-            kept.raft_id = None;
-            kept.peers.clear();
-        })?;
-        part.links.stop();
-        if let Some(log) = part.log.get() {
-            log.stop();
-        }
-        Ok(())
-    }
-
-    /// Keeps where others are, for the next start.
-    pub(super) fn keep_peers(&self, node: &Node, peers: Vec<KnownPeer>) {
-        let Some(part) = self.0.get() else { return };
-        if lock(&part.kept).peers == peers {
-            return;
-        }
-        if let Err(error) = part.keep(|kept| kept.peers = peers) {
-            node.core.log.warning(format_args!(
-                "Where the other nodes of the control group are cannot be kept: {error}"
-            ));
-        }
-    }
-
-    /// Takes part no more; for a server that stops.
-    pub(crate) fn stop(&self) {
-        let Some(part) = self.0.get() else { return };
-        // It looks up by itself, too.
-        let _full = part.events.try_send(Event::Stop);
-        part.links.stop();
-        if let Some(log) = part.log.get() {
-            log.stop();
+        (None, None) => {
+            part.keep(|kept| kept.raft_id = Some(FIRST_RAFT_ID))?;
+            part.take_part(node, FIRST_RAFT_ID)
         }
     }
 }
 
-impl fmt::Debug for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control").finish_non_exhaustive()
+impl TakesPart for Part {
+    fn serve(&self, session: Session, address: &str) {
+        self.links.serve(session, address);
+    }
+
+    fn leave(&self, node: &[u8]) -> Result<(), CommandError> {
+        let error = CommandError::fixed;
+        if self.log.get().is_none() {
+            return Err(error("ERR this server is in no control group"));
+        }
+        let node = std::str::from_utf8(node).ok().and_then(id_of);
+        let node = node.ok_or_else(|| error("ERR a node is named by 40 digits"))?;
+        post(&self.events, Event::Leave(node));
+        Ok(())
+    }
+
+    fn log(&self) -> Option<SharedLog> {
+        let log = Arc::clone(self.log.get()?);
+        Some(log)
+    }
+
+    fn stop(&self) {
+        // It looks up by itself, too.
+        let _full = self.events.try_send(Event::Stop);
+        self.links.stop();
+        if let Some(log) = self.log.get() {
+            log.stop();
+        }
     }
 }
 
@@ -250,6 +196,32 @@ fn check(node: &Node, config: &Config) -> io::Result<()> {
 }
 
 impl Part {
+    /// Keeps where others are, for the next start.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn keep_peers(&self, peers: Vec<KnownPeer>) -> io::Result<()> {
+        match lock(&self.kept).peers == peers {
+            true => Ok(()),
+            false => self.keep(|kept| kept.peers = peers),
+        }
+    }
+
+    /// This node has left: the next start may join a group anew.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn forget_group(&self) -> io::Result<()> {
+        self.links.stop();
+        if let Some(log) = self.log.get() {
+            log.stop();
+        }
+        self.keep(|kept| {
+            kept.raft_id = None;
+            kept.peers.clear();
+        })
+    }
+
     /// Changes what is kept; it is durable then.
     fn keep(&self, change: impl FnOnce(&mut Kept)) -> io::Result<()> {
         let mut kept = lock(&self.kept);
@@ -261,7 +233,7 @@ impl Part {
     }
 
     /// Asks a node to let this one in, until it is in; then takes part.
-    fn join(&self, node: &Arc<Node>, first: &Place) -> io::Result<()> {
+    fn join(self: &Arc<Self>, node: &Arc<Node>, first: &Place) -> io::Result<()> {
         let record = self.record(node);
         if has_keys(node) {
             return Err(io::Error::other(
@@ -327,7 +299,7 @@ impl Part {
     }
 
     /// Opens the control log, and begins to take part.
-    fn take_part(&self, node: &Arc<Node>, raft_id: RaftId) -> io::Result<()> {
+    fn take_part(self: &Arc<Self>, node: &Arc<Node>, raft_id: RaftId) -> io::Result<()> {
         let config = node.core.config.current();
         let times = Times::of(config.group.node_timeout_ms);
         let options = Options {
@@ -354,6 +326,7 @@ impl Part {
             log.begin().map_err(io::Error::other)?;
         }
         let driver = Driver::new(Setup {
+            part: Arc::clone(self),
             node: Arc::downgrade(node),
             own: kept.id,
             record: self.record(node),

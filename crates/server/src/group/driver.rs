@@ -27,12 +27,13 @@ use cluster::message::{Heartbeat, Message, Seal};
 use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, Proposal, RequestId, Times};
 use consensus::{RaftLog, Standing};
 
+use super::control::Part;
 use super::duty::{Duty, PrimaryAddress};
-use super::files::KnownPeer;
-use super::links::{Asked, Links, Place, Reply, Subject, Told};
+use super::files::{KnownPeer, Place};
+use super::forming;
+use super::links::{Asked, Links, Reply, Subject, Told};
 use super::reconcile::Reconciler;
-use super::view::Seen;
-use super::{SHARD, forming};
+use super::view::{SHARD, Seen};
 use crate::node::Node;
 use crate::replication::following::Link;
 
@@ -68,6 +69,7 @@ pub(crate) enum Event {
 /// See the module.
 pub(crate) struct Driver {
     pub(super) node: Weak<Node>,
+    part: Arc<Part>,
     pub(super) own: NodeId,
     pub(super) record: NodeRecord,
     pub(super) links: Arc<Links>,
@@ -93,6 +95,7 @@ pub(crate) struct Driver {
 /// What a driver begins with.
 pub(crate) struct Setup {
     pub(crate) node: Weak<Node>,
+    pub(crate) part: Arc<Part>,
     pub(crate) own: NodeId,
     pub(crate) record: NodeRecord,
     pub(crate) times: Times,
@@ -109,6 +112,7 @@ impl Driver {
     pub(crate) fn new(setup: Setup) -> Self {
         let Setup {
             node,
+            part,
             own,
             record,
             times,
@@ -127,6 +131,7 @@ impl Driver {
         }
         Self {
             node,
+            part,
             own,
             record,
             links,
@@ -175,16 +180,12 @@ impl Driver {
 
     /// This node is in the group no more. What it has stays, and nobody is followed.
     fn end(&self) {
-        let Some(node) = self.node.upgrade() else {
-            return;
-        };
         if let Some(duty) = &self.duty {
             duty.leave_office();
         }
         self.tell("This node has left the control group: it writes nothing until it is started without one, or joins anew");
-        if let Err(error) = node.control.forget_group() {
-            let line = format!("That this node has left cannot be kept: {error}");
-            node.core.log.warning(format_args!("{line}"));
+        if let Err(error) = self.part.forget_group() {
+            self.warn(&format!("That this node has left cannot be kept: {error}"));
         }
     }
 
@@ -241,8 +242,10 @@ impl Driver {
         if !state.nodes.is_empty() {
             self.links.retain(|node| state.nodes.contains_key(node));
         }
-        if let Some(node) = self.node.upgrade() {
-            node.control.keep_peers(&node, peers);
+        if let Err(error) = self.part.keep_peers(peers) {
+            self.warn(&format!(
+                "Where the other nodes of the control group are cannot be kept: {error}"
+            ));
         }
         if let (Some(duty), Some(shard)) = (&self.duty, state.shards.get(&SHARD)) {
             duty.set_members(shard.everybody().len(), shard.is_quorum);
@@ -371,7 +374,7 @@ impl Driver {
             Event::Joined(node, outcome, reply) => self.answer_joined(node, outcome, reply),
             Event::Leave(node) => self.leave(node),
             Event::Left(node, Ok(Applied::Done)) => {
-                self.tell(&format!("Node {node} has left the control group"))
+                self.tell(&format!("Node {node} has left the control group"));
             }
             Event::Left(node, outcome) => self.tell(&format!(
                 "Node {node} does not leave the control group: {}",
@@ -665,6 +668,12 @@ impl Driver {
                 (Ok(_), Some(create)) => log.propose_later(&create, done),
                 (joined, _) => done(joined),
             });
+    }
+
+    fn warn(&self, line: &str) {
+        if let Some(node) = self.node.upgrade() {
+            node.core.log.warning(format_args!("{line}"));
+        }
     }
 
     pub(super) fn tell(&self, line: &str) {

@@ -20,11 +20,18 @@ use cluster::control_log::RaftId;
 use durability::checksum::crc32c;
 use durability::disk::Disk;
 
-use super::links::Place;
-
 const HEAD: &str = "iolite-control 1";
 const NAME: &str = "node";
 const NEW: &str = "node.new";
+
+/// Where a node is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its host.
+    pub(crate) host: String,
+    /// Its port of links.
+    pub(crate) port: u16,
+}
 
 /// Another node, and where it was last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +114,7 @@ impl Kept {
 
     fn decode(text: &str) -> Option<Self> {
         let (lines, sum) = text.strip_suffix('\n')?.rsplit_once("\nsum ")?;
-        let summed = crc32c(text[..=lines.len()].as_bytes());
+        let summed = crc32c(&text.as_bytes()[..=lines.len()]);
         if u32::from_str_radix(sum, 16).ok()? != summed {
             return None;
         }

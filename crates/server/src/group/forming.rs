@@ -13,8 +13,8 @@ use cluster::control_log::RaftId;
 use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, Proposal};
 
 use super::driver::{Driver, Event, place_of, post};
-use super::files::KnownPeer;
-use super::links::{Place, Reply};
+use super::files::{KnownPeer, Place};
+use super::links::Reply;
 
 /// What a node is told that wants to join.
 #[derive(Clone, Debug, PartialEq, Eq)]

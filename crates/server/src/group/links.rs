@@ -23,6 +23,7 @@ use cluster::NodeId;
 use cluster::control_log::RaftId;
 use replication::link::{Answer, Ask, Message};
 
+use super::files::Place;
 use crate::node::Node;
 use crate::replication::session::{LinkFault, Reader, Received, Session, Writer, conduit, greet};
 use crate::replication::{dial, identity_for};
@@ -117,15 +118,6 @@ struct Order {
     subject: Subject,
     bytes: Vec<u8>,
     done: Done,
-}
-
-/// Where a node is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Its host.
-    pub(crate) host: String,
-    /// Its port of links.
-    pub(crate) port: u16,
 }
 
 struct Peer {
@@ -608,7 +600,7 @@ mod tests {
     fn pieces_come_together_again() {
         let mut bytes = vec![0; 2 * PIECE_BYTES + 7];
         for (at, byte) in bytes.iter_mut().enumerate() {
-            *byte = (at % 251) as u8;
+            *byte = u8::try_from(at % 251).expect("it fits");
         }
         for length in [0, 1, PIECE_BYTES, PIECE_BYTES + 1, bytes.len()] {
             let mut whole = Pieces::default();

@@ -10,10 +10,10 @@
 //! the threads, and pay nothing. Without the feature `cluster` nothing of consensus is in the binary.
 
 #[cfg(feature = "cluster")]
-mod control;
+pub(crate) mod control;
 #[cfg(not(feature = "cluster"))]
 #[path = "no_control.rs"]
-mod control;
+pub(crate) mod control;
 #[cfg(feature = "cluster")]
 mod driver;
 pub mod duty;
@@ -21,16 +21,9 @@ pub mod duty;
 mod files;
 #[cfg(feature = "cluster")]
 mod forming;
+pub mod holder;
 #[cfg(feature = "cluster")]
 mod links;
 #[cfg(feature = "cluster")]
 mod reconcile;
 pub mod view;
-
-use cluster::ShardId;
-
-pub use control::Control;
-pub use view::{Seen, View};
-
-/// The one shard of a group without hash slots.
-pub const SHARD: ShardId = ShardId(0);

@@ -17,7 +17,7 @@ use cluster::voters::next_voters;
 use cluster::{ControlState, Entry, Membership, NodeId};
 use consensus::Change;
 
-use super::SHARD;
+use super::view::SHARD;
 
 /// A voter that was not heard for so long is replaced.
 const VOTER_LOST_MS: u64 = 300_000;
@@ -112,7 +112,7 @@ fn raft_step(
         return Some(Step::Members(Change::Voters(voters)));
     }
     let gone: BTreeSet<RaftId> = members.learners.difference(&joined).copied().collect();
-    (!gone.is_empty()).then(|| Step::Members(Change::Forget(gone)))
+    (!gone.is_empty()).then_some(Step::Members(Change::Forget(gone)))
 }
 
 fn shard_step(state: &ControlState) -> Option<Step> {
@@ -202,7 +202,7 @@ mod tests {
             match step.into_asks() {
                 Asks::Raft(Change::Learn(ids)) => members.learners.extend(ids),
                 Asks::Raft(Change::Voters(ids)) => {
-                    members = self::members(&Vec::from_iter(ids), &[])
+                    members = self::members(&Vec::from_iter(ids), &[]);
                 }
                 Asks::Raft(Change::Forget(_)) => panic!("nobody left"),
                 Asks::Entry(entry) => apply(&mut state, entry),

@@ -6,7 +6,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cluster::{ControlState, Membership, NodeId};
+use cluster::{ControlState, Membership, NodeId, ShardId};
+
+/// The one shard of a group without hash slots.
+pub const SHARD: ShardId = ShardId(0);
 
 /// One view. It never changes.
 #[derive(Clone, Debug, Default)]

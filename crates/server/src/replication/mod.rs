@@ -65,6 +65,7 @@ use crate::{link::Message, node::Node};
 use failover::Failover;
 use following::{Authority, Following, Link, Primary};
 use history::{History, ReplicationId};
+#[cfg(feature = "cluster")]
 pub(crate) use link_dialing::{dial, identity_for};
 use role::{Event, Refused, Role};
 pub use state::{Counts, NewTerm, Replication};

@@ -144,6 +144,7 @@ impl OwnLinks {
     }
 
     /// This node's name for good, where it has one; before anybody asks for it.
+    #[cfg(feature = "cluster")]
     pub(crate) fn set_id(&self, id: TermId) {
         let _already_set = self.id.set(id);
     }

@@ -2,18 +2,23 @@
 
 use super::super::directive::Directive;
 use super::super::group::place_of;
-use super::super::value::Value;
-use super::{LONG_MAX, SWITCH, TEXT, integer};
+use super::super::value::{Kind, Value};
 
 /// Less leaves no time for heartbeats.
 const TIMEOUT_MS_MIN: i128 = 150;
+/// An hour: nobody waits longer for a failover.
+const TIMEOUT_MS_MAX: i128 = 3_600_000;
+const TIMEOUT: Kind = Kind::Integer {
+    min: TIMEOUT_MS_MIN,
+    max: TIMEOUT_MS_MAX,
+};
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const ROWS: &[Directive] = &[
-    Directive::new("cluster-group", SWITCH, "no").at_start(),
-    Directive::new("join", TEXT, "").admit(node_to_join).at_start(),
-    Directive::new("witness", SWITCH, "no").at_start(),
-    Directive::new("cluster-node-timeout", integer(TIMEOUT_MS_MIN, LONG_MAX), "1500").at_start(),
+    Directive::new("cluster-group", Kind::Switch, "no").at_start(),
+    Directive::new("join", Kind::Text, "").admit(node_to_join).at_start(),
+    Directive::new("witness", Kind::Switch, "no").at_start(),
+    Directive::new("cluster-node-timeout", TIMEOUT, "1500").at_start(),
 ];
 
 /// `HOST[:PORT[@LINK_PORT]]`, or nothing.
