@@ -286,6 +286,13 @@ fn serve(
         }
         Loading::Stopped => stop_while_loading(&node, pid_file),
     };
+    if let Some(reason) = node.refuses_level(node.core.config.current().durability.level) {
+        let _ended = workers.stop();
+        return Err(RunError {
+            what: "cannot keep the data as durability says".into(),
+            cause: io::Error::other(reason),
+        });
+    }
     node.replication.begin(&node);
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::shared_bytes::Attachment;
-use reactor::{
+use reactor::{Ticket, 
     CloseReason, ConnectionId, Departure, FLUSH_BYTES, Filled, Io, OutputArena, PeerInfo, Received,
     Service, Then, Verdict,
 };
@@ -324,7 +324,8 @@ impl Service for Lines {
         if self.shared.stop.load(Ordering::SeqCst) {
             io.stop();
         }
-        io.release(self.shared.released.load(Ordering::SeqCst));
+        let released = self.shared.released.load(Ordering::SeqCst);
+        io.release(&[released; reactor::WATERMARKS]);
         if self.shared.refuse_held.load(Ordering::SeqCst) {
             for id in io.held() {
                 io.refuse_held(id, b"no\n");
@@ -353,11 +354,11 @@ impl Service for Lines {
         match ticket {
             0 if self.tickets.is_empty() => Departure::Now,
             0 => Departure::Each,
-            ticket => Departure::At(ticket),
+            ticket => Departure::At(ticket.into()),
         }
     }
 
-    fn ticket(&mut self, id: ConnectionId) -> Option<u64> {
+    fn ticket(&mut self, id: ConnectionId) -> Option<Ticket> {
         let released = self.shared.released.load(Ordering::SeqCst);
         let ticket = self.tickets.get(&id).copied();
         ticket.filter(|&ticket| ticket > released)
