@@ -38,8 +38,7 @@ const NO_MAJORITY: u16 = 256;
 /// The same where everybody waits for one.
 const NO_MAJORITY_FOR_ALL: u16 = 512;
 /// What concerns commands alone that write.
-const ABOUT_WRITES: u16 =
-    READ_ONLY | FEW_REPLICAS | NO_LEASE | NO_MAJORITY | NO_MAJORITY_FOR_ALL;
+const ABOUT_WRITES: u16 = READ_ONLY | FEW_REPLICAS | NO_LEASE | NO_MAJORITY | NO_MAJORITY_FOR_ALL;
 
 impl Refusals {
     /// None.
@@ -328,7 +327,8 @@ pub const NO_WRITES: &str = "READONLY You can't write against a read only replic
 /// What writes that wait for a majority are answered where there is none.
 pub const TOO_FEW_TO_COMMIT: &str = "NOREPLICAS Not enough replicas to commit";
 /// What is answered instead of a reply that waited for a majority in vain.
-pub const NOT_COMMITTED: &str = "NOREPLICAS The reply waited for a majority in vain: whether a write is kept is not known";
+pub const NOT_COMMITTED: &str =
+    "NOREPLICAS The reply waited for a majority in vain: whether a write is kept is not known";
 /// What writes are answered where there are too few replicas.
 pub const TOO_FEW: &str = "NOREPLICAS Not enough good replicas to write.";
 /// What is answered where data may be old and is not shown.

@@ -242,7 +242,11 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
     /// Notes which office replies are gathered in; nobody waits for a majority outside of one.
     fn note_office(&mut self) -> bool {
         let now = self.majority.as_ref().map_or(0, |it| it.office());
-        let office = if self.turn_office > 0 { self.turn_office } else { now };
+        let office = if self.turn_office > 0 {
+            self.turn_office
+        } else {
+            now
+        };
         if office > 0 {
             self.held_office = office;
         }
@@ -255,7 +259,11 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         let durable = self.log.durable();
         let of_majority = self.majority.as_ref().map_or(0, |majority| {
             let is_same = majority.office() == self.held_office;
-            if is_same { majority.released(&*self.log) } else { 0 }
+            if is_same {
+                majority.released(&*self.log)
+            } else {
+                0
+            }
         });
         [durable, of_majority, durable.min(of_majority)]
     }
@@ -748,6 +756,10 @@ mod tests {
         majority.office.store(0, Ordering::Relaxed);
         majority.is_for_all.store(true, Ordering::Relaxed);
         held.begin_turn();
-        assert_eq!(held.before_flush(), Release::Now, "a replica waits for nobody");
+        assert_eq!(
+            held.before_flush(),
+            Release::Now,
+            "a replica waits for nobody"
+        );
     }
 }

@@ -164,7 +164,9 @@ mod tests {
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[at] ^= 1;
-            let found = std::str::from_utf8(&bytes).ok().and_then(SealRecord::decode);
+            let found = std::str::from_utf8(&bytes)
+                .ok()
+                .and_then(SealRecord::decode);
             assert_ne!(found, Some(record(13, true)), "{at}");
             assert!(found.is_none() || found == Some(record(12, true)), "{at}");
         }

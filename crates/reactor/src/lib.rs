@@ -39,6 +39,9 @@ pub use event_loop::{EventLoop, FLUSH_BYTES, Options, READ_BUFFER_BYTES};
 pub use in_process::{InProcess, InProcessPeer, in_process_pair};
 pub use io::Io;
 pub use listener::{Listener, Porter, TcpOptions, UnixOptions};
-pub use service::{CloseReason, Departure, Endpoint, Filled, OutputArena, PeerInfo, PeerNames, REPLIES_BYTES_UNASKED, Received, Security, Service, Then, Ticket, Traffic, Verdict, WATERMARKS};
+pub use service::{
+    CloseReason, Departure, Endpoint, Filled, OutputArena, PeerInfo, PeerNames,
+    REPLIES_BYTES_UNASKED, Received, Security, Service, Then, Ticket, Traffic, Verdict, WATERMARKS,
+};
 pub use transport::{Readiness, Source, Transport};
 pub use waker::Waker;

@@ -99,9 +99,8 @@ impl Pending {
     /// Has what is added from now on wait for a ticket, or for that of what is held already if that is
     /// later. Whether a new part begins.
     pub(crate) fn hold(&mut self, ticket: Ticket) -> bool {
-        let waits_as_long = |last: &Part| {
-            last.ticket.watermark == ticket.watermark && last.ticket.at >= ticket.at
-        };
+        let waits_as_long =
+            |last: &Part| last.ticket.watermark == ticket.watermark && last.ticket.at >= ticket.at;
         let waits_long_enough = self.held.back().is_some_and(waits_as_long);
         if !waits_long_enough {
             self.held.push_back(Part { ticket, bytes: 0 });
@@ -336,7 +335,10 @@ mod tests {
         assert!(pending.hold(Ticket::from(7)));
         pending.append_with(b"seven", [attachment(2, b"--")].into_iter());
         assert!(!pending.hold(Ticket::from(7)));
-        assert!(!pending.hold(Ticket::from(5)), "nothing overtakes what is held");
+        assert!(
+            !pending.hold(Ticket::from(5)),
+            "nothing overtakes what is held"
+        );
         pending.append(b" ");
         assert!(pending.hold(Ticket::from(9)));
         pending.attach(Box::new(b"nine".to_vec()), 0);

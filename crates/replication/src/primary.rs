@@ -448,7 +448,8 @@ impl Primary {
     /// Says what is committed to a replica that has nothing more to be sent just now.
     pub fn on_committed<'m>(&mut self, link: LinkId, committed: u64) -> Option<Action<'m>> {
         let peer = self.peers.get(&link)?;
-        let has_time = matches!(peer.stage, Stage::Finishing { .. } | Stage::Streaming) && !peer.is_busy;
+        let has_time =
+            matches!(peer.stage, Stage::Finishing { .. } | Stage::Streaming) && !peer.is_busy;
         let frames = Frames {
             term: self.term,
             first: peer.cursor,

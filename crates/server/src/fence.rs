@@ -345,14 +345,22 @@ mod tests {
         assert!(!fence.note_copy(node(2), 3, Some(300)), "of an older term");
         assert!(!fence.note_copy(node(9), 4, Some(300)), "no member");
         assert!(fence.note_copy(node(2), 4, Some(90)) && fence.has_majority());
-        assert_eq!(fence.committed(500), 0, "the frame of the term is not there");
+        assert_eq!(
+            fence.committed(500),
+            0,
+            "the frame of the term is not there"
+        );
         assert!(fence.note_copy(node(2), 4, Some(300)));
         assert!(!fence.note_copy(node(3), 4, Some(200)));
         assert_eq!((fence.committed(500), fence.committed(250)), (300, 250));
         fence.note_copy(node(2), 4, None);
         assert_eq!(fence.committed(500), 300, "what was committed stays so");
         assert!(fence.begin_office(5, 400));
-        assert_eq!(fence.committed(500), 0, "no acknowledgement survives a term");
+        assert_eq!(
+            fence.committed(500),
+            0,
+            "no acknowledgement survives a term"
+        );
     }
 
     #[test]

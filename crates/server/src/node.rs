@@ -21,7 +21,9 @@ use crate::allocator::{self, AllocatorMemory};
 use crate::announcer::{self, Announcer};
 use crate::audit::AuditWriter;
 use crate::client_cache::ClientCache;
-use crate::config::{ApplyError, Change, Config, DurabilityLevel, EvictionPolicy, SharedConfig, system_reason};
+use crate::config::{
+    ApplyError, Change, Config, DurabilityLevel, EvictionPolicy, SharedConfig, system_reason,
+};
 use crate::counters::{Count, Sums};
 use crate::daemon::Supervisor;
 use crate::job::{Job, in_pieces};

@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base::shared_bytes::Attachment;
-use reactor::{Ticket, 
+use reactor::{
     CloseReason, ConnectionId, Departure, FLUSH_BYTES, Filled, Io, OutputArena, PeerInfo, Received,
-    Service, Then, Verdict,
+    Service, Then, Ticket, Verdict,
 };
 
 /// What tests see of the services and tell them, shared by all workers of a rig.

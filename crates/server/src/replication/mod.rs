@@ -74,9 +74,8 @@ pub use stream::Stream;
 const FAILING_OVER: CommandError =
     CommandError::fixed("ERR REPLICAOF not allowed while failing over.");
 
-const GROUPED: CommandError = CommandError::fixed(
-    "ERR REPLICAOF not allowed: a control group decides who is the primary",
-);
+const GROUPED: CommandError =
+    CommandError::fixed("ERR REPLICAOF not allowed: a control group decides who is the primary");
 
 /// What clients hear that waited when the node became a replica.
 const UNBLOCKED: &str =

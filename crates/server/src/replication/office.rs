@@ -99,13 +99,7 @@ impl Replication {
     }
 
     /// Follows the primary of a term, unless a later one is known.
-    pub(crate) fn follow_in(
-        &self,
-        node: &Arc<Node>,
-        term: u64,
-        primary: Primary,
-        link_port: u16,
-    ) {
+    pub(crate) fn follow_in(&self, node: &Arc<Node>, term: u64, primary: Primary, link_port: u16) {
         if !self.fence.accept(term) {
             return;
         }
@@ -167,9 +161,9 @@ impl Replication {
             return;
         }
         if let Err(error) = self.write_seal(node) {
-            node.core
-                .log
-                .warning(format_args!("The seal of term {term} is not on disk: {error}"));
+            node.core.log.warning(format_args!(
+                "The seal of term {term} is not on disk: {error}"
+            ));
             return;
         }
         done(self.fence.is_certain());
@@ -250,7 +244,8 @@ impl Replication {
     /// Looks what replies wait for, as the configuration says.
     pub(super) fn judge_level(&self, node: &Node, config: &Config) {
         let holds_all = config.durability.level == DurabilityLevel::Quorum;
-        self.fence.set_level(holds_all, config.durability.quorum_fsync);
+        self.fence
+            .set_level(holds_all, config.durability.quorum_fsync);
         let refusals = &node.core.settings.refusals;
         refusals.set_quorum_for_all(holds_all && self.fence.is_grouped());
     }

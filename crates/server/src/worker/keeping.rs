@@ -81,7 +81,9 @@ impl Worker {
             return;
         }
         if replies.log.fault().is_none() {
-            replies.end_fault();
+            if !replies.is_lapsed() {
+                replies.end_fault();
+            }
         } else {
             let held = io.held();
             if !held.is_empty() {
