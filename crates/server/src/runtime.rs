@@ -286,13 +286,7 @@ fn serve(
         }
         Loading::Stopped => stop_while_loading(&node, pid_file),
     };
-    if let Some(reason) = node.refuses_level(node.core.config.current().durability.level) {
-        let _ended = workers.stop();
-        return Err(RunError {
-            what: "cannot keep the data as durability says".into(),
-            cause: io::Error::other(reason),
-        });
-    }
+    let workers = check_level(&node, workers)?;
     node.replication.begin(&node);
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
@@ -306,6 +300,19 @@ fn serve(
         .log
         .warning(format_args!("Iolite is now ready to exit, bye bye..."));
     ended
+}
+
+/// Stops the workers again where the data cannot be kept as the configuration says.
+fn check_level(node: &Arc<Node>, workers: Workers) -> Result<Workers, RunError> {
+    let level = node.core.config.current().durability.level;
+    let Some(reason) = node.refuses_level(level) else {
+        return Ok(workers);
+    };
+    let _ended = workers.stop();
+    Err(RunError {
+        what: "cannot keep the data as durability says".into(),
+        cause: io::Error::other(reason),
+    })
 }
 
 /// Starts the workers, and opens what needs them.

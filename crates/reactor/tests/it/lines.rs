@@ -361,7 +361,7 @@ impl Service for Lines {
     fn ticket(&mut self, id: ConnectionId) -> Option<Ticket> {
         let released = self.shared.released.load(Ordering::SeqCst);
         let ticket = self.tickets.get(&id).copied();
-        ticket.filter(|&ticket| ticket > released)
+        ticket.filter(|&ticket| ticket > released).map(Ticket::from)
     }
 
     fn next_deadline(&self) -> Option<Duration> {

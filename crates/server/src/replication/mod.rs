@@ -483,7 +483,8 @@ impl Replication {
         let is_down = |one: &Arc<Following>| one.link() != Link::Connected;
         let is_follower = node.core.settings.refusals.is_read_only();
         let following = standing.following.as_ref();
-        let is_stale = is_follower && following.map_or(node.replication.is_sealed(), is_down);
+        let is_stale =
+            is_follower && following.map_or_else(|| node.replication.is_sealed(), is_down);
         let shows_stale = config.replication.serves_stale;
         node.core
             .settings

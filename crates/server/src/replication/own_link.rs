@@ -198,7 +198,7 @@ impl OwnLinks {
         let mut appender = log.appender();
         appender.set_time(node.core.clock.now_unix_ms());
         appender.control(&Control::Term(TermFrame {
-            number: number.unwrap_or(lineage.last_number() + 1),
+            number: number.unwrap_or_else(|| lineage.last_number() + 1),
             id,
             previous: before.map_or([0; 20], |term| term.id.0),
             node: self.id().0,
