@@ -208,6 +208,11 @@ pub trait PersistencePort {
         false
     }
 
+    /// Whether a control group decides who is the primary, and has it that writes may wait for a majority.
+    fn has_quorum(&self) -> bool {
+        false
+    }
+
     /// How far the log is, as it concerns what the session's client wrote; `None` without a log.
     fn log_position(&mut self, session: &Session) -> Option<LogPosition> {
         let _ = session;

@@ -21,7 +21,9 @@ use crate::allocator::{self, AllocatorMemory};
 use crate::announcer::{self, Announcer};
 use crate::audit::AuditWriter;
 use crate::client_cache::ClientCache;
-use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
+use crate::config::{
+    ApplyError, Change, Config, DurabilityLevel, EvictionPolicy, SharedConfig, system_reason,
+};
 use crate::counters::{Count, Sums};
 use crate::daemon::Supervisor;
 use crate::group::holder::Control;
@@ -209,10 +211,24 @@ impl Node {
         old != new && new.has_log() && self.persistence().is_some_and(has_none)
     }
 
+    /// Why the data cannot be kept at a level.
+    pub(crate) fn refuses_level(&self, level: DurabilityLevel) -> Option<String> {
+        let is_missing = level == DurabilityLevel::Quorum && !self.replication.fence.is_grouped();
+        is_missing.then(|| "quorum takes a control group: without one nobody is fenced.".to_owned())
+    }
+
     /// Begins or ends the log, if that is what a change asks for.
     fn change_level(&self, change: &Change<'_>) -> Result<(), ApplyError> {
         let (old, new) = (&change.old.durability, &change.new.durability);
-        let persistence = self.persistence().filter(|_| old.level != new.level);
+        if let Some(reason) = self.refuses_level(new.level) {
+            return Err(ApplyError {
+                name: "durability",
+                reason,
+            });
+        }
+        let persistence = self
+            .persistence()
+            .filter(|_| (old.level, old.sync) != (new.level, new.sync));
         let is_about_log = old.level.has_log() || new.level.has_log();
         if persistence.is_some() && is_about_log && self.core.settings.refusals.is_loading() {
             // The log is being read, and a checkpoint of what is there so far would replace the rest.

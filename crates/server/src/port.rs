@@ -347,6 +347,11 @@ impl PersistencePort for Port<'_> {
         waits || self.node.saves_at_shutdown(request)
     }
 
+    fn has_quorum(&self) -> bool {
+        let fence = &self.node.replication.fence;
+        fence.is_grouped() && fence.is_quorum()
+    }
+
     fn log_position(&mut self, _session: &Session) -> Option<LogPosition> {
         if let Some(local) = &self.local {
             return local.log.as_ref().map(LogView::position);

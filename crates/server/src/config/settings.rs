@@ -215,6 +215,8 @@ impl Settings {
         let name = |name| self.path(name).unwrap_or_default();
         Durability {
             level: self.choice("durability", &DURABILITY_LEVELS),
+            sync: self.choice("appendfsync", &LOG_LEVELS),
+            quorum_fsync: self.switch("quorum-fsync"),
             save_points: self.save_points(),
             refuses_writes_after_failed_save: self.switch("stop-writes-on-bgsave-error"),
             checkpoint_buffer_bytes_max: self.number("checkpoint-buffer-limit"),
@@ -452,7 +454,11 @@ impl Settings {
 
     /// Has `durability` say what Redis' directives make together.
     fn gather_level(&mut self) {
-        let level = if self.switch("appendonly") {
+        let is_quorum = self.choice("durability", &DURABILITY_LEVELS) == DurabilityLevel::Quorum;
+        let level = if self.switch("appendonly") && is_quorum {
+            // It has a log at any of them.
+            DurabilityLevel::Quorum
+        } else if self.switch("appendonly") {
             self.choice("appendfsync", &LOG_LEVELS)
         } else if self.save_points().is_empty() {
             DurabilityLevel::None

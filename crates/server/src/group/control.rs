@@ -87,11 +87,16 @@ pub(crate) fn prepare(node: &Arc<Node>) -> io::Result<Option<Arc<Part>>> {
     });
     kept.start_count += 1;
     kept.write(&*disk, &directory)?;
-    node.replication.own.set_id(TermId(kept.id.0));
+    if config.group.is_witness {
+        node.replication.own.set_id(TermId(kept.id.0));
+    }
     let (events, heard) = sync_channel(EVENTS_MAX);
     let asked = events.clone();
     let links = Links::new(node, Box::new(move |one| post(&asked, Event::Asked(one))));
-    let duty = (!config.group.is_witness).then(|| Duty::begin(node));
+    let duty = match config.group.is_witness {
+        true => None,
+        false => Some(Duty::begin(node, kept.id).map_err(io::Error::other)?),
+    };
     if duty.is_none() {
         // It has no data to show, and takes none.
         node.core.settings.refusals.set_read_only(true);

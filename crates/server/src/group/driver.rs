@@ -39,6 +39,8 @@ use crate::replication::following::Link;
 
 /// Parts of a heartbeat for which the thread waits at most.
 const TICKS_PER_HEARTBEAT: u64 = 4;
+/// A seal is begun anew where nothing was heard of it for so long.
+const SEAL_MS: u64 = 1_000;
 
 /// What the thread hears.
 pub(crate) enum Event {
@@ -83,7 +85,8 @@ pub(crate) struct Driver {
     reconciler: Reconciler,
     /// Who waits for the answer to which seal.
     sealing: Vec<(Seal, Reply)>,
-    sealing_now: Option<Seal>,
+    /// What is being made durable, and since when.
+    sealing_now: Option<(Seal, u64)>,
     followed: Option<(u64, PrimaryAddress)>,
     records_own: bool,
     has_left: bool,
@@ -248,7 +251,7 @@ impl Driver {
             ));
         }
         if let (Some(duty), Some(shard)) = (&self.duty, state.shards.get(&SHARD)) {
-            duty.set_members(shard.everybody().len(), shard.is_quorum);
+            duty.set_members(shard);
         }
         let actions = self.member.on_state(&state);
         self.perform(actions);
@@ -462,7 +465,7 @@ impl Driver {
 
     /// A seal is durable, and the log as it is.
     fn sealed(&mut self, seal: Seal, is_certain: bool) {
-        if self.sealing_now == Some(seal) {
+        if self.sealing_now.is_some_and(|(now, _)| now == seal) {
             self.sealing_now = None;
         }
         self.note_log();
@@ -521,15 +524,14 @@ impl Driver {
     }
 
     fn begin_seal(&mut self, seal: Seal) {
-        // Asked again, it is being done already.
-        let Some(duty) = self
-            .duty
-            .as_ref()
-            .filter(|_| self.sealing_now != Some(seal))
-        else {
+        let now_ms = self.now_ms().unwrap_or(0);
+        // Asked again, it is being done already; but what took its place may have come to nothing.
+        let is_under_way = |(known, at_ms): (Seal, u64)| known == seal && now_ms < at_ms + SEAL_MS;
+        if self.sealing_now.is_some_and(is_under_way) {
             return;
-        };
-        self.sealing_now = Some(seal);
+        }
+        let Some(duty) = &self.duty else { return };
+        self.sealing_now = Some((seal, now_ms));
         let events = self.events.clone();
         let done = move |is_certain| post(&events, Event::Sealed(seal, is_certain));
         duty.seal(seal, Box::new(done));

@@ -12,11 +12,13 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use cluster::LogEnd;
 use cluster::message::Seal;
+use cluster::{LogEnd, NodeId, Shard};
+use replication::TermId;
 
 use crate::fence::Fence;
 use crate::node::Node;
+use crate::replication::following::Primary;
 
 /// Called when an order is carried out.
 pub type Done = Box<dyn FnOnce(bool) + Send>;
@@ -38,13 +40,16 @@ pub struct Duty {
 }
 
 impl Duty {
-    /// The control group decides from now on. Called when all that is kept is loaded, before replication begins.
-    #[must_use]
-    pub fn begin(node: &Arc<Node>) -> Arc<Self> {
-        node.replication.fence.set_grouped();
-        Arc::new(Self {
+    /// The control group decides from now on, and knows this node by that name. Called when all that is kept is loaded,
+    /// before replication begins.
+    ///
+    /// # Errors
+    /// Why the node may not be a member: what it promised before is not known.
+    pub fn begin(node: &Arc<Node>, id: NodeId) -> Result<Arc<Self>, String> {
+        node.replication.begin_under_group(node, TermId(id.0))?;
+        Ok(Arc::new(Self {
             node: Arc::downgrade(node),
-        })
+        }))
     }
 
     /// The clock of leases: milliseconds that also pass while the machine sleeps.
@@ -83,38 +88,55 @@ impl Duty {
         self.fence(|fence| fence.accept(term))
     }
 
-    /// Seals: at once nothing of lower terms is taken and an office of one is over; the seal and the log are durable when
-    /// `done` is told whether this node has all that it ever acknowledged.
+    /// Seals: at once nothing of lower terms is taken, an office of one is over and nobody is followed; the seal and the
+    /// log are durable when `done` is told whether this node has all that it ever acknowledged. It is not told where the
+    /// disk failed, or a later order took the place of this one.
     pub fn seal(&self, seal: Seal, done: Done) {
-        self.fence(|fence| fence.raise(seal.term));
-        done(true);
+        if let Some(node) = self.node.upgrade() {
+            node.replication.seal(&node, seal.term, done);
+        }
     }
 
-    /// Begins the office of a term: its frame is durable, the rest of the log is applied and writes are let in when `done`
-    /// is told that it is so. It is told false where that failed, or a later seal came between.
+    /// Begins the office of a term: its frame is durable, the rest of the log is applied and writes are let in, as soon as
+    /// there is a lease, when `done` is told that it is so. It is told false where that failed, or a later seal came
+    /// between.
     pub fn take_office(&self, term: u64, done: Done) {
-        let begun = self.fence(|fence| fence.begin_office(term));
-        done(begun);
+        if let Some(node) = self.node.upgrade() {
+            node.replication.take_office_of(&node, term, done);
+        }
     }
 
-    /// Follows the primary of a term.
+    /// Follows the primary of a term, unless a later term is known here.
     pub fn follow(&self, term: u64, primary: &PrimaryAddress) {
-        let _ = (term, primary);
+        if let Some(node) = self.node.upgrade() {
+            let at = Primary {
+                host: primary.host.clone(),
+                port: primary.client_port,
+            };
+            node.replication
+                .follow_in(&node, term, at, primary.link_port);
+        }
     }
 
     /// This node is the primary no more: no write begins and no reply leaves from here on, and clients that wait are told.
     pub fn leave_office(&self) {
-        self.fence(Fence::end_office);
+        if let Some(node) = self.node.upgrade() {
+            node.replication.leave_office(&node);
+        }
     }
 
     /// Until when the lease stands, by [`Duty::now_ms`].
     pub fn set_lease_until_ms(&self, until_ms: u64) {
-        self.fence(|fence| fence.set_lease_until_ms(until_ms));
+        if let Some(node) = self.node.upgrade() {
+            node.replication.set_lease(&node, until_ms);
+        }
     }
 
-    /// Has the shard have so many copies, this one included; whether its writes wait for a majority.
-    pub fn set_members(&self, copies: usize, is_quorum: bool) {
-        self.fence(|fence| fence.set_members(copies, is_quorum));
+    /// Who has copies of the shard, and whether its writes wait for a majority of them.
+    pub fn set_members(&self, shard: &Shard) {
+        if let Some(node) = self.node.upgrade() {
+            node.replication.set_members(&node, shard);
+        }
     }
 
     fn fence<R: Default>(&self, act: impl FnOnce(&Fence) -> R) -> R {

@@ -31,19 +31,20 @@ use store::Store;
 
 use super::applied_log::{AppliedLog, LogHome};
 use super::applier::Applier;
-use super::following::{Ended, Following, Link};
+use super::following::{Authority, Ended, Following, Link, Primary};
 use super::link_dialing::{dial, identity_for, secret_of_replica};
 use super::link_keys;
 use super::listener::{Listeners, Reach};
 use super::own_links::OwnLinks;
 use super::primary_link::{FullCopy, Kill, Observer, PrimaryHome, PrimaryLinks};
-use super::replica_link::{self, ReplicaHome};
+use super::replica_link::{self, ReplicaData as _, ReplicaHome};
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
 use super::role::Role;
 use super::session::{Conduit, Encryption, Identity, Session};
 use super::terms::Terms;
 use super::verify::{Saying, VerifyHome};
 use crate::config::LinkEncryption;
+use crate::fence::Turn;
 use crate::node::Node;
 use crate::port::Port;
 
@@ -65,15 +66,22 @@ impl OwnLinks {
         if let Some(kept) = node.persistence() {
             self.terms.begin(kept.terms());
         }
-        if self.terms.lineage().last().is_none() {
+        let is_grouped = node.replication.fence.is_grouped();
+        if self.terms.lineage().last().is_none() && !is_grouped {
             return;
         }
         // A node that was in office begins another term before it is heard of again: it may have been replaced meanwhile.
-        if !node.replication.follows() {
-            self.begin_term(node);
+        // Under a control group only that begins one.
+        if !node.replication.follows() && !is_grouped {
+            self.begin_term(node, None);
         }
         // Its replicas come back without asking.
         let _port = self.offer();
+    }
+
+    /// Says how this node is called among those that have links, before there are any.
+    pub(crate) fn set_id(&self, id: TermId) {
+        let _already_set = self.id.set(id);
     }
 
     /// This node's name among those that have links.
@@ -143,12 +151,6 @@ impl OwnLinks {
         *listeners
     }
 
-    /// This node's name for good, where it has one; before anybody asks for it.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn set_id(&self, id: TermId) {
-        let _already_set = self.id.set(id);
-    }
-
     fn listen(&self, node: &Arc<Node>) -> Option<u16> {
         let config = node.core.config.current();
         let port = match config.replication.link_port {
@@ -192,8 +194,9 @@ impl OwnLinks {
         }
     }
 
-    /// A primary's reign begins: the first frame of it is in the log when this returns.
-    pub(crate) fn begin_term(&self, node: &Arc<Node>) {
+    /// A primary's reign begins: the first frame of it is in the log when this returns. Under a control group the term has
+    /// a number there.
+    pub(crate) fn begin_term(&self, node: &Arc<Node>, number: Option<u64>) {
         let Some(log) = own_log(node) else { return };
         let _alone = lock(&self.beginning);
         let before_it = log.tail_complete();
@@ -204,7 +207,7 @@ impl OwnLinks {
         let mut appender = log.appender();
         appender.set_time(node.core.clock.now_unix_ms());
         appender.control(&Control::Term(TermFrame {
-            number: lineage.last_number() + 1,
+            number: number.unwrap_or_else(|| lineage.last_number() + 1),
             id,
             previous: before.map_or([0; 20], |term| term.id.0),
             node: self.id().0,
@@ -225,12 +228,20 @@ impl OwnLinks {
     /// The first term of a log that has none.
     fn begin_first_term(&self, node: &Arc<Node>) {
         if self.terms.lineage().last().is_none() {
-            self.begin_term(node);
+            self.begin_term(node, None);
         }
     }
 
-    /// This node has stopped following, and takes writes next.
-    pub(crate) fn take_over(&self, node: &Arc<Node>) {
+    /// Nobody states anything to the log any more.
+    pub(super) fn lend(&self, node: &Arc<Node>) {
+        if let Some(links) = self.links.get() {
+            links.end_term();
+        }
+        lend_log(node);
+    }
+
+    /// This node has stopped following, and takes writes next. Under a control group the term has a number there.
+    pub(crate) fn take_over(&self, node: &Arc<Node>, number: Option<u64>) {
         if !self.follows.load(Ordering::Acquire) {
             return;
         }
@@ -242,7 +253,7 @@ impl OwnLinks {
             std::thread::sleep(LOOK);
         }
         drop(suspended);
-        self.begin_term(node);
+        self.begin_term(node, number);
         if let Some(kept) = node.persistence() {
             kept.log().take_back();
         }
@@ -354,11 +365,11 @@ impl fmt::Debug for OwnLinks {
 }
 
 /// The log on disk, if there is one.
-fn own_log(node: &Node) -> Option<Arc<Log>> {
+pub(super) fn own_log(node: &Node) -> Option<Arc<Log>> {
     node.persistence().and_then(|kept| kept.log().log())
 }
 
-fn place_of(node: &Node) -> Place {
+pub(super) fn place_of(node: &Node) -> Place {
     Place::within(&node.core.config.current().dir)
 }
 
@@ -463,6 +474,11 @@ impl PrimaryHome for AtPrimary {
                 return Err("this replica is not connected with its own primary".to_owned());
             }
             Some(_) => {}
+            None if node.replication.fence.is_grouped() => {
+                if node.replication.fence.office() == 0 {
+                    return Err("this node is not in office".to_owned());
+                }
+            }
             None => own.begin_first_term(&node),
         }
         let lineage = own.terms.lineage();
@@ -549,6 +565,7 @@ impl PrimaryHome for AtPrimary {
         };
         Box::new(Watcher {
             node: Weak::clone(&self.node),
+            peer: peer.node,
             name: format!("{shown}:{port}"),
             attached: Mutex::new(attached),
         })
@@ -561,6 +578,19 @@ impl PrimaryHome for AtPrimary {
 
     fn timeout_ms(&self) -> u64 {
         timeout_ms(&self.node)
+    }
+
+    fn committed(&self) -> u64 {
+        self.node().map_or(0, |node| {
+            let fence = &node.replication.fence;
+            let log = own_log(&node).filter(|_| fence.is_grouped());
+            log.map_or(0, |log| {
+                fence.committed(match fence.wants_disk() {
+                    true => log.durable(),
+                    false => log.written(),
+                })
+            })
+        })
     }
 
     fn now_ms(&self) -> u64 {
@@ -635,6 +665,7 @@ impl Observer for Nobody {
 /// Says how far a replica is to who shows that.
 struct Watcher {
     node: Weak<Node>,
+    peer: TermId,
     /// Where the replica serves its clients.
     name: String,
     attached: Mutex<Attached>,
@@ -658,6 +689,14 @@ impl Observer for Watcher {
         {
             let own = &node.replication.own;
             own.pins.note(&self.name, &log, ack.durable);
+        }
+        if let Some(node) = &node {
+            let replication = &node.replication;
+            let end = match replication.fence.wants_disk() {
+                true => ack.durable,
+                false => ack.appended,
+            };
+            replication.note_copy(node, self.peer, ack.term, Some(end));
         }
         let now_ms = node.map_or(0, |node| node.core.clock.now_unix_ms());
         let lag_ms = ack.lag_ms.into();
@@ -691,6 +730,15 @@ impl Observer for Watcher {
 
     fn name(&self) -> &str {
         &self.name
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if let Some(node) = Weak::upgrade(&self.node) {
+            let replication = &node.replication;
+            replication.note_copy(&node, self.peer, 0, None);
+        }
     }
 }
 
@@ -749,14 +797,7 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
     let own = &home.node.replication.own;
     let own_links = own.links(&home.node);
     own_links.end_term();
-    let handle = home.node.handle(&Arc::default());
-    let applier = Applier::new(
-        home.node.core.env.table,
-        handle,
-        &home.node.sessions.waiters,
-        &home.node.core.settings,
-    );
-    let ended = match AppliedLog::new(&home, applier) {
+    let ended = match AppliedLog::new(&home, home.applier()) {
         Ok(mut data) => {
             let may_discard = following.forces() || following.may_discard();
             let ended = replica_link::follow(&home, &mut data, may_discard);
@@ -776,6 +817,36 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
             Ended::Refused
         }
     }
+}
+
+/// Applies what the log has more than the store, before this node takes office. Its log is lent.
+pub(super) fn apply_rest(node: &Arc<Node>) -> Result<(), String> {
+    let Some(log) = own_log(node) else {
+        return Ok(());
+    };
+    let own = &node.replication.own;
+    if own.applied.load(Ordering::Acquire) >= log.tail() {
+        return Ok(());
+    }
+    let (host, port) = (String::new(), 0);
+    let now_unix_ms = node.core.clock.now_unix_ms();
+    let nobody = Following::new(
+        Arc::downgrade(node),
+        Primary { host, port },
+        Authority::default(),
+        now_unix_ms,
+    );
+    let home = AtReplica {
+        following: &nobody,
+        weak: Arc::downgrade(node),
+        node: Arc::clone(node),
+        port,
+    };
+    let mut data = AppliedLog::new(&home, home.applier())?;
+    data.apply(u64::MAX)?;
+    own.generation
+        .fetch_max(data.generation(), Ordering::Relaxed);
+    Ok(())
 }
 
 /// Takes the log from everybody who states effects to it: what is appended from here on comes from the primary.
@@ -799,6 +870,15 @@ struct AtReplica<'f> {
     node: Arc<Node>,
     weak: Weak<Node>,
     port: u16,
+}
+
+impl AtReplica<'_> {
+    fn applier(&self) -> Applier {
+        let core = &self.node.core;
+        let handle = self.node.handle(&Arc::default());
+        let waiters = &self.node.sessions.waiters;
+        Applier::new(core.env.table, handle, waiters, &core.settings)
+    }
 }
 
 impl ReplicaHome for AtReplica<'_> {
@@ -862,6 +942,21 @@ impl ReplicaHome for AtReplica<'_> {
         self.following.set_link(link);
     }
 
+    fn accepts(&self, term: u64) -> bool {
+        self.node.replication.fence.accept(term)
+    }
+
+    fn applies_committed_only(&self) -> bool {
+        let fence = &self.node.replication.fence;
+        fence.is_grouped() && fence.is_quorum()
+    }
+
+    fn note_committed(&self, committed: u64) {
+        if committed > 0 {
+            self.node.replication.note_certain(&self.node, true);
+        }
+    }
+
     fn heard(&self) {
         self.following.note_io();
     }
@@ -911,6 +1006,27 @@ impl LogHome for AtReplica<'_> {
 
     fn terms(&self) -> &Terms {
         &self.node.replication.own.terms
+    }
+
+    fn turn(&self, term: u64) -> Option<Turn<'_>> {
+        self.node.replication.fence.turn(term)
+    }
+
+    fn notes_terms_early(&self) -> bool {
+        self.applies_committed_only()
+    }
+
+    fn applied(&self) -> u64 {
+        self.node.replication.own.applied.load(Ordering::Acquire)
+    }
+
+    fn wants_disk(&self) -> bool {
+        let fence = &self.node.replication.fence;
+        fence.is_grouped() && fence.wants_disk()
+    }
+
+    fn note_certain(&self, is_certain: bool) {
+        self.node.replication.note_certain(&self.node, is_certain);
     }
 
     fn note_applied(&self, sequence: u64) {

@@ -39,6 +39,9 @@ use super::session::{Conduit, Identity, LinkFault, Reader, Received, Session, Wr
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 /// How long a sender sleeps at most.
 const TICK: Duration = Duration::from_millis(100);
+/// How long a sender sleeps while something that it sent is about to be committed, and how often in a row.
+const NEWS_TICK: Duration = Duration::from_millis(2);
+const NEWS_TICKS_MAX: u32 = 100;
 /// What a replica acknowledged last is told again as long as it is heard of, so often.
 const TOLD_AGAIN_MS: u64 = 500;
 /// That links are refused is told so often at most.
@@ -80,6 +83,9 @@ pub(crate) trait PrimaryHome: Send + Sync {
 
     /// `repl-timeout`.
     fn timeout_ms(&self) -> u64;
+
+    /// Up to where a majority of the copies has the log, where somebody counts them; otherwise 0.
+    fn committed(&self) -> u64;
 
     /// Milliseconds since 1970 UTC.
     fn now_ms(&self) -> u64;
@@ -185,10 +191,10 @@ impl Outbox {
     }
 
     /// What is to be done; nothing when it is only that time passed or that there is more log. None at the end.
-    fn take(&self) -> Option<VecDeque<Action<'static>>> {
+    fn take(&self, time: Duration) -> Option<VecDeque<Action<'static>>> {
         let mut waiting = lock(&self.waiting);
         if waiting.actions.is_empty() && !waiting.has_news && !waiting.is_closed {
-            let woken = self.woken.wait_timeout(waiting, TICK);
+            let woken = self.woken.wait_timeout(waiting, time);
             waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         waiting.has_news = false;
@@ -369,6 +375,9 @@ impl PrimaryLinks {
             log: None,
             bytes: Vec::new(),
             stage: None,
+            told: 0,
+            sent: 0,
+            news_ticks: 0,
             address: address.to_owned(),
         };
         self.run_both(id, &outbox, (&mut reader, sender), &*observer, address);
@@ -543,6 +552,11 @@ struct Sender {
     log: Option<Reading>,
     bytes: Vec<u8>,
     stage: Option<Stage>,
+    /// What it was told that is committed, and what it was sent.
+    told: u64,
+    sent: u64,
+    /// How often in a row it was looked for more of that.
+    news_ticks: u32,
     address: String,
 }
 
@@ -567,17 +581,43 @@ impl Sender {
     }
 
     fn work(&mut self) -> Result<(), LinkFault> {
-        while let Some(actions) = self.outbox.take() {
+        while let Some(actions) = self.outbox.take(self.tick()) {
             for action in actions {
                 self.perform(action)?;
             }
             self.look_for_log()?;
+            self.tell_committed()?;
             let now_ms = self.links.home.now_ms();
             let due = self.with_primary(|primary, id| primary.on_tick_of(id, now_ms));
             for action in due.unwrap_or_default() {
                 self.perform(action)?;
             }
             self.tell_stage();
+        }
+        Ok(())
+    }
+
+    /// How long to sleep at most: less where the replica waits to hear that what it has is committed.
+    fn tick(&self) -> Duration {
+        let waits = self.told > 0 && self.told < self.sent;
+        match waits && self.news_ticks < NEWS_TICKS_MAX {
+            true => NEWS_TICK,
+            false => TICK,
+        }
+    }
+
+    /// Tells the replica what is committed where it has not come with frames.
+    fn tell_committed(&mut self) -> Result<(), LinkFault> {
+        let committed = self.links.home.committed();
+        if committed <= self.told {
+            self.news_ticks = self.news_ticks.saturating_add(1);
+            return Ok(());
+        }
+        self.news_ticks = 0;
+        let news = self.with_primary(|primary, id| primary.on_committed(id, committed));
+        if let Some(Action::Send(_, message)) = news.flatten() {
+            self.told = committed;
+            self.send(&message)?;
         }
         Ok(())
     }
@@ -696,11 +736,14 @@ impl Sender {
         let read = reading.cursor.read(from, max, &mut bytes);
         let end = reading.log.tail_complete();
         let now_ms = self.links.home.now_ms();
+        let committed = self.links.home.committed();
         let next = match read {
             Read::Frames { end: sent, .. } => {
                 let actions = self.with_primary(|primary, id| {
-                    primary.on_read(id, Piece::Frames(&bytes), 0, now_ms)
+                    primary.on_read(id, Piece::Frames(&bytes), committed, now_ms)
                 });
+                (self.told, self.sent) = (self.told.max(committed), sent);
+                self.news_ticks = 0;
                 for action in actions.unwrap_or_default() {
                     if let Action::Send(_, message) = action {
                         self.send(&message)?;

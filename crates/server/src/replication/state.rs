@@ -24,11 +24,18 @@ pub(super) enum Order {
     Follow(Arc<Following>),
     /// To become a primary.
     TakeOver,
+    /// To append nothing any more, and to make durable what there is; then this is told.
+    Seal(u64, Done),
+    /// To become the primary of a term; then this is told.
+    Office(u64, Done),
     /// To hand the office over.
     FailOver(Arc<Failover>),
     /// To end.
     Stop,
 }
+
+/// Called when an order of the control group is carried out.
+pub(crate) type Done = Box<dyn FnOnce(bool) + Send>;
 
 /// What changes with the role.
 #[derive(Default)]
@@ -57,7 +64,7 @@ pub(super) type OffsetOf = Box<dyn Fn(&Node) -> u64 + Send + Sync>;
 /// above.
 pub struct Replication {
     /// What a control group allows.
-    pub fence: Fence,
+    pub fence: Arc<Fence>,
     pub(super) role: RoleWord,
     pub(super) standing: Mutex<Standing>,
     pub(super) ordered: Condvar,
@@ -96,7 +103,7 @@ pub struct Counts {
 impl Default for Replication {
     fn default() -> Self {
         Self {
-            fence: Fence::default(),
+            fence: Arc::default(),
             role: RoleWord::new(),
             standing: Mutex::default(),
             ordered: Condvar::new(),
