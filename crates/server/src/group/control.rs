@@ -206,7 +206,8 @@ impl Part {
     /// # Errors
     /// Those of the system.
     pub(super) fn keep_peers(&self, peers: Vec<KnownPeer>) -> io::Result<()> {
-        match lock(&self.kept).peers == peers {
+        let is_known = lock(&self.kept).peers == peers;
+        match is_known {
             true => Ok(()),
             false => self.keep(|kept| kept.peers = peers),
         }
