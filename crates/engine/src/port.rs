@@ -363,6 +363,17 @@ pub trait ReplicationPort {
         ))
     }
 
+    /// REPLICATION LEAVE: has a node leave the control group. Waits for nothing.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn leave_group(&mut self, node: &[u8]) -> Result<(), CommandError> {
+        let _ = node;
+        Err(CommandError::fixed(
+            "ERR this server is in no control group",
+        ))
+    }
+
     /// REPLICATION DIFFERENCES: the keys that the last comparison found to differ, at most a hundred: each as replica,
     /// database and key.
     fn differences(&mut self) -> Vec<String> {

@@ -26,6 +26,8 @@ use crate::config::{
 };
 use crate::counters::{Count, Sums};
 use crate::daemon::Supervisor;
+use crate::group::holder::Control;
+use crate::group::view::View;
 use crate::job::{Job, in_pieces};
 use crate::keeping::wish::log_wish;
 use crate::link::{Message, WorkerLink};
@@ -56,6 +58,10 @@ pub struct Node {
     pub process: Process,
     /// Who follows whom.
     pub replication: Replication,
+    /// What the control group has decided, where there is one.
+    pub group: Arc<View>,
+    /// What keeps this node in the control group.
+    pub control: Control,
 }
 
 /// What a client hears whose change of TLS cannot be made.
@@ -95,6 +101,8 @@ impl Node {
                 env: Arc::new(env),
             },
             replication: Replication::default(),
+            group: Arc::default(),
+            control: Control::default(),
         };
         node.apply_limits(&current);
         // Told in the log; a server that is ranked otherwise serves as well.
@@ -613,6 +621,7 @@ impl Node {
     pub fn stop(&self) -> bool {
         let first = !self.process.stopping.swap(true, Ordering::AcqRel);
         if first {
+            self.control.stop();
             self.replication.stop();
             self.broadcast(&Message::Stop);
             if let Some(waker) = self.process.main_waker.get() {

@@ -112,6 +112,10 @@ impl ReplicationPort for Port<'_> {
             .admit_sync(self.node, session, request)
     }
 
+    fn leave_group(&mut self, node: &[u8]) -> Result<(), CommandError> {
+        self.node.control.leave(node)
+    }
+
     fn verify_replicas(&mut self) -> Result<(), CommandError> {
         self.node.replication.verify_replicas()
     }

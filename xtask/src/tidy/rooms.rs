@@ -60,6 +60,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "persistence",
             "cluster",
+            "consensus",
             "replication",
             "base",
             "access",

@@ -17,6 +17,7 @@ use super::durability::{Durability, DurabilityLevel, SavePoint};
 use super::fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits,
 };
+use super::group::{Group, place_of};
 use super::http::Http;
 use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
@@ -116,6 +117,7 @@ impl Settings {
             notifications: self.notifications(),
             durability: self.durability(),
             replication: self.replication(),
+            group: self.group(),
             tls: self.tls(),
             http: self.http(),
         }
@@ -136,6 +138,29 @@ impl Settings {
             has_console: self.switch("http-console"),
             has_commands: self.switch("http-commands"),
             session_ttl_s: self.number("http-session-ttl"),
+        }
+    }
+
+    fn group(&self) -> Group {
+        let join = self.text("join").map(String::from_utf8_lossy);
+        Group {
+            begins: self.switch("cluster-group"),
+            join: join.and_then(|join| place_of(&join, self.number("port"))),
+            is_witness: self.switch("witness"),
+            node_timeout_ms: self.number("cluster-node-timeout"),
+            declines: false,
+        }
+    }
+
+    /// Has a node of a control group keep a log, which it is followed by.
+    pub(super) fn keep_log_in_group(&mut self) {
+        let level = self.choice("durability", &DURABILITY_LEVELS);
+        let group = self.group();
+        if group.is_wanted() && !group.is_witness && !level.has_log() {
+            let is_os = |(name, _): &(&str, _)| *name == "os";
+            let at = DURABILITY_LEVELS.iter().position(is_os);
+            self.put("durability", Value::Choice(at.unwrap_or_default()));
+            self.spread_level();
         }
     }
 

@@ -32,6 +32,7 @@ use store::Store;
 use super::applied_log::{AppliedLog, LogHome};
 use super::applier::Applier;
 use super::following::{Authority, Ended, Following, Link, Primary};
+use super::link_dialing::{dial, identity_for, secret_of_replica};
 use super::link_keys;
 use super::listener::{Listeners, Reach};
 use super::own_links::OwnLinks;
@@ -39,7 +40,7 @@ use super::primary_link::{FullCopy, Kill, Observer, PrimaryHome, PrimaryLinks};
 use super::replica_link::{self, ReplicaData as _, ReplicaHome};
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
 use super::role::Role;
-use super::session::{Conduit, Encryption, Identity};
+use super::session::{Conduit, Encryption, Identity, Session};
 use super::terms::Terms;
 use super::verify::{Saying, VerifyHome};
 use crate::config::LinkEncryption;
@@ -48,7 +49,7 @@ use crate::node::Node;
 use crate::port::Port;
 
 /// The port of links lies so far above that of clients where none is configured.
-const PORT_DISTANCE: u16 = 10_000;
+const PORT_DISTANCE: u16 = crate::config::LINK_PORT_DISTANCE;
 /// How long a connection to the primary may take.
 const DIAL_TIME: Duration = Duration::from_secs(5);
 /// How often it is looked whether a term frame is on disk.
@@ -78,13 +79,8 @@ impl OwnLinks {
         let _port = self.offer();
     }
 
-    /// Says how this node is called among those that have links, before there are any.
-    pub(crate) fn set_id(&self, id: TermId) {
-        let _already_set = self.id.set(id);
-    }
-
     /// This node's name among those that have links.
-    fn id(&self) -> TermId {
+    pub(super) fn id(&self) -> TermId {
         *self.id.get_or_init(|| {
             let mut id = TermId::default();
             fill_from_os(&mut id.0);
@@ -101,7 +97,11 @@ impl OwnLinks {
     }
 
     /// How a link with that peer is encrypted; none where it cannot be, and need not.
-    fn encryption(&self, node: &Node, peer: Option<IpAddr>) -> Result<Option<Encryption>, String> {
+    pub(super) fn encryption(
+        &self,
+        node: &Node,
+        peer: Option<IpAddr>,
+    ) -> Result<Option<Encryption>, String> {
         let config = node.core.config.current();
         let replication = &config.replication;
         let by_certificate = replication.links_by_certificate;
@@ -133,13 +133,23 @@ impl OwnLinks {
     pub(crate) fn offer(&self) -> Option<(u16, String)> {
         let node = self.node.get()?.upgrade()?;
         own_log(&node)?;
+        let port = self.open(&node)?;
+        Some((port, self.id().to_string()))
+    }
+
+    /// Opens the port of links, if it is not open yet; which it is.
+    pub(crate) fn open(&self, node: &Arc<Node>) -> Option<u16> {
         let mut listeners = lock(&self.listeners);
         if listeners.is_none() {
-            *listeners = self.listen(&node);
+            *listeners = self.listen(node);
         }
-        let port = (*listeners)?;
-        drop(listeners);
-        Some((port, self.id().to_string()))
+        *listeners
+    }
+
+    /// This node's name for good, where it has one; before anybody asks for it.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn set_id(&self, id: TermId) {
+        let _already_set = self.id.set(id);
     }
 
     fn listen(&self, node: &Arc<Node>) -> Option<u16> {
@@ -372,14 +382,6 @@ fn secret_of_primary(node: &Node) -> Vec<u8> {
     own.or_else(|| config.password.clone()).unwrap_or_default()
 }
 
-/// What the primary wants to be known.
-fn secret_of_replica(node: &Node) -> Vec<u8> {
-    let replication = &node.core.config.current().replication;
-    let own = replication.link_secret.clone();
-    own.or_else(|| replication.password.clone())
-        .unwrap_or_default()
-}
-
 /// A checkpoint that is sent, and what keeps it.
 struct PinnedCheckpoint {
     manifest: Manifest,
@@ -568,6 +570,11 @@ impl PrimaryHome for AtPrimary {
             name: format!("{shown}:{port}"),
             attached: Mutex::new(attached),
         })
+    }
+
+    fn serve_control(&self, session: Session, address: &str) -> bool {
+        let node = self.node();
+        node.is_ok_and(|node| node.control.serve(session, address))
     }
 
     fn timeout_ms(&self) -> u64 {
@@ -877,41 +884,12 @@ impl AtReplica<'_> {
 
 impl ReplicaHome for AtReplica<'_> {
     fn identity(&self, peer: IpAddr) -> io::Result<Identity> {
-        let config = self.node.core.config.current();
-        let announced = config.replication.announce_host.clone().unwrap_or_default();
-        let port = match config.replication.announce_port {
-            0 => config.port,
-            port => port,
-        };
-        let name = format!("{announced}:{port}");
-        let secret = secret_of_replica(&self.node);
-        let own = &self.node.replication.own;
-        let encryption = own.encryption(&self.node, Some(peer));
-        Ok(Identity {
-            encryption: encryption.map_err(io::Error::other)?,
-            ..Identity::new(own.id(), name.as_bytes(), &secret)
-        })
+        identity_for(&self.node, peer)
     }
 
     fn dial(&self) -> io::Result<TcpStream> {
         let host = self.following.primary().host.as_str();
-        let is_secret = !secret_of_replica(&self.node).is_empty();
-        let config = self.node.core.config.current();
-        let is_open = is_secret || config.replication.links_by_certificate;
-        let mut refused = io::Error::from(io::ErrorKind::NotFound);
-        for address in (host, self.port).to_socket_addrs()? {
-            if !is_open && !address.ip().is_loopback() {
-                return Err(io::Error::other(
-                    "the own link to another machine takes a secret (cluster-secret or masterauth), or \
-                     tls-replication yes with certificates",
-                ));
-            }
-            match TcpStream::connect_timeout(&address, DIAL_TIME) {
-                Ok(stream) => return Ok(stream),
-                Err(error) => refused = error,
-            }
-        }
-        Err(refused)
+        dial(&self.node, host, self.port, DIAL_TIME)
     }
 
     fn connected(&self, conduit: Option<Arc<dyn Conduit>>) {

@@ -28,7 +28,7 @@ use durability::disk::Disk;
 use durability::log::{Cursor, Log, Read};
 use replication::attach::FullReason;
 use replication::link::{
-    Ack, Block, Digest, Full, Hello, Message, Resume, Source, SyncEnd, WHOLE_PART,
+    ASK, Ack, Block, Digest, Full, Hello, Message, Resume, Source, SyncEnd, WHOLE_PART,
 };
 use replication::primary::{Action, CloseReason, LinkId, Piece, Primary, Stage, Times};
 use replication::{PrimaryLog, Refusal, TermId};
@@ -77,6 +77,9 @@ pub(crate) trait PrimaryHome: Send + Sync {
 
     /// A replica came. What becomes of it is told to what this gives.
     fn observe(&self, peer: &Hello, address: &str, kill: Kill) -> Box<dyn Observer>;
+
+    /// Serves a link of the control group, until it ends; false where this node is in none.
+    fn serve_control(&self, session: Session, address: &str) -> bool;
 
     /// `repl-timeout`.
     fn timeout_ms(&self) -> u64;
@@ -319,6 +322,9 @@ impl PrimaryLinks {
             Ok(session) => session,
             Err(fault) => return self.note_refused(address, &fault),
         };
+        let Some(session) = self.sort(session, address) else {
+            return;
+        };
         let Session {
             conduit,
             mut reader,
@@ -375,6 +381,30 @@ impl PrimaryLinks {
             address: address.to_owned(),
         };
         self.run_both(id, &outbox, (&mut reader, sender), &*observer, address);
+    }
+
+    /// Has a link of the control group served elsewhere; the link, where it is a replica's.
+    fn sort(&self, mut session: Session, address: &str) -> Option<Session> {
+        let end_ms = self.home.now_ms().saturating_add(self.home.timeout_ms());
+        loop {
+            match session.reader.peek_kind() {
+                Ok(Some(ASK)) => {
+                    if !self.home.serve_control(session, address) {
+                        self.home.tell(
+                            false,
+                            format_args!(
+                                "{address} asks for the control group: this node is in none"
+                            ),
+                        );
+                    }
+                    return None;
+                }
+                Ok(Some(_)) => return Some(session),
+                // Who says nothing is not waited for forever.
+                Ok(None) if self.home.now_ms() < end_ms => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
     }
 
     /// Counts a link that was not let in, and tells of it, once in a while: who has the wrong secret comes again and again.
