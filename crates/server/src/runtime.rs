@@ -33,9 +33,6 @@ use crate::{allocator, identity, open_files, statistics};
 use persistence::recovery::Target;
 use persistence::running::OpenError;
 
-/// Why a server does not start that a control group is wanted of.
-const CANNOT_GROUP: &str = "cannot take part in the control group";
-
 /// Why a server could not start.
 #[derive(Debug)]
 pub struct RunError {
@@ -290,9 +287,7 @@ fn serve(
         }
         Loading::Stopped => stop_while_loading(&node, pid_file),
     };
-    let part = control::prepare(&node).map_err(because(CANNOT_GROUP))?;
-    let workers = check_level(&node, workers)?;
-    begin_replication(&node, part).map_err(because(CANNOT_GROUP))?;
+    begin_replication(&node).map_err(because("cannot take part in the control group"))?;
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
     node.process.supervisor.stopping();
@@ -308,22 +303,14 @@ fn serve(
 }
 
 /// Follows and is followed, as the configuration says, or the control group.
-fn begin_replication(node: &Arc<Node>, part: Option<Arc<control::Part>>) -> io::Result<()> {
+fn begin_replication(node: &Arc<Node>) -> io::Result<()> {
+    let part = control::prepare(node)?;
+    let level = node.core.config.current().durability.level;
+    if let Some(reason) = node.refuses_level(level) {
+        return Err(io::Error::other(format!("durability: {reason}")));
+    }
     node.replication.begin(node);
     part.map_or(Ok(()), |part| control::begin(&part, node))
-}
-
-/// Stops the workers again where the data cannot be kept as the configuration says.
-fn check_level(node: &Arc<Node>, workers: Workers) -> Result<Workers, RunError> {
-    let level = node.core.config.current().durability.level;
-    let Some(reason) = node.refuses_level(level) else {
-        return Ok(workers);
-    };
-    let _ended = workers.stop();
-    Err(RunError {
-        what: "cannot keep the data as durability says".into(),
-        cause: io::Error::other(reason),
-    })
 }
 
 /// Starts the workers, and opens what needs them.
