@@ -5,6 +5,7 @@
 
 mod durability;
 mod fixed;
+mod group;
 mod http;
 mod replication;
 mod tls;
@@ -39,6 +40,7 @@ pub(super) const SECTIONS: &[&[Directive]] = &[
     durability::ROWS,
     without_effect::ROWS,
     replication::ROWS,
+    group::ROWS,
     fixed::OUTGOING,
     fixed::CLUSTER,
     fixed::SECURITY,
