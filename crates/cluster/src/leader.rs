@@ -68,6 +68,8 @@ pub struct Leader {
     /// Until when a lease of a shard may stand, by this clock.
     granted: BTreeMap<ShardId, u64>,
     rounds: BTreeMap<ShardId, Round>,
+    /// Where the log of a primary ended when it knew of a change of its members: the epoch of that, and the sequence.
+    changes: BTreeMap<ShardId, (u64, u64)>,
     /// What was said of a node's state last, and when.
     marked: BTreeMap<NodeId, u64>,
 }
@@ -85,6 +87,7 @@ impl Leader {
             met: BTreeMap::new(),
             granted: BTreeMap::new(),
             rounds: BTreeMap::new(),
+            changes: BTreeMap::new(),
             marked: BTreeMap::new(),
         }
     }
@@ -105,6 +108,7 @@ impl Leader {
         self.elected_ms = reign.map(|_| now_ms);
         self.reign = reign.unwrap_or(self.reign);
         self.rounds.clear();
+        self.changes.clear();
         self.granted.clear();
     }
 
@@ -226,6 +230,32 @@ impl Leader {
         let heard_ms = self.heard.get(&node).map(|heard| heard.at_ms);
         let met_ms = || self.met.get(&node).copied().unwrap_or(self.started_ms);
         now_ms.saturating_sub(heard_ms.unwrap_or_else(met_ms))
+    }
+
+    /// Whether a change of the members of a shard may end: what the primary had when it knew of the change is on a quorum
+    /// of the old and of the new members, by what they said last.
+    pub fn is_settled(&mut self, id: ShardId, shard: &Shard) -> bool {
+        let Some(primary) = self.heard.get(&shard.primary) else {
+            return false;
+        };
+        let copy_of = |heard: &Heard| {
+            let copy = heard.copies.iter().find(|copy| copy.shard == id)?;
+            (copy.end.term == shard.term).then_some(copy.end.sequence)
+        };
+        if primary.index < shard.epoch {
+            return false;
+        }
+        let Some(end) = copy_of(primary) else {
+            return false;
+        };
+        let known = self.changes.entry(id).or_insert((shard.epoch, end));
+        if known.0 != shard.epoch {
+            *known = (shard.epoch, end);
+        }
+        let wanted = known.1;
+        let ends = self.heard.iter();
+        let ends = ends.filter_map(|(node, heard)| Some((*node, copy_of(heard)?)));
+        shard.committed(&ends.collect()) >= wanted
     }
 
     fn is_silent(&self, node: NodeId, now_ms: u64) -> bool {

@@ -24,6 +24,7 @@ use cluster::entry::ShardChange;
 use cluster::leader::{self, Leader};
 use cluster::member::{self, Member};
 use cluster::message::{Heartbeat, Message, Seal};
+use cluster::state::roles;
 use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, Proposal, RequestId, Times};
 use consensus::{RaftLog, Standing};
 
@@ -34,6 +35,7 @@ use super::forming;
 use super::links::{Asked, Links, Reply, Subject, Told};
 use super::reconcile::Reconciler;
 use super::view::{SHARD, Seen};
+use crate::config::DurabilityLevel;
 use crate::node::Node;
 use crate::replication::following::Link;
 
@@ -201,6 +203,7 @@ impl Driver {
     /// Looks at what has changed: the log of this node, Raft, the control state.
     fn look(&mut self, now_ms: u64) {
         self.note_log();
+        self.note_level();
         self.standing = self.log.standing();
         let reign = self.standing.is_ready.then_some(self.standing.term);
         self.leader.set_leading(reign, now_ms);
@@ -212,6 +215,23 @@ impl Driver {
             self.has_left |= was_in && !self.state.nodes.contains_key(&self.own);
         }
         self.publish();
+    }
+
+    /// Whether writes are to wait for a majority may have been changed.
+    fn note_level(&mut self) {
+        let Some(node) = self.node.upgrade() else {
+            return;
+        };
+        let level = node.core.config.current().durability.level;
+        let is_quorum = self.duty.is_some() && level == DurabilityLevel::Quorum;
+        let roles = match is_quorum {
+            true => self.record.roles | roles::QUORUM,
+            false => self.record.roles & !roles::QUORUM,
+        };
+        if roles != self.record.roles {
+            self.record.roles = roles;
+            self.record_own();
+        }
     }
 
     fn note_log(&mut self) {
@@ -620,8 +640,13 @@ impl Driver {
             return;
         }
         let membership = self.log.membership();
+        let shard = self.state.shards.get(&SHARD);
+        let is_settled = shard.is_some_and(|shard| self.leader.is_settled(SHARD, shard));
         let silence_ms = |node: NodeId| self.leader.silence_ms(node, now_ms);
-        let Some(step) = self.reconciler.next(&self.state, &membership, silence_ms) else {
+        let Some(step) = self
+            .reconciler
+            .next(&self.state, &membership, silence_ms, is_settled)
+        else {
             return;
         };
         self.tell(&format!("The control leader {step}"));

@@ -31,6 +31,8 @@ pub(crate) enum Step {
     Add(NodeId, Entry),
     /// A change of the shard's members ends.
     Finish(Entry),
+    /// Writes wait for a majority from now on, or do no more.
+    SetQuorum(bool, Entry),
 }
 
 /// Whom a step is for.
@@ -43,7 +45,9 @@ impl Step {
     pub(crate) fn into_asks(self) -> Asks {
         match self {
             Self::Members(change) => Asks::Raft(change),
-            Self::Add(_, entry) | Self::Finish(entry) => Asks::Entry(entry),
+            Self::Add(_, entry) | Self::Finish(entry) | Self::SetQuorum(_, entry) => {
+                Asks::Entry(entry)
+            }
         }
     }
 }
@@ -56,6 +60,8 @@ impl fmt::Display for Step {
             Self::Members(Change::Forget(ids)) => write!(f, "forgets members {ids:?}"),
             Self::Add(node, _) => write!(f, "gives node {node} a copy of the data"),
             Self::Finish(_) => f.write_str("ends a change of who has a copy of the data"),
+            Self::SetQuorum(true, _) => f.write_str("has writes wait for a majority"),
+            Self::SetQuorum(false, _) => f.write_str("has writes wait for no majority"),
         }
     }
 }
@@ -83,11 +89,12 @@ impl Reconciler {
         state: &ControlState,
         members: &Membership,
         silence_ms: impl Fn(NodeId) -> u64,
+        is_settled: bool,
     ) -> Option<Step> {
         if self.is_busy || members.is_changing {
             return None;
         }
-        let step = raft_step(state, members, &silence_ms).or_else(|| shard_step(state));
+        let step = raft_step(state, members, &silence_ms).or_else(|| shard_step(state, is_settled));
         self.is_busy = step.is_some();
         step
     }
@@ -115,7 +122,7 @@ fn raft_step(
     (!gone.is_empty()).then_some(Step::Members(Change::Forget(gone)))
 }
 
-fn shard_step(state: &ControlState) -> Option<Step> {
+fn shard_step(state: &ControlState, is_settled: bool) -> Option<Step> {
     let shard = state.shards.get(&SHARD)?;
     let entry = |change| Entry::Shard {
         shard: SHARD,
@@ -124,7 +131,14 @@ fn shard_step(state: &ControlState) -> Option<Step> {
     };
     if shard.old_members.is_some() {
         // Where writes wait for no majority, both sets agree at once.
-        return (!shard.is_quorum).then(|| Step::Finish(entry(ShardChange::Finish)));
+        let may_end = !shard.is_quorum || is_settled;
+        return may_end.then(|| Step::Finish(entry(ShardChange::Finish)));
+    }
+    let primary = state.nodes.get(&shard.primary)?;
+    let is_quorum = primary.record.roles & roles::QUORUM != 0;
+    if is_quorum != shard.is_quorum {
+        let change = ShardChange::SetQuorum { is_quorum };
+        return Some(Step::SetQuorum(is_quorum, entry(change)));
     }
     let is_spare = |(id, node): &(&NodeId, &cluster::state::Node)| {
         node.record.roles & roles::DATA != 0 && !node.is_failed && !shard.members.contains_key(id)
@@ -190,11 +204,11 @@ mod tests {
         let mut reconciler = Reconciler::default();
         let mut steps = Vec::new();
         for _ in 0..10 {
-            let Some(step) = reconciler.next(&state, &members, |_| 0) else {
+            let Some(step) = reconciler.next(&state, &members, |_| 0, false) else {
                 break;
             };
             assert_eq!(
-                reconciler.next(&state, &members, |_| 0),
+                reconciler.next(&state, &members, |_| 0, false),
                 None,
                 "one at a time"
             );
@@ -212,7 +226,33 @@ mod tests {
         assert_eq!(steps.len(), 6, "{steps:?}");
         assert_eq!(members.voters.len(), 3);
         assert_eq!(state.shards[&SHARD].members.len(), 3);
-        assert_eq!(reconciler.next(&state, &members, |_| 0), None);
+        assert_eq!(reconciler.next(&state, &members, |_| 0, false), None);
+    }
+
+    #[test]
+    fn the_primary_says_whether_writes_wait_for_a_majority() {
+        let mut state = state_of(2);
+        let all = members(&[1], &[2]);
+        let next = |state: &ControlState, is_settled| {
+            let step = Reconciler::default().next(state, &all, |_| 0, is_settled);
+            step.map(|step| match step.into_asks() {
+                Asks::Entry(entry) => entry,
+                Asks::Raft(change) => panic!("{change:?}"),
+            })
+        };
+        let primary = state.nodes.get_mut(&NodeId([1; 20])).expect("it is there");
+        primary.record.roles |= roles::QUORUM;
+        let entry = next(&state, false).expect("a step");
+        apply(&mut state, entry);
+        assert!(state.shards[&SHARD].is_quorum);
+        let entry = next(&state, false).expect("the other is added");
+        apply(&mut state, entry);
+        assert!(state.shards[&SHARD].old_members.is_some());
+        assert_eq!(next(&state, false), None, "both sets have to have it first");
+        let entry = next(&state, true).expect("a step");
+        apply(&mut state, entry);
+        assert!(state.shards[&SHARD].old_members.is_none());
+        assert_eq!(next(&state, true), None);
     }
 
     #[test]
@@ -245,10 +285,10 @@ mod tests {
             );
         }
         let lost = |node: NodeId| u64::from(node.0[0] == 2) * VOTER_LOST_MS;
-        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4]), lost);
+        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4]), lost, false);
         let voters = BTreeSet::from([1, 3, 4]);
         assert_eq!(step, Some(Step::Members(Change::Voters(voters))));
-        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4, 9]), |_| 0);
+        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4, 9]), |_| 0, false);
         let gone = BTreeSet::from([9]);
         assert_eq!(step, Some(Step::Members(Change::Forget(gone))));
     }

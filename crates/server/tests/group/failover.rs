@@ -92,3 +92,34 @@ fn two_copies_and_a_witness_survive_the_loss_of_the_primary() {
     let _primary = wait_for_primary(&[&second], "after");
     assert!(has(&second, "before"));
 }
+
+#[test]
+fn what_a_majority_has_survives_the_loss_of_the_primary() {
+    let first = Node::new(&["--cluster-group", "yes", "--durability", "quorum"]);
+    let more = ["--durability", "quorum"];
+    let others = [Node::joining(&first, &more), Node::joining(&first, &more)];
+    let [second, third] = others;
+    let mut nodes = [first, second, third];
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("three voters", &all, || {
+        nodes[0].field("control_voters") == "3"
+    });
+    wait_until("two replicas", &all, || {
+        nodes[1..].iter().all(Node::is_synced)
+    });
+    wait_until("a write at quorum", &all, || writes(&nodes[0], "first"));
+    let mut acknowledged = Vec::new();
+    for number in 0..200 {
+        let key = format!("key-{number}");
+        if writes(&nodes[0], &key) {
+            acknowledged.push(key);
+        }
+    }
+    assert!(!acknowledged.is_empty());
+    nodes[0].kill();
+    let rest = [&nodes[1], &nodes[2]];
+    let primary = wait_for_primary(&rest, "after");
+    for key in &acknowledged {
+        assert!(has(rest[primary], key), "{key} is lost");
+    }
+}
