@@ -259,6 +259,15 @@ impl<K: Carrier> RaftLog<K> {
         }));
     }
 
+    /// Hands the lead over to another voter, if it can take it.
+    pub fn transfer(&self, to: RaftId) {
+        let raft = self.raft.clone();
+        drop(self.handle.spawn(async move {
+            // Where it comes to nothing this node leads on, or an election follows.
+            let _ended = raft.trigger().transfer_leader(to).await;
+        }));
+    }
+
     /// How long a call waits.
     fn patience(&self) -> Duration {
         Duration::from_millis(self.times.node_timeout_ms * 2)

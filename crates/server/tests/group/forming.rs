@@ -17,6 +17,14 @@ fn three_nodes_are_a_primary_and_two_replicas_that_vote() {
         assert_eq!(node.field("control_fault_tolerance"), "1");
         assert_eq!(node.field("control_nodes"), "3");
     }
+    // The loss of one node is not that of the primary and of the leader at once.
+    wait_until("led by another than the primary", &all, || {
+        let leader = format!("id={},", nodes[0].field("control_leader"));
+        let rows = (0..3).map(|at| nodes[0].field(&format!("control_node{at}")));
+        let mut rows = rows.filter(|row| row.starts_with(&leader));
+        rows.any(|row| row.contains("role=replica"))
+    });
+    assert!(writes(&nodes[0], "key"), "nobody noticed");
     let written = nodes[1].run(&["SET", "key", "2"]);
     assert!(
         matches!(&written, Value::Error(text) if text.starts_with(b"READONLY")),
