@@ -259,6 +259,15 @@ impl<K: Carrier> RaftLog<K> {
         }));
     }
 
+    /// The voters that a change was to bring which a leader before began and did not end; none where nothing is left of one.
+    #[must_use]
+    pub fn unfinished_change(&self) -> Option<BTreeSet<RaftId>> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let sets = metrics.membership_config.membership().get_joint_config();
+        sets.last().filter(|_| sets.len() > 1).cloned()
+    }
+
     /// Hands the lead over to another voter, if it can take it.
     pub fn transfer(&self, to: RaftId) {
         let raft = self.raft.clone();

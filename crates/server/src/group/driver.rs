@@ -653,13 +653,17 @@ impl Driver {
         let shard = self.state.shards.get(&SHARD);
         let is_settled = shard.is_some_and(|shard| self.leader.is_settled(SHARD, shard));
         let silence_ms = |node: NodeId| self.leader.silence_ms(node, now_ms);
-        let next = self
-            .reconciler
-            .next(&self.state, &membership, silence_ms, is_settled);
+        let unfinished = self.log.unfinished_change();
+        let next =
+            self.reconciler
+                .next(&self.state, &membership, silence_ms, is_settled, unfinished);
         let Some(step) = next else {
-            self.leave_lead(now_ms);
+            if !self.reconciler.is_busy() && !membership.is_changing {
+                self.leave_lead(now_ms);
+            }
             return;
         };
+        self.led_ms = Some(now_ms);
         self.tell(&format!("The control leader {step}"));
         let events = self.events.clone();
         let done = move |outcome| post(&events, Event::Reconciled(outcome));

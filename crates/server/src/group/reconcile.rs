@@ -78,6 +78,11 @@ impl Reconciler {
         !std::mem::replace(&mut self.is_busy, true)
     }
 
+    /// Whether something is being done.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
     /// It is done, or came to nothing.
     pub(crate) fn end(&mut self) {
         self.is_busy = false;
@@ -90,7 +95,13 @@ impl Reconciler {
         members: &Membership,
         silence_ms: impl Fn(NodeId) -> u64,
         is_settled: bool,
+        unfinished: Option<BTreeSet<RaftId>>,
     ) -> Option<Step> {
+        if let Some(voters) = unfinished.filter(|_| !self.is_busy) {
+            // Until it is ended, a majority of the old voters is needed, too.
+            self.is_busy = true;
+            return Some(Step::Members(Change::Voters(voters)));
+        }
         if self.is_busy || members.is_changing {
             return None;
         }
@@ -204,11 +215,11 @@ mod tests {
         let mut reconciler = Reconciler::default();
         let mut steps = Vec::new();
         for _ in 0..10 {
-            let Some(step) = reconciler.next(&state, &members, |_| 0, false) else {
+            let Some(step) = reconciler.next(&state, &members, |_| 0, false, None) else {
                 break;
             };
             assert_eq!(
-                reconciler.next(&state, &members, |_| 0, false),
+                reconciler.next(&state, &members, |_| 0, false, None),
                 None,
                 "one at a time"
             );
@@ -226,7 +237,22 @@ mod tests {
         assert_eq!(steps.len(), 6, "{steps:?}");
         assert_eq!(members.voters.len(), 3);
         assert_eq!(state.shards[&SHARD].members.len(), 3);
-        assert_eq!(reconciler.next(&state, &members, |_| 0, false), None);
+        assert_eq!(reconciler.next(&state, &members, |_| 0, false, None), None);
+    }
+
+    #[test]
+    fn a_change_that_a_leader_before_left_is_ended() {
+        let state = state_of(1);
+        let members = Membership {
+            is_changing: true,
+            ..members(&[1, 2, 3], &[])
+        };
+        let left = Some(BTreeSet::from([1, 2, 3]));
+        let mut reconciler = Reconciler::default();
+        let step = reconciler.next(&state, &members, |_| 0, false, left.clone());
+        let voters = BTreeSet::from([1, 2, 3]);
+        assert_eq!(step, Some(Step::Members(Change::Voters(voters))));
+        assert_eq!(reconciler.next(&state, &members, |_| 0, false, left), None);
     }
 
     #[test]
@@ -234,7 +260,7 @@ mod tests {
         let mut state = state_of(2);
         let all = members(&[1], &[2]);
         let next = |state: &ControlState, is_settled| {
-            let step = Reconciler::default().next(state, &all, |_| 0, is_settled);
+            let step = Reconciler::default().next(state, &all, |_| 0, is_settled, None);
             step.map(|step| match step.into_asks() {
                 Asks::Entry(entry) => entry,
                 Asks::Raft(change) => panic!("{change:?}"),
@@ -285,10 +311,12 @@ mod tests {
             );
         }
         let lost = |node: NodeId| u64::from(node.0[0] == 2) * VOTER_LOST_MS;
-        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4]), lost, false);
+        let step =
+            Reconciler::default().next(&state, &members(&[1, 2, 3], &[4]), lost, false, None);
         let voters = BTreeSet::from([1, 3, 4]);
         assert_eq!(step, Some(Step::Members(Change::Voters(voters))));
-        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4, 9]), |_| 0, false);
+        let step =
+            Reconciler::default().next(&state, &members(&[1, 2, 3], &[4, 9]), |_| 0, false, None);
         let gone = BTreeSet::from([9]);
         assert_eq!(step, Some(Step::Members(Change::Forget(gone))));
     }
