@@ -28,7 +28,7 @@ const SNAPSHOT: u8 = 4;
 const PROPOSE: u8 = 5;
 /// A node asks its leader for an index that no entry committed before is above.
 const BARRIER: u8 = 6;
-/// The leader hands over to another voter.
+/// The leader has a voter lead.
 const TRANSFER: u8 = 7;
 /// One request has fewer entries.
 const ENTRIES_MAX: usize = 65_536;
@@ -135,6 +135,7 @@ impl<C: Types, K: Carrier> RaftNetworkV2<C> for Peer<K> {
         write_vote(writer.u8(TRANSFER), *rpc.from_leader());
         writer.u64(*rpc.to_node_id());
         write_log_id(&mut writer, rpc.last_log_id().copied());
+        // Whether the voter does it shows when it leads.
         self.ask(writer, option.hard_ttl(), |_| Ok(())).await?;
         Ok(Ok(()))
     }
@@ -226,16 +227,14 @@ pub async fn serve<C: Types>(raft: &Raft<C, Machine>, request: &[u8]) -> Result<
         }
         TRANSFER => {
             let mut read = || {
-                let to = reader.u64()?;
-                let last = read_log_id(&mut reader)?;
-                reader
-                    .end()
-                    .map(|()| TransferLeaderRequest::new(vote, to, last))
+                let (to, last) = (reader.u64()?, read_log_id(&mut reader)?);
+                reader.end()?;
+                Ok(TransferLeaderRequest::new(vote, to, last))
             };
             let request = read().map_err(malformed)?;
             let answer = raft.handle_transfer_leader(request).await;
             let answer = answer.map_err(|error| error.to_string())?;
-            answer.map_err(|error| error.to_string())?;
+            answer.map_err(|refusal| refusal.to_string())?;
             Ok(Vec::new())
         }
         SNAPSHOT => {

@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use base::random::Prng;
-use cluster::control_log::{ControlLog as _, RaftId};
+use cluster::control_log::ControlLog as _;
 use cluster::entry::ShardChange;
 use cluster::leader::{self, Leader};
 use cluster::member::{self, Member};
@@ -41,10 +41,6 @@ use crate::replication::following::Link;
 
 /// Parts of a heartbeat for which the thread waits at most.
 const TICKS_PER_HEARTBEAT: u64 = 4;
-/// A primary that leads tries so often to hand that over, to a voter ...
-const LEAD_MS: u64 = 2_000;
-/// ... that was heard within this.
-const HEARD_MS: u64 = 300;
 /// A seal is begun anew where nothing was heard of it for so long.
 const SEAL_MS: u64 = 1_000;
 
@@ -96,8 +92,6 @@ pub(crate) struct Driver {
     followed: Option<(u64, PrimaryAddress)>,
     records_own: bool,
     has_left: bool,
-    /// When this node began to lead, or tried last not to.
-    led_ms: Option<u64>,
     published: Option<(u64, Option<u64>, u64, usize)>,
     random: Prng,
     tick: Duration,
@@ -159,7 +153,6 @@ impl Driver {
             followed: None,
             records_own: false,
             has_left: false,
-            led_ms: None,
             published: None,
             random: Prng::from_os(),
             tick: Duration::from_millis((times.heartbeat_ms / TICKS_PER_HEARTBEAT).max(1)),
@@ -214,9 +207,6 @@ impl Driver {
         self.standing = self.log.standing();
         let reign = self.standing.is_ready.then_some(self.standing.term);
         self.leader.set_leading(reign, now_ms);
-        if !self.standing.is_leader {
-            self.led_ms = None;
-        }
         let state = self.log.watch();
         if state.index > self.state.index {
             let was_in = self.state.nodes.contains_key(&self.own);
@@ -654,16 +644,17 @@ impl Driver {
         let is_settled = shard.is_some_and(|shard| self.leader.is_settled(SHARD, shard));
         let silence_ms = |node: NodeId| self.leader.silence_ms(node, now_ms);
         let unfinished = self.log.unfinished_change();
-        let next =
-            self.reconciler
-                .next(&self.state, &membership, silence_ms, is_settled, unfinished);
+        let next = self.reconciler.next(
+            &self.state,
+            &membership,
+            silence_ms,
+            is_settled,
+            unfinished,
+            self.own,
+        );
         let Some(step) = next else {
-            if !self.reconciler.is_busy() && !membership.is_changing {
-                self.leave_lead(now_ms);
-            }
             return;
         };
-        self.led_ms = Some(now_ms);
         self.tell(&format!("The control leader {step}"));
         let events = self.events.clone();
         let done = move |outcome| post(&events, Event::Reconciled(outcome));
@@ -675,31 +666,6 @@ impl Driver {
                     done(applied.map(drop).map_err(|error| error.to_string()));
                 });
             }
-        }
-    }
-
-    /// The primary does not lead where another voter can: were both lost at once, an election would have to come before the
-    /// end of the lease is waited for.
-    fn leave_lead(&mut self, now_ms: u64) {
-        let since_ms = *self.led_ms.get_or_insert(now_ms);
-        let shard = self.state.shards.get(&SHARD);
-        let is_primary = shard.is_some_and(|shard| shard.primary == self.own);
-        let voters = self.log.membership().voters;
-        if !is_primary || voters.len() < 3 || now_ms < since_ms + LEAD_MS {
-            return;
-        }
-        self.led_ms = Some(now_ms);
-        let is_heard = |node: &NodeId| self.leader.silence_ms(*node, now_ms) < HEARD_MS;
-        let named = |id: &RaftId| self.state.node_of(*id).map(|(node, _)| (*id, *node));
-        let mut others = voters
-            .iter()
-            .filter_map(named)
-            .filter(|(_, node)| *node != self.own);
-        if let Some((raft_id, node)) = others.find(|(_, node)| is_heard(node)) {
-            self.tell(&format!(
-                "The control leader hands over to {node}, which is not the primary"
-            ));
-            self.log.transfer(raft_id);
         }
     }
 

@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!   joined, not told ─► learner ─► voter (1, 3 or 5)        joined with data ─► member of the shard ─► the change ends
-//!   left ─► not told any more      lost for long ─► replaced
+//!   left ─► not told any more      lost for long ─► replaced      primary leads ─► another voter leads
 //! ```
 //!
 //! One step at a time: the next is taken when the last is done, or came to nothing.
+//!
+//! The control leader is another node than the primary, where there is one. Who loses both at once waits for an election
+//! and for the leases of the lost leader, before the silence of the lost primary counts.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,6 +24,8 @@ use super::view::SHARD;
 
 /// A voter that was not heard for so long is replaced.
 const VOTER_LOST_MS: u64 = 300_000;
+/// Who was not heard for so long is not asked to lead.
+const LEADER_SILENT_MS_MAX: u64 = 500;
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(crate) enum Step {
     Finish(Entry),
     /// Writes wait for a majority from now on, or do no more.
     SetQuorum(bool, Entry),
+    /// Another voter is to lead the group.
+    Lead(NodeId, RaftId),
 }
 
 /// Whom a step is for.
@@ -45,6 +52,7 @@ impl Step {
     pub(crate) fn into_asks(self) -> Asks {
         match self {
             Self::Members(change) => Asks::Raft(change),
+            Self::Lead(_, id) => Asks::Raft(Change::Lead(id)),
             Self::Add(_, entry) | Self::Finish(entry) | Self::SetQuorum(_, entry) => {
                 Asks::Entry(entry)
             }
@@ -59,6 +67,10 @@ impl fmt::Display for Step {
             Self::Members(Change::Voters(ids)) => write!(f, "has members {ids:?} vote"),
             Self::Members(Change::Forget(ids)) => write!(f, "forgets members {ids:?}"),
             Self::Add(node, _) => write!(f, "gives node {node} a copy of the data"),
+            Self::Members(Change::Lead(id)) => write!(f, "has member {id} lead"),
+            Self::Lead(node, _) => {
+                write!(f, "has node {node} lead the group: this one is the primary")
+            }
             Self::Finish(_) => f.write_str("ends a change of who has a copy of the data"),
             Self::SetQuorum(true, _) => f.write_str("has writes wait for a majority"),
             Self::SetQuorum(false, _) => f.write_str("has writes wait for no majority"),
@@ -78,11 +90,6 @@ impl Reconciler {
         !std::mem::replace(&mut self.is_busy, true)
     }
 
-    /// Whether something is being done.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.is_busy
-    }
-
     /// It is done, or came to nothing.
     pub(crate) fn end(&mut self) {
         self.is_busy = false;
@@ -96,6 +103,7 @@ impl Reconciler {
         silence_ms: impl Fn(NodeId) -> u64,
         is_settled: bool,
         unfinished: Option<BTreeSet<RaftId>>,
+        own: NodeId,
     ) -> Option<Step> {
         if let Some(voters) = unfinished.filter(|_| !self.is_busy) {
             // Until it is ended, a majority of the old voters is needed, too.
@@ -105,7 +113,9 @@ impl Reconciler {
         if self.is_busy || members.is_changing {
             return None;
         }
-        let step = raft_step(state, members, &silence_ms).or_else(|| shard_step(state, is_settled));
+        let step = raft_step(state, members, &silence_ms)
+            .or_else(|| shard_step(state, is_settled))
+            .or_else(|| lead_step(state, members, &silence_ms, own));
         self.is_busy = step.is_some();
         step
     }
@@ -159,12 +169,48 @@ fn shard_step(state: &ControlState, is_settled: bool) -> Option<Step> {
     Some(Step::Add(node, entry(ShardChange::Add { node, kind })))
 }
 
+fn lead_step(
+    state: &ControlState,
+    members: &Membership,
+    silence_ms: &impl Fn(NodeId) -> u64,
+    own: NodeId,
+) -> Option<Step> {
+    if state.shards.get(&SHARD)?.primary != own {
+        return None;
+    }
+    let can_lead = |(id, node): &(&NodeId, &cluster::state::Node)| {
+        **id != own
+            && members.voters.contains(&node.raft_id)
+            && !node.is_failed
+            && silence_ms(**id) <= LEADER_SILENT_MS_MAX
+    };
+    let (node, other) = state.nodes.iter().find(can_lead)?;
+    Some(Step::Lead(*node, other.raft_id))
+}
+
 #[cfg(test)]
 mod tests {
     use cluster::state::{Node, NodeRecord};
     use cluster::{LogEnd, Proposal, RequestId};
 
     use super::*;
+
+    const NOBODY: NodeId = NodeId([0; 20]);
+
+    #[test]
+    fn a_primary_that_leads_has_another_voter_lead() {
+        let state = state_of(3);
+        let primary = NodeId([1; 20]);
+        let next = |voters: &[RaftId], silent: u8, own| {
+            let silence_ms = |node: NodeId| u64::from(node.0[0] == silent) * 1_000;
+            let mut reconciler = Reconciler::default();
+            reconciler.next(&state, &members(voters, &[]), silence_ms, false, None, own)
+        };
+        let lead = |byte: u8| Some(Step::Lead(NodeId([byte; 20]), byte.into()));
+        assert_eq!(next(&[1, 2, 3], 0, primary), lead(2));
+        assert_eq!(next(&[1, 2, 3], 2, primary), lead(3));
+        assert_eq!(next(&[1, 2, 3], 0, NodeId([2; 20])), None);
+    }
 
     fn state_of(count: u8) -> ControlState {
         let mut state = ControlState::default();
@@ -215,11 +261,11 @@ mod tests {
         let mut reconciler = Reconciler::default();
         let mut steps = Vec::new();
         for _ in 0..10 {
-            let Some(step) = reconciler.next(&state, &members, |_| 0, false, None) else {
+            let Some(step) = reconciler.next(&state, &members, |_| 0, false, None, NOBODY) else {
                 break;
             };
             assert_eq!(
-                reconciler.next(&state, &members, |_| 0, false, None),
+                reconciler.next(&state, &members, |_| 0, false, None, NOBODY),
                 None,
                 "one at a time"
             );
@@ -229,7 +275,7 @@ mod tests {
                 Asks::Raft(Change::Voters(ids)) => {
                     members = self::members(&Vec::from_iter(ids), &[]);
                 }
-                Asks::Raft(Change::Forget(_)) => panic!("nobody left"),
+                Asks::Raft(other) => panic!("{other:?}"),
                 Asks::Entry(entry) => apply(&mut state, entry),
             }
             reconciler.end();
@@ -237,7 +283,10 @@ mod tests {
         assert_eq!(steps.len(), 6, "{steps:?}");
         assert_eq!(members.voters.len(), 3);
         assert_eq!(state.shards[&SHARD].members.len(), 3);
-        assert_eq!(reconciler.next(&state, &members, |_| 0, false, None), None);
+        assert_eq!(
+            reconciler.next(&state, &members, |_| 0, false, None, NOBODY),
+            None
+        );
     }
 
     #[test]
@@ -249,10 +298,13 @@ mod tests {
         };
         let left = Some(BTreeSet::from([1, 2, 3]));
         let mut reconciler = Reconciler::default();
-        let step = reconciler.next(&state, &members, |_| 0, false, left.clone());
+        let step = reconciler.next(&state, &members, |_| 0, false, left.clone(), NOBODY);
         let voters = BTreeSet::from([1, 2, 3]);
         assert_eq!(step, Some(Step::Members(Change::Voters(voters))));
-        assert_eq!(reconciler.next(&state, &members, |_| 0, false, left), None);
+        assert_eq!(
+            reconciler.next(&state, &members, |_| 0, false, left, NOBODY),
+            None
+        );
     }
 
     #[test]
@@ -260,7 +312,7 @@ mod tests {
         let mut state = state_of(2);
         let all = members(&[1], &[2]);
         let next = |state: &ControlState, is_settled| {
-            let step = Reconciler::default().next(state, &all, |_| 0, is_settled, None);
+            let step = Reconciler::default().next(state, &all, |_| 0, is_settled, None, NOBODY);
             step.map(|step| match step.into_asks() {
                 Asks::Entry(entry) => entry,
                 Asks::Raft(change) => panic!("{change:?}"),
@@ -311,12 +363,24 @@ mod tests {
             );
         }
         let lost = |node: NodeId| u64::from(node.0[0] == 2) * VOTER_LOST_MS;
-        let step =
-            Reconciler::default().next(&state, &members(&[1, 2, 3], &[4]), lost, false, None);
+        let step = Reconciler::default().next(
+            &state,
+            &members(&[1, 2, 3], &[4]),
+            lost,
+            false,
+            None,
+            NOBODY,
+        );
         let voters = BTreeSet::from([1, 3, 4]);
         assert_eq!(step, Some(Step::Members(Change::Voters(voters))));
-        let step =
-            Reconciler::default().next(&state, &members(&[1, 2, 3], &[4, 9]), |_| 0, false, None);
+        let step = Reconciler::default().next(
+            &state,
+            &members(&[1, 2, 3], &[4, 9]),
+            |_| 0,
+            false,
+            None,
+            NOBODY,
+        );
         let gone = BTreeSet::from([9]);
         assert_eq!(step, Some(Step::Members(Change::Forget(gone))));
     }
