@@ -25,5 +25,7 @@ pub mod holder;
 #[cfg(feature = "cluster")]
 mod links;
 #[cfg(feature = "cluster")]
+mod quorum;
+#[cfg(feature = "cluster")]
 mod reconcile;
 pub mod view;
