@@ -54,7 +54,7 @@ impl QuorumSteps {
 #[cfg(test)]
 mod tests {
     use cluster::message::{CopyStatus, Heartbeat};
-    use cluster::state::CopyKind;
+    use cluster::state::{CopyKind, Node};
     use cluster::{NodeId, Shard, Times};
 
     use super::*;
@@ -77,7 +77,8 @@ mod tests {
             copies: vec![copy],
             ..Heartbeat::default()
         };
-        let _reply = leader.on_heartbeat(10, state, &beat);
+        let reply = leader.on_heartbeat(10, &beat, state, true);
+        assert!(reply.is_some());
     }
 
     fn state(is_quorum: bool, members: &[u8], old: Option<&[u8]>) -> ControlState {
@@ -94,8 +95,10 @@ mod tests {
             is_quorum,
             ..Shard::default()
         };
+        let nodes = [1, 2].map(|name| (node(name), Node::default()));
         ControlState {
             index: 20,
+            nodes: nodes.into(),
             shards: [(SHARD, shard)].into(),
             ..ControlState::default()
         }
@@ -118,7 +121,10 @@ mod tests {
         assert_eq!(change(steps.next(&leader, &off, false)), None);
         let changing = state(false, &[1, 2], Some(&[1]));
         assert_eq!(change(steps.next(&leader, &changing, true)), None);
-        assert_eq!(change(steps.next(&leader, &state(true, &[1], None), true)), None);
+        assert_eq!(
+            change(steps.next(&leader, &state(true, &[1], None), true)),
+            None
+        );
     }
 
     #[test]

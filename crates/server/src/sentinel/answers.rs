@@ -4,7 +4,7 @@
 //! tell how a Sentinel pings its instances say that all is well; what clients look at (`flags`, `ip`, `port`, how many
 //! replicas and Sentinels there are) is the group's.
 
-use cluster::state::{Node, roles};
+use cluster::state::Node;
 use cluster::{NodeId, Shard};
 use protocol::{Reply, Request, Resp};
 
@@ -56,9 +56,7 @@ impl Answers<'_> {
         };
         let others = shard.members.keys().filter(|id| **id != shard.primary);
         let nodes = others.map(|id| (*id, self.seen.state.nodes.get(id)));
-        nodes
-            .filter_map(|(id, node)| Some((id, node?)))
-            .collect()
+        nodes.filter_map(|(id, node)| Some((id, node?))).collect()
     }
 
     /// The voters that answer on other machines: which port one has that shares this machine is not known.
@@ -83,9 +81,8 @@ impl Answers<'_> {
 
     fn live_voters_count(&self) -> usize {
         let nodes = self.seen.state.nodes.values();
-        let is_live = |node: &&Node| {
-            self.seen.membership.voters.contains(&node.raft_id) && !node.is_failed
-        };
+        let is_live =
+            |node: &&Node| self.seen.membership.voters.contains(&node.raft_id) && !node.is_failed;
         nodes.filter(is_live).count()
     }
 
@@ -192,7 +189,11 @@ impl Answers<'_> {
 
     fn common(&self, id: NodeId, node: &Node, kind: &str) -> Vec<(&'static str, String)> {
         let place = place_of(node);
-        let port = if kind == "sentinel" { self.port } else { place.port };
+        let port = if kind == "sentinel" {
+            self.port
+        } else {
+            place.port
+        };
         let name = match kind {
             "master" => self.name.to_owned(),
             "sentinel" => id.to_string(),
@@ -266,17 +267,12 @@ fn write(fields: &[(&'static str, String)], reply: &mut Reply<'_>) {
     }
 }
 
-/// Whether a node keeps data.
-pub(crate) fn keeps_data(node: &Node) -> bool {
-    node.record.roles & roles::DATA != 0
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use std::sync::Arc;
 
-    use cluster::state::{CopyKind, NodeRecord};
+    use cluster::state::{CopyKind, NodeRecord, roles};
     use cluster::{ControlState, Membership};
     use protocol::{OwnedRequest, ReplyBuffer};
 
@@ -348,9 +344,15 @@ mod tests {
         let replicas = ask(&seen, &["SENTINEL", "replicas", "mymaster"]);
         assert!(replicas.starts_with("*2\r\n") && replicas.contains("10.0.0.3:6379"));
         let sentinels = ask(&seen, &["SENTINEL", "sentinels", "mymaster"]);
-        assert!(sentinels.starts_with("*2\r\n") && sentinels.contains("26379"), "{sentinels}");
+        assert!(
+            sentinels.starts_with("*2\r\n") && sentinels.contains("26379"),
+            "{sentinels}"
+        );
         let master = ask(&seen, &["SENTINEL", "master", "mymaster"]);
-        assert!(master.contains("num-other-sentinels\r\n$1\r\n2\r\n"), "{master}");
+        assert!(
+            master.contains("num-other-sentinels\r\n$1\r\n2\r\n"),
+            "{master}"
+        );
     }
 
     #[test]
@@ -365,8 +367,15 @@ mod tests {
     #[test]
     fn what_is_not_known_is_an_error() {
         let seen = seen(false);
-        for words in [&["SENTINEL"][..], &["SENTINEL", "nonsense"], &["SENTINEL", "master"]] {
-            assert!(ask(&seen, words).starts_with("-ERR unknown subcommand"), "{words:?}");
+        for words in [
+            &["SENTINEL"][..],
+            &["SENTINEL", "nonsense"],
+            &["SENTINEL", "master"],
+        ] {
+            assert!(
+                ask(&seen, words).starts_with("-ERR unknown subcommand"),
+                "{words:?}"
+            );
         }
     }
 }

@@ -51,7 +51,11 @@ pub(crate) fn open(node: &Arc<Node>) -> io::Result<()> {
     let listeners = listen(port, is_near)?;
     node.core.log.notice(format_args!(
         "Clients of Sentinels are answered at port {port}, for {}",
-        if is_near { "this machine (protected-mode)" } else { "everybody" }
+        if is_near {
+            "this machine (protected-mode)"
+        } else {
+            "everybody"
+        }
     ));
     let weak = Arc::downgrade(node);
     let thread = std::thread::Builder::new().name("sentinel".into());
@@ -153,7 +157,9 @@ fn serve(mut stream: TcpStream, node: &Weak<Node>, port: u16) -> io::Result<()> 
             Err(error)
                 if matches!(
                     error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+                    io::ErrorKind::WouldBlock
+                        | io::ErrorKind::TimedOut
+                        | io::ErrorKind::Interrupted
                 ) =>
             {
                 true

@@ -46,7 +46,7 @@ impl Session {
 
     /// Looks for another primary: what the client is to be told.
     pub(crate) fn look(&mut self, node: &Node) -> Vec<u8> {
-        let view = node.view();
+        let view = &node.group;
         let version = view.version();
         if version == self.version {
             return Vec::new();
@@ -56,7 +56,12 @@ impl Session {
         let config = node.core.config.current();
         let name = config.group.sentinel_name.as_str();
         let port = self.port;
-        let now = Answers { seen: &seen, name, port }.primary();
+        let now = Answers {
+            seen: &seen,
+            name,
+            port,
+        }
+        .primary();
         let mut buffer = ReplyBuffer::with_capacity(0);
         if let (Some(old), Some(new)) = (&self.primary, &now)
             && old != new
@@ -76,9 +81,8 @@ impl Session {
             reply.bulk(SWITCH);
             reply.bulk(text);
         }
-        let matching = |pattern: &&Vec<u8>| {
-            matches!(pattern.as_slice(), b"*" | b"+*" | SWITCH | b"+switch*")
-        };
+        let matching =
+            |pattern: &&Vec<u8>| matches!(pattern.as_slice(), b"*" | b"+*" | SWITCH | b"+switch*");
         for pattern in self.patterns.iter().filter(matching) {
             reply.push(4);
             reply.bulk_str("pmessage");
@@ -123,7 +127,7 @@ impl Session {
     /// Answers one request; whether the connection goes on.
     fn answer(&mut self, node: &Node, request: &Request<'_>, buffer: &mut ReplyBuffer) -> bool {
         let config = node.core.config.current();
-        let seen = node.view().get();
+        let seen = node.group.get();
         let answers = Answers {
             seen: &seen,
             name: &config.group.sentinel_name,
@@ -186,7 +190,8 @@ impl Session {
             .is_some_and(|word| word.eq_ignore_ascii_case(b"auth"));
         if let (true, Some(known)) = (is_auth, password) {
             if !request.arg(4).is_some_and(|given| is_same(known, given)) {
-                return reply.error("WRONGPASS invalid username-password pair or user is disabled.");
+                return reply
+                    .error("WRONGPASS invalid username-password pair or user is disabled.");
             }
             self.is_in = true;
         }
@@ -199,7 +204,10 @@ impl Session {
         reply.set_version(resp);
         reply.map(6);
         let proto = if resp == Resp::V3 { 3 } else { 2 };
-        for (name, value) in [("server", "redis"), ("version", crate::identity::redis_version())] {
+        for (name, value) in [
+            ("server", "redis"),
+            ("version", crate::identity::redis_version()),
+        ] {
             reply.bulk_str(name);
             reply.bulk_str(value);
         }
