@@ -96,12 +96,11 @@ mod tests {
             ..Shard::default()
         };
         let nodes = [1, 2].map(|name| (node(name), Node::default()));
-        ControlState {
-            index: 20,
-            nodes: nodes.into(),
-            shards: [(SHARD, shard)].into(),
-            ..ControlState::default()
-        }
+        let mut state = ControlState::default();
+        state.index = 20;
+        state.nodes = nodes.into();
+        state.shards = [(SHARD, shard)].into();
+        state
     }
 
     fn change(entry: Option<Entry>) -> Option<ShardChange> {
