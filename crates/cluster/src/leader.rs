@@ -224,25 +224,6 @@ impl Leader {
         }
     }
 
-    /// Where the log of a shard's primary ended when it was heard to have taken up the present members, in office.
-    #[must_use]
-    pub fn primary_end(&self, id: ShardId, shard: &Shard) -> Option<LogEnd> {
-        let heard = self.heard.get(&shard.primary)?;
-        let copy = heard.copies.iter().find(|copy| copy.shard == id)?;
-        (heard.index >= shard.epoch && copy.office == shard.term).then_some(copy.end)
-    }
-
-    /// Whether a quorum of every set of members was heard to have the log of the present term up to here.
-    #[must_use]
-    pub fn is_committed(&self, id: ShardId, shard: &Shard, sequence: u64) -> bool {
-        let of_term = |copy: &&CopyStatus| copy.shard == id && copy.end.term == shard.term;
-        let ends = self.heard.iter().filter_map(|(node, heard)| {
-            let copy = heard.copies.iter().find(of_term)?;
-            Some((*node, copy.end.sequence))
-        });
-        shard.committed(&ends.collect()) >= sequence
-    }
-
     /// How long a node was not heard.
     #[must_use]
     pub fn silence_ms(&self, node: NodeId, now_ms: u64) -> u64 {

@@ -32,10 +32,8 @@ use super::duty::{Duty, PrimaryAddress};
 use super::files::{KnownPeer, Place};
 use super::forming;
 use super::links::{Asked, Links, Reply, Subject, Told};
-use super::quorum::QuorumSteps;
 use super::reconcile::Reconciler;
 use super::view::{SHARD, Seen};
-use crate::config::DurabilityLevel;
 use crate::node::Node;
 use crate::replication::following::Link;
 
@@ -85,7 +83,6 @@ pub(crate) struct Driver {
     pub(super) state: Arc<ControlState>,
     pub(super) standing: Standing,
     reconciler: Reconciler,
-    quorum_steps: QuorumSteps,
     /// Who waits for the answer to which seal.
     sealing: Vec<(Seal, Reply)>,
     /// What is being made durable, and since when.
@@ -149,7 +146,6 @@ impl Driver {
             state: Arc::default(),
             standing: Standing::default(),
             reconciler: Reconciler::default(),
-            quorum_steps: QuorumSteps::default(),
             sealing: Vec::new(),
             sealing_now: None,
             followed: None,
@@ -623,9 +619,6 @@ impl Driver {
             self.found();
             return;
         }
-        if self.take_quorum_step() {
-            return;
-        }
         let membership = self.log.membership();
         let silence_ms = |node: NodeId| self.leader.silence_ms(node, now_ms);
         let Some(step) = self
@@ -646,27 +639,6 @@ impl Driver {
                 });
             }
         }
-    }
-
-    /// Proposes what is next about a majority, if anything is and nothing else is under way; whether it is.
-    fn take_quorum_step(&mut self) -> bool {
-        let level = self
-            .node
-            .upgrade()
-            .map(|node| node.core.config.current().durability.level);
-        let wants_quorum = level == Some(DurabilityLevel::Quorum);
-        let next = self
-            .quorum_steps
-            .next(&self.leader, &self.state, wants_quorum);
-        let Some(entry) = next.filter(|_| self.reconciler.begin()) else {
-            return false;
-        };
-        let (proposal, events) = (self.proposal(entry), self.events.clone());
-        self.log.propose_later(&proposal, move |applied| {
-            let outcome = applied.map(drop).map_err(|error| error.to_string());
-            post(&events, Event::Reconciled(outcome));
-        });
-        true
     }
 
     /// The first entries of a group: this node, and the shard that it is the primary of.

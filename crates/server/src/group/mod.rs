@@ -25,7 +25,5 @@ pub mod holder;
 #[cfg(feature = "cluster")]
 mod links;
 #[cfg(feature = "cluster")]
-mod quorum;
-#[cfg(feature = "cluster")]
 mod reconcile;
 pub mod view;
