@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::entry::Entry;
 use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Seal, SealAnswer};
 use crate::planted::{Bug, is_on};
-use crate::state::{ControlState, CopyKind, LogEnd, NodeId, Shard, ShardId};
+use crate::state::{ControlState, CopyKind, NodeId, Shard, ShardId};
 use crate::times::Times;
 
 /// What the leader asks for.

@@ -255,7 +255,7 @@ mod tests {
                 Asks::Raft(Change::Voters(ids)) => {
                     members = self::members(&Vec::from_iter(ids), &[]);
                 }
-                Asks::Raft(Change::Forget(_)) => panic!("nobody left"),
+                Asks::Raft(Change::Forget(_) | Change::Lead(_)) => panic!("nobody left"),
                 Asks::Entry(entry) => apply(&mut state, entry),
             }
             reconciler.end();
