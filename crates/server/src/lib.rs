@@ -37,6 +37,7 @@ pub mod process;
 pub mod pubsub;
 pub mod replication;
 pub mod runtime;
+mod sentinel;
 pub mod statistics;
 mod system_check;
 #[cfg(feature = "tls")]

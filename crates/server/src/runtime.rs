@@ -28,6 +28,7 @@ use crate::listeners::{self, Listeners};
 #[cfg(feature = "http")]
 use crate::management;
 use crate::node::Node;
+use crate::sentinel;
 use crate::worker::{Arena, Worker};
 use crate::{allocator, identity, open_files, statistics};
 use persistence::recovery::Target;
@@ -288,6 +289,7 @@ fn serve(
         Loading::Stopped => stop_while_loading(&node, pid_file),
     };
     begin_replication(&node).map_err(because("cannot take part in the control group"))?;
+    sentinel::open(&node).map_err(because("cannot answer clients of Sentinels"))?;
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
     node.process.supervisor.stopping();

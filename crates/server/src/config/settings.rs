@@ -148,6 +148,12 @@ impl Settings {
             join: join.and_then(|join| place_of(&join, self.number("port"))),
             is_witness: self.switch("witness"),
             node_timeout_ms: self.number("cluster-node-timeout"),
+            sentinel_port: self.number("sentinel-port"),
+            sentinel_name: self
+                .text("sentinel-master-name")
+                .map_or_else(String::new, |name| {
+                    String::from_utf8_lossy(name).into_owned()
+                }),
             declines: false,
         }
     }

@@ -12,6 +12,7 @@ use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 mod failover;
 mod forming;
 mod kills;
+mod sentinel;
 
 /// What is known of one another.
 const SECRET: &str = "a secret of the group";
