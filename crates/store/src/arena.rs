@@ -29,6 +29,7 @@ use std::sync::atomic::AtomicU8;
 
 use base::sync::atomic::AtomicU64;
 
+use crate::cold::ColdPlace;
 use crate::bulk;
 use crate::chunk::{ChunkId, Chunks};
 #[cfg(not(any(loom, shuttle)))]
@@ -125,6 +126,8 @@ impl Default for HugePages {
 pub(crate) struct Arena {
     words: Words,
     chunks: Chunks,
+    /// Who keeps values that records only lead to.
+    cold: ColdPlace,
 }
 
 impl Arena {
@@ -157,6 +160,7 @@ impl Arena {
         Ok(Self {
             words: Words { range },
             chunks,
+            cold: ColdPlace::default(),
         })
     }
 
@@ -169,7 +173,14 @@ impl Arena {
                 words: (0..words).map(|_| AtomicU64::new(0)).collect(),
             },
             chunks: Chunks::new(count, HugePages::Never)?,
+            cold: ColdPlace::default(),
         })
+    }
+
+    /// Who keeps values that records only lead to.
+    #[inline]
+    pub(crate) fn cold(&self) -> &ColdPlace {
+        &self.cold
     }
 
     /// Reserved bytes.

@@ -137,6 +137,11 @@ impl Word {
         self.0 & Self::LONG != 0
     }
 
+    /// Version and depth: what changes with the content.
+    pub(crate) fn version(self) -> u64 {
+        self.0 & (Self::VERSION_MASK | Self::DEPTH_MASK)
+    }
+
     /// Whether nobody holds the bucket and so many bits of a hash lead to it.
     #[inline]
     pub(crate) fn is_free_at(self, depth: u32) -> bool {

@@ -260,6 +260,7 @@ impl Local {
                 // SAFETY: passed on to the caller.
                 unsafe { heap::free(view, &shared.lazy) };
             }
+            Form::Cold => shared.cold().forget(view.value_word()),
         }
     }
 

@@ -474,7 +474,7 @@ impl Local {
     #[inline(always)]
     fn note_hit(&self, spot: &Spot<'_>) {
         self.cell.events.hits.count();
-        let marks = self.in_force.policy.uses_marks() && self.notes_use;
+        let marks = self.in_force.uses_marks() && self.notes_use;
         if marks && !spot.link.has(Link::VISITED) {
             spot.bucket.set_visited(spot.at);
         }
