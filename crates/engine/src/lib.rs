@@ -67,7 +67,7 @@ pub use port::{
     AllocatorMemory, ClientCondition, ClientFilter, ClientKind, ClientsPort, ConfigPort, KillCount,
     LogLevel, LogPosition, NO_USERS_FILE, PersistencePort, ProcessPort, PubSubPort, Published,
     ReloadOptions, ReplicationPort, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory,
-    ServerPort, ShutdownRequest, TrackingPort, UsersPort,
+    Promotion, ServerPort, ShutdownRequest, TierOrder, TierPort, TrackingPort, UsersPort,
 };
 pub use push::Push;
 pub use queued::{QueuedRow, Transaction};

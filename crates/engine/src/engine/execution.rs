@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use access::Origin;
 use base::clock::Moment;
 use protocol::{Batch, Decoded, Limits, Reply, Request, Run};
-use store::Key;
+use store::{Key, StoreError};
 
 use super::charging::{Ran, Traffic};
 use super::outcome::{Next, Outcome, Share};
@@ -208,6 +208,7 @@ impl Visit<'_> {
                         && planned.is_plain
                         && !self.is_gated()
                         && !self.may_be_busy
+                        && !self.may_be_cold
                         && !self.is_looked_at(found) =>
                 {
                     self.execute((done, run), &planned, found, reply_bytes_end)
@@ -384,6 +385,9 @@ impl Visit<'_> {
         if self.may_be_busy && self.has_to_wait(command, request) {
             return self.wait_unless_late();
         }
+        if self.may_be_cold && self.waits_for_values(command, request) {
+            return Next::Busy;
+        }
         if self.context.session.reply_mode == ReplyMode::SkipNext {
             self.context.session.reply_mode = ReplyMode::Skip;
         }
@@ -525,6 +529,11 @@ impl Visit<'_> {
             }
             _ => handler(&mut self.context, &mut args, &mut self.reply),
         };
+        let result = if self.may_be_cold && store::take_unreadable() {
+            Err(StoreError::Unreadable.into())
+        } else {
+            result
+        };
         match result {
             Err(CommandError::Aside | CommandError::Held) => return result,
             Err(CommandError::Blocks) => {
@@ -650,6 +659,18 @@ impl Visit<'_> {
         may_write(settings, spec, request)
     }
 
+    /// Whether a command is refused where there is no memory, or a transaction that it ends has one that is.
+    fn needs_memory(&self, spec: &CommandSpec) -> bool {
+        let transaction = self.context.session.transaction.as_ref();
+        match transaction {
+            Some(queued) if spec.in_transaction == InTransaction::Runs => {
+                queued.has(Flags::DENYOOM)
+            }
+            Some(_) => false,
+            None => spec.flags.has(Flags::DENYOOM),
+        }
+    }
+
     /// Whether the request has to wait, and how. What would be refused is refused at once; everything else
     /// waits for the end of a pause of all, CLIENT UNPAUSE too.
     #[cold]
@@ -669,6 +690,8 @@ impl Visit<'_> {
             Some(Next::Paused)
         } else if writes && gate.is_log_full() {
             Some(Next::LogFull)
+        } else if gate.is_memory_full() && self.needs_memory(spec) {
+            Some(Next::Busy)
         } else {
             None
         }
