@@ -234,7 +234,8 @@ impl Engine {
         let mut visit = Visit {
             place: self.place,
             may_be_busy: self.place == Place::Aside || self.store.may_be_busy(),
-            may_be_cold: self.store.stubs() > 0,
+            may_be_cold: self.store.stubs() > 0
+                || self.settings.demotes_always.load(Ordering::Relaxed),
             reply: Reply::new(output, session.resp),
             reply_start: 0,
             context: Context {

@@ -65,7 +65,7 @@ pub use no_server::NoServer;
 pub use observer::Observer;
 pub use port::{
     AllocatorMemory, ClientCondition, ClientFilter, ClientKind, ClientsPort, ConfigPort, KillCount,
-    LogLevel, LogPosition, NO_USERS_FILE, PersistencePort, ProcessPort, PubSubPort, Published,
+    LogLevel, LogPosition, NO_TIER, NO_USERS_FILE, PersistencePort, ProcessPort, PubSubPort, Published,
     ReloadOptions, ReplicationPort, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory,
     Promotion, ServerPort, ShutdownRequest, TierOrder, TierPort, TrackingPort, UsersPort,
 };

@@ -90,7 +90,7 @@ pub enum TierOrder {
 }
 
 /// What a client hears that asks for something of the tier where there is none.
-const NO_TIER: CommandError =
+pub const NO_TIER: CommandError =
     CommandError::fixed("ERR There is no tier: set tier-path in the configuration file");
 
 /// Values out of memory.

@@ -362,7 +362,7 @@ impl State {
             }
             SavedValue::Unreadable => {
                 let cause = "a value that lies out of memory cannot be read";
-                return Err(std::io::Error::other(cause).into());
+                return Err(io::Error::other(cause).into());
             }
         };
         let sizes = self.sizes_of(saved.database);

@@ -36,6 +36,7 @@ pub mod replication;
 pub mod runtime;
 pub mod statistics;
 mod system_check;
+mod tier;
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(not(feature = "tls"))]

@@ -31,6 +31,7 @@ use crate::listeners::{Fault, Listeners};
 use crate::log::Log;
 use crate::mail::{Address, Letter};
 use crate::replication::state::Replication;
+use crate::tier::TierInUse;
 use crate::tls;
 use crate::{identity, limits, open_files, process};
 use persistence::environment::Environment;
@@ -235,6 +236,21 @@ impl Node {
     /// Says what keeps the data; once.
     pub fn set_persistence(&self, persistence: Persistence) {
         let _already_set = self.keeping.persistence.set(persistence);
+    }
+
+    /// Says which tier there is; once.
+    pub(crate) fn set_tier(&self, tier: Arc<TierInUse>) {
+        let _already_set = self.keeping.tier.set(tier);
+    }
+
+    /// The tier, if there is one.
+    pub(crate) fn tier(&self) -> Option<&Arc<TierInUse>> {
+        self.keeping.tier.get()
+    }
+
+    /// The workers, once there are any.
+    pub(crate) fn workers_if_any(&self) -> Option<&Arc<[WorkerLink]>> {
+        self.work.workers.get()
     }
 
     /// What keeps the data.

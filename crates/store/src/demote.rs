@@ -27,7 +27,7 @@ use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
 use crate::key::{DatabaseId, Key};
 use crate::layout::{Form, Header, View};
-use crate::local::{Local, view_of};
+use crate::local::{LastSwap, Local, view_of};
 use crate::shared::Shared;
 use crate::slab::{class_bytes, class_for};
 
@@ -126,6 +126,11 @@ impl Handle {
         way.is_some_and(|way| way.swap_cold(victim, locator))
     }
 
+    /// What the stub of a key names, if it has one, in an index that is told by its number.
+    pub fn names(&mut self, index: u64, key: &[u8]) -> Option<Locator> {
+        self.indexed_mut()?.names(index, key)
+    }
+
     /// Lets a stub name another place, if it names `old`; whether it did.
     pub fn relocate(&mut self, index: u64, key: &[u8], old: Locator, new: Locator) -> bool {
         let way = self.indexed_mut();
@@ -221,15 +226,43 @@ impl Indexed {
         let home = index.lock_soon(victim.hash)?;
         let bucket = index.bucket(home.number);
         let is_same = home.number == victim.bucket
-            && bucket.word().version() == victim.version;
+            && is_as_copied(self.local.last_swap, victim, bucket.word().version());
         let spot = is_same
             .then(|| find(&self.shared, index, bucket, victim.hash, &victim.key))
             .flatten()
             .filter(|spot| spot.link.with_flags(0) == victim.link.with_flags(0))
             .filter(|spot| !spot.link.has(Link::VISITED) || victim.link.has(Link::VISITED));
+        let version_after = bucket.word().next_version();
         let made = spot.and_then(|spot| make_stub(&self.shared, &mut self.local, spot, locator));
         bucket.unlock(made.is_some());
+        if made.is_some() {
+            self.local.last_swap = Some(LastSwap {
+                index: victim.index,
+                bucket: victim.bucket,
+                copied_at: victim.version,
+                version: version_after,
+            });
+        }
         made
+    }
+
+    fn names(&mut self, index: u64, key: &[u8]) -> Option<Locator> {
+        let entered = self.enter();
+        let hash = self.shared.hasher.hash(key);
+        let named = self.seen.by_id(index).and_then(|(_, index)| {
+            let home = index.lock(hash);
+            let bucket = index.bucket(home.number);
+            let named = find(&self.shared, index, bucket, hash, key)
+                .and_then(|spot| view_of(&self.shared, spot.link))
+                .filter(|view| view.form() == Form::Cold)
+                .map(|view| Locator::from_word(view.value_word()));
+            bucket.unlock(false);
+            named
+        });
+        if entered {
+            self.leave();
+        }
+        named
     }
 
     fn relocate(&mut self, index: u64, key: &[u8], old: Locator, new: Locator) -> bool {
@@ -252,6 +285,15 @@ impl Indexed {
         }
         moved
     }
+}
+
+/// Whether nothing but stubs came into a bucket, which now has this version, since a value was copied.
+fn is_as_copied(last: Option<LastSwap>, victim: &Victim, version: u64) -> bool {
+    let by_this_thread = last.is_some_and(|last| {
+        (last.index, last.bucket, last.copied_at) == (victim.index, victim.bucket, victim.version)
+            && last.version == version
+    });
+    version == victim.version || by_this_thread
 }
 
 /// The stub of a key, if it has one; notes that it is used if `uses`.

@@ -70,6 +70,26 @@ impl Visit<'_> {
         waits
     }
 
+    /// Moves the values of all keys of a request out of memory, where that is done after every command.
+    #[cold]
+    pub(super) fn demote_keys(&mut self, command: Option<&Found>, request: Request<'_>) {
+        let resolved = command.map(|found| resolve(self.context.table, found, request));
+        let Some(Ok((_, spec, _))) = resolved else {
+            return;
+        };
+        let database = self.context.session.database;
+        let found = places::of(self.context.table, spec, &request).unwrap_or_default();
+        for (at, _) in found {
+            let Some(name) = request.arg(at) else {
+                continue;
+            };
+            let context = &mut self.context;
+            let key = context.store.key(database, name);
+            // One that stays is tried again after the next command.
+            let _stays = context.server.demote(context.store, &key);
+        }
+    }
+
     /// The keys whose values a request needs, as far as its arguments tell.
     fn keys_with_values<'r>(&self, spec: &CommandSpec, request: Request<'r>) -> Vec<Key<'r>> {
         if spec.keys.is_empty() || NEED_NO_VALUE.contains(&spec.name) {

@@ -411,6 +411,9 @@ impl Visit<'_> {
         if self.context.store.has_served() {
             self.serve();
         }
+        if self.may_be_cold && self.context.settings.demotes_always.load(Ordering::Relaxed) {
+            self.demote_keys(command, request);
+        }
         let start = self.reply_start;
         if let Err(error) = result
             && let Some(next) = self.fail(start, &error)

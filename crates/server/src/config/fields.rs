@@ -13,6 +13,7 @@ use engine::observer;
 
 use super::durability::Durability;
 use super::http::Http;
+use super::tier::TierConfig;
 use super::replication::Replication;
 use super::tls::Tls;
 use crate::log::Level;
@@ -142,6 +143,8 @@ pub struct Config {
     pub tls: Tls,
     /// The management port.
     pub http: Http,
+    /// Where values go that do not fit into memory, if anywhere.
+    pub tier: Option<TierConfig>,
 }
 
 /// One address of `bind`.

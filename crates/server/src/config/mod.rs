@@ -15,6 +15,7 @@ mod durability;
 mod error;
 mod fields;
 mod http;
+mod tier;
 mod loader;
 mod replication;
 mod rewrite;
@@ -36,6 +37,7 @@ pub use fields::{
     Origin, OutputLimit, OutputLimits, Permission, Supervised,
 };
 pub use http::{Http, MetricsAuth};
+pub use tier::TierConfig;
 pub(crate) use loader::{LoadError, Loader, read_file};
 pub use replication::{LinkEncryption, LoadsDirectly, Replication};
 pub(crate) use rewrite::replace_file;

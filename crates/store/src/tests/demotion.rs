@@ -200,6 +200,26 @@ fn a_record_that_was_changed_or_used_meanwhile_stays() {
 }
 
 #[test]
+fn all_values_of_a_bucket_go_that_were_copied_together() {
+    let (mut handle, elsewhere) = store();
+    for number in 0..200 {
+        set(&mut handle, &format!("key {number}"), &[7; 200], Deadline::Never);
+    }
+    let (mut hand, mut victims) = (DemotionHand::default(), Vec::new());
+    while handle.collect_victims(&mut hand, &ANY, usize::MAX, &mut victims) {}
+    assert_eq!(victims.len(), 200);
+    for victim in &victims {
+        let locator = elsewhere.keep(&victim.key, &victim.body, victim.kind);
+        assert!(handle.swap_cold(victim, locator));
+    }
+    assert_eq!(handle.stubs(), 200);
+    for number in 0..200 {
+        let value = text(&mut handle, &format!("key {number}"));
+        assert_eq!(value, Some(vec![7; 200]));
+    }
+}
+
+#[test]
 fn a_set_goes_and_comes_back_as_it_was() {
     let (mut handle, elsewhere) = store();
     let key = handle.key(0, b"set");

@@ -84,8 +84,6 @@ const HELP: &[&str] = &[
     "REFCOUNT <key>",
     "    Return the number of references of the value associated with the specified",
     "    <key>.",
-    "TIER <key>",
-    "    Return where the value of <key> lies: hot in memory, or ssd.",
 ];
 
 fn tier(
