@@ -50,7 +50,7 @@ impl<T> ServerPort for T where
         + PersistencePort
         + ProcessPort
         + ReplicationPort
-    + TierPort
+        + TierPort
 {
 }
 

@@ -11,7 +11,6 @@ use store::Store;
 use crate::config::{Origin, Settings, SharedConfig};
 use crate::keeping::kept;
 use crate::node::Node;
-use crate::tier::TierInUse;
 use crate::runtime::Workers;
 
 /// Bytes that either direction of an in-process connection holds.
@@ -31,7 +30,7 @@ impl InProcessServer {
     pub fn start(store: Arc<Store>, settings: Settings, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let config = Arc::new(SharedConfig::new(settings, Origin::default()));
         let node = Arc::new(Node::new(commands::table(), store, config, clock));
-        TierInUse::open(&node)?;
+        node.open_tier()?;
         node.set_persistence(kept::start(&node).map_err(io::Error::other)?);
         let workers = Workers::start(Arc::clone(&node), Vec::new())?;
         node.replication.begin(&node);

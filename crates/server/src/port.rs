@@ -6,10 +6,10 @@ use std::sync::Arc;
 use access::{Change as UserChange, User};
 use engine::{
     ClientFilter, ClientRecord, ClientsPort, CommandError, ConfigPort, Copies, FailoverOrder,
-    Followed, Follower, KillCount, Latencies, LogLevel, LogPosition, PersistencePort, ProcessPort,
-    PubSubPort, Published, Push, ReloadOptions, ReplicaOf, ReplicationPort, RoleReport, SaveKind,
-    SaveRefusal, SaveStart, SaveTime, ServerMemory, Session, ShutdownRequest, SyncRequest, Topic,
-    NO_TIER, Promotion, TierOrder, TierPort, TopicKind, TrackingPort, UsersPort, Waiter,
+    Followed, Follower, KillCount, Latencies, LogLevel, LogPosition, NO_TIER, PersistencePort,
+    ProcessPort, Promotion, PubSubPort, Published, Push, ReloadOptions, ReplicaOf, ReplicationPort,
+    RoleReport, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, Session, ShutdownRequest,
+    SyncRequest, TierOrder, TierPort, Topic, TopicKind, TrackingPort, UsersPort, Waiter,
 };
 use protocol::Reply;
 use reactor::ConnectionId;

@@ -27,7 +27,6 @@ use crate::listeners::{self, Listeners};
 #[cfg(feature = "http")]
 use crate::management;
 use crate::node::Node;
-use crate::tier::TierInUse;
 use crate::worker::{Arena, Worker};
 use crate::{allocator, identity, open_files, statistics};
 use persistence::recovery::Target;
@@ -273,7 +272,7 @@ fn serve(
         what: "cannot load the data".into(),
         cause: io::Error::other(error),
     };
-    TierInUse::open(&node).map_err(because("cannot open the tier"))?;
+    node.open_tier().map_err(because("cannot open the tier"))?;
     let persistence = kept::open(&node, target).map_err(cannot_load)?;
     if persistence.has_to_load(&kept::wanted(current)) {
         // Whoever connects meanwhile is told so.

@@ -19,14 +19,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use base::clock::Clock;
 use durability::disk::{Disk, SystemDisk};
-use engine::{CommandError, Promotion, TierOrder};
-use store::{ColdKind, DemotionLimits, Handle, Key, Locator};
+use engine::{CommandError, Promotion, Settings, TierOrder};
+use store::{ColdKind, DemotionLimits, Handle, Key, Locator, Store};
 use tier::{Entry, Tier, TierFault, TierOptions};
 
 use crate::config::TierConfig;
-use crate::link::Message;
-use crate::node::Node;
+use crate::log::Log;
 use demoter::Demoter;
 use readers::Readers;
 use values::{Values, locator_of};
@@ -36,6 +36,25 @@ const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// Objects that take more memory stay there.
 const OBJECT_BYTES_MAX: usize = 1 << 20;
+
+/// Who is told that requests may go on.
+pub(crate) trait Wakes: Send + Sync {
+    /// Requests of one worker.
+    fn wake(&self, worker: usize);
+
+    /// Requests of all.
+    fn wake_all(&self);
+}
+
+/// What a tier works in.
+#[derive(Clone)]
+pub(crate) struct Around {
+    pub(crate) store: Arc<Store>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) requests: Arc<dyn Wakes>,
+}
 
 /// A tier in use.
 pub(crate) struct TierInUse {
@@ -50,36 +69,37 @@ pub(crate) struct TierInUse {
 }
 
 impl TierInUse {
-    /// Opens the tier that a configuration asks for, if it does; before the store has any keys.
+    /// Opens the tier that a configuration asks for; before the store has any keys.
     ///
     /// # Errors
     /// When the directory cannot be used, or `maxmemory` does not say when values are to leave memory.
-    pub(crate) fn open(node: &Arc<Node>) -> io::Result<()> {
-        let config = node.core.config.current();
-        let Some(wanted) = &config.tier else {
-            return Ok(());
-        };
-        if config.memory_bytes_max == 0 {
+    pub(crate) fn open(
+        around: &Around,
+        wanted: &TierConfig,
+        memory_bytes_max: u64,
+    ) -> io::Result<Arc<Self>> {
+        if memory_bytes_max == 0 {
             return Err(io::Error::other(
                 "tier-path needs a maxmemory: that says when values are moved to the tier",
             ));
         }
         let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
-        let bytes_max = bytes_max(&*disk, wanted)?;
         let options = TierOptions {
             directory: wanted.directory(),
-            bytes_max,
+            bytes_max: bytes_max(&*disk, wanted)?,
             segment_bytes: SEGMENT_BYTES,
         };
         let tier = Arc::new(Tier::open(disk, &options).map_err(io::Error::other)?);
-        let values = Arc::new(Values::new(&tier, node, wanted.read_buffer_bytes));
-        if !node.core.store.set_cold_values(Arc::clone(&values) as _) {
+        let values = Arc::new(Values::new(&tier, around, wanted.read_buffer_bytes));
+        if !around.store.set_cold_values(Arc::clone(&values) as _) {
             return Err(io::Error::other("this build has no tier"));
         }
-        node.core.store.set_cold_room(true);
+        around.store.set_cold_room(true);
         let always = wanted.demote_at_percent == 0;
-        let settings = &node.core.settings;
-        settings.demotes_always.store(always, Ordering::Relaxed);
+        around
+            .settings
+            .demotes_always
+            .store(always, Ordering::Relaxed);
         let limits = DemotionLimits {
             value_bytes_min: wanted.value_bytes_min,
             value_bytes_max: wanted.value_bytes_max,
@@ -96,24 +116,22 @@ impl TierInUse {
             tier,
             values,
         });
-        in_use.start(node)?;
-        node.set_tier(in_use);
-        Ok(())
+        in_use.start(around)?;
+        Ok(in_use)
     }
 
-    fn start(&self, node: &Arc<Node>) -> io::Result<()> {
+    fn start(&self, around: &Around) -> io::Result<()> {
         let mut threads = Vec::new();
         for number in 0..readers::THREADS {
-            let (readers, values, node) = (
-                Arc::clone(&self.readers),
-                Arc::clone(&self.values),
-                Arc::clone(node),
-            );
-            let body = move || readers.run(&values, &node);
+            let (readers, values) = (Arc::clone(&self.readers), Arc::clone(&self.values));
+            let requests = Arc::clone(&around.requests);
+            let body = move || readers.run(&values, &*requests);
             threads.push(spawn(format!("tier-read-{number}"), body)?);
         }
-        let (demoter, node) = (Arc::clone(&self.demoter), Arc::clone(node));
-        threads.push(spawn("tier-demote".to_owned(), move || demoter.run(&node))?);
+        let (demoter, around) = (Arc::clone(&self.demoter), around.clone());
+        threads.push(spawn("tier-demote".to_owned(), move || {
+            demoter.run(&around);
+        })?);
         *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
         Ok(())
     }
@@ -259,7 +277,9 @@ fn compact(tier: &Tier, store: &mut Handle, slot: u32) -> Result<u64, TierFault>
 /// How much the files may take: what was asked for, as far as there is room, or nine tenths of that.
 fn bytes_max(disk: &dyn Disk, wanted: &TierConfig) -> io::Result<u64> {
     disk.create_directory(&wanted.directory())?;
-    let room = disk.room_bytes(&wanted.directory()).unwrap_or(u64::MAX / 10);
+    let room = disk
+        .room_bytes(&wanted.directory())
+        .unwrap_or(u64::MAX / 10);
     Ok(match wanted.bytes_max {
         0 => room / 10 * 9,
         asked => asked.min(room),
@@ -270,16 +290,10 @@ fn refusal(fault: TierFault) -> CommandError {
     CommandError::Text(format!("TIERFAIL {fault}").into())
 }
 
-#[allow(clippy::disallowed_methods, reason = "the threads of the tier are made here")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the threads of the tier are made here"
+)]
 fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name).spawn(body)
-}
-
-/// Lets requests go on that wait for values or for memory.
-fn wake_workers(node: &Node) {
-    if let Some(workers) = node.workers_if_any() {
-        for worker in workers.iter() {
-            worker.post(Message::KeysFree);
-        }
-    }
 }

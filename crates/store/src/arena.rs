@@ -29,9 +29,9 @@ use std::sync::atomic::AtomicU8;
 
 use base::sync::atomic::AtomicU64;
 
-use crate::cold::ColdPlace;
 use crate::bulk;
 use crate::chunk::{ChunkId, Chunks};
+use crate::cold::ColdPlace;
 #[cfg(not(any(loom, shuttle)))]
 use crate::reservation::{HUGE_PAGE_BYTES, Reservation, machine_memory_bytes};
 

@@ -318,9 +318,15 @@ mod tests {
         let locator = Locator::new(Locator::UNITS_MAX, kind, slot, offset).unwrap();
         assert_eq!(locator.to_word(), u64::MAX & !(0xf << 40) | 11 << 40);
         assert_eq!((locator.slot(), locator.offset_units()), (slot, offset));
-        assert_eq!((locator.units(), locator.kind()), (Locator::UNITS_MAX, kind));
+        assert_eq!(
+            (locator.units(), locator.kind()),
+            (Locator::UNITS_MAX, kind)
+        );
         let small = Locator::new(3, ColdKind::CHANGED_BYTES, 1, 2).unwrap();
-        assert_eq!((small.units(), small.slot(), small.offset_units()), (3, 1, 2));
+        assert_eq!(
+            (small.units(), small.slot(), small.offset_units()),
+            (3, 1, 2)
+        );
         for (units, slot, offset) in [
             (1 << 20, 0, 0),
             (0, Locator::SLOTS, 0),

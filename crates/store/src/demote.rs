@@ -90,7 +90,8 @@ impl Handle {
     #[inline]
     #[must_use]
     pub fn stubs(&self) -> u64 {
-        self.indexed_ref().map_or(0, |way| way.shared.cold().stubs())
+        self.indexed_ref()
+            .map_or(0, |way| way.shared.cold().stubs())
     }
 
     /// Where the value of a key is, if it is not in memory. For advice: with no keys locked.
@@ -177,7 +178,14 @@ impl Indexed {
             }
             if let Some(index) = index {
                 let before = victims.len();
-                copy_bucket(&self.shared, &self.local, &index, hand.bucket, limits, victims);
+                copy_bucket(
+                    &self.shared,
+                    &self.local,
+                    &index,
+                    hand.bucket,
+                    limits,
+                    victims,
+                );
                 taken += victims[before..]
                     .iter()
                     .map(|victim| victim.body.len() + victim.key.len())
@@ -440,17 +448,16 @@ fn gain(view: &View<'_>) -> Option<u64> {
 }
 
 /// Puts a stub in the place of a record. The caller holds its bucket.
-fn make_stub(
-    shared: &Shared,
-    local: &mut Local,
-    spot: Spot<'_>,
-    locator: Locator,
-) -> Option<()> {
+fn make_stub(shared: &Shared, local: &mut Local, spot: Spot<'_>, locator: Locator) -> Option<()> {
     let arena = shared.arena_ref();
     let view = view_of(shared, spot.link)?;
     let class = class_for(view.value_at() + WORD_BYTES)?;
     let is_object = view.form().is_object();
-    let len = if is_object { 0 } else { view.header().value_len() };
+    let len = if is_object {
+        0
+    } else {
+        view.header().value_len()
+    };
     let len = u32::try_from(len).ok()?;
     let to = local.cache.allocate(class).ok()?;
     let front = view.value_at();

@@ -211,7 +211,9 @@ impl<T: Kept> Deref for Lent<'_, T> {
         match &self.0 {
             Source::InPlace(object) => object,
             Source::Apart(object) => object,
-            Source::Loaded(value) => part_of(value).unwrap_or_else(|| unreachable!("looked at when it was lent")),
+            Source::Loaded(value) => {
+                part_of(value).unwrap_or_else(|| unreachable!("looked at when it was lent"))
+            }
         }
     }
 }

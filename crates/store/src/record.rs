@@ -492,7 +492,8 @@ fn copy_apart(
             unsafe { Blob::look(view.value_word()) }.copy_to(start, out);
         }
         Form::Cold if is_locked => {
-            if let Some(ColdValue::Text(text)) = arena.cold().load(key, view.value_word()).as_deref()
+            if let Some(ColdValue::Text(text)) =
+                arena.cold().load(key, view.value_word()).as_deref()
             {
                 copy_from(text, start, out);
             }

@@ -297,7 +297,10 @@ impl Store {
     pub fn used_and_limit_bytes(&self) -> (u64, u64) {
         self.shared().map_or((0, 0), |shared| {
             let limit = shared.budget.limit_bytes();
-            (shared.budget.counted_bytes(shared.ledger.used_bytes()), limit)
+            (
+                shared.budget.counted_bytes(shared.ledger.used_bytes()),
+                limit,
+            )
         })
     }
 

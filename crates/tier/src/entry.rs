@@ -144,10 +144,17 @@ mod tests {
         assert_eq!(encode(&ENTRY, AT, &mut bytes), Some(48));
         let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         // The golden vector of docs/formats/tier.md.
-        assert_eq!(&text[8..], concat!(
-            "050000000500000003000000", "0100000000000000", "0300000000000000",
-            "6b6579", "76616c7565", "0000000000000000"
-        ));
+        assert_eq!(
+            &text[8..],
+            concat!(
+                "050000000500000003000000",
+                "0100000000000000",
+                "0300000000000000",
+                "6b6579",
+                "76616c7565",
+                "0000000000000000"
+            )
+        );
         assert_eq!(decode(&bytes, AT), Ok(ENTRY));
     }
 
@@ -166,7 +173,10 @@ mod tests {
         for other in [
             Whereabouts { salt: 1, ..AT },
             Whereabouts { ordinal: 8, ..AT },
-            Whereabouts { offset_bytes: 4112, ..AT },
+            Whereabouts {
+                offset_bytes: 4112,
+                ..AT
+            },
         ] {
             assert_eq!(decode(&bytes, other), Err("its sum is wrong"));
         }

@@ -143,11 +143,7 @@ impl Tier {
         Ok(places)
     }
 
-    fn append_some(
-        &self,
-        entries: &[Entry<'_>],
-        places: &mut Vec<Place>,
-    ) -> Result<(), TierFault> {
+    fn append_some(&self, entries: &[Entry<'_>], places: &mut Vec<Place>) -> Result<(), TierFault> {
         let mut writer = lock(&self.writer);
         let mut rest = entries;
         while let Some(first) = rest.first() {
@@ -271,9 +267,7 @@ impl Tier {
                 segment.is_sealed.load(Ordering::Acquire)
                     && segment.live_bytes.load(Ordering::Acquire) == 0
             });
-            if is_dead
-                && let Some(segment) = place.take()
-            {
+            if is_dead && let Some(segment) = place.take() {
                 if self.disk.remove(&segment.path).is_ok() {
                     removed += 1;
                 } else {

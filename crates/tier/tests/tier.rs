@@ -37,7 +37,11 @@ fn entries_come_back_over_many_segments_and_long_ones_too() {
     let mut kept: Vec<(Vec<u8>, Vec<u8>, Place)> = Vec::new();
     for number in 0..300_u32 {
         let key = number.to_le_bytes().to_vec();
-        let len = if number % 50 == 0 { 200_000 } else { random.index(3_000) };
+        let len = if number % 50 == 0 {
+            200_000
+        } else {
+            random.index(3_000)
+        };
         let body = vec![key[0]; len];
         let place = tier.append(&entry(&key, &body)).unwrap();
         kept.push((key, body, place));

@@ -21,9 +21,26 @@ const ROUNDS_MAX: u8 = 8;
 
 /// Commands that read keys, as their rows say, and need no value: what a stub tells is enough.
 const NEED_NO_VALUE: [&str; 20] = [
-    "EXISTS", "TYPE", "TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME", "TOUCH", "STRLEN", "EXPIRE",
-    "PEXPIRE", "EXPIREAT", "PEXPIREAT", "PERSIST", "ENCODING", "FREQ", "IDLETIME", "REFCOUNT",
-    "TIER", "WATCH", "DEL",
+    "EXISTS",
+    "TYPE",
+    "TTL",
+    "PTTL",
+    "EXPIRETIME",
+    "PEXPIRETIME",
+    "TOUCH",
+    "STRLEN",
+    "EXPIRE",
+    "PEXPIRE",
+    "EXPIREAT",
+    "PEXPIREAT",
+    "PERSIST",
+    "ENCODING",
+    "FREQ",
+    "IDLETIME",
+    "REFCOUNT",
+    "TIER",
+    "WATCH",
+    "DEL",
 ];
 
 impl Visit<'_> {
@@ -36,7 +53,8 @@ impl Visit<'_> {
     ) -> bool {
         let rounds = self.context.session.cold_rounds;
         self.context.session.cold_rounds = 0;
-        if self.place == Place::Aside || rounds >= ROUNDS_MAX {
+        let may_wait = matches!(self.place, Place::Worker | Place::Alone);
+        if !may_wait || rounds >= ROUNDS_MAX {
             return false;
         }
         let resolved = command.map(|found| resolve(self.context.table, found, request));

@@ -13,8 +13,8 @@ use engine::observer;
 
 use super::durability::Durability;
 use super::http::Http;
-use super::tier::TierConfig;
 use super::replication::Replication;
+use super::tier::TierConfig;
 use super::tls::Tls;
 use crate::log::Level;
 use crate::notifications::Notifications;

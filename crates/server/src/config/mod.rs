@@ -15,13 +15,13 @@ mod durability;
 mod error;
 mod fields;
 mod http;
-mod tier;
 mod loader;
 mod replication;
 mod rewrite;
 mod settings;
 mod shared;
 mod table;
+mod tier;
 mod tls;
 mod value;
 
@@ -37,10 +37,10 @@ pub use fields::{
     Origin, OutputLimit, OutputLimits, Permission, Supervised,
 };
 pub use http::{Http, MetricsAuth};
-pub use tier::TierConfig;
 pub(crate) use loader::{LoadError, Loader, read_file};
 pub use replication::{LinkEncryption, LoadsDirectly, Replication};
 pub(crate) use rewrite::replace_file;
 pub use settings::Settings;
 pub use shared::{ApplyError, Change, ConfigReader, SharedConfig};
+pub use tier::TierConfig;
 pub use tls::{ClientCertificate, Tls, TlsRules, UserField};

@@ -15,9 +15,8 @@ use store::{DemotionHand, DemotionLimits, Handle, Victim};
 use tier::{Entry, Tier, TierFault};
 
 use super::values::{Values, locator_of};
-use super::{compact, wake_workers};
+use super::{Around, compact};
 use crate::config::TierConfig;
-use crate::node::Node;
 
 /// How often it looks at memory when there is nothing to do.
 const REST: Duration = Duration::from_millis(5);
@@ -99,37 +98,37 @@ impl Demoter {
     }
 
     /// Does what is to be done, until it is over.
-    pub(super) fn run(&self, node: &Arc<Node>) {
-        let mut store = node.core.store.handle();
+    pub(super) fn run(&self, around: &Around) {
+        let mut store = around.store.handle();
         let mut hand = DemotionHand::default();
         while !self.is_over.load(Ordering::Relaxed) {
-            let time = self.make_room(node, &mut store, &mut hand);
-            self.tidy(node, &mut store);
+            let time = self.make_room(around, &mut store, &mut hand);
+            self.tidy(around, &mut store);
             self.rest(time);
         }
-        node.core.settings.gate.set_memory_full(false);
-        wake_workers(node);
+        around.settings.gate.set_memory_full(false);
+        around.requests.wake_all();
     }
 
     /// Moves values out of memory until less is held than the mark says, or none may go. How long to rest then.
-    fn make_room(&self, node: &Node, store: &mut Handle, hand: &mut DemotionHand) -> Duration {
-        let (used, limit) = node.core.store.used_and_limit_bytes();
+    fn make_room(&self, around: &Around, store: &mut Handle, hand: &mut DemotionHand) -> Duration {
+        let (used, limit) = around.store.used_and_limit_bytes();
         let mark = limit / 100 * self.at_percent;
         if limit == 0 || used <= mark {
-            self.set_state(node, OK);
-            self.hold(node, false);
+            self.set_state(around, OK);
+            self.hold(around, false);
             return REST;
         }
         let goal = limit / 100 * self.at_percent.saturating_sub(DOWN_PERCENT);
         let (mut in_vain, mut limits) = (0, self.limits);
         while !self.is_over.load(Ordering::Relaxed) {
-            let (used, limit) = node.core.store.used_and_limit_bytes();
+            let (used, limit) = around.store.used_and_limit_bytes();
             if used <= goal {
                 break;
             }
             let is_failing = self.state.load(Ordering::Relaxed) != OK;
-            self.hold(node, used > limit && !is_failing);
-            store.begin(node.core.clock.now_unix_ms());
+            self.hold(around, used > limit && !is_failing);
+            store.begin(around.clock.now_unix_ms());
             let mut victims = Vec::new();
             let has_more = store.collect_victims(hand, &limits, BATCH_BYTES, &mut victims);
             victims.retain(|victim| self.values.comes_back_as_it_is(victim));
@@ -139,24 +138,24 @@ impl Demoter {
                     in_vain += 1;
                     limits.takes_used = in_vain + 1 >= ROUNDS_IN_VAIN;
                     if in_vain >= ROUNDS_IN_VAIN {
-                        self.set_state(node, NOTHING_LEFT);
-                        self.hold(node, false);
+                        self.set_state(around, NOTHING_LEFT);
+                        self.hold(around, false);
                         return TRIES_AGAIN;
                     }
                 }
                 Ok(_) => {
                     in_vain = 0;
-                    self.set_state(node, OK);
+                    self.set_state(around, OK);
                 }
                 Err(fault) => {
-                    self.fail(node, &fault);
-                    self.hold(node, false);
+                    self.fail(around, &fault);
+                    self.hold(around, false);
                     return TRIES_AGAIN;
                 }
             }
-            self.tick(node, store);
+            self.tick(around, store);
         }
-        self.hold(node, false);
+        self.hold(around, false);
         REST
     }
 
@@ -181,27 +180,27 @@ impl Demoter {
     }
 
     /// Removes segments that nothing names, and writes what is thinly spread together.
-    fn tidy(&self, node: &Node, store: &mut Handle) {
+    fn tidy(&self, around: &Around, store: &mut Handle) {
         self.tier.remove_dead();
         if let Some(slot) = self.tier.next_to_compact(self.compact_below)
             && let Err(fault) = compact(&self.tier, store, slot)
             && fault.is_damage()
         {
-            node.core
-                .log
-                .warning(format_args!("A segment of the tier is left as it is: {fault}"));
+            node.core.log.warning(format_args!(
+                "A segment of the tier is left as it is: {fault}"
+            ));
         }
         self.tier.remove_dead();
     }
 
     /// What a thread with a handle of the store owes it: telling what it counted.
-    fn tick(&self, node: &Node, store: &mut Handle) {
+    fn tick(&self, around: &Around, store: &mut Handle) {
         store.enter();
-        store.tick(node.core.clock.now_unix_ms());
+        store.tick(around.clock.now_unix_ms());
         store.leave();
     }
 
-    fn fail(&self, node: &Node, fault: &TierFault) {
+    fn fail(&self, around: &Around, fault: &TierFault) {
         let state = if matches!(fault, TierFault::Full) {
             FULL
         } else {
@@ -212,22 +211,22 @@ impl Demoter {
                 .log
                 .warning(format_args!("Values stay in memory: {fault}"));
         }
-        self.set_state(node, state);
+        self.set_state(around, state);
     }
 
     /// Notes how it stands. Where no more may go, `maxmemory-policy` holds.
-    fn set_state(&self, node: &Node, state: u8) {
+    fn set_state(&self, around: &Around, state: u8) {
         self.state.store(state, Ordering::Relaxed);
-        node.core.store.set_cold_room(state == OK);
+        around.store.set_cold_room(state == OK);
     }
 
     /// Lets requests that need memory wait, or go on.
-    fn hold(&self, node: &Node, on: bool) {
-        let gate = &node.core.settings.gate;
+    fn hold(&self, around: &Around, on: bool) {
+        let gate = &around.settings.gate;
         if gate.is_memory_full() != on {
             gate.set_memory_full(on);
             if !on {
-                wake_workers(node);
+                around.requests.wake_all();
             }
         }
     }

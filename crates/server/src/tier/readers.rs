@@ -6,9 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use store::Locator;
 
+use super::Wakes;
 use super::values::Values;
-use crate::link::Message;
-use crate::node::Node;
 
 /// How many reads are under way at most.
 pub(super) const THREADS: usize = 16;
@@ -52,15 +51,12 @@ impl Readers {
     }
 
     /// Reads what is wanted, until it is over.
-    pub(super) fn run(&self, values: &Arc<Values>, node: &Node) {
+    pub(super) fn run(&self, values: &Arc<Values>, requests: &dyn Wakes) {
         while let Some((key, locator)) = self.next() {
             values.preload(&key, locator);
             let workers = self.lock().waiting.remove(&locator.to_word());
-            let links = node.workers_if_any();
             for worker in workers.unwrap_or_default() {
-                if let Some(link) = links.and_then(|links| links.get(worker)) {
-                    link.post(Message::KeysFree);
-                }
+                requests.wake(worker);
             }
         }
     }

@@ -10,8 +10,8 @@ use store::{ColdKind, ColdValue, ColdValues, Locator, Victim};
 use structures::Object;
 use tier::{Place, Tier};
 
+use super::Around;
 use crate::log::Log;
-use crate::node::Node;
 
 /// What a value that was loaded costs besides its bytes.
 const LOADED_COST: usize = 128;
@@ -57,11 +57,11 @@ struct Loaded {
 }
 
 impl Values {
-    pub(super) fn new(tier: &Arc<Tier>, node: &Node, loaded_bytes_max: usize) -> Self {
+    pub(super) fn new(tier: &Arc<Tier>, around: &Around, loaded_bytes_max: usize) -> Self {
         Self {
             tier: Arc::clone(tier),
-            settings: Arc::clone(&node.core.settings),
-            log: Arc::clone(&node.core.log),
+            settings: Arc::clone(&around.settings),
+            log: Arc::clone(&around.log),
             loaded: Mutex::default(),
             loaded_bytes_max,
             figures: Figures::default(),
@@ -111,8 +111,9 @@ impl Values {
                     &self.figures.refused
                 };
                 if counter.fetch_add(1, Ordering::Relaxed) < FAILURES_TOLD {
-                    self.log
-                        .warning(format_args!("A value cannot be read from the tier: {fault}"));
+                    self.log.warning(format_args!(
+                        "A value cannot be read from the tier: {fault}"
+                    ));
                 }
                 return None;
             }

@@ -74,15 +74,19 @@ impl ColdValues for Elsewhere {
         let Object::Set(set) = object else {
             return None;
         };
-        let members: Vec<Vec<u8>> = set.iter().map(|member| member.as_bytes().to_vec()).collect();
+        let members: Vec<Vec<u8>> = set
+            .iter()
+            .map(|member| member.as_bytes().to_vec())
+            .collect();
         Some(members.join(&b','))
     }
 
     fn forget(&self, locator: Locator) {
-        let gone = self.bodies.lock().unwrap().insert(
-            locator.offset_units(),
-            (b"forgotten".to_vec(), Vec::new()),
-        );
+        let gone = self
+            .bodies
+            .lock()
+            .unwrap()
+            .insert(locator.offset_units(), (b"forgotten".to_vec(), Vec::new()));
         assert_ne!(gone.unwrap().0, b"forgotten", "forgotten twice");
     }
 
@@ -203,7 +207,12 @@ fn a_record_that_was_changed_or_used_meanwhile_stays() {
 fn all_values_of_a_bucket_go_that_were_copied_together() {
     let (mut handle, elsewhere) = store();
     for number in 0..200 {
-        set(&mut handle, &format!("key {number}"), &[7; 200], Deadline::Never);
+        set(
+            &mut handle,
+            &format!("key {number}"),
+            &[7; 200],
+            Deadline::Never,
+        );
     }
     let (mut hand, mut victims) = (DemotionHand::default(), Vec::new());
     while handle.collect_victims(&mut hand, &ANY, usize::MAX, &mut victims) {}
@@ -227,7 +236,8 @@ fn a_set_goes_and_comes_back_as_it_was() {
         .modify(&key, |entry| {
             entry.change_or_create(|set: &mut Set| {
                 for number in 0..50 {
-                    set.insert(format!("member {number}").as_bytes(), &LIMITS).unwrap();
+                    set.insert(format!("member {number}").as_bytes(), &LIMITS)
+                        .unwrap();
                 }
             })
         })

@@ -86,11 +86,7 @@ const HELP: &[&str] = &[
     "    <key>.",
 ];
 
-fn tier(
-    context: &mut Context<'_>,
-    args: &mut Args<'_>,
-    reply: &mut Reply<'_>,
-) -> CommandResult {
+fn tier(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     match context
         .store

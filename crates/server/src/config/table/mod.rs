@@ -7,7 +7,6 @@ mod durability;
 mod fixed;
 mod http;
 mod replication;
-mod tier;
 mod tls;
 mod without_effect;
 mod works;
@@ -19,12 +18,11 @@ pub(super) use durability::{
     AT_SHUTDOWN, CHECKPOINT_FORMATS, DURABILITY_LEVELS, LOG_LEVELS, SAVE_POINTS,
 };
 pub(super) use fixed::REFUSED_WORDS;
-pub(super) use tier::PROMOTIONS;
 pub(super) use http::METRICS_AUTH;
 pub(super) use tls::{CLIENT_CERTIFICATES, USER_FIELDS};
 pub(super) use without_effect::FORGOTTEN_WORDS;
 pub(super) use works::{
-    CHANNEL_DEFAULTS, EVICTION_POLICIES, LEVELS, OOM_SCORES, PERMISSIONS, SUPERVISORS,
+    CHANNEL_DEFAULTS, EVICTION_POLICIES, LEVELS, OOM_SCORES, PERMISSIONS, PROMOTIONS, SUPERVISORS,
 };
 
 /// All rows.
@@ -39,7 +37,7 @@ pub(super) const SECTIONS: &[&[Directive]] = &[
     works::THRESHOLDS,
     works::OBSERVATION,
     durability::ROWS,
-    tier::ROWS,
+    works::TIER,
     without_effect::ROWS,
     replication::ROWS,
     fixed::OUTGOING,
