@@ -60,6 +60,8 @@ const EDGES: &[(&str, &[&str])] = &[
         "server",
         &[
             "persistence",
+            "cluster",
+            "consensus",
             "replication",
             "base",
             "access",

@@ -12,6 +12,7 @@ use engine::Threshold;
 use engine::observer;
 
 use super::durability::Durability;
+use super::group::Group;
 use super::http::Http;
 use super::replication::Replication;
 use super::tier::TierConfig;
@@ -137,6 +138,8 @@ pub struct Config {
 
     /// Whom to follow, and how replicas are served.
     pub replication: Replication,
+    /// The control group.
+    pub group: Group,
     /// What is kept on disk, and how.
     pub durability: Durability,
     /// Encrypted connections.

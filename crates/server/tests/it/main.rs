@@ -18,6 +18,7 @@ mod console;
 mod differential;
 mod digests;
 mod dump;
+mod duty;
 mod examples;
 mod fairness;
 mod flipped_bytes;

@@ -35,7 +35,6 @@ pub(super) const CLUSTER: &[Directive] = &[
     lacking("cluster-enabled", SWITCH, "no", NO_CLUSTER).at_start(),
     lacking("cluster-config-file", TEXT, "nodes.conf", NO_CLUSTER).at_start(),
     lacking("cluster-port", integer(0, PORT_MAX), "0", NO_CLUSTER).at_start(),
-    lacking("cluster-node-timeout", LONG_COUNT, "15000", NO_CLUSTER),
     lacking("cluster-announce-ip", TEXT, "", NO_CLUSTER),
     lacking("cluster-announce-hostname", TEXT, "", NO_CLUSTER),
     lacking("cluster-announce-port", integer(0, PORT_MAX), "0", NO_CLUSTER),

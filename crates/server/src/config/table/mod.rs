@@ -5,6 +5,7 @@
 
 mod durability;
 mod fixed;
+mod group;
 mod http;
 mod replication;
 mod tls;
@@ -40,6 +41,7 @@ pub(super) const SECTIONS: &[&[Directive]] = &[
     works::TIER,
     without_effect::ROWS,
     replication::ROWS,
+    group::ROWS,
     fixed::OUTGOING,
     fixed::CLUSTER,
     fixed::SECURITY,
