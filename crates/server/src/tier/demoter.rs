@@ -186,7 +186,7 @@ impl Demoter {
             && let Err(fault) = compact(&self.tier, store, slot)
             && fault.is_damage()
         {
-            node.core.log.warning(format_args!(
+            around.log.warning(format_args!(
                 "A segment of the tier is left as it is: {fault}"
             ));
         }
@@ -207,7 +207,7 @@ impl Demoter {
             FAILED
         };
         if self.state.load(Ordering::Relaxed) != state {
-            node.core
+            around
                 .log
                 .warning(format_args!("Values stay in memory: {fault}"));
         }

@@ -25,10 +25,13 @@ const LIMITS: structures::SetLimits = structures::SetLimits {
     listpack_value_bytes: 64,
 };
 
+/// A key, and its value as bytes.
+type Kept = (Vec<u8>, Vec<u8>);
+
 /// Cold values in memory; of objects the members of a set.
 #[derive(Debug, Default)]
 struct Elsewhere {
-    bodies: Mutex<HashMap<u32, (Vec<u8>, Vec<u8>)>>,
+    bodies: Mutex<HashMap<u32, Kept>>,
     loads: AtomicU64,
 }
 
