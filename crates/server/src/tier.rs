@@ -78,7 +78,8 @@ impl TierInUse {
         wanted: &TierConfig,
         memory_bytes_max: u64,
     ) -> io::Result<Arc<Self>> {
-        if memory_bytes_max == 0 {
+        let always = wanted.demote_at_percent == 0;
+        if memory_bytes_max == 0 && !always {
             return Err(io::Error::other(
                 "tier-path needs a maxmemory: that says when values are moved to the tier",
             ));
@@ -95,7 +96,6 @@ impl TierInUse {
             return Err(io::Error::other("this build has no tier"));
         }
         around.store.set_cold_room(true);
-        let always = wanted.demote_at_percent == 0;
         around
             .settings
             .demotes_always

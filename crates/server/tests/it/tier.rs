@@ -185,14 +185,7 @@ fn transcripts_hold_when_every_value_leaves_after_every_command() {
         is_oracle: false,
         start: Box::new(|args| {
             let builder = ServerBuilder::iolite();
-            let cold = [
-                "--tier-path",
-                ".",
-                "--maxmemory",
-                "4gb",
-                "--tier-demote-at",
-                "0",
-            ];
+            let cold = ["--tier-path", ".", "--tier-demote-at", "0"];
             let builder = builder.args(&cold).args(&["--tier-min-value", "1"]);
             Ok(Box::new(builder.args(args).tcp().start()?))
         }),
