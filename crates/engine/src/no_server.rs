@@ -33,6 +33,8 @@ pub struct NoServer {
 
 impl ReplicationPort for NoServer {}
 
+impl crate::port::TierPort for NoServer {}
+
 impl Progress for NoServer {
     fn durable(&self) -> u64 {
         0

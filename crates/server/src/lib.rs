@@ -40,6 +40,7 @@ pub mod runtime;
 mod sentinel;
 pub mod statistics;
 mod system_check;
+mod tier;
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(not(feature = "tls"))]

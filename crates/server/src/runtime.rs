@@ -133,6 +133,9 @@ impl Workers {
         }
         self.node.stop_aside();
         self.aside.join();
+        if let Some(tier) = self.node.tier() {
+            tier.stop();
+        }
         if let Some(persistence) = self.node.persistence() {
             persistence.stop();
         }
@@ -271,6 +274,7 @@ fn serve(
         what: "cannot load the data".into(),
         cause: io::Error::other(error),
     };
+    node.open_tier().map_err(because("cannot open the tier"))?;
     let persistence = kept::open(&node, target).map_err(cannot_load)?;
     if persistence.has_to_load(&kept::wanted(current)) {
         // Whoever connects meanwhile is told so.

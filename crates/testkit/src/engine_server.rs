@@ -501,6 +501,8 @@ impl Progress for TestPort {
     }
 }
 
+impl engine::port::TierPort for TestPort {}
+
 impl ReplicationPort for TestPort {
     fn is_replica(&self) -> bool {
         self.is_replica

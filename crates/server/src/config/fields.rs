@@ -15,6 +15,7 @@ use super::durability::Durability;
 use super::group::Group;
 use super::http::Http;
 use super::replication::Replication;
+use super::tier::TierConfig;
 use super::tls::Tls;
 use crate::log::Level;
 use crate::notifications::Notifications;
@@ -145,6 +146,8 @@ pub struct Config {
     pub tls: Tls,
     /// The management port.
     pub http: Http,
+    /// Where values go that do not fit into memory, if anywhere.
+    pub tier: Option<TierConfig>,
 }
 
 /// One address of `bind`.

@@ -22,9 +22,10 @@ use super::http::Http;
 use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, DURABILITY_LEVELS,
-    EVICTION_POLICIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES, PERMISSIONS, SAVE_POINTS,
-    SUPERVISORS, USER_FIELDS,
+    EVICTION_POLICIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES, PERMISSIONS, PROMOTIONS,
+    SAVE_POINTS, SUPERVISORS, USER_FIELDS,
 };
+use super::tier::TierConfig;
 use super::tls::{Tls, TlsRules};
 use super::value::{Gathering, Kind, Value};
 use crate::notifications::Notifications;
@@ -120,7 +121,21 @@ impl Settings {
             group: self.group(),
             tls: self.tls(),
             http: self.http(),
+            tier: self.tier(),
         }
+    }
+
+    fn tier(&self) -> Option<TierConfig> {
+        Some(TierConfig {
+            path: self.path("tier-path")?,
+            bytes_max: self.number("tier-max-size"),
+            value_bytes_min: self.number("tier-min-value"),
+            value_bytes_max: self.number("tier-max-value"),
+            demote_at_percent: self.number("tier-demote-at"),
+            promotion: self.choice("tier-promotion", &PROMOTIONS),
+            compact_below_percent: self.number("tier-compact-below"),
+            read_buffer_bytes: self.number("tier-read-buffer"),
+        })
     }
 
     fn http(&self) -> Http {

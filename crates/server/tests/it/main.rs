@@ -54,6 +54,7 @@ mod simulation;
 mod small_log;
 mod stalls;
 mod start;
+mod tier;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;
