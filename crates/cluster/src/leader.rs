@@ -200,8 +200,12 @@ impl Leader {
                 let round = self.begin(*id, shard, now_ms);
                 self.rounds.insert(*id, round);
             }
+            let silent = shard.everybody().into_iter();
+            let silent = silent
+                .filter(|node| self.is_silent(*node, now_ms))
+                .collect();
             if let Some(round) = self.rounds.get_mut(id) {
-                drive(round, shard, &self.times, now_ms, &mut actions);
+                drive(round, shard, &silent, &self.times, now_ms, &mut actions);
             }
         }
         actions
@@ -302,7 +306,14 @@ impl Leader {
 }
 
 /// Asks who has not answered, and proposes once enough have.
-fn drive(round: &mut Round, shard: &Shard, times: &Times, now_ms: u64, actions: &mut Vec<Action>) {
+fn drive(
+    round: &mut Round,
+    shard: &Shard,
+    silent: &BTreeSet<NodeId>,
+    times: &Times,
+    now_ms: u64,
+    actions: &mut Vec<Action>,
+) {
     if now_ms.saturating_sub(round.asked_ms) >= times.heartbeat_ms {
         round.asked_ms = now_ms;
         for to in shard.everybody() {
@@ -313,7 +324,7 @@ fn drive(round: &mut Round, shard: &Shard, times: &Times, now_ms: u64, actions: 
         }
     }
     let is_due = |at_ms| now_ms.saturating_sub(at_ms) >= times.answers_ms;
-    if !round.proposed_ms.is_none_or(is_due) || !is_enough(round, shard, times, now_ms) {
+    if !round.proposed_ms.is_none_or(is_due) || !is_enough(round, shard, silent, times, now_ms) {
         return;
     }
     if let Some(chosen) = choose(round, shard).copied() {
@@ -329,7 +340,13 @@ fn drive(round: &mut Round, shard: &Shard, times: &Times, now_ms: u64, actions: 
     }
 }
 
-fn is_enough(round: &Round, shard: &Shard, times: &Times, now_ms: u64) -> bool {
+fn is_enough(
+    round: &Round,
+    shard: &Shard,
+    silent: &BTreeSet<NodeId>,
+    times: &Times,
+    now_ms: u64,
+) -> bool {
     let all = shard.everybody();
     let answers = &round.answers;
     if answers.is_empty() {
@@ -346,6 +363,10 @@ fn is_enough(round: &Round, shard: &Shard, times: &Times, now_ms: u64) -> bool {
     }
     // After a restart of everybody the one with the most may merely be slower to start.
     let any_fresh = answers.values().any(|answer| answer.is_fresh);
+    let has_come = |node: &NodeId| answers.contains_key(node) || silent.contains(node);
+    if !any_fresh && all.iter().all(has_come) {
+        return true;
+    }
     let patience_ms = match any_fresh {
         true => times.recovery_ms,
         false => times.answers_ms,

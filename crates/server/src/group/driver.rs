@@ -621,7 +621,10 @@ impl Driver {
         }
         let membership = self.log.membership();
         let silence_ms = |node: NodeId| self.leader.silence_ms(node, now_ms);
-        let Some(step) = self.reconciler.next(&self.state, &membership, silence_ms) else {
+        let Some(step) = self
+            .reconciler
+            .next(&self.state, &membership, silence_ms, self.own)
+        else {
             return;
         };
         self.tell(&format!("The control leader {step}"));

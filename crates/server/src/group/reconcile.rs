@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!   joined, not told ─► learner ─► voter (1, 3 or 5)        joined with data ─► member of the shard ─► the change ends
-//!   left ─► not told any more      lost for long ─► replaced
+//!   left ─► not told any more      lost for long ─► replaced      primary leads ─► another voter leads
 //! ```
 //!
 //! One step at a time: the next is taken when the last is done, or came to nothing.
+//!
+//! The control leader is another node than the primary, where there is one. Who loses both at once waits for an election
+//! and for the leases of the lost leader, before the silence of the lost primary counts.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,6 +24,8 @@ use super::view::SHARD;
 
 /// A voter that was not heard for so long is replaced.
 const VOTER_LOST_MS: u64 = 300_000;
+/// Who was not heard for so long is not asked to lead.
+const LEADER_SILENT_MS_MAX: u64 = 500;
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub(crate) enum Step {
     Add(NodeId, Entry),
     /// A change of the shard's members ends.
     Finish(Entry),
+    /// Another voter is to lead the group.
+    Lead(NodeId, RaftId),
 }
 
 /// Whom a step is for.
@@ -43,6 +50,7 @@ impl Step {
     pub(crate) fn into_asks(self) -> Asks {
         match self {
             Self::Members(change) => Asks::Raft(change),
+            Self::Lead(_, id) => Asks::Raft(Change::Lead(id)),
             Self::Add(_, entry) | Self::Finish(entry) => Asks::Entry(entry),
         }
     }
@@ -55,6 +63,10 @@ impl fmt::Display for Step {
             Self::Members(Change::Voters(ids)) => write!(f, "has members {ids:?} vote"),
             Self::Members(Change::Forget(ids)) => write!(f, "forgets members {ids:?}"),
             Self::Add(node, _) => write!(f, "gives node {node} a copy of the data"),
+            Self::Members(Change::Lead(id)) => write!(f, "has member {id} lead"),
+            Self::Lead(node, _) => {
+                write!(f, "has node {node} lead the group: this one is the primary")
+            }
             Self::Finish(_) => f.write_str("ends a change of who has a copy of the data"),
         }
     }
@@ -83,11 +95,14 @@ impl Reconciler {
         state: &ControlState,
         members: &Membership,
         silence_ms: impl Fn(NodeId) -> u64,
+        own: NodeId,
     ) -> Option<Step> {
         if self.is_busy || members.is_changing {
             return None;
         }
-        let step = raft_step(state, members, &silence_ms).or_else(|| shard_step(state));
+        let step = raft_step(state, members, &silence_ms)
+            .or_else(|| shard_step(state))
+            .or_else(|| lead_step(state, members, &silence_ms, own));
         self.is_busy = step.is_some();
         step
     }
@@ -134,12 +149,48 @@ fn shard_step(state: &ControlState) -> Option<Step> {
     Some(Step::Add(node, entry(ShardChange::Add { node, kind })))
 }
 
+fn lead_step(
+    state: &ControlState,
+    members: &Membership,
+    silence_ms: &impl Fn(NodeId) -> u64,
+    own: NodeId,
+) -> Option<Step> {
+    if state.shards.get(&SHARD)?.primary != own {
+        return None;
+    }
+    let can_lead = |(id, node): &(&NodeId, &cluster::state::Node)| {
+        **id != own
+            && members.voters.contains(&node.raft_id)
+            && !node.is_failed
+            && silence_ms(**id) <= LEADER_SILENT_MS_MAX
+    };
+    let (node, other) = state.nodes.iter().find(can_lead)?;
+    Some(Step::Lead(*node, other.raft_id))
+}
+
 #[cfg(test)]
 mod tests {
     use cluster::state::{Node, NodeRecord};
     use cluster::{LogEnd, Proposal, RequestId};
 
     use super::*;
+
+    const NOBODY: NodeId = NodeId([0; 20]);
+
+    #[test]
+    fn a_primary_that_leads_has_another_voter_lead() {
+        let state = state_of(3);
+        let primary = NodeId([1; 20]);
+        let next = |voters: &[RaftId], silent: u8, own| {
+            let silence_ms = |node: NodeId| u64::from(node.0[0] == silent) * 1_000;
+            let mut reconciler = Reconciler::default();
+            reconciler.next(&state, &members(voters, &[]), silence_ms, own)
+        };
+        let lead = |byte: u8| Some(Step::Lead(NodeId([byte; 20]), byte.into()));
+        assert_eq!(next(&[1, 2, 3], 0, primary), lead(2));
+        assert_eq!(next(&[1, 2, 3], 2, primary), lead(3));
+        assert_eq!(next(&[1, 2, 3], 0, NodeId([2; 20])), None);
+    }
 
     fn state_of(count: u8) -> ControlState {
         let mut state = ControlState::default();
@@ -190,11 +241,11 @@ mod tests {
         let mut reconciler = Reconciler::default();
         let mut steps = Vec::new();
         for _ in 0..10 {
-            let Some(step) = reconciler.next(&state, &members, |_| 0) else {
+            let Some(step) = reconciler.next(&state, &members, |_| 0, NOBODY) else {
                 break;
             };
             assert_eq!(
-                reconciler.next(&state, &members, |_| 0),
+                reconciler.next(&state, &members, |_| 0, NOBODY),
                 None,
                 "one at a time"
             );
@@ -212,7 +263,7 @@ mod tests {
         assert_eq!(steps.len(), 6, "{steps:?}");
         assert_eq!(members.voters.len(), 3);
         assert_eq!(state.shards[&SHARD].members.len(), 3);
-        assert_eq!(reconciler.next(&state, &members, |_| 0), None);
+        assert_eq!(reconciler.next(&state, &members, |_| 0, NOBODY), None);
     }
 
     #[test]
@@ -245,10 +296,10 @@ mod tests {
             );
         }
         let lost = |node: NodeId| u64::from(node.0[0] == 2) * VOTER_LOST_MS;
-        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4]), lost);
+        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4]), lost, NOBODY);
         let voters = BTreeSet::from([1, 3, 4]);
         assert_eq!(step, Some(Step::Members(Change::Voters(voters))));
-        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4, 9]), |_| 0);
+        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4, 9]), |_| 0, NOBODY);
         let gone = BTreeSet::from([9]);
         assert_eq!(step, Some(Step::Members(Change::Forget(gone))));
     }

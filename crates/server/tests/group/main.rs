@@ -11,6 +11,7 @@ use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 
 mod failover;
 mod forming;
+mod kills;
 
 /// What is known of one another.
 const SECRET: &str = "a secret of the group";
