@@ -167,7 +167,7 @@ impl Indexed {
         let databases = self.shared.databases.count();
         let (mut taken, mut left) = (0, BUCKETS_MAX);
         let mut emptied = 0;
-        while taken < bytes && left > 0 && emptied <= databases {
+        while taken < bytes && left > 0 && emptied < databases {
             let index = self.seen.get(hand.database).map(Arc::clone);
             let buckets = index.as_ref().map_or(0, |index| index.state().buckets());
             if hand.bucket >= buckets {
@@ -197,7 +197,7 @@ impl Indexed {
         if entered {
             self.leave();
         }
-        emptied <= databases
+        emptied < databases
     }
 
     fn victim_of(&mut self, key: &Key<'_>, limits: &DemotionLimits) -> Option<Victim> {
