@@ -8,6 +8,7 @@ use protocol::Limits;
 use structures::ELEMENT_BYTES_MAX;
 
 use crate::gate::Gate;
+use crate::hash_slots::HashSlots;
 use crate::observer::Observer;
 use crate::refusals::Refusals;
 use crate::scripts::known::Scripts;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub thresholds: Thresholds,
     /// What is noticed about commands, and from when on.
     pub observer: Observer,
+    /// Which hash slots are served here, in cluster mode.
+    pub hash_slots: HashSlots,
     /// What is refused at present.
     pub refusals: Refusals,
     /// Who may do what.
@@ -64,6 +67,7 @@ impl Default for Settings {
             compresses_dumps: AtomicBool::new(true),
             thresholds: Thresholds::default(),
             observer: Observer::default(),
+            hash_slots: HashSlots::default(),
             refusals: Refusals::none(),
             users: Users::new(),
             denials: Denials::default(),

@@ -208,7 +208,8 @@ impl Visit<'_> {
                         && planned.is_plain
                         && !self.is_gated()
                         && !self.may_be_busy
-                        && !self.is_looked_at(found) =>
+                        && !self.is_looked_at(found)
+                        && (!self.checks_slots || self.are_mine(&run, found)) =>
                 {
                     self.execute((done, run), &planned, found, reply_bytes_end)
                 }
@@ -587,6 +588,9 @@ impl Visit<'_> {
     ) -> CommandResult {
         let session = &*self.context.session;
         check(self.context.table, (index, spec), request, session)?;
+        if self.checks_slots {
+            self.check_slots(spec, request)?;
+        }
         let row = (spec.flags, spec.in_transaction);
         self.context.settings.refusals.pass(row, session)
     }
