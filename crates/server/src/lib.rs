@@ -14,6 +14,7 @@ pub mod config;
 pub mod counters;
 pub mod daemon;
 pub mod doctor;
+pub mod group;
 pub mod identity;
 pub mod in_process;
 pub mod job;

@@ -24,6 +24,7 @@ use crate::client_cache::ClientCache;
 use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
 use crate::counters::{Count, Sums};
 use crate::daemon::Supervisor;
+use crate::group::View;
 use crate::job::{Job, in_pieces};
 use crate::keeping::wish::log_wish;
 use crate::link::{Message, WorkerLink};
@@ -54,6 +55,8 @@ pub struct Node {
     pub process: Process,
     /// Who follows whom.
     pub replication: Replication,
+    /// What the control group has decided, where there is one.
+    pub group: Arc<View>,
 }
 
 /// What a client hears whose change of TLS cannot be made.
@@ -93,6 +96,7 @@ impl Node {
                 env: Arc::new(env),
             },
             replication: Replication::default(),
+            group: Arc::default(),
         };
         node.apply_limits(&current);
         // Told in the log; a server that is ranked otherwise serves as well.

@@ -1,0 +1,78 @@
+//! What this node knows of the control group: an immutable view, and a number that says whether there is a newer one.
+//!
+//! The group's thread publishes; anybody looks. Who looks often compares the number, which is one load, and takes the
+//! view only when it has changed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cluster::{ControlState, Membership, NodeId};
+
+/// One view. It never changes.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// This node.
+    pub own: NodeId,
+    /// Nodes, shards, terms, users: what was applied here last.
+    pub state: Arc<ControlState>,
+    /// Who votes.
+    pub membership: Membership,
+    /// The control leader, if one is known.
+    pub leader: Option<NodeId>,
+    /// The term of the control log. Not of a shard.
+    pub control_term: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct View {
+    version: AtomicU64,
+    seen: Mutex<Arc<Seen>>,
+}
+
+impl View {
+    /// Rises with each view; 0 as long as there is no group.
+    #[inline]
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Whether this node is in a group.
+    #[inline]
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.version() > 0
+    }
+
+    /// The newest view.
+    #[must_use]
+    pub fn get(&self) -> Arc<Seen> {
+        Arc::clone(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has everybody see another one from now on.
+    pub fn publish(&self, seen: Seen) {
+        let mut now = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *now = Arc::new(seen);
+        // Behind the view: who sees the number sees that view or a newer one.
+        self.version.fetch_add(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_is_seen_with_its_number() {
+        let view = View::default();
+        assert!(!view.is_there());
+        let control_term = 7;
+        view.publish(Seen {
+            control_term,
+            ..Seen::default()
+        });
+        assert_eq!((view.version(), view.get().control_term), (1, 7));
+    }
+}
