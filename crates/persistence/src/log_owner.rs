@@ -34,10 +34,14 @@ use crate::log_in_use::LogInUse;
 use crate::log_tail::LogTail;
 use crate::recovery::Place;
 use crate::replacement;
-use table::{Action, Event, Next, Phase, State, Work};
+use table::{Action, Event, From, Next, Phase, State, Work};
 
 /// How often it is looked whether the log is durable.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// How much after the end of the log before it a log begins that does not go on from it. What was written between the two is
+/// in neither: a replica that has the first one to its end finds that the second begins later, and asks for everything.
+const UNLOGGED_BYTES: u64 = 8;
 
 const CHANGING: &str = "the log is just being begun or ended";
 const STOPS: &str = "the server stops";
@@ -564,9 +568,15 @@ impl LogOwner {
             if life.state.work() != Some(Work::Open) {
                 return Ok(());
             }
-            let (wish, end, goes_on) = (life.wish.clone(), life.end, life.state.names_log);
+            let (wish, goes_on) = (life.wish.clone(), life.state.names_log);
+            let begin = match life.state.phase {
+                Phase::Starting {
+                    from: From::Load, ..
+                } => life.end,
+                _ => life.end + UNLOGGED_BYTES,
+            };
             drop(life);
-            let opened = self.open_at(&wish, end, goes_on);
+            let opened = self.open_at(&wish, begin, goes_on);
             let mut life = self.life();
             match opened {
                 Ok(open) => {

@@ -94,3 +94,47 @@ fn what_a_full_sync_takes_away_is_kept_first() {
     let text = String::from_utf8_lossy(&checked.stdout).into_owned();
     assert!(checked.status.success(), "{text}");
 }
+
+/// What was written meanwhile is in no log, and the replica's end is one that the new log has as well.
+#[test]
+fn what_was_written_without_a_log_reaches_a_replica_all_the_same() {
+    let (primary, mut replica) = (Node::new(&[]), Node::new(&[]));
+    let mut client = primary.client();
+    fill(&mut client);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    replica.kill();
+    let ok = Value::Simple(b"OK".to_vec());
+    assert_eq!(run(&mut client, "CONFIG SET durability none"), ok);
+    wait_for_no_log(&primary);
+    run(&mut client, "SET in-no-log 1");
+    assert_eq!(run(&mut client, "CONFIG SET durability os"), ok);
+    let of_primary = format!("127.0.0.1 {}", primary.port);
+    replica.start(&["--replicaof", &of_primary]);
+    primary.wait_for_replica(&replica);
+    run(&mut client, "SET in-the-new-log 1");
+    primary.wait_for_replica(&replica);
+
+    // One that stays is no exception.
+    assert_eq!(run(&mut client, "CONFIG SET durability none"), ok);
+    wait_for_no_log(&primary);
+    run(&mut client, "SET while-it-stays 1");
+    assert_eq!(run(&mut client, "CONFIG SET durability os"), ok);
+    run(&mut client, "SET in-the-third-log 1");
+    primary.wait_for_replica(&replica);
+}
+
+fn wait_for_no_log(node: &Node) {
+    let patience = Patience::of(Duration::from_secs(60));
+    loop {
+        let info = run(&mut node.client(), "INFO persistence");
+        let Value::Bulk(bytes) = info else {
+            panic!("{info:?}")
+        };
+        if String::from_utf8_lossy(&bytes).contains("aof_enabled:0") {
+            return;
+        }
+        assert!(patience.lasts(), "{}", node.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -195,3 +195,29 @@ fn clients_are_told_of_their_server_s_replicas() {
         "{list}"
     );
 }
+
+/// While no replica is there and the log is off, nothing remembers what is written.
+#[test]
+fn a_replica_that_was_away_while_there_was_no_log_has_everything() {
+    let (primary, _replica, mut one, mut two) = pair(&["--durability", "os"]);
+    follow(&mut two, &primary);
+    must(&mut one, "SET in-the-log 1");
+    settle(&mut one, &mut two);
+    must(&mut two, "REPLICAOF NO ONE");
+    until("it is gone", || field(&mut one, "connected_slaves") == "0");
+    must(&mut one, "CONFIG SET durability none");
+    until("there is no log", || field(&mut one, "aof_enabled") == "0");
+    must(&mut one, "SET in-no-log 1");
+    must(&mut one, "CONFIG SET durability os");
+    follow(&mut two, &primary);
+    settle(&mut one, &mut two);
+    for cut in 0..2 {
+        must(&mut one, "CONFIG SET durability none");
+        until("there is no log", || field(&mut one, "aof_enabled") == "0");
+        must(&mut one, "CLIENT KILL TYPE replica");
+        must(&mut one, &format!("SET while-away {cut}"));
+        must(&mut one, "CONFIG SET durability os");
+        until("it is back", || field(&mut one, "connected_slaves") == "1");
+        settle(&mut one, &mut two);
+    }
+}
