@@ -120,12 +120,11 @@ impl Elsewhere {
     #[must_use]
     pub fn text_in_script(&self) -> &'static str {
         match self {
-            Self::CrossSlot => CROSS_SLOT_IN_SCRIPT,
             Self::Down => "ERR Script attempted to execute a command while the cluster is down",
             Self::DownToWrites => {
                 "ERR Script attempted to execute a write command while the cluster is down and readonly"
             }
-            Self::Unserved | Self::Moved { .. } => {
+            Self::CrossSlot | Self::Unserved | Self::Moved { .. } => {
                 "ERR Script attempted to access a non local key in a cluster node"
             }
         }

@@ -21,6 +21,7 @@ use crate::allocator::{self, AllocatorMemory};
 use crate::announcer::{self, Announcer};
 use crate::audit::AuditWriter;
 use crate::client_cache::ClientCache;
+use crate::cluster_mode::ClusterMode;
 use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
 use crate::counters::{Count, Sums};
 use crate::daemon::Supervisor;
@@ -57,6 +58,8 @@ pub struct Node {
     pub replication: Replication,
     /// What the control group has decided, where there is one.
     pub group: Arc<View>,
+    /// What keeps this node in its cluster.
+    pub cluster_mode: ClusterMode,
 }
 
 /// What a client hears whose change of TLS cannot be made.
@@ -97,6 +100,7 @@ impl Node {
             },
             replication: Replication::default(),
             group: Arc::default(),
+            cluster_mode: ClusterMode::default(),
         };
         node.apply_limits(&current);
         // Told in the log; a server that is ranked otherwise serves as well.
@@ -142,6 +146,7 @@ impl Node {
         }
         self.apply_durability(change.new);
         self.replication.apply(self, change.new);
+        self.cluster_mode.apply(self, change.new);
         if let Some(management) = &*self.management() {
             management.change(change.new);
         }

@@ -246,10 +246,17 @@ fn serve(
     let table = table.map_err(cannot_rename)?;
     let signals = Signals::install().map_err(because("cannot listen for signals"))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let databases = match current.cluster.is_on {
+        true => current.cluster.databases_count,
+        false => current.databases_count,
+    };
     let options = store::Options {
-        databases: u16::try_from(current.databases_count).unwrap_or(u16::MAX),
+        databases: u16::try_from(databases).unwrap_or(u16::MAX),
     };
     let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
+    if current.cluster.is_on {
+        store.count_hash_slots();
+    }
     let node = Arc::new(Node::new(table, store, Arc::clone(config), clock));
     node.set_main_waker(signals.waker());
     let cannot_load_users = |reason: String| RunError {
@@ -286,6 +293,8 @@ fn serve(
         }
         Loading::Stopped => stop_while_loading(&node, pid_file),
     };
+    let cannot_cluster = because("cannot begin cluster mode");
+    node.cluster_mode.begin(&node).map_err(cannot_cluster)?;
     node.replication.begin(&node);
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);

@@ -17,9 +17,9 @@ use engine::engine::{Engine, Next, Share};
 use engine::error::CommandError;
 use engine::port::ReplicationPort;
 use engine::port::{
-    ClientFilter, ClientsPort, ClusterPort, ConfigPort, KillCount, LogPosition, PersistencePort,
-    ProcessPort, PubSubPort, Published, ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime,
-    ServerMemory, ShutdownRequest, TrackingPort, UsersPort,
+    AskServer, ClientFilter, ClientsPort, ClusterPort, ConfigPort, KillCount, LogPosition,
+    PersistencePort, ProcessPort, PubSubPort, Published, ReloadOptions, SaveKind, SaveRefusal,
+    SaveStart, SaveTime, ServerMemory, ShutdownRequest, TrackingPort, UsersPort,
 };
 use engine::push::Push;
 use engine::replication::{Copies, SyncRequest};
@@ -483,6 +483,10 @@ pub struct TestPort {
     pub cluster: Option<Arc<ClusterSeen>>,
     /// What it was ordered.
     pub orders: Vec<ClusterOrder>,
+    /// What another server answers, if there is one.
+    pub server_answers: Option<Vec<Result<(), Vec<u8>>>>,
+    /// What it was sent.
+    pub server_requests: Vec<u8>,
 }
 
 impl TestPort {
@@ -517,6 +521,17 @@ impl ClusterPort for TestPort {
         }
         self.orders.push(order.clone());
         Ok(Ordered::Done)
+    }
+
+    fn ask_server(
+        &mut self,
+        ask: &AskServer<'_>,
+    ) -> Result<Vec<Result<(), Vec<u8>>>, CommandError> {
+        self.server_requests = ask.requests.to_vec();
+        let answers = self.server_answers.clone();
+        answers.ok_or(CommandError::fixed(
+            "IOERR error or timeout connecting to the client",
+        ))
     }
 }
 

@@ -11,6 +11,7 @@ use engine::observer::AuditFilter;
 use engine::Threshold;
 use engine::observer;
 
+use super::cluster::Cluster;
 use super::durability::Durability;
 use super::http::Http;
 use super::replication::Replication;
@@ -142,6 +143,8 @@ pub struct Config {
     pub tls: Tls,
     /// The management port.
     pub http: Http,
+    /// Cluster mode.
+    pub cluster: Cluster,
 }
 
 /// One address of `bind`.

@@ -239,13 +239,13 @@ pub(super) fn meet(
     let (host, port_text) = (args.bytes()?, args.bytes()?);
     let parse = |bytes: &[u8]| base::number::parse_i64(bytes);
     let port = parse(port_text)
-        .ok_or_else(|| about("ERR Invalid base port specified: ", port_text, ""))?;
+        .ok_or_else(|| about("ERR Invalid TCP base port specified: ", port_text, ""))?;
     let bus_port = match args.remaining() {
         0 => None,
         _ => {
             let bytes = args.bytes()?;
             let port = parse(bytes);
-            Some(port.ok_or_else(|| about("ERR Invalid bus port specified: ", bytes, ""))?)
+            Some(port.ok_or_else(|| about("ERR Invalid TCP bus port specified: ", bytes, ""))?)
         }
     };
     let invalid = || {
