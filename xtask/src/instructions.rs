@@ -5,8 +5,9 @@
 //! many requests they serve, so that starting, filling and stopping cancel out. Unlike a timing it is
 //! the same on a loaded machine, to a percent or two: how many connections are ready at one wake-up
 //! differs. So it can be held against what was recorded (`xtask/instructions.txt`), and a change that
-//! makes the path of a request longer shows before anybody measures a time. The gate counts the binary that its
-//! other parts have built; `cargo xtask instructions dist` the one that is published, whose figures are cited.
+//! makes the path of a request longer shows before anybody measures a time. The gate counts a
+//! release build without features, which is soon built; `cargo xtask instructions dist` the binary that is published, whose
+//! figures are cited.
 //!
 //! `cargo xtask instructions cache` has callgrind simulate caches as well, and shows how often each
 //! server misses them. Real ones prefetch, so that is a comparison of two programs, no prediction.
@@ -45,7 +46,8 @@ struct Contestant {
 /// Which binary is counted. Each has its own recorded figures.
 #[derive(Clone, Copy)]
 pub enum Build {
-    /// What `cargo build --release` makes and the other parts of the gate run: it is there already.
+    /// What `cargo build --release` makes, without its features, whose libraries take most of the time: nothing of them is
+    /// on the path of a request.
     Release,
     /// What is published: optimized as a whole, which takes minutes to build.
     Dist,
@@ -144,14 +146,17 @@ pub fn show_cache_misses() -> Outcome<()> {
 
 /// Iolite, built now, and Redis.
 fn contestants(build: Build) -> Outcome<[Contestant; 2]> {
-    let words = [
+    let mut words = vec![
         "build",
         "--quiet",
         "--profile",
         build.name(),
-        "--package",
+        "-p",
         "server",
     ];
+    if matches!(build, Build::Release) {
+        words.push("--no-default-features");
+    }
     let built = cargo(&words).status();
     if !built.is_ok_and(|status| status.success()) {
         return Err("the server does not build".to_owned());

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::tools::{self, Tool};
-use crate::{sanitize, workspace_root};
+use crate::{sanitize, toolchain, workspace_root};
 
 /// A part of the gate.
 #[derive(Clone, Copy)]
@@ -35,6 +35,19 @@ pub enum When {
 /// the soak.
 pub const MINUTES_MAX: f64 = 15.0;
 
+/// Where bytes from outside are read.
+const DECODERS: &[&str] = &[
+    "crates/access",
+    "crates/base",
+    "crates/cluster",
+    "crates/durability",
+    "crates/protocol",
+    "crates/rdb",
+    "crates/replication",
+    "crates/scripting",
+    "fuzz",
+];
+
 /// The parts of the gate, the quick ones first.
 pub const PARTS: &[Part] = &[
     Part {
@@ -54,37 +67,9 @@ pub const PARTS: &[Part] = &[
         commands: || vec![cargo(&["test", "-p", "xtask"])],
     },
     Part {
-        name: "lints",
-        purpose: "clippy, no warning; the server without TLS, too",
-        minutes_max: 2.9,
-        needs: &[&tools::CPP_COMPILER],
-        when: When::Always,
-        commands: || {
-            let words = [
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--",
-                "-D",
-                "warnings",
-            ];
-            let bare = ["clippy", "-p", "server", "--no-default-features"];
-            let bare = [&bare[..], &["--", "-D", "warnings"]].concat();
-            vec![cargo(&words), cargo(&bare)]
-        },
-    },
-    Part {
-        name: "build",
-        purpose: "the binary that ships, which process and client tests run",
-        minutes_max: 3.2,
-        needs: &[&tools::CPP_COMPILER],
-        when: When::Always,
-        commands: || vec![cargo(SHIPPED)],
-    },
-    Part {
         name: "tests",
-        purpose: "unit, property, transcript and process tests of all rooms, simulation",
-        minutes_max: 4.7,
+        purpose: "clippy, no warning; unit, property, transcript and process tests of all rooms, simulation",
+        minutes_max: 9.0,
         needs: &[
             &tools::CPP_COMPILER,
             &tools::REDIS_SERVER,
@@ -92,16 +77,16 @@ pub const PARTS: &[Part] = &[
         ],
         when: When::Always,
         commands: || {
-            let mut test = cargo(&["test", "--workspace", "--no-fail-fast"]);
+            let mut test = linted(&["test", "--workspace", "--no-fail-fast"]);
             // Twice the cores of the smallest machine: many tests wait for a server, or for time to pass.
             test.env("RUST_TEST_THREADS", "4");
-            vec![cargo(SHIPPED), with_shipped(test)]
+            vec![linted(&["build", "--workspace", "--all-targets"]), test]
         },
     },
     Part {
         name: "differential",
         purpose: "200,000 random commands, and schedules of several sessions, beside Redis",
-        minutes_max: 0.4,
+        minutes_max: 1.0,
         needs: &[&tools::CPP_COMPILER, &tools::REDIS_SERVER],
         when: When::Always,
         commands: || {
@@ -109,13 +94,13 @@ pub const PARTS: &[Part] = &[
             test.args(["--", "--nocapture"]);
             test.env("DIFFERENTIAL_REQUESTS", "200000");
             test.env("SCHEDULES_REQUESTS", "10000");
-            vec![cargo(SHIPPED), test]
+            vec![test]
         },
     },
     Part {
         name: "clients",
         purpose: "redis-cli, redis-benchmark, clients, and the queues, locks and limiters built on them",
-        minutes_max: 0.8,
+        minutes_max: 1.0,
         needs: &[
             &tools::CPP_COMPILER,
             &tools::REDIS_TOOLS,
@@ -125,28 +110,29 @@ pub const PARTS: &[Part] = &[
             &tools::MAVEN,
         ],
         when: When::Always,
-        commands: || {
-            vec![
-                cargo(SHIPPED),
-                ignored("clients::"),
-                ignored("applications::"),
-            ]
-        },
+        commands: || vec![ignored("clients::"), ignored("applications::")],
     },
     Part {
-        name: "instructions",
-        purpose: "instructions of a GET and a SET, by callgrind, against what is recorded",
-        minutes_max: 0.9,
+        name: "bare",
+        purpose: "the server without features: clippy, what ships has nothing of tests, instructions of a GET and a SET by \
+                  callgrind",
+        minutes_max: 2.5,
         needs: &[&tools::CPP_COMPILER, &tools::VALGRIND, &tools::REDIS_SERVER],
         when: When::Always,
-        commands: || vec![xtask(&["instructions"])],
+        commands: || {
+            let lint = ["clippy", "-p", "server", "--no-default-features"];
+            let lint = [&lint[..], &["--", "-D", "warnings"]].concat();
+            let mut shipped = process_tests("shipped::");
+            shipped.env("SERVER_BIN", target_directory().join("release/iolite"));
+            vec![cargo(&lint), xtask(&["instructions"]), shipped]
+        },
     },
     Part {
         name: "fuzz",
         purpose: "mutated bytes into every decoder, under the address sanitizer",
-        minutes_max: 1.8,
+        minutes_max: 3.0,
         needs: &[&tools::CPP_COMPILER],
-        when: When::Always,
+        when: When::Changed(DECODERS),
         commands: || vec![xtask(&["fuzz"])],
     },
     Part {
@@ -197,18 +183,23 @@ pub fn budgets() -> String {
 /// Builds what ships: the server alone, so with its own features.
 pub(crate) const SHIPPED: &[&str] = &["build", "--release", "--package", "server"];
 
-/// Has tests run the binary of [`SHIPPED`].
-pub(crate) fn with_shipped(mut command: Command) -> Command {
-    let program = target_directory().join("release/iolite");
-    command.env("SERVER_BIN", program);
-    command
-}
-
-/// Process tests whose names begin so, of the binary that ships.
+/// Process tests whose names begin so, of the server that was built beside them.
 pub(crate) fn process_tests(filter: &str) -> Command {
     // The same packages as in the part `tests`, or features would differ and everything be compiled anew.
-    let test = cargo(&["test", "--workspace", "--test", "it", filter]);
-    with_shipped(test)
+    linted(&["test", "--workspace", "--test", "it", filter])
+}
+
+/// Cargo with these words, and with clippy as the compiler of the workspace: what is built to be run is linted on the way.
+/// `cargo clippy` itself compiles everything a second time, libraries included, and nothing of that can be run.
+fn linted(words: &[&str]) -> Command {
+    let mut command = cargo(words);
+    command.env("RUSTC_WORKSPACE_WRAPPER", toolchain::clippy_driver());
+    // As `cargo clippy -- -D warnings` hands it on.
+    command.env(
+        "CLIPPY_ARGS",
+        "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+    );
+    command
 }
 
 /// Cargo with these words, in the workspace.

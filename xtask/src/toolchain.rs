@@ -49,6 +49,14 @@ pub(crate) fn sibling_with(program: &str) -> Result<Option<PathBuf>, String> {
     Ok(places.into_iter().next())
 }
 
+/// Clippy as a compiler.
+#[must_use]
+pub(crate) fn clippy_driver() -> PathBuf {
+    let installed = sysroot().map(|place| place.join("bin/clippy-driver"));
+    // One that cannot be told where it is may be in the path.
+    installed.unwrap_or_else(|_| PathBuf::from("clippy-driver"))
+}
+
 fn sysroot() -> Result<PathBuf, String> {
     Ok(PathBuf::from(rustc(&["--print", "sysroot"])?.trim_end()))
 }

@@ -33,6 +33,11 @@ pub trait Clock: Send + Sync {
         self.now_unix_us() / 1000
     }
 
+    /// Milliseconds since a start, those in which the machine slept included: what leases are counted by.
+    fn boottime_ms(&self) -> u64 {
+        self.monotonic_ns() / 1_000_000
+    }
+
     /// Both readings at once.
     fn moment(&self) -> Moment {
         Moment {
@@ -96,6 +101,11 @@ impl Clock for SystemClock {
 
     fn monotonic_ns(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn boottime_ms(&self) -> u64 {
+        let (seconds, ns) = read(libc::CLOCK_BOOTTIME);
+        seconds.saturating_mul(1000).saturating_add(ns / 1_000_000)
     }
 
     fn thread_cpu_ns(&self) -> u64 {
@@ -181,6 +191,8 @@ mod tests {
         assert!(clock.now_unix_ms() > 1_577_836_800_000);
         let first = clock.monotonic_ns();
         assert!(clock.monotonic_ns() >= first);
+        let first_ms = clock.boottime_ms();
+        assert!(first_ms > 0 && clock.boottime_ms() >= first_ms);
     }
 
     #[test]

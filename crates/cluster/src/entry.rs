@@ -30,7 +30,7 @@ pub struct Proposal {
 /// What is to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// A node joins; its Raft id is the index of this entry.
+    /// A node joins; its Raft id is the index of this entry, but for who begins the group.
     Join {
         /// Its name for good.
         node: NodeId,

@@ -63,6 +63,8 @@ pub struct Leader {
     /// The term of the control log that it leads in, or led in last.
     reign: u64,
     heard: BTreeMap<NodeId, Heard>,
+    /// When a node was first among those of the state: it cannot have been heard before.
+    met: BTreeMap<NodeId, u64>,
     /// Until when a lease of a shard may stand, by this clock.
     granted: BTreeMap<ShardId, u64>,
     rounds: BTreeMap<ShardId, Round>,
@@ -80,6 +82,7 @@ impl Leader {
             elected_ms: None,
             reign: 0,
             heard: BTreeMap::new(),
+            met: BTreeMap::new(),
             granted: BTreeMap::new(),
             rounds: BTreeMap::new(),
             marked: BTreeMap::new(),
@@ -176,6 +179,10 @@ impl Leader {
     /// Time has passed, or the state has changed.
     pub fn on_tick(&mut self, now_ms: u64, state: &ControlState, has_quorum: bool) -> Vec<Action> {
         let mut actions = Vec::new();
+        for (id, node) in &state.nodes {
+            let at_ms = if node.is_failed { 0 } else { now_ms };
+            self.met.entry(*id).or_insert(at_ms);
+        }
         let Some(elected_ms) = self.elected_ms.filter(|_| has_quorum) else {
             return actions;
         };
@@ -216,8 +223,9 @@ impl Leader {
     /// How long a node was not heard.
     #[must_use]
     pub fn silence_ms(&self, node: NodeId, now_ms: u64) -> u64 {
-        let heard = self.heard.get(&node).map(|heard| heard.at_ms);
-        now_ms.saturating_sub(heard.unwrap_or(self.started_ms))
+        let heard_ms = self.heard.get(&node).map(|heard| heard.at_ms);
+        let met_ms = || self.met.get(&node).copied().unwrap_or(self.started_ms);
+        now_ms.saturating_sub(heard_ms.unwrap_or_else(met_ms))
     }
 
     fn is_silent(&self, node: NodeId, now_ms: u64) -> bool {

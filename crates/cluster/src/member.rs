@@ -267,6 +267,8 @@ impl Member {
             }
             copy.seen = shard.term;
             let (shard_id, term) = (*id, shard.term);
+            // The only copy is what the shard has, whatever was written since it was looked at.
+            let is_alone = shard.everybody().len() == 1;
             if shard.primary != self.id {
                 if copy.office > 0 || copy.taking > 0 {
                     leave(copy);
@@ -278,7 +280,10 @@ impl Member {
                     term,
                     primary,
                 });
-            } else if copy.end == shard.promised && copy.seal <= term && copy.office < term {
+            } else if (copy.end == shard.promised || is_alone)
+                && copy.seal <= term
+                && copy.office < term
+            {
                 copy.seal = term;
                 leave(copy);
                 copy.taking = term;
@@ -291,6 +296,20 @@ impl Member {
             // is not in office.
         }
         actions
+    }
+
+    /// The term frame could not be written, or a later seal came between: it is not about to take that office any more.
+    pub fn give_up_office(&mut self, shard: ShardId, term: u64) {
+        if let Some(copy) = self.copies.get_mut(&shard)
+            && copy.taking == term
+        {
+            leave(copy);
+        }
+    }
+
+    /// The next tick sends a heartbeat, however short ago the last one was.
+    pub fn hurry(&mut self) {
+        self.beat_ms = None;
     }
 
     /// The term frame is durable. Whether it is in office now: a later seal may have come between.

@@ -22,6 +22,8 @@ pub use slots::Slots;
 pub const TEXT_BYTES_MAX: usize = 255;
 /// So many requests are remembered.
 pub const REQUESTS_MAX: usize = 1_024;
+/// The number in Raft of the node that begins a group; no entry by which another joins has an index as low.
+pub const FIRST_RAFT_ID: RaftId = 1;
 /// The level of this server's entries.
 pub const FEATURE_LEVEL: u16 = 1;
 
@@ -234,7 +236,11 @@ pub enum Applied {
 }
 
 impl Applied {
-    fn of(byte: u8) -> Result<Self, Malformed> {
+    /// From its byte.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub fn of(byte: u8) -> Result<Self, Malformed> {
         match byte {
             1 => Ok(Self::Done),
             2 => Ok(Self::Stale),

@@ -79,14 +79,75 @@ pub fn table(rows: &[NodeRow]) -> String {
     text
 }
 
-/// What INFO says of the group.
+/// What INFO says of the group, in order.
 #[must_use]
-pub fn info(state: &ControlState, membership: &Membership) -> String {
+pub fn fields(
+    state: &ControlState,
+    membership: &Membership,
+    leader: Option<NodeId>,
+    term: u64,
+) -> Vec<(String, String)> {
+    let rows = rows(state, membership);
     let voters = membership.voters.len();
-    format!(
-        "control_index:{}\r\ncontrol_nodes:{}\r\ncontrol_voters:{voters}\r\ncontrol_fault_tolerance:{}\r\n",
-        state.index,
-        state.nodes.len(),
-        fault_tolerance(voters),
-    )
+    let mut fields = vec![
+        (
+            "control_leader".to_owned(),
+            leader.map_or_else(String::new, |leader| leader.to_string()),
+        ),
+        ("control_term".to_owned(), term.to_string()),
+        ("control_index".to_owned(), state.index.to_string()),
+        ("control_nodes".to_owned(), rows.len().to_string()),
+        ("control_voters".to_owned(), voters.to_string()),
+        (
+            "control_fault_tolerance".to_owned(),
+            fault_tolerance(voters).to_string(),
+        ),
+    ];
+    for (number, row) in rows.iter().enumerate() {
+        let votes = if row.votes { "yes" } else { "no" };
+        let line = format!(
+            "id={},addr={},role={},votes={votes},health={},name={}",
+            row.node, row.address, row.role, row.health, row.name
+        );
+        fields.push((format!("control_node{number}"), line));
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{Node, NodeRecord};
+
+    #[test]
+    fn info_has_a_line_for_each_node() {
+        let mut state = ControlState::default();
+        let record = NodeRecord {
+            host: "db1".to_owned(),
+            client_port: 6_379,
+            roles: roles::WITNESS,
+            ..NodeRecord::default()
+        };
+        let node = Node {
+            raft_id: 1,
+            is_failed: true,
+            record,
+        };
+        let id = NodeId([1; 20]);
+        state.nodes.insert(id, node);
+        let membership = Membership {
+            voters: [1, 2, 3].into(),
+            ..Membership::default()
+        };
+        let fields = fields(&state, &membership, Some(id), 7);
+        let of = |name: &str| {
+            let found = fields.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        assert_eq!(of("control_term"), Some("7"));
+        assert_eq!(of("control_fault_tolerance"), Some("1"));
+        let line = format!("id={id},addr=db1:6379,role=witness,votes=yes,health=failed,name=");
+        assert_eq!(of("control_node0"), Some(line.as_str()));
+        assert!(table(&rows(&state, &membership)).contains("db1:6379"));
+    }
 }

@@ -193,11 +193,25 @@ impl DiskLog {
     }
 }
 
+/// Removes what is left of a former membership: who joins anew has another number, and another journal.
+///
+/// # Errors
+/// Those of the system.
+pub fn forget(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
+    for name in [JOURNAL, crate::machine::SNAPSHOT] {
+        match disk.remove(&directory.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    disk.sync_directory(directory)
+}
+
 /// Writes a file whole: under another name first, durable before it has its own.
 ///
 /// # Errors
 /// Those of the system; the old one is there then.
-pub(crate) fn write_whole(
+pub fn write_whole(
     disk: &dyn Disk,
     directory: &Path,
     new: &str,
@@ -249,7 +263,11 @@ fn is_torn(rest: &[u8]) -> bool {
     rest.len() <= TORN_BYTES_MAX && !(1..rest.len()).any(has_record)
 }
 
-pub(crate) fn read_file(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+/// Reads a file whole; one of the control group is not longer than a journal may be.
+///
+/// # Errors
+/// Those of the system.
+pub fn read_file(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     let size = file.size()?;
     if size > BYTES_MAX {
         return Err(io::Error::new(

@@ -21,6 +21,8 @@ mod codec;
 mod disk_log;
 mod machine;
 mod network;
+#[cfg(feature = "tokio")]
+mod raft_log;
 #[cfg(test)]
 mod simulation;
 
@@ -30,9 +32,11 @@ use cluster::Applied;
 use openraft::impls::leader_id_adv::LeaderId;
 use openraft::{EmptyNode, EntryPayload, RaftTypeConfig};
 
-pub use disk_log::DiskLog;
+pub use disk_log::{DiskLog, forget, read_file, write_whole};
 pub use machine::{Machine, Published};
 pub use network::{Carrier, Network, Peer, Unreached, serve};
+#[cfg(feature = "tokio")]
+pub use raft_log::{Change, Options, RaftLog, Runtime, Standing, Told, answer_channel, within};
 
 /// The bytes of a proposal, as an entry of Raft has them.
 #[derive(Clone, Debug, PartialEq, Eq)]

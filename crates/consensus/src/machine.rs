@@ -6,6 +6,7 @@
 //!
 //! The state is in memory; a start reads the snapshot and applies the log after it again, which gives the same.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,26 +24,49 @@ use crate::codec::{StoredMembers, read_log_id, read_stored, write_log_id, write_
 use crate::disk_log::{read_file, write_whole};
 use crate::{Leader, LogId, Types};
 
-const SNAPSHOT: &str = "snapshot";
+pub(crate) const SNAPSHOT: &str = "snapshot";
 const NEW: &str = "snapshot.new";
 
 pub(crate) type Meta = SnapshotMeta<Leader, u64, EmptyNode>;
 pub(crate) type Whole = Snapshot<Leader, u64, EmptyNode, Vec<u8>>;
 
 /// The newest state that was applied here, for whoever looks.
-#[derive(Clone, Debug, Default)]
-pub struct Published(Arc<Mutex<Arc<ControlState>>>);
+#[derive(Clone, Default)]
+pub struct Published {
+    newest: Arc<Mutex<Arc<ControlState>>>,
+    changed: Option<Arc<dyn Fn() + Send + Sync>>,
+}
 
 impl Published {
+    /// A state, and who is called when there is another one. Called with nothing locked; it must not wait.
+    #[must_use]
+    pub fn with_hook(changed: Arc<dyn Fn() + Send + Sync>) -> Self {
+        Self {
+            changed: Some(changed),
+            ..Self::default()
+        }
+    }
+
     /// The state.
     #[must_use]
     pub fn get(&self) -> Arc<ControlState> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.newest.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn set(&self, state: &ControlState) {
         let state = Arc::new(state.clone());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        if let Some(changed) = &self.changed {
+            changed();
+        }
+    }
+}
+
+impl fmt::Debug for Published {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Published")
+            .field("index", &self.get().index)
+            .finish_non_exhaustive()
     }
 }
 

@@ -7,21 +7,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::bytes::{Malformed, Reader, Writer};
+use cluster::{Proposal, Unavailable};
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::RPCOption;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
-use openraft::{Raft, RaftNetworkFactory, RaftNetworkV2, Snapshot};
+use openraft::{Raft, RaftNetworkFactory, RaftNetworkV2, ReadPolicy, Snapshot};
 
 use crate::codec::{read_entry, read_log_id, read_vote, write_entry, write_log_id, write_vote};
 use crate::machine::{Machine, Whole, decode_snapshot, encode_snapshot};
-use crate::{Types, Vote};
+use crate::{Data, Types, Vote};
 
 const APPEND: u8 = 1;
 const VOTE: u8 = 2;
 const PRE_VOTE: u8 = 3;
 const SNAPSHOT: u8 = 4;
+/// A node has its leader propose an entry.
+const PROPOSE: u8 = 5;
+/// A node asks its leader for an index that no entry committed before is above.
+const BARRIER: u8 = 6;
 /// One request has fewer entries.
 const ENTRIES_MAX: usize = 65_536;
 
@@ -174,6 +179,14 @@ fn write_voted<C: Types>(response: &VoteResponse<C>) -> Writer {
 pub async fn serve<C: Types>(raft: &Raft<C, Machine>, request: &[u8]) -> Result<Vec<u8>, String> {
     let malformed = |what: Malformed| format!("a request of a peer: {what}");
     let (kind, rest) = request.split_first().ok_or("an empty request")?;
+    match *kind {
+        PROPOSE => {
+            Proposal::decode(rest).map_err(malformed)?;
+            return Ok(write_led(propose(raft, rest.to_vec()).await).0);
+        }
+        BARRIER if rest.is_empty() => return Ok(write_led(barrier(raft).await).0),
+        _ => {}
+    }
     let mut reader = Reader(rest);
     let vote = read_vote(&mut reader).map_err(malformed)?;
     match *kind {
@@ -205,6 +218,67 @@ pub async fn serve<C: Types>(raft: &Raft<C, Machine>, request: &[u8]) -> Result<
         }
         kind => Err(malformed(Malformed::Kind(kind))),
     }
+}
+
+/// Why this node does not do what only a leader does.
+pub(crate) type NotLed = Unavailable;
+
+/// Has an entry proposed and applied here, where this node leads; what became of it, as a number.
+pub(crate) async fn propose<C: Types>(
+    raft: &Raft<C, Machine>,
+    proposal: Vec<u8>,
+) -> Result<u64, NotLed> {
+    let written = raft.client_write(Data(proposal)).await;
+    let written =
+        written.map_err(|error| not_led(error.forward_to_leader().map(|to| to.leader_id)))?;
+    let applied = written.data.ok_or(NotLed::NoMajority)?;
+    Ok(applied as u64)
+}
+
+/// The index that a read has to see, where this node leads.
+pub(crate) async fn barrier<C: Types>(raft: &Raft<C, Machine>) -> Result<u64, NotLed> {
+    match raft.get_read_log_id(ReadPolicy::ReadIndex).await {
+        Ok((read, _)) => Ok(read.index()),
+        Err(error) => Err(not_led(error.forward_to_leader().map(|to| to.leader_id))),
+    }
+}
+
+fn not_led(forward: Option<Option<u64>>) -> NotLed {
+    forward.map_or(NotLed::NoMajority, NotLed::NotLeader)
+}
+
+pub(crate) fn propose_request(proposal: &[u8]) -> Vec<u8> {
+    [&[PROPOSE], proposal].concat()
+}
+
+pub(crate) fn barrier_request() -> Vec<u8> {
+    vec![BARRIER]
+}
+
+fn write_led(led: Result<u64, NotLed>) -> Writer {
+    let mut writer = Writer::default();
+    match led {
+        Ok(number) => drop(writer.u8(0).u64(number)),
+        Err(NotLed::NotLeader(None)) => drop(writer.u8(1)),
+        Err(NotLed::NotLeader(Some(leader))) => drop(writer.u8(2).u64(leader)),
+        Err(NotLed::NoMajority) => drop(writer.u8(3)),
+        Err(NotLed::Ended) => drop(writer.u8(4)),
+    }
+    writer
+}
+
+pub(crate) fn read_led(bytes: &[u8]) -> Result<Result<u64, NotLed>, Malformed> {
+    let mut reader = Reader(bytes);
+    let led = match reader.u8()? {
+        0 => Ok(reader.u64()?),
+        1 => Err(NotLed::NotLeader(None)),
+        2 => Err(NotLed::NotLeader(Some(reader.u64()?))),
+        3 => Err(NotLed::NoMajority),
+        4 => Err(NotLed::Ended),
+        kind => return Err(Malformed::Kind(kind)),
+    };
+    reader.end()?;
+    Ok(led)
 }
 
 fn read_append<C: Types>(

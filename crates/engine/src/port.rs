@@ -211,6 +211,11 @@ pub trait PersistencePort {
         false
     }
 
+    /// Whether a control group decides who is the primary, and has it that writes may wait for a majority.
+    fn has_quorum(&self) -> bool {
+        false
+    }
+
     /// How far the log is, as it concerns what the session's client wrote; `None` without a log.
     fn log_position(&mut self, session: &Session) -> Option<LogPosition> {
         let _ = session;
@@ -358,6 +363,17 @@ pub trait ReplicationPort {
     fn verify_replicas(&mut self) -> Result<(), CommandError> {
         Err(CommandError::fixed(
             "ERR there is no replica by the own link to compare with",
+        ))
+    }
+
+    /// REPLICATION LEAVE: has a node leave the control group. Waits for nothing.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn leave_group(&mut self, node: &[u8]) -> Result<(), CommandError> {
+        let _ = node;
+        Err(CommandError::fixed(
+            "ERR this server is in no control group",
         ))
     }
 

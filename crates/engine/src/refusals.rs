@@ -5,7 +5,7 @@
 //! The server says so; engines look once a visit, as one load, and take the long way for every request
 //! while there is something to refuse.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::{CommandError, CommandResult};
@@ -15,28 +15,39 @@ use crate::session::Session;
 /// Which commands are refused.
 #[derive(Debug)]
 pub struct Refusals {
-    kinds: AtomicU8,
+    kinds: AtomicU16,
     /// Why the log cannot be written.
     log_fault: Mutex<String>,
+    /// Everybody's writes wait for a majority.
+    quorum_for_all: AtomicBool,
     /// What is answered while a script is late.
     busy: Mutex<&'static str>,
 }
 
-const LOADING: u8 = 1;
-const SAVE_FAILED: u8 = 2;
-const LOG_FAULT: u8 = 4;
-const BUSY: u8 = 8;
-const READ_ONLY: u8 = 16;
-const STALE: u8 = 32;
-const FEW_REPLICAS: u8 = 64;
+const LOADING: u16 = 1;
+const SAVE_FAILED: u16 = 2;
+const LOG_FAULT: u16 = 4;
+const BUSY: u16 = 8;
+const READ_ONLY: u16 = 16;
+const STALE: u16 = 32;
+const FEW_REPLICAS: u16 = 64;
+/// A control group gave no lease: no write begins.
+const NO_LEASE: u16 = 128;
+/// There is no majority of copies; of concern to who waits for one.
+const NO_MAJORITY: u16 = 256;
+/// The same where everybody waits for one.
+const NO_MAJORITY_FOR_ALL: u16 = 512;
+/// What concerns commands alone that write.
+const ABOUT_WRITES: u16 = READ_ONLY | FEW_REPLICAS | NO_LEASE | NO_MAJORITY | NO_MAJORITY_FOR_ALL;
 
 impl Refusals {
     /// None.
     #[must_use]
     pub const fn none() -> Self {
         Self {
-            kinds: AtomicU8::new(0),
+            kinds: AtomicU16::new(0),
             log_fault: Mutex::new(String::new()),
+            quorum_for_all: AtomicBool::new(false),
             busy: Mutex::new(""),
         }
     }
@@ -92,6 +103,10 @@ impl Refusals {
         self.kinds.load(Ordering::Acquire) & READ_ONLY != 0
     }
 
+    fn takes_no_writes(&self) -> bool {
+        self.kinds.load(Ordering::Acquire) & (READ_ONLY | NO_LEASE) != 0
+    }
+
     /// Says whether what a replica has may be old, and shall not be shown then: only commands that need none of
     /// it run ([`Flags::STALE`]).
     pub fn set_stale(&self, on: bool) {
@@ -115,6 +130,40 @@ impl Refusals {
         self.kinds.load(Ordering::Acquire) & FEW_REPLICAS != 0
     }
 
+    /// Says whether a control group decides who writes, and has given this server no lease.
+    pub fn set_no_lease(&self, on: bool) {
+        self.set(NO_LEASE, on);
+    }
+
+    /// Whether there is no lease.
+    #[inline]
+    #[must_use]
+    pub fn has_no_lease(&self) -> bool {
+        self.kinds.load(Ordering::Acquire) & NO_LEASE != 0
+    }
+
+    /// Says whether too few copies are there for writes that wait for a majority.
+    pub fn set_no_majority(&self, on: bool) {
+        self.set(NO_MAJORITY, on);
+        self.set(NO_MAJORITY_FOR_ALL, on && self.is_quorum_for_all());
+    }
+
+    /// Whether too few are there.
+    #[must_use]
+    pub fn has_no_majority(&self) -> bool {
+        self.kinds.load(Ordering::Acquire) & NO_MAJORITY != 0
+    }
+
+    /// Says whether everybody's writes wait for a majority.
+    pub fn set_quorum_for_all(&self, on: bool) {
+        self.quorum_for_all.store(on, Ordering::Release);
+        self.set(NO_MAJORITY_FOR_ALL, on && self.has_no_majority());
+    }
+
+    fn is_quorum_for_all(&self) -> bool {
+        self.quorum_for_all.load(Ordering::Acquire)
+    }
+
     /// Whether writes are refused because the log cannot be written.
     #[must_use]
     pub fn is_log_faulty(&self) -> bool {
@@ -127,7 +176,7 @@ impl Refusals {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, bit: u8, on: bool) {
+    fn set(&self, bit: u16, on: bool) {
         if on {
             self.kinds.fetch_or(bit, Ordering::AcqRel);
         } else {
@@ -138,7 +187,7 @@ impl Refusals {
     /// Whether some commands are refused that change nothing.
     #[inline]
     pub(crate) fn concern_reads(&self) -> bool {
-        self.kinds.load(Ordering::Relaxed) & !(READ_ONLY | FEW_REPLICAS) != 0
+        self.kinds.load(Ordering::Relaxed) & !ABOUT_WRITES != 0
     }
 
     /// Whether some commands are refused.
@@ -161,7 +210,7 @@ impl Refusals {
     #[inline]
     pub(crate) fn pass_queued(&self, flags: Flags, session: &Session) -> CommandResult {
         // A transaction may make the server a replica.
-        let is_refused = self.are_any() && self.is_read_only() && !session.is_of_primary;
+        let is_refused = self.are_any() && self.takes_no_writes() && !session.is_of_primary;
         if is_refused && flags.has(Flags::WRITE) {
             Err(CommandError::fixed(NO_WRITES))
         } else {
@@ -190,6 +239,12 @@ impl Refusals {
         }
         if shut & FEW_REPLICAS != 0 {
             return Err(CommandError::fixed(TOO_FEW));
+        }
+        if shut & NO_LEASE != 0 {
+            return Err(CommandError::fixed(NO_WRITES));
+        }
+        if has_no_majority(shut, session) {
+            return Err(CommandError::fixed(TOO_FEW_TO_COMMIT));
         }
         Ok(())
     }
@@ -225,8 +280,11 @@ impl Refusals {
         if shut & FEW_REPLICAS != 0 && all.clone().any(changes_data) {
             return Err(CommandError::fixed(TOO_FEW));
         }
-        if shut & READ_ONLY != 0 && all.clone().any(changes_data) {
+        if shut & (READ_ONLY | NO_LEASE) != 0 && all.clone().any(changes_data) {
             return Err(CommandError::fixed(NO_WRITES));
+        }
+        if has_no_majority(shut, session) && all.clone().any(changes_data) {
+            return Err(CommandError::fixed(TOO_FEW_TO_COMMIT));
         }
         if shut & STALE != 0 && all.clone().any(|flags| !flags.has(Flags::STALE)) {
             return Err(CommandError::fixed(if session.in_script {
@@ -259,8 +317,18 @@ pub fn log_fault_text(reason: &str) -> String {
     )
 }
 
+/// Whether a session's writes wait for a majority that is not there.
+fn has_no_majority(shut: u16, session: &Session) -> bool {
+    shut & NO_MAJORITY_FOR_ALL != 0 || (shut & NO_MAJORITY != 0 && session.waits_for_majority)
+}
+
 /// What a replica answers to writes.
 pub const NO_WRITES: &str = "READONLY You can't write against a read only replica.";
+/// What writes that wait for a majority are answered where there is none.
+pub const TOO_FEW_TO_COMMIT: &str = "NOREPLICAS Not enough replicas to commit";
+/// What is answered instead of a reply that waited for a majority in vain.
+pub const NOT_COMMITTED: &str =
+    "NOREPLICAS The reply waited for a majority in vain: whether a write is kept is not known";
 /// What writes are answered where there are too few replicas.
 pub const TOO_FEW: &str = "NOREPLICAS Not enough good replicas to write.";
 /// What is answered where data may be old and is not shown.

@@ -91,6 +91,8 @@ pub struct Session {
     pub wait: Option<Box<Wait>>,
     /// Whether its replies wait until the log is on disk, whatever other clients' do.
     pub waits_for_disk: bool,
+    /// Its replies wait until a majority of the copies has what they show (CLIENT DURABILITY QUORUM).
+    pub waits_for_majority: bool,
     /// What its running script ran, as MONITOR shows it.
     pub script_shown: Box<[String]>,
     /// Its requests are those of the primary that the server follows: nothing is refused to it because the server
@@ -130,6 +132,7 @@ impl Session {
             watches: None,
             wait: None,
             waits_for_disk: false,
+            waits_for_majority: false,
             script_shown: Box::default(),
             is_of_primary: false,
             replica: None,

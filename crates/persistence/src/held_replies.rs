@@ -7,6 +7,9 @@
 //!                                  held until durable ── the log moved ── the worker lets them leave
 //! ```
 //!
+//! Under a control group replies may wait for a majority of the copies, too: until what they show is committed, as long as
+//! the lease of this office stands.
+//!
 //! This decides; the worker's event loop holds the bytes. It knows connections by an id of the loop's and by what
 //! each of them [wrote](Wrote), so that it runs without sockets.
 //!
@@ -17,13 +20,15 @@
 //!  3. While the log cannot be written, replies of writes that it does not keep are held, for a time, and
 //!     then replaced by an error that ends the connection: what became of the write is not known. Reads
 //!     go on, and show what is in memory.
+//!  4. What waits for a majority leaves in the office in which it was gathered, or never: after that its client is told
+//!     that nobody knows what became of it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use engine::{Gate, LogPosition};
 
-use crate::tail::{Appended, BEFORE_LOG, Tail};
+use crate::tail::{Appended, BEFORE_LOG, Majority, Tail};
 
 /// So long replies of writes wait for a log that cannot be written.
 const GRACE_MS: u64 = 100;
@@ -35,8 +40,13 @@ pub struct HeldReplies<Id> {
     appended: Appended,
     /// Behind what others appended for clients of this worker.
     foreign_end: u64,
-    /// Connections whose replies wait for the disk though others' do not.
-    asking_count: usize,
+    /// Connections whose replies wait for the disk though others' do not, and for a majority.
+    asking_counts: [usize; 2],
+    majority: Option<Arc<dyn Majority>>,
+    /// The office when the turn began.
+    turn_office: u64,
+    /// The office that what is held for a majority was gathered in; 0 where nothing was.
+    held_office: u64,
     /// The number of the flush whose output is being gathered.
     gathered: u64,
     /// What is flushed shows nothing that was appended behind this.
@@ -52,13 +62,57 @@ pub struct HeldReplies<Id> {
     disk_waits: BTreeSet<(u64, Id)>,
 }
 
+/// What replies wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// That what they show is on disk.
+    pub disk: bool,
+    /// That it is on a majority of the copies.
+    pub majority: bool,
+}
+
+impl Waits {
+    /// What either waits for.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            disk: self.disk || other.disk,
+            majority: self.majority || other.majority,
+        }
+    }
+
+    fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// That one of the watermarks of [`HeldReplies::released`] reaches a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// Which of them.
+    pub watermark: u8,
+    /// Which place.
+    pub at: u64,
+}
+
+impl Ticket {
+    fn of(waits: Waits, at: u64) -> Self {
+        let watermark = match (waits.disk, waits.majority) {
+            (_, false) => 0,
+            (false, true) => 1,
+            (true, true) => 2,
+        };
+        Self { watermark, at }
+    }
+}
+
 /// What the output that a worker has gathered waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// Nothing.
     Now,
-    /// All of it, until the log is durable up to here.
-    UpTo(u64),
+    /// All of it, for this.
+    UpTo(Ticket),
     /// Each connection is asked for ([`HeldReplies::ticket`]).
     Each,
 }
@@ -70,8 +124,8 @@ pub struct Wrote {
     pub end: u64,
     /// The flush that has the reply.
     flush: u64,
-    /// Counted among those that ask to wait for the disk.
-    asks: bool,
+    /// What it is counted among those that ask for.
+    asks: Waits,
 }
 
 impl<Id: Copy + Ord> HeldReplies<Id> {
@@ -82,7 +136,10 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
             log,
             appended,
             foreign_end: 0,
-            asking_count: 0,
+            asking_counts: [0; 2],
+            majority: None,
+            turn_office: 0,
+            held_office: 0,
             gathered: 1,
             end: 0,
             is_faulty: false,
@@ -90,6 +147,20 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
             held_since_ms: None,
             without_room: Vec::new(),
             disk_waits: BTreeSet::new(),
+        }
+    }
+
+    /// Replies may wait for a majority, too.
+    #[must_use]
+    pub fn with_majority(self, majority: Option<Arc<dyn Majority>>) -> Self {
+        Self { majority, ..self }
+    }
+
+    /// A turn begins.
+    #[inline]
+    pub fn begin_turn(&mut self) {
+        if let Some(majority) = &self.majority {
+            self.turn_office = majority.office();
         }
     }
 
@@ -112,16 +183,16 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
 
     /// A connection is gone.
     pub fn forget(&mut self, id: Id, wrote: &mut Wrote, disk_wait: Option<u64>) {
-        self.note_asking(wrote, false);
+        self.note_asking(wrote, Waits::default());
         if let Some(end) = disk_wait {
             self.forget_wait(id, end);
         }
     }
 
-    /// Requests of a connection ran; before, this thread had appended up to `before`. Whether it `asks` for its
-    /// replies to wait for the disk.
+    /// Requests of a connection ran; before, this thread had appended up to `before`. What it `asks` for its replies to
+    /// wait for.
     #[inline]
-    pub fn requests_ran(&mut self, wrote: &mut Wrote, before: u64, asks: bool) {
+    pub fn requests_ran(&mut self, wrote: &mut Wrote, before: u64, asks: Waits) {
         let end = self.appended.end();
         if end != before {
             self.note_end(wrote, end);
@@ -143,14 +214,76 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         wrote.flush = self.gathered;
     }
 
-    /// Counts a connection among those that ask to wait for the disk, or not.
-    pub fn note_asking(&mut self, wrote: &mut Wrote, asks: bool) {
-        match (wrote.asks, asks) {
-            (false, true) => self.asking_count += 1,
-            (true, false) => self.asking_count -= 1,
-            _ => {}
+    /// Counts a connection among those that ask for something to wait for, or not.
+    pub fn note_asking(&mut self, wrote: &mut Wrote, asks: Waits) {
+        let pairs = [
+            (wrote.asks.disk, asks.disk),
+            (wrote.asks.majority, asks.majority),
+        ];
+        for (count, pair) in self.asking_counts.iter_mut().zip(pairs) {
+            match pair {
+                (false, true) => *count += 1,
+                (true, false) => *count -= 1,
+                _ => {}
+            }
         }
         wrote.asks = asks;
+    }
+
+    /// What all replies wait for.
+    #[inline]
+    fn waits_of_all(&self) -> Waits {
+        Waits {
+            disk: self.log.holds_replies(),
+            majority: self.majority.as_ref().is_some_and(|it| it.holds_replies()),
+        }
+    }
+
+    /// Notes which office replies are gathered in; nobody waits for a majority outside of one.
+    fn note_office(&mut self) -> bool {
+        let now = self.majority.as_ref().map_or(0, |it| it.office());
+        let office = if self.turn_office > 0 {
+            self.turn_office
+        } else {
+            now
+        };
+        if office > 0 {
+            self.held_office = office;
+        }
+        office > 0
+    }
+
+    /// Up to where replies may leave that wait for the disk, for a majority, and for both.
+    #[must_use]
+    pub fn released(&self) -> [u64; 3] {
+        let durable = self.log.durable();
+        let of_majority = self.majority.as_ref().map_or(0, |majority| {
+            let is_same = majority.office() == self.held_office;
+            if is_same {
+                majority.released(&*self.log)
+            } else {
+                0
+            }
+        });
+        [durable, of_majority, durable.min(of_majority)]
+    }
+
+    /// Whether what is held for a majority is of an office that is over: it never leaves.
+    #[must_use]
+    pub fn is_deposed(&self) -> bool {
+        let office = self.majority.as_ref().map_or(0, |it| it.office());
+        self.held_office > 0 && office != self.held_office
+    }
+
+    /// Forgets that something is held for a majority.
+    pub fn forget_office(&mut self) {
+        self.held_office = 0;
+    }
+
+    /// Whether what is held for a majority cannot leave because the lease of this office is over.
+    #[must_use]
+    pub fn is_lapsed(&self) -> bool {
+        self.held_office > 0 && self.majority.as_ref().is_some_and(|it| it.is_lapsed())
     }
 
     /// What the output gathered so far has to wait for.
@@ -159,8 +292,8 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         self.gathered += 1;
         let appended = self.appended.end().max(self.foreign_end);
         let is_unwritten = self.log.written() < appended && self.log.write_out(appended).is_err();
-        let holds_all = self.log.holds_replies();
-        if !holds_all && self.asking_count == 0 {
+        let all = self.waits_of_all();
+        if all.is_nothing() && self.asking_counts == [0; 2] {
             self.is_faulty = is_unwritten;
             return if is_unwritten {
                 Release::Each
@@ -168,39 +301,64 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
                 Release::Now
             };
         }
+        self.wait_for(all, is_unwritten)
+    }
+
+    /// See [`HeldReplies::before_flush`], where some wait.
+    fn wait_for(&mut self, mut all: Waits, is_unwritten: bool) -> Release {
+        let [disk, majority] = self.asking_counts.map(|count| count > 0);
+        let mut most = all.and(Waits { disk, majority });
+        if most.majority {
+            let is_in_office = self.note_office();
+            all.majority &= is_in_office;
+            most.majority &= is_in_office;
+        }
         self.end = self.log.tail();
-        if self.log.durable() >= self.end {
+        let ticket = Ticket::of(most, self.end);
+        if !most.is_nothing() && self.is_released(ticket) {
             return Release::Now;
         }
         self.is_faulty = is_unwritten || self.log.fault().is_some();
         if self.is_faulty {
             return Release::Each;
         }
-        self.log.request_sync(self.end);
-        if holds_all {
-            Release::UpTo(self.end)
+        if most.is_nothing() {
+            return Release::Now;
+        }
+        if most.disk {
+            self.log.request_sync(self.end);
+        }
+        if most == all {
+            Release::UpTo(ticket)
         } else {
             Release::Each
         }
     }
 
-    /// Up to where the log has to be durable for the output of one connection to leave, after [`Release::Each`].
-    pub fn ticket(&mut self, wrote: &Wrote, now_ms: u64) -> Option<u64> {
+    fn is_released(&self, ticket: Ticket) -> bool {
+        let mark = self.released().get(usize::from(ticket.watermark)).copied();
+        mark.is_some_and(|mark| mark >= ticket.at)
+    }
+
+    /// What the output of one connection waits for, after [`Release::Each`].
+    pub fn ticket(&mut self, wrote: &Wrote, now_ms: u64) -> Option<Ticket> {
         let Wrote { end, flush, asks } = *wrote;
-        let waits_for_disk = asks || self.log.holds_replies();
+        let mut waits = asks.and(self.waits_of_all());
+        waits.majority &= self.held_office > 0;
         if !self.is_faulty {
-            return waits_for_disk.then_some(self.end);
+            let ticket = Ticket::of(waits, self.end);
+            return (!waits.is_nothing() && !self.is_released(ticket)).then_some(ticket);
         }
-        let kept = if waits_for_disk {
-            self.log.durable()
+        let is_kept = if waits.is_nothing() {
+            end <= self.log.written()
         } else {
-            self.log.written()
+            self.is_released(Ticket::of(waits, end))
         };
-        if flush + 1 != self.gathered || end <= kept {
+        if flush + 1 != self.gathered || is_kept {
             return None;
         }
         self.held_since_ms.get_or_insert(now_ms);
-        Some(end)
+        Some(Ticket::of(waits, end))
     }
 
     /// Hands the kernel what this thread appended. That it cannot is seen when somebody is answered.
@@ -421,14 +579,22 @@ mod tests {
         (log, appended): (&Moved, &Appended),
         held: &mut HeldReplies<u32>,
         end: u64,
-        asks: bool,
+        disk: bool,
     ) -> Wrote {
         let mut wrote = Wrote::default();
         let before = appended.end();
         log.tail.store(end, Ordering::Relaxed);
         appended.note(end);
+        let asks = Waits {
+            disk,
+            ..Waits::default()
+        };
         held.requests_ran(&mut wrote, before, asks);
         wrote
+    }
+
+    fn on_disk(at: u64) -> Ticket {
+        Ticket { watermark: 0, at }
     }
 
     #[test]
@@ -443,14 +609,14 @@ mod tests {
     fn replies_wait_for_the_disk_where_all_do_or_one_asks() {
         let (log, appended, mut held) = held(true);
         write((&log, &appended), &mut held, 10, false);
-        assert_eq!(held.before_flush(), Release::UpTo(10));
+        assert_eq!(held.before_flush(), Release::UpTo(on_disk(10)));
         log.durable.store(10, Ordering::Relaxed);
         assert_eq!(held.before_flush(), Release::Now);
         log.is_always.store(false, Ordering::Relaxed);
         let asking = write((&log, &appended), &mut held, 20, true);
         let other = write((&log, &appended), &mut held, 30, false);
         assert_eq!(held.before_flush(), Release::Each);
-        assert_eq!(held.ticket(&asking, 0), Some(30));
+        assert_eq!(held.ticket(&asking, 0), Some(on_disk(30)));
         assert_eq!(held.ticket(&other, 0), None);
     }
 
@@ -460,7 +626,7 @@ mod tests {
         log.is_broken.store(true, Ordering::Relaxed);
         let wrote = write((&log, &appended), &mut held, 10, false);
         assert_eq!(held.before_flush(), Release::Each);
-        assert_eq!(held.ticket(&wrote, 5), Some(10));
+        assert_eq!(held.ticket(&wrote, 5), Some(on_disk(10)));
         assert_eq!(held.ticket(&Wrote::default(), 5), None, "a reader");
         assert!(held.has_to_wait(&wrote));
         assert!(!held.take_end_of_grace(5 + GRACE_MS - 1));
@@ -482,5 +648,118 @@ mod tests {
             [Some(2), Some(1)]
         );
         assert_eq!(held.take_on_disk(), None);
+    }
+
+    /// A majority that the test moves.
+    #[derive(Default)]
+    struct Committed {
+        office: AtomicU64,
+        up_to: AtomicU64,
+        is_for_all: AtomicBool,
+        is_lapsed: AtomicBool,
+    }
+
+    impl Majority for Committed {
+        fn office(&self) -> u64 {
+            self.office.load(Ordering::Relaxed)
+        }
+
+        fn holds_replies(&self) -> bool {
+            self.is_for_all.load(Ordering::Relaxed)
+        }
+
+        fn released(&self, _: &dyn Tail) -> u64 {
+            match self.is_lapsed() {
+                true => 0,
+                false => self.up_to.load(Ordering::Relaxed),
+            }
+        }
+
+        fn is_lapsed(&self) -> bool {
+            self.is_lapsed.load(Ordering::Relaxed)
+        }
+    }
+
+    /// In office in term 3.
+    fn in_office() -> (Arc<Committed>, Arc<Moved>, Appended, HeldReplies<u32>) {
+        let (log, appended, held) = held(false);
+        let majority = Arc::<Committed>::default();
+        majority.office.store(3, Ordering::Relaxed);
+        let held = held.with_majority(Some(Arc::clone(&majority) as Arc<dyn Majority>));
+        (majority, log, appended, held)
+    }
+
+    fn by_majority(at: u64) -> Ticket {
+        Ticket { watermark: 1, at }
+    }
+
+    #[test]
+    fn replies_wait_for_a_majority_while_the_lease_stands() {
+        let (majority, log, appended, mut held) = in_office();
+        majority.is_for_all.store(true, Ordering::Relaxed);
+        held.begin_turn();
+        write((&log, &appended), &mut held, 10, false);
+        assert_eq!(held.before_flush(), Release::UpTo(by_majority(10)));
+        majority.up_to.store(10, Ordering::Relaxed);
+        assert_eq!(held.released(), [0, 10, 0]);
+        assert_eq!(held.before_flush(), Release::Now);
+        majority.is_lapsed.store(true, Ordering::Relaxed);
+        assert_eq!(held.released()[1], 0);
+        assert!(held.is_lapsed() && !held.is_deposed());
+        assert_eq!(held.before_flush(), Release::UpTo(by_majority(10)));
+    }
+
+    /// The same node may be promoted again, with another log at the same sequences.
+    #[test]
+    fn what_was_gathered_in_another_office_never_leaves() {
+        let (majority, log, appended, mut held) = in_office();
+        majority.is_for_all.store(true, Ordering::Relaxed);
+        held.begin_turn();
+        write((&log, &appended), &mut held, 10, false);
+        // The office ends between the request and the flush.
+        majority.office.store(0, Ordering::Relaxed);
+        assert_eq!(held.before_flush(), Release::UpTo(by_majority(10)));
+        assert!(held.is_deposed());
+        majority.office.store(5, Ordering::Relaxed);
+        majority.up_to.store(99, Ordering::Relaxed);
+        assert!(held.is_deposed());
+        assert_eq!(held.released(), [0, 0, 0]);
+        held.forget_office();
+        assert!(!held.is_deposed());
+        held.begin_turn();
+        write((&log, &appended), &mut held, 200, false);
+        assert_eq!(held.before_flush(), Release::UpTo(by_majority(200)));
+        assert_eq!(held.released()[1], 99);
+    }
+
+    #[test]
+    fn who_asks_for_a_majority_waits_and_nobody_else() {
+        let (majority, log, appended, mut held) = in_office();
+        held.begin_turn();
+        let mut asking = write((&log, &appended), &mut held, 10, false);
+        let majority_and = |disk| Waits {
+            disk,
+            majority: true,
+        };
+        held.note_asking(&mut asking, majority_and(false));
+        let other = write((&log, &appended), &mut held, 20, false);
+        assert_eq!(held.before_flush(), Release::Each);
+        assert_eq!(held.ticket(&asking, 0), Some(by_majority(20)));
+        assert_eq!(held.ticket(&other, 0), None);
+        held.note_asking(&mut asking, majority_and(true));
+        assert_eq!(held.before_flush(), Release::Each);
+        assert_eq!(held.ticket(&asking, 0).map(|it| it.watermark), Some(2));
+        majority.up_to.store(20, Ordering::Relaxed);
+        assert_eq!(held.released(), [0, 20, 0], "the disk has to have it, too");
+        held.forget(1, &mut asking, None);
+        assert_eq!(held.before_flush(), Release::Now);
+        majority.office.store(0, Ordering::Relaxed);
+        majority.is_for_all.store(true, Ordering::Relaxed);
+        held.begin_turn();
+        assert_eq!(
+            held.before_flush(),
+            Release::Now,
+            "a replica waits for nobody"
+        );
     }
 }

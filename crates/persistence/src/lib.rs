@@ -46,5 +46,6 @@ pub mod replacement;
 pub mod replay;
 pub mod rewound;
 pub mod running;
+pub mod seal;
 pub mod sink;
 pub mod tail;

@@ -52,6 +52,22 @@ pub trait Tail: Send + Sync {
     fn sink(self: Arc<Self>, appended: &Appended) -> Box<dyn EffectSink>;
 }
 
+/// What a majority of the copies has of the log, where a control group decides who is the primary.
+pub trait Majority: Send + Sync {
+    /// The term in which this node is the primary; 0 for none.
+    fn office(&self) -> u64;
+
+    /// Whether all replies wait until what they show is on a majority.
+    fn holds_replies(&self) -> bool;
+
+    /// Up to where replies may leave now: what is committed in the present office while its lease stands, and nothing
+    /// otherwise. Whenever it rises, whoever began the log is told.
+    fn released(&self, log: &dyn Tail) -> u64;
+
+    /// Whether the lease of the present office is over.
+    fn is_lapsed(&self) -> bool;
+}
+
 /// Behind what one thread appended last: written by its sink, read by itself.
 #[derive(Clone, Debug, Default)]
 pub struct Appended(Arc<AtomicU64>);

@@ -6,18 +6,24 @@
 //!   any thread ── Waker ──► Service::woken ── Io::release(8) ──► sent, as far as the socket takes it
 //! ```
 //!
+//! There are several watermarks, and each has tickets of its own: some replies wait for the disk, others for a majority.
+//!
 //! Nothing here waits, and nothing here calls the service, so that a service's call may release.
 
 use crate::connections::{ConnectionId, Phase};
 use crate::event_loop::is_passing;
 use crate::loop_state::LoopState;
-use crate::service::CloseReason;
+use crate::service::{CloseReason, Ticket, WATERMARKS};
 
 impl LoopState {
     /// Has whatever is written to a connection from now on wait for a ticket.
-    pub(crate) fn hold(&mut self, id: ConnectionId, ticket: u64) {
-        let last = self.held.back().map_or(0, |&(last, _)| last);
-        let ticket = ticket.max(last);
+    pub(crate) fn hold(&mut self, id: ConnectionId, ticket: Ticket) {
+        let Some(held) = self.held.get_mut(usize::from(ticket.watermark)) else {
+            return;
+        };
+        let last = held.back().map_or(0, |&(last, _)| last);
+        let at = ticket.at.max(last);
+        let ticket = Ticket { at, ..ticket };
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -25,19 +31,21 @@ impl LoopState {
             return;
         }
         if connection.pending.get_or_insert_default().hold(ticket) {
-            self.held.push_back((ticket, id));
+            held.push_back((at, id));
         }
     }
 
-    /// Sends what waits for a ticket up to `up_to`.
-    pub(crate) fn release(&mut self, up_to: u64) {
-        while let Some((_, id)) = self.held.pop_front_if(|(ticket, _)| *ticket <= up_to) {
-            self.release_one(id, up_to);
+    /// Sends what waits for a ticket that the watermarks have reached.
+    pub(crate) fn release(&mut self, up_to: &[u64; WATERMARKS]) {
+        for (watermark, mark) in up_to.iter().enumerate() {
+            while let Some((_, id)) = self.held[watermark].pop_front_if(|(at, _)| *at <= *mark) {
+                self.release_one(id, up_to);
+            }
         }
     }
 
-    /// Sends what of one connection waits for a ticket up to `up_to`.
-    pub(crate) fn release_one(&mut self, id: ConnectionId, up_to: u64) {
+    /// Sends what of one connection waits for a ticket that the watermarks have reached.
+    pub(crate) fn release_one(&mut self, id: ConnectionId, up_to: &[u64; WATERMARKS]) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
         };
@@ -55,7 +63,7 @@ impl LoopState {
     pub(crate) fn held_ids(&self) -> Vec<ConnectionId> {
         let mut ids = Vec::new();
         let mut seen = std::collections::HashSet::new();
-        for &(_, id) in &self.held {
+        for &(_, id) in self.held.iter().flatten() {
             let connection = self.connections.get(id);
             let pending = connection.and_then(|connection| connection.pending.as_ref());
             if pending.is_some_and(|pending| pending.is_held()) && seen.insert(id) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::connections::{ConnectionId, Phase};
 use crate::loop_state::LoopState;
-use crate::service::{CloseReason, Traffic};
+use crate::service::{CloseReason, Traffic, WATERMARKS};
 use crate::waker::Waker;
 
 /// The loop's side of a call of a [`Service`](crate::Service). Stale ids are ignored everywhere.
@@ -60,8 +60,9 @@ impl<'a> Io<'a> {
         self.state.outbox.address(Some(id), output_bytes);
     }
 
-    /// Sends what waits for a ticket up to `up_to` ([`Service::before_flush`](crate::Service::before_flush)).
-    pub fn release(&mut self, up_to: u64) {
+    /// Sends what waits for a ticket that the watermarks have reached
+    /// ([`Service::before_flush`](crate::Service::before_flush)).
+    pub fn release(&mut self, up_to: &[u64; WATERMARKS]) {
         self.state.release(up_to);
     }
 
@@ -73,7 +74,7 @@ impl<'a> Io<'a> {
 
     /// Sends what a connection is owed, whatever ticket it waits for.
     pub fn release_one(&mut self, id: ConnectionId) {
-        self.state.release_one(id, u64::MAX);
+        self.state.release_one(id, &[u64::MAX; WATERMARKS]);
     }
 
     /// Drops what of a connection waits for a ticket, if any does, sends it `line` instead, and ends the

@@ -41,7 +41,7 @@ pub use io::Io;
 pub use listener::{Listener, Porter, TcpOptions, UnixOptions};
 pub use service::{
     CloseReason, Departure, Endpoint, Filled, OutputArena, PeerInfo, PeerNames,
-    REPLIES_BYTES_UNASKED, Received, Security, Service, Then, Traffic, Verdict,
+    REPLIES_BYTES_UNASKED, Received, Security, Service, Then, Ticket, Traffic, Verdict, WATERMARKS,
 };
 pub use transport::{Readiness, Source, Transport};
 pub use waker::Waker;

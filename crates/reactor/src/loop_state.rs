@@ -14,7 +14,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use crate::balancer::Newcomer;
 use crate::connections::{Connection, ConnectionId, Connections, Interest, Phase};
 use crate::outbox::Outbox;
-use crate::service::{CloseReason, Traffic};
+use crate::service::{CloseReason, Traffic, WATERMARKS};
 use crate::transport::Source;
 use crate::waker::Waker;
 
@@ -28,9 +28,9 @@ pub(crate) struct LoopState {
     pub(crate) ready: Vec<ConnectionId>,
     /// Connections whose phase changed; they are looked at once the turn's output is flushed.
     pub(crate) ending: Vec<ConnectionId>,
-    /// Connections with output that is held, by rising tickets; a connection may come several times, and
+    /// Of each watermark, connections with output that is held, by rising tickets; a connection may come several times, and
     /// be gone.
-    pub(crate) held: VecDeque<(u64, ConnectionId)>,
+    pub(crate) held: [VecDeque<(u64, ConnectionId)>; WATERMARKS],
     /// Connections whose sockets are full since the last turn ended; `is_suspect` is set in each.
     pub(crate) blocked: Vec<ConnectionId>,
     /// Connections that epoll does not watch.
@@ -48,7 +48,7 @@ impl LoopState {
             outbox: Outbox::default(),
             ready: Vec::new(),
             ending: Vec::new(),
-            held: VecDeque::new(),
+            held: std::array::from_fn(|_| VecDeque::new()),
             blocked: Vec::new(),
             software: Vec::new(),
             stopping: false,

@@ -9,13 +9,15 @@
 //!
 //! Invariants
 //!  1. Attachments are in the order of their places, and none is before `sent`.
-//!  2. What is held is at the end, in parts whose tickets rise; whatever is added behind belongs to the
+//!  2. What is held is at the end, in parts whose tickets of one watermark rise; whatever is added behind belongs to the
 //!     last part. Each part begins where something was added, so an attachment is wholly in one.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use base::shared_bytes::{Attachment, SharedBytes};
+
+use crate::service::{Ticket, WATERMARKS};
 
 /// Pieces handed to the kernel at once. A piece of a large value has 64 KiB: more than any socket
 /// takes.
@@ -43,7 +45,7 @@ pub(crate) struct Pending {
 /// Output that may leave once its ticket is released.
 #[derive(Debug)]
 struct Part {
-    ticket: u64,
+    ticket: Ticket,
     /// Attachments included.
     bytes: usize,
 }
@@ -96,18 +98,21 @@ impl Pending {
 
     /// Has what is added from now on wait for a ticket, or for that of what is held already if that is
     /// later. Whether a new part begins.
-    pub(crate) fn hold(&mut self, ticket: u64) -> bool {
-        let waits_long_enough = self.held.back().is_some_and(|last| last.ticket >= ticket);
+    pub(crate) fn hold(&mut self, ticket: Ticket) -> bool {
+        let waits_as_long =
+            |last: &Part| last.ticket.watermark == ticket.watermark && last.ticket.at >= ticket.at;
+        let waits_long_enough = self.held.back().is_some_and(waits_as_long);
         if !waits_long_enough {
             self.held.push_back(Part { ticket, bytes: 0 });
         }
         !waits_long_enough
     }
 
-    /// Holds no longer what waits for a ticket up to `up_to`; whether there was any.
-    pub(crate) fn release(&mut self, up_to: u64) -> bool {
+    /// Holds no longer what waits for a ticket that the watermarks have reached; whether there was any.
+    pub(crate) fn release(&mut self, up_to: &[u64; WATERMARKS]) -> bool {
         let held = self.held.len();
-        while let Some(part) = self.held.pop_front_if(|part| part.ticket <= up_to) {
+        let is_released = |part: &mut Part| part.ticket.is_released(up_to);
+        while let Some(part) = self.held.pop_front_if(is_released) {
             self.unreleased_bytes -= part.bytes;
         }
         self.held.len() < held
@@ -327,25 +332,43 @@ mod tests {
     fn what_is_held_leaves_with_its_ticket_and_in_order() {
         let mut pending = Pending::default();
         pending.append(b"free ");
-        assert!(pending.hold(7));
+        assert!(pending.hold(Ticket::from(7)));
         pending.append_with(b"seven", [attachment(2, b"--")].into_iter());
-        assert!(!pending.hold(7));
-        assert!(!pending.hold(5), "nothing overtakes what is held");
+        assert!(!pending.hold(Ticket::from(7)));
+        assert!(
+            !pending.hold(Ticket::from(5)),
+            "nothing overtakes what is held"
+        );
         pending.append(b" ");
-        assert!(pending.hold(9));
+        assert!(pending.hold(Ticket::from(9)));
         pending.attach(Box::new(b"nine".to_vec()), 0);
         assert_eq!((pending.len(), pending.sendable_bytes()), (17, 5));
         assert_eq!(take(&mut pending, 99), b"free ");
         assert!(take(&mut pending, 99).is_empty());
-        assert!(!pending.release(6));
-        assert!(pending.release(8));
+        assert!(!pending.release(&[6, 0, 0]));
+        assert!(pending.release(&[8, 0, 0]));
         assert_eq!(take(&mut pending, 3), b"se-");
         assert_eq!(take(&mut pending, 99), b"-ven ");
-        assert!(pending.release(9));
+        assert!(pending.release(&[9, 0, 0]));
         assert_eq!(take(&mut pending, 99), b"nine");
         assert_eq!(pending.len(), 0);
         pending.append(b"x");
         assert_eq!(pending.sendable_bytes(), 1);
+    }
+
+    #[test]
+    fn what_waits_for_another_watermark_overtakes_nothing() {
+        let of = |watermark, at| Ticket { watermark, at };
+        let mut pending = Pending::default();
+        assert!(pending.hold(of(1, 20)));
+        pending.append(b"quorum ");
+        assert!(pending.hold(of(0, 10)), "another watermark");
+        pending.append(b"disk");
+        assert!(!pending.release(&[30, 10, 0]));
+        assert!(pending.release(&[30, 20, 0]));
+        assert_eq!(take(&mut pending, 99), b"quorum disk");
+        assert!(pending.hold(of(7, 1)));
+        assert!(!pending.release(&[99, 99, 99]), "no such watermark");
     }
 
     #[test]
@@ -359,13 +382,13 @@ mod tests {
                 take(&mut pending, count);
             }
             let before = pending.len();
-            pending.hold(1);
+            pending.hold(Ticket::from(1));
             pending.append(b"one");
             pending.append_with(
                 b"two",
                 [attachment(0, b"x"), attachment(3, b"y")].into_iter(),
             );
-            pending.hold(2);
+            pending.hold(Ticket::from(2));
             pending.attach(Box::new(b"three".to_vec()), 0);
             pending.drop_held();
             assert_eq!((pending.len(), pending.sendable_bytes()), (before, before));

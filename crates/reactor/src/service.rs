@@ -114,7 +114,7 @@ pub trait Service {
     /// whatever is written to its connection later waits behind it; meanwhile the connection is served
     /// on, within bounds. Lets everything leave unless implemented.
     ///
-    /// Tickets do not fall from one answer to the next; one that does counts as the one before.
+    /// Tickets of one watermark do not fall from one answer to the next; one that does counts as the one before.
     #[inline]
     fn before_flush(&mut self) -> Departure {
         Departure::Now
@@ -122,7 +122,7 @@ pub trait Service {
 
     /// What the output of one connection waits for, after [`Departure::Each`]; `None` for nothing.
     /// Asked at least once for every connection that output was gathered for.
-    fn ticket(&mut self, id: ConnectionId) -> Option<u64> {
+    fn ticket(&mut self, id: ConnectionId) -> Option<Ticket> {
         let _ = id;
         None
     }
@@ -282,13 +282,40 @@ pub enum Verdict {
     Close,
 }
 
+/// So many watermarks output may wait for.
+pub const WATERMARKS: usize = 3;
+
+/// What output waits for: that one of the service's watermarks reaches a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// Which watermark, below [`WATERMARKS`].
+    pub watermark: u8,
+    /// Which place.
+    pub at: u64,
+}
+
+impl Ticket {
+    /// Whether the watermarks have reached it.
+    pub(crate) fn is_released(self, up_to: &[u64; WATERMARKS]) -> bool {
+        let mark = up_to.get(usize::from(self.watermark));
+        mark.is_some_and(|mark| self.at <= *mark)
+    }
+}
+
+impl From<u64> for Ticket {
+    /// A place of the first watermark.
+    fn from(at: u64) -> Self {
+        Self { watermark: 0, at }
+    }
+}
+
 /// When gathered output leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
     /// Now.
     Now,
     /// All of it once this ticket is [released](Io::release).
-    At(u64),
+    At(Ticket),
     /// As [`Service::ticket`] says for each connection.
     Each,
 }

@@ -9,6 +9,7 @@
 //! Everything here comes from a peer: a decoder takes any bytes, allocates no more than they are long, and
 //! names what is wrong. Kinds below 128 may be passed over by who does not know them; others end the link.
 
+mod control;
 mod fields;
 mod message;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use std::fmt;
 
 use durability::checksum;
 
+pub use control::{ASK, Answer, Ask};
 pub use message::{
     Ack, Block, Digest, DigestState, Frames, Full, Hello, Message, NODE_NAME_BYTES_MAX, Resume,
     Source, SyncEnd, WHOLE_PART,

@@ -445,6 +445,20 @@ impl Primary {
         vec![Action::Send(link, Message::Frames(frames))]
     }
 
+    /// Says what is committed to a replica that has nothing more to be sent just now.
+    pub fn on_committed<'m>(&mut self, link: LinkId, committed: u64) -> Option<Action<'m>> {
+        let peer = self.peers.get(&link)?;
+        let has_time =
+            matches!(peer.stage, Stage::Finishing { .. } | Stage::Streaming) && !peer.is_busy;
+        let frames = Frames {
+            term: self.term,
+            first: peer.cursor,
+            committed,
+            bytes: &[],
+        };
+        (has_time && committed > 0).then_some(Action::Send(link, Message::Frames(frames)))
+    }
+
     /// The link of a replica takes more bytes.
     pub fn on_sent<'m>(&mut self, link: LinkId, log_end: u64) -> Vec<Action<'m>> {
         if let Some(peer) = self.peers.get_mut(&link) {

@@ -73,6 +73,8 @@ pub enum Action<'m> {
         /// Whole frames, or a piece of a long one.
         bytes: &'m [u8],
     },
+    /// More of the log is committed: what may be applied is asked for by [`Replica::committed`].
+    Committed,
     /// Keep what the log has from a sequence on in a file, report it, and truncate the log there: [`Replica::on_truncated`].
     Truncate {
         /// See above.
@@ -120,6 +122,8 @@ pub struct Replica {
     acked: Ack,
     resume: Option<Resume>,
     target: u64,
+    /// What the primary said last that a majority has.
+    committed: u64,
     lag_ms: u32,
 }
 
@@ -141,6 +145,7 @@ impl Replica {
             acked: Ack::default(),
             resume: None,
             target: 0,
+            committed: 0,
             lag_ms: 0,
         }
     }
@@ -155,6 +160,19 @@ impl Replica {
     #[must_use]
     pub fn is_online(&self) -> bool {
         self.state == State::Following && self.log.applied >= self.target
+    }
+
+    /// The term of the primary that is followed.
+    #[must_use]
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
+    /// Up to where the log may be applied where only what is committed is: what the primary says, and what a full sync is
+    /// to bring.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        self.committed.max(self.target)
     }
 
     /// Follows a primary from now on. `may_discard`: an operator typed it, so data that is unrelated to the
@@ -227,7 +245,7 @@ impl Replica {
         match (message, self.state) {
             (Message::Continue { from, term }, State::Attaching) if from == self.expected => {
                 (self.state, self.term) = (State::Following, term);
-                self.may_discard = false;
+                (self.may_discard, self.committed) = (false, 0);
                 let log = self.log;
                 self.ack(log)
             }
@@ -239,6 +257,7 @@ impl Replica {
                 // What was allowed holds until the full sync is in force: its link may break.
                 self.state = State::Syncing { sync: full.sync };
                 (self.expected, self.term) = (full.log_from, full.term);
+                self.committed = 0;
                 (self.log, self.acked) = (OwnLog::default(), Ack::default());
                 vec![Action::BeginSync(full)]
             }
@@ -277,8 +296,14 @@ impl Replica {
     }
 
     fn on_frames<'m>(&mut self, frames: Frames<'m>, now_ms: u64) -> Vec<Action<'m>> {
-        if frames.first != self.expected || frames.bytes.is_empty() || frames.term != self.term {
+        // Without bytes it is news of what is committed, and nothing else.
+        let has_nothing = frames.bytes.is_empty() && frames.committed == 0;
+        if frames.first != self.expected || has_nothing || frames.term != self.term {
             return self.fail(now_ms);
+        }
+        self.committed = self.committed.max(frames.committed);
+        if frames.bytes.is_empty() {
+            return vec![Action::Committed];
         }
         self.expected = frames.end();
         let (first, bytes) = (frames.first, frames.bytes);
@@ -468,6 +493,23 @@ mod tests {
             matches!(replica.on_log(log(72))[..], [Action::Send(Message::Ack(ack))] if ack.appended == 72)
         );
         assert_eq!(replica.on_log(log(72)), []);
+    }
+
+    #[test]
+    fn news_of_what_is_committed_come_without_bytes() {
+        let mut replica = following();
+        let news = |committed| {
+            Message::Frames(Frames {
+                term: 5,
+                first: 64,
+                committed,
+                bytes: &[],
+            })
+        };
+        assert_eq!(replica.on_message(news(56), 3), [Action::Committed]);
+        assert_eq!(replica.on_message(news(48), 4), [Action::Committed]);
+        assert_eq!(replica.committed(), 56, "it never falls");
+        assert_eq!(replica.on_message(news(0), 5), [Action::Close]);
     }
 
     #[test]

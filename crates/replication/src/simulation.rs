@@ -816,7 +816,7 @@ impl IntoOwned for replica::Action<'_> {
             }),
             Self::Load(block) => Owned::Task(Task::Load(block.bytes.to_vec())),
             Self::EndSync(_) => Owned::Task(Task::EndSync),
-            Self::EndPart(_) | Self::Report(_) => return None,
+            Self::EndPart(_) | Self::Report(_) | Self::Committed => return None,
         })
     }
 }

@@ -38,6 +38,13 @@ pub enum Invocation {
     Check(Vec<PathBuf>),
     /// Look at a running server.
     Doctor(crate::doctor::Target),
+    /// Look at the control group of a running server, or change it.
+    Cluster {
+        /// The server.
+        target: crate::doctor::Target,
+        /// What is asked for.
+        wish: crate::cluster_tool::Wish,
+    },
     /// Load a file into the directory of the data.
     Import {
         /// Where the data is, and how it is kept.
@@ -268,6 +275,10 @@ impl CommandLine {
         let lacks_value = next.is_none_or(|next| next.starts_with(b"--"));
         if lacks_value && option.eq_ignore_ascii_case(b"--save") {
             self.lines.extend_from_slice(b"\"\"");
+            return true;
+        }
+        if lacks_value && option.eq_ignore_ascii_case(b"--witness") {
+            self.lines.extend_from_slice(b"yes");
             return true;
         }
         false

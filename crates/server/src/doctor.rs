@@ -164,15 +164,21 @@ fn judge(facts: &Facts) -> Findings {
     Findings { text, code }
 }
 
-fn ask(target: &Target) -> io::Result<Facts> {
+/// A connection to a server, as the user that asks.
+pub(crate) fn connect(target: &Target) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect((target.host.as_str(), target.port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut facts = Facts::default();
     if let Some(password) = &target.password {
         let user = target.user.as_deref().unwrap_or("default");
         command(&mut stream, &["AUTH", user, password])?;
     }
+    Ok(stream)
+}
+
+fn ask(target: &Target) -> io::Result<Facts> {
+    let mut stream = connect(target)?;
+    let mut facts = Facts::default();
     for section in ["all", "tls"] {
         let reply = command(&mut stream, &["INFO", section])?;
         let text = String::from_utf8_lossy(&reply_bytes(reply)).into_owned();
@@ -194,14 +200,16 @@ fn ask(target: &Target) -> io::Result<Facts> {
     Ok(facts)
 }
 
-fn reply_bytes(value: Value) -> Vec<u8> {
+/// The bytes of a reply that is text.
+pub(crate) fn reply_bytes(value: Value) -> Vec<u8> {
     match value {
         Value::Bulk(bytes) | Value::Simple(bytes) | Value::Verbatim { text: bytes, .. } => bytes,
         _ => Vec::new(),
     }
 }
 
-fn command(stream: &mut TcpStream, words: &[&str]) -> io::Result<Value> {
+/// Has the server run a command; what it replies.
+pub(crate) fn command(stream: &mut TcpStream, words: &[&str]) -> io::Result<Value> {
     let mut request = Vec::new();
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     encode_request(&mut request, &words);

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use base::clock::Clock;
+use persistence::recovery::Target;
 use reactor::{InProcessPeer, in_process_pair};
 use store::Store;
 
@@ -36,6 +37,29 @@ impl InProcessServer {
         Ok(Self { node, workers })
     }
 
+    /// Starts workers over an empty store, and loads what is kept in the working directory; `before` anybody follows or is
+    /// followed, something else may be done with the node.
+    ///
+    /// # Errors
+    /// When the process may have no more descriptors or threads, or what is kept cannot be loaded.
+    pub fn start_loaded(
+        store: Arc<Store>,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+        before: &mut dyn FnMut(&Arc<Node>) -> Result<(), String>,
+    ) -> io::Result<Self> {
+        let config = Arc::new(SharedConfig::new(settings, Origin::default()));
+        let wanted = kept::wanted(&config.current());
+        let node = Arc::new(Node::new(commands::table(), store, config, clock));
+        node.set_persistence(kept::open(&node, Target::End).map_err(io::Error::other)?);
+        let workers = Workers::start(Arc::clone(&node), Vec::new())?;
+        let loaded = node.persistence().map_or(Ok(()), |it| it.load(&wanted));
+        loaded.map_err(io::Error::other)?;
+        before(&node).map_err(io::Error::other)?;
+        node.replication.begin(&node);
+        Ok(Self { node, workers })
+    }
+
     /// What its workers share.
     #[must_use]
     pub fn node(&self) -> &Arc<Node> {
@@ -57,6 +81,10 @@ impl InProcessServer {
     /// # Errors
     /// When a worker's loop failed.
     pub fn stop(self) -> io::Result<()> {
-        self.workers.stop()
+        let ended = self.workers.stop();
+        if let Some(persistence) = self.node.persistence() {
+            persistence.log().end();
+        }
+        ended
     }
 }

@@ -36,6 +36,11 @@ fn main() -> ExitCode {
             print!("{}", found.text);
             ExitCode::from(found.code)
         }
+        Ok(cli::Invocation::Cluster { target, wish }) => {
+            let told = server::cluster_tool::run(&target, &wish);
+            print!("{}", told.text);
+            ExitCode::from(told.code)
+        }
         Ok(cli::Invocation::Import { startup, file }) => tell(offline::import(*startup, &file)),
         Ok(cli::Invocation::Export {
             startup,

@@ -22,10 +22,13 @@ use crate::announcer::{self, Announcer};
 use crate::audit::AuditWriter;
 use crate::client_cache::ClientCache;
 use crate::cluster_mode::ClusterMode;
-use crate::config::{ApplyError, Change, Config, EvictionPolicy, SharedConfig, system_reason};
+use crate::config::{
+    ApplyError, Change, Config, DurabilityLevel, EvictionPolicy, SharedConfig, system_reason,
+};
 use crate::counters::{Count, Sums};
 use crate::daemon::Supervisor;
-use crate::group::View;
+use crate::group::holder::Control;
+use crate::group::view::View;
 use crate::job::{Job, in_pieces};
 use crate::keeping::wish::log_wish;
 use crate::link::{Message, WorkerLink};
@@ -60,6 +63,8 @@ pub struct Node {
     pub group: Arc<View>,
     /// What keeps this node in its cluster.
     pub cluster_mode: ClusterMode,
+    /// What keeps this node in the control group.
+    pub control: Control,
 }
 
 /// What a client hears whose change of TLS cannot be made.
@@ -101,6 +106,7 @@ impl Node {
             replication: Replication::default(),
             group: Arc::default(),
             cluster_mode: ClusterMode::default(),
+            control: Control::default(),
         };
         node.apply_limits(&current);
         // Told in the log; a server that is ranked otherwise serves as well.
@@ -210,10 +216,24 @@ impl Node {
         old != new && new.has_log() && self.persistence().is_some_and(has_none)
     }
 
+    /// Why the data cannot be kept at a level.
+    pub(crate) fn refuses_level(&self, level: DurabilityLevel) -> Option<String> {
+        let is_missing = level == DurabilityLevel::Quorum && !self.replication.fence.is_grouped();
+        is_missing.then(|| "quorum takes a control group: without one nobody is fenced.".to_owned())
+    }
+
     /// Begins or ends the log, if that is what a change asks for.
     fn change_level(&self, change: &Change<'_>) -> Result<(), ApplyError> {
         let (old, new) = (&change.old.durability, &change.new.durability);
-        let persistence = self.persistence().filter(|_| old.level != new.level);
+        if let Some(reason) = self.refuses_level(new.level) {
+            return Err(ApplyError {
+                name: "durability",
+                reason,
+            });
+        }
+        let persistence = self
+            .persistence()
+            .filter(|_| (old.level, old.sync) != (new.level, new.sync));
         let is_about_log = old.level.has_log() || new.level.has_log();
         if persistence.is_some() && is_about_log && self.core.settings.refusals.is_loading() {
             // The log is being read, and a checkpoint of what is there so far would replace the rest.
@@ -606,6 +626,7 @@ impl Node {
     pub fn stop(&self) -> bool {
         let first = !self.process.stopping.swap(true, Ordering::AcqRel);
         if first {
+            self.control.stop();
             self.replication.stop();
             self.broadcast(&Message::Stop);
             if let Some(waker) = self.process.main_waker.get() {

@@ -114,6 +114,10 @@ impl ReplicationPort for Port<'_> {
             .admit_sync(self.node, session, request)
     }
 
+    fn leave_group(&mut self, node: &[u8]) -> Result<(), CommandError> {
+        self.node.control.leave(node)
+    }
+
     fn verify_replicas(&mut self) -> Result<(), CommandError> {
         self.node.replication.verify_replicas()
     }
@@ -360,6 +364,11 @@ impl PersistencePort for Port<'_> {
     fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
         let waits = !request.abort && !request.now && self.node.replication.delays_stop(self.node);
         waits || self.node.saves_at_shutdown(request)
+    }
+
+    fn has_quorum(&self) -> bool {
+        let fence = &self.node.replication.fence;
+        fence.is_grouped() && fence.is_quorum()
     }
 
     fn log_position(&mut self, _session: &Session) -> Option<LogPosition> {

@@ -21,6 +21,7 @@ use crate::banner;
 use crate::cli::{StartError, Startup};
 use crate::config::{Config, SharedConfig, system_reason};
 use crate::daemon::{self, PidFile, Supervisor};
+use crate::group::control;
 use crate::keeping::kept;
 use crate::link::WorkerLink;
 use crate::listeners::{self, Listeners};
@@ -295,7 +296,7 @@ fn serve(
     };
     let cannot_cluster = because("cannot begin cluster mode");
     node.cluster_mode.begin(&node).map_err(cannot_cluster)?;
-    node.replication.begin(&node);
+    begin_replication(&node).map_err(because("cannot take part in the control group"))?;
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
     node.process.supervisor.stopping();
@@ -308,6 +309,17 @@ fn serve(
         .log
         .warning(format_args!("Iolite is now ready to exit, bye bye..."));
     ended
+}
+
+/// Follows and is followed, as the configuration says, or the control group.
+fn begin_replication(node: &Arc<Node>) -> io::Result<()> {
+    let part = control::prepare(node)?;
+    let level = node.core.config.current().durability.level;
+    if let Some(reason) = node.refuses_level(level) {
+        return Err(io::Error::other(format!("durability: {reason}")));
+    }
+    node.replication.begin(node);
+    part.map_or(Ok(()), |part| control::begin(&part, node))
 }
 
 /// Starts the workers, and opens what needs them.

@@ -26,7 +26,7 @@ use engine::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
 use protocol::Reply;
 use reactor::{
     CloseReason, ConnectionId, Departure, Detached, Endpoint, Filled, Io, PeerInfo, Received,
-    Service, Then, Verdict,
+    Service, Then, Ticket, Verdict,
 };
 
 use crate::announcer;
@@ -674,6 +674,14 @@ impl Worker {
         }
     }
 
+    /// Looks whether this node may write and answer in this turn.
+    fn begin_turn_under_group(&mut self) {
+        self.node.replication.look_at_lease(&self.node);
+        if let Some(replies) = &mut self.held_replies {
+            replies.begin_turn();
+        }
+    }
+
     fn record(&self, id: ConnectionId, peer: &PeerInfo) -> ClientRecord {
         let mut record = ClientRecord::new(
             self.node.sessions.clients.next_id(),
@@ -739,6 +747,9 @@ impl Service for Worker {
         self.engine.begin_turn(now_ns);
         self.config.refresh();
         self.host.turn_started();
+        if self.node.replication.fence.is_grouped() {
+            self.begin_turn_under_group();
+        }
     }
 
     #[inline]
@@ -819,7 +830,7 @@ impl Service for Worker {
             .run(&mut connected.session, &mut port, input, output, SHARE);
         announcer::work_for(0);
         if let Some(replies) = &mut self.held_replies {
-            let asks = connected.session.waits_for_disk;
+            let asks = keeping::waits_of(&connected.session);
             replies.requests_ran(&mut connected.wrote, appended_before, asks);
         }
         if outcome.consumed == input.len() {
@@ -969,15 +980,22 @@ impl Service for Worker {
             None => Departure::Now,
             Some(replies) => match replies.before_flush() {
                 Release::Now => Departure::Now,
-                Release::UpTo(end) => Departure::At(end),
+                Release::UpTo(ticket) => Departure::At(Ticket {
+                    watermark: ticket.watermark,
+                    at: ticket.at,
+                }),
                 Release::Each => Departure::Each,
             },
         }
     }
 
-    fn ticket(&mut self, id: ConnectionId) -> Option<u64> {
+    fn ticket(&mut self, id: ConnectionId) -> Option<Ticket> {
         let replies = self.held_replies.as_mut()?;
-        replies.ticket(&self.sessions.get_mut(id)?.wrote, self.now_ms)
+        let ticket = replies.ticket(&self.sessions.get_mut(id)?.wrote, self.now_ms)?;
+        Some(Ticket {
+            watermark: ticket.watermark,
+            at: ticket.at,
+        })
     }
 
     fn output_limit(&mut self, id: ConnectionId, pending_bytes: usize) -> Verdict {

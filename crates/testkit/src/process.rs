@@ -198,14 +198,6 @@ impl Server {
         self.memory_bytes("smaps_rollup", "Rss:")
     }
 
-    /// Memory that is neither a file's nor shared, in bytes: what it took for itself.
-    ///
-    /// # Errors
-    /// When it is gone.
-    pub fn anonymous_bytes(&self) -> io::Result<u64> {
-        self.memory_bytes("smaps_rollup", "Anonymous:")
-    }
-
     /// The most memory it ever held, in bytes.
     ///
     /// # Errors

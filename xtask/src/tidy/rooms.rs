@@ -59,6 +59,8 @@ const EDGES: &[(&str, &[&str])] = &[
         "server",
         &[
             "persistence",
+            "cluster",
+            "consensus",
             "replication",
             "base",
             "access",

@@ -1,8 +1,8 @@
 //! How one entry changes the state.
 
 use super::{
-    Applied, ControlState, CopyKind, FEATURE_LEVEL, Node, NodeId, NodeRecord, REQUESTS_MAX, Shard,
-    ShardId, Versioned,
+    Applied, ControlState, CopyKind, FEATURE_LEVEL, FIRST_RAFT_ID, Node, NodeId, NodeRecord,
+    REQUESTS_MAX, Shard, ShardId, Versioned,
 };
 use crate::entry::{Entry, Proposal, ShardChange, SlotRange};
 use crate::planted::{Bug, is_on};
@@ -30,7 +30,7 @@ impl ControlState {
     fn change(&mut self, index: u64, entry: &Entry) -> Applied {
         match entry {
             Entry::Join { node, record } => self.join(index, *node, record),
-            Entry::Leave { node } => self.leave(*node),
+            Entry::Leave { node } => self.leave(index, *node),
             Entry::Node { node, record } => match self.nodes.get_mut(node) {
                 Some(known) if known.record.start_count <= record.start_count => {
                     known.record = record.clone();
@@ -150,8 +150,13 @@ impl ControlState {
         if self.nodes.contains_key(&node) || is_too_old {
             return Applied::Refused;
         }
+        // Who begins a group has to have its number before there is an entry.
+        let raft_id = match self.nodes.is_empty() {
+            true => FIRST_RAFT_ID,
+            false => index,
+        };
         let joined = Node {
-            raft_id: index,
+            raft_id,
             is_failed: false,
             record: record.clone(),
         };
@@ -159,16 +164,23 @@ impl ControlState {
         Applied::Done
     }
 
-    /// A node leaves when no shard needs it.
-    fn leave(&mut self, node: NodeId) -> Applied {
-        let is_member = |shard: &Shard| shard.everybody().contains(&node);
-        if self.shards.values().any(is_member) {
+    /// A node leaves, and with it its copies. A primary does not, nor one that a majority may need: that is removed from
+    /// its shard first, in two steps.
+    fn leave(&mut self, index: u64, node: NodeId) -> Applied {
+        let is_member = |shard: &&mut Shard| shard.everybody().contains(&node);
+        let mut shards: Vec<&mut Shard> = self.shards.values_mut().filter(is_member).collect();
+        let is_needed = |shard: &&mut Shard| {
+            shard.primary == node || shard.is_quorum || shard.old_members.is_some()
+        };
+        if !self.nodes.contains_key(&node) || shards.iter().any(is_needed) {
             return Applied::Refused;
         }
-        match self.nodes.remove(&node) {
-            Some(_) => Applied::Done,
-            None => Applied::Refused,
+        for shard in &mut shards {
+            let _copy = shard.members.remove(&node);
+            shard.epoch = index;
         }
+        let _left = self.nodes.remove(&node);
+        Applied::Done
     }
 
     fn change_shard(

@@ -22,7 +22,7 @@ use std::time::Duration;
 use base::shared_bytes::Attachment;
 use reactor::{
     CloseReason, ConnectionId, Departure, FLUSH_BYTES, Filled, Io, OutputArena, PeerInfo, Received,
-    Service, Then, Verdict,
+    Service, Then, Ticket, Verdict,
 };
 
 /// What tests see of the services and tell them, shared by all workers of a rig.
@@ -324,7 +324,8 @@ impl Service for Lines {
         if self.shared.stop.load(Ordering::SeqCst) {
             io.stop();
         }
-        io.release(self.shared.released.load(Ordering::SeqCst));
+        let released = self.shared.released.load(Ordering::SeqCst);
+        io.release(&[released; reactor::WATERMARKS]);
         if self.shared.refuse_held.load(Ordering::SeqCst) {
             for id in io.held() {
                 io.refuse_held(id, b"no\n");
@@ -353,14 +354,14 @@ impl Service for Lines {
         match ticket {
             0 if self.tickets.is_empty() => Departure::Now,
             0 => Departure::Each,
-            ticket => Departure::At(ticket),
+            ticket => Departure::At(ticket.into()),
         }
     }
 
-    fn ticket(&mut self, id: ConnectionId) -> Option<u64> {
+    fn ticket(&mut self, id: ConnectionId) -> Option<Ticket> {
         let released = self.shared.released.load(Ordering::SeqCst);
         let ticket = self.tickets.get(&id).copied();
-        ticket.filter(|&ticket| ticket > released)
+        ticket.filter(|&ticket| ticket > released).map(Ticket::from)
     }
 
     fn next_deadline(&self) -> Option<Duration> {

@@ -1,5 +1,6 @@
 //! The messages of a link and their bodies.
 
+use super::control::{Answer, Ask};
 use super::fields::{Append, Fields};
 use super::{BODY_BYTES_MAX, LinkError};
 use crate::attach::{Attach, Refusal};
@@ -62,6 +63,10 @@ pub enum Message<'b> {
     },
     /// What a replica holds at a digest point.
     Digest(Digest<'b>),
+    /// What nodes of a control group ask each other. A link whose first message this is carries nothing of the log.
+    Ask(Ask<'b>),
+    /// The answer to that.
+    Answer(Answer<'b>),
     /// What has no sequence and may be lost: a published message.
     Transient(&'b [u8]),
     /// Still there. The answer names the sender's time.
@@ -260,6 +265,8 @@ mod kind {
     pub(super) const VERIFY: u8 = 140;
     pub(super) const DIGEST: u8 = 141;
     pub(super) const TAKEOVER: u8 = 142;
+    pub(super) const ASK: u8 = super::super::control::ASK;
+    pub(super) const ANSWER: u8 = 144;
 }
 
 impl<'b> Message<'b> {
@@ -286,6 +293,8 @@ impl<'b> Message<'b> {
             Self::Verify { .. } => kind::VERIFY,
             Self::Digest(_) => kind::DIGEST,
             Self::Takeover { .. } => kind::TAKEOVER,
+            Self::Ask(_) => kind::ASK,
+            Self::Answer(_) => kind::ANSWER,
             Self::Transient(_) => kind::TRANSIENT,
             Self::Ping { .. } => kind::PING,
         }
@@ -346,6 +355,8 @@ impl<'b> Message<'b> {
                 out.u8(digest.state as u8);
                 out.bytes(digest.bytes);
             }
+            Self::Ask(ask) => ask.encode(out),
+            Self::Answer(answer) => answer.encode(out),
             Self::Transient(bytes) => out.bytes(bytes),
             Self::Ping {
                 unix_ms,
@@ -383,6 +394,8 @@ impl<'b> Message<'b> {
                 .and_then(|sequence| fields.end(Self::Takeover { sequence })),
             kind::VERIFY => decode_verify(fields),
             kind::DIGEST => Digest::decode(fields).map(Self::Digest),
+            kind::ASK => Ask::decode(fields).map(Self::Ask),
+            kind::ANSWER => Answer::decode(fields).map(Self::Answer),
             kind::TRANSIENT => Some(Self::Transient(fields.rest())),
             kind::PING => decode_ping(fields),
             _ => return None,

@@ -113,6 +113,18 @@ fn messages() -> Vec<Message<'static>> {
 fn messages_of_digests() -> Vec<Message<'static>> {
     vec![
         Message::Takeover { sequence: 136 },
+        Message::Ask(Ask {
+            number: 1,
+            subject: 2,
+            has_more: true,
+            bytes: b"beat",
+        }),
+        Message::Answer(Answer {
+            number: 1,
+            is_refused: true,
+            has_more: false,
+            bytes: b"no",
+        }),
         Message::Verify {
             number: 5,
             groups: vec![1, 4_095],
@@ -148,6 +160,13 @@ fn the_bytes_of_version_1_are_those_of_the_paper() {
     let ping_bytes =
         "1000000001000000".to_owned() + "d6121fc4" + "01000000000000000000000000000000";
     assert_eq!(hex(&ping), ping_bytes);
+    let ask = Message::Ask(Ask {
+        number: 1,
+        subject: 2,
+        has_more: false,
+        bytes: b"x",
+    });
+    assert_eq!(hex(&ask), "0b0000008f000000c8f3eea80100000000000000020078");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::Shell;
 
 use super::{Invocation, StartError};
+use crate::cluster_tool::Wish;
 use crate::config::changes_between;
 use crate::doctor::Target;
 use crate::identity;
@@ -19,8 +20,9 @@ use crate::identity;
 const NAME: &str = "iolite";
 
 /// First words that are read here.
-const WORDS: [&str; 7] = [
+const WORDS: [&str; 8] = [
     "check",
+    "cluster",
     "completions",
     "doctor",
     "export",
@@ -52,15 +54,18 @@ pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartErro
             let files = given.get_many::<PathBuf>("files").unwrap_or_default();
             Some(Invocation::Check(files.cloned().collect()))
         }
-        Some(("doctor", given)) => {
-            let text = |name: &str| given.get_one::<String>(name).cloned();
-            Some(Invocation::Doctor(Target {
-                host: text("host").unwrap_or_default(),
-                port: given.get_one::<u16>("port").copied().unwrap_or_default(),
-                user: text("user"),
-                password: text("password"),
-            }))
-        }
+        Some(("doctor", given)) => Some(Invocation::Doctor(target(given))),
+        Some(("cluster", given)) => given.subcommand().map(|(word, given)| Invocation::Cluster {
+            target: target(given),
+            wish: match word {
+                "leave" => Wish::Leave {
+                    node: given.get_one::<String>("node").cloned().unwrap_or_default(),
+                },
+                _ => Wish::Status {
+                    is_json: given.get_flag("json"),
+                },
+            },
+        }),
         Some(("completions", given)) => Some(print(completions(given))),
         Some(("man", given)) => Some(print(manual(given)?)),
         _ => None,
@@ -139,12 +144,54 @@ fn command() -> Command {
                 .override_usage("iolite import FILE [--dir DIR] [options of the server]")
                 .arg(rest("words", "FILE")),
         )
+        .subcommand(cluster())
         .subcommand(doctor())
         .subcommand(export())
         .subcommands(printers())
 }
 
+/// The server that is asked, and who asks.
+fn target(given: &ArgMatches) -> Target {
+    let text = |name: &str| given.get_one::<String>(name).cloned();
+    Target {
+        host: text("host").unwrap_or_default(),
+        port: given.get_one::<u16>("port").copied().unwrap_or_default(),
+        user: text("user"),
+        password: text("password"),
+    }
+}
+
 fn doctor() -> Command {
+    asking(Command::new("doctor").about(
+        "Looks at a running server and at this machine, and says what is wrong and what to do",
+    ))
+}
+
+fn cluster() -> Command {
+    let node = Arg::new("node")
+        .value_name("NODE")
+        .required(true)
+        .help("Its name: 40 digits");
+    let json = Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .help("As JSON");
+    Command::new("cluster")
+        .about("The control group of a running server")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(asking(
+            Command::new("status")
+                .about("Who is in it, and who leads")
+                .arg(json),
+        ))
+        .subcommand(asking(
+            Command::new("leave").about("Has a node leave it").arg(node),
+        ))
+}
+
+/// Adds the options that say which server is asked.
+fn asking(command: Command) -> Command {
     let option = |name: &'static str, short: char, help: &'static str| {
         Arg::new(name)
             .long(name)
@@ -152,10 +199,7 @@ fn doctor() -> Command {
             .value_name(name.to_uppercase())
             .help(help)
     };
-    Command::new("doctor")
-        .about(
-            "Looks at a running server and at this machine, and says what is wrong and what to do",
-        )
+    command
         .arg(option("host", 'H', "Where the server is").default_value("127.0.0.1"))
         .arg(
             option("port", 'p', "Its port")

@@ -76,6 +76,11 @@ impl ClusterMode {
                 "replicaof directive not allowed in cluster mode",
             ));
         }
+        if config.group.is_wanted() {
+            return Err(io::Error::other(
+                "a control group and cluster mode do not go together in this version",
+            ));
+        }
         let taken = match node.persistence().is_some_and(|kept| kept.has_directory()) {
             true => None,
             false => Some(DataDirectory::take(&config.dir).map_err(io::Error::other)?),

@@ -11,6 +11,7 @@
 //! | `os` | `yes` | `no` | any |
 //! | `everysec` | `yes` | `everysec` | any |
 //! | `always` | `yes` | `always` | any |
+//! | `quorum` | `yes` | any: how this copy's log is synced | any |
 
 use std::path::PathBuf;
 
@@ -21,6 +22,10 @@ use engine::ShutdownRequest;
 pub struct Durability {
     /// What is left after a crash of what was acknowledged.
     pub level: DurabilityLevel,
+    /// How the log is synced (`appendfsync`).
+    pub sync: DurabilityLevel,
+    /// Whether a copy counts for a majority once it is on disk only.
+    pub quorum_fsync: bool,
     /// When a checkpoint is made without being asked for, at every level: one of them is enough.
     pub save_points: Vec<SavePoint>,
     /// Whether writes are refused while the last checkpoint in the background is one that failed.
@@ -63,6 +68,8 @@ pub enum DurabilityLevel {
     EverySecond,
     /// Everything.
     Always,
+    /// What a majority of the copies has, under a control group.
+    Quorum,
 }
 
 impl DurabilityLevel {

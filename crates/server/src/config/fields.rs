@@ -13,6 +13,7 @@ use engine::observer;
 
 use super::cluster::Cluster;
 use super::durability::Durability;
+use super::group::Group;
 use super::http::Http;
 use super::replication::Replication;
 use super::tls::Tls;
@@ -137,6 +138,8 @@ pub struct Config {
 
     /// Whom to follow, and how replicas are served.
     pub replication: Replication,
+    /// The control group.
+    pub group: Group,
     /// What is kept on disk, and how.
     pub durability: Durability,
     /// Encrypted connections.

@@ -252,7 +252,8 @@ impl Loader {
     }
 
     /// Checks that this version can live up to what was read.
-    pub(crate) fn finish(self) -> Result<Loaded, LoadError> {
+    pub(crate) fn finish(mut self) -> Result<Loaded, LoadError> {
+        self.settings.keep_log_in_group();
         let rows = directives::all().iter().zip(self.places).enumerate();
         let mut without_effect: Vec<(&str, Vec<&str>)> = Vec::new();
         for (at, (row, place)) in rows {

@@ -15,6 +15,7 @@ mod directives;
 mod durability;
 mod error;
 mod fields;
+mod group;
 mod http;
 mod loader;
 mod replication;
@@ -37,6 +38,7 @@ pub use fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, EvictionPolicy, OomScore,
     Origin, OutputLimit, OutputLimits, Permission, Supervised,
 };
+pub use group::{Group, LINK_PORT_DISTANCE};
 pub use http::{Http, MetricsAuth};
 pub(crate) use loader::{LoadError, Loader, read_file};
 pub use replication::{LinkEncryption, LoadsDirectly, Replication};

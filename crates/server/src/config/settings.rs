@@ -19,6 +19,7 @@ use super::durability::{Durability, DurabilityLevel, SavePoint};
 use super::fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits,
 };
+use super::group::{Group, place_of};
 use super::http::Http;
 use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
@@ -118,6 +119,7 @@ impl Settings {
             notifications: self.notifications(),
             durability: self.durability(),
             replication: self.replication(),
+            group: self.group(),
             tls: self.tls(),
             http: self.http(),
             cluster: self.cluster(),
@@ -165,6 +167,29 @@ impl Settings {
             has_console: self.switch("http-console"),
             has_commands: self.switch("http-commands"),
             session_ttl_s: self.number("http-session-ttl"),
+        }
+    }
+
+    fn group(&self) -> Group {
+        let join = self.text("join").map(String::from_utf8_lossy);
+        Group {
+            begins: self.switch("cluster-group"),
+            join: join.and_then(|join| place_of(&join, self.number("port"))),
+            is_witness: self.switch("witness"),
+            node_timeout_ms: self.number("cluster-node-timeout"),
+            declines: false,
+        }
+    }
+
+    /// Has a node of a control group keep a log, which it is followed by.
+    pub(super) fn keep_log_in_group(&mut self) {
+        let level = self.choice("durability", &DURABILITY_LEVELS);
+        let group = self.group();
+        if group.is_wanted() && !group.is_witness && !level.has_log() {
+            let is_os = |(name, _): &(&str, _)| *name == "os";
+            let at = DURABILITY_LEVELS.iter().position(is_os);
+            self.put("durability", Value::Choice(at.unwrap_or_default()));
+            self.spread_level();
         }
     }
 
@@ -219,6 +244,8 @@ impl Settings {
         let name = |name| self.path(name).unwrap_or_default();
         Durability {
             level: self.choice("durability", &DURABILITY_LEVELS),
+            sync: self.choice("appendfsync", &LOG_LEVELS),
+            quorum_fsync: self.switch("quorum-fsync"),
             save_points: self.save_points(),
             refuses_writes_after_failed_save: self.switch("stop-writes-on-bgsave-error"),
             checkpoint_buffer_bytes_max: self.number("checkpoint-buffer-limit"),
@@ -456,7 +483,11 @@ impl Settings {
 
     /// Has `durability` say what Redis' directives make together.
     fn gather_level(&mut self) {
-        let level = if self.switch("appendonly") {
+        let is_quorum = self.choice("durability", &DURABILITY_LEVELS) == DurabilityLevel::Quorum;
+        let level = if self.switch("appendonly") && is_quorum {
+            // It has a log at any of them.
+            DurabilityLevel::Quorum
+        } else if self.switch("appendonly") {
             self.choice("appendfsync", &LOG_LEVELS)
         } else if self.save_points().is_empty() {
             DurabilityLevel::None

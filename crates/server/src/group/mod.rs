@@ -1,9 +1,29 @@
 //! The control group in a server: which nodes there are, who is the primary, and how that changes by itself.
 //!
 //! ```text
-//!   consensus (Raft) ──► control state ──► View ──► INFO, workers, whoever looks
+//!   links ◄──► other nodes            consensus (Raft) ──► control state ──► View ──► INFO, workers, whoever looks
+//!     │                                   ▲                     │
+//!     └──► thread "group": Member, Leader ┘ proposals           └──► Member ──► Duty: this node's log, role, replies
 //! ```
+//!
+//! A node is in a group where its configuration says so (`cluster-group`, `join`), or its files do. All others have none of
+//! the threads, and pay nothing. Without the feature `cluster` nothing of consensus is in the binary.
 
+#[cfg(feature = "cluster")]
+pub(crate) mod control;
+#[cfg(not(feature = "cluster"))]
+#[path = "no_control.rs"]
+pub(crate) mod control;
+#[cfg(feature = "cluster")]
+mod driver;
+pub mod duty;
+#[cfg(feature = "cluster")]
+mod files;
+#[cfg(feature = "cluster")]
+mod forming;
+pub mod holder;
+#[cfg(feature = "cluster")]
+mod links;
+#[cfg(feature = "cluster")]
+mod reconcile;
 pub mod view;
-
-pub use view::{Seen, View};

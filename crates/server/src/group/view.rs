@@ -6,7 +6,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cluster::{ControlState, Membership, NodeId};
+use cluster::{ControlState, Membership, NodeId, ShardId};
+
+/// The one shard of a group without hash slots.
+pub const SHARD: ShardId = ShardId(0);
 
 /// One view. It never changes.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +24,19 @@ pub struct Seen {
     pub leader: Option<NodeId>,
     /// The term of the control log. Not of a shard.
     pub control_term: u64,
+}
+
+impl Seen {
+    /// What INFO says of the group, in order.
+    #[must_use]
+    pub fn fields(&self) -> Vec<(String, String)> {
+        cluster::status::fields(
+            &self.state,
+            &self.membership,
+            self.leader,
+            self.control_term,
+        )
+    }
 }
 
 /// See the module.

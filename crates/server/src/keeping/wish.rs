@@ -9,11 +9,15 @@ use crate::config::{Durability, DurabilityLevel};
 #[must_use]
 pub(crate) fn log_wish(durability: &Durability) -> LogWish {
     let level = match durability.level {
+        DurabilityLevel::Quorum => durability.sync,
+        level => level,
+    };
+    let level = match level {
         DurabilityLevel::None => Level::None,
         DurabilityLevel::Checkpoint => Level::Checkpoint,
         DurabilityLevel::Os => Level::Os,
         DurabilityLevel::EverySecond => Level::EverySecond,
-        DurabilityLevel::Always => Level::Always,
+        DurabilityLevel::Always | DurabilityLevel::Quorum => Level::Always,
     };
     let options = Options {
         segment_bytes: durability.log_segment_bytes,

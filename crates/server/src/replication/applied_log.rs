@@ -35,6 +35,7 @@ use super::applier::Applier;
 use super::primary_link::BLOCK_BYTES;
 use super::replica_link::ReplicaData;
 use super::terms::Terms;
+use crate::fence::Turn;
 
 /// Of a frame that comes in pieces so much is kept until it is whole.
 const FRAME_BYTES_MAX: u64 = 1 << 32;
@@ -42,6 +43,8 @@ const FRAME_BYTES_MAX: u64 = 1 << 32;
 const APPLY_BYTES: usize = 256 << 10;
 /// How often it is looked whether the log has room.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
+/// How often it is looked whether the log is on disk.
+const DISK_LOOK: Duration = Duration::from_micros(100);
 /// How long those who stated effects to the log may take to let go of it.
 const ALONE_TIME: Duration = Duration::from_secs(10);
 /// A full sync may be so much longer than twice what was said of it.
@@ -75,6 +78,21 @@ pub(crate) trait LogHome: Send + Sync {
 
     /// The history of the log.
     fn terms(&self) -> &Terms;
+
+    /// The turn to append what a primary of this term sends; none where a later term is known.
+    fn turn(&self, term: u64) -> Option<Turn<'_>>;
+
+    /// Whether terms are noted when they are appended: what is appended may be applied long after.
+    fn notes_terms_early(&self) -> bool;
+
+    /// The store has what the log has below this sequence.
+    fn applied(&self) -> u64;
+
+    /// Whether a copy counts once it is on disk only.
+    fn wants_disk(&self) -> bool;
+
+    /// This node may lack what it acknowledged, or lacks nothing any more.
+    fn note_certain(&self, is_certain: bool);
 
     /// The store has what the log has below this sequence. Called with the turn of a batch held.
     fn note_applied(&self, sequence: u64);
@@ -140,7 +158,7 @@ struct Receiving {
 }
 
 impl<'h> AppliedLog<'h> {
-    /// The data as they are, all of the log applied.
+    /// The data as they are.
     ///
     /// # Errors
     /// Why there is no log to append to.
@@ -160,12 +178,13 @@ impl<'h> AppliedLog<'h> {
                 }
             }
         };
-        let overlap = overlap_of(home.base().as_ref(), log.tail());
+        let applied = home.applied().min(log.tail());
+        let overlap = overlap_of(home.base().as_ref(), applied);
         home.note_settled(overlap.end());
         Ok(Self {
             home,
             applier,
-            applied: log.tail(),
+            applied,
             applied_unix_ms: 0,
             overlap,
             generation: home.base().map_or(0, |base| base.generation),
@@ -186,13 +205,16 @@ impl<'h> AppliedLog<'h> {
             .ok_or_else(|| "there is no log".to_owned())
     }
 
-    /// Applies what the log has from `applied` on.
-    fn apply_log(&mut self, log: &Arc<Log>, notes_terms: bool) -> Result<(), String> {
+    /// Applies what the log has from `applied` on, as far as whole frames of it end no later than `up_to`.
+    fn apply_log(&mut self, log: &Arc<Log>, up_to: u64, notes_terms: bool) -> Result<(), String> {
         let mut cursor = log.cursor();
         let mut bytes = std::mem::take(&mut self.bytes);
         let mut piece = Vec::new();
         let done = loop {
             let from = self.applied + bytes.len() as u64;
+            if from >= up_to {
+                break Ok(());
+            }
             let max = if bytes.is_empty() {
                 APPLY_BYTES
             } else {
@@ -207,6 +229,10 @@ impl<'h> AppliedLog<'h> {
             }
             let length = frame_bytes(&bytes).unwrap_or(u64::MAX);
             if length <= bytes.len() as u64 {
+                let is_short = truncate_to(&mut bytes, self.applied, up_to);
+                if is_short && bytes.is_empty() {
+                    break Ok(());
+                }
                 if let Err(reason) = self.apply_to_points(&bytes, notes_terms) {
                     break Err(reason);
                 }
@@ -311,10 +337,18 @@ impl<'h> AppliedLog<'h> {
             self.overlap = overlap_of(Some(base), log.tail());
             self.home.note_settled(self.overlap.end());
             self.home.note_applied(from);
-            self.apply_log(log, false)
+            self.apply_log(log, u64::MAX, false)
         });
         self.home.set_loading(None);
         loaded.inspect(|()| self.set_broken(false))
+    }
+
+    /// Waits until what was appended is on disk; not while that fails.
+    fn wait_for_disk(&self, log: &Log, end: u64) {
+        log.request_sync(end);
+        while log.durable() < end && log.fault().is_none() && !self.home.is_stopping() {
+            std::thread::sleep(DISK_LOOK);
+        }
     }
 
     fn set_broken(&self, is_broken: bool) {
@@ -379,6 +413,8 @@ impl<'h> AppliedLog<'h> {
 
     fn finish_sync(&mut self, end: &SyncEnd<'_>) -> Result<(), String> {
         let sync = self.sync.take().ok_or("no full sync goes on")?;
+        // The log that it acknowledged goes.
+        self.home.note_certain(false);
         let place = self.home.place();
         let directory = place.directory.join(&sync.directory);
         let synced = place.disk.sync_directory(&directory);
@@ -469,6 +505,18 @@ fn overlap_of(base: Option<&Manifest>, end: u64) -> Overlap {
     }
 }
 
+/// Leaves of frames those that end no later than `up_to`; whether there were others. The first begins at `first`.
+fn truncate_to(bytes: &mut Vec<u8>, first: u64, up_to: u64) -> bool {
+    let end = first + bytes.len() as u64;
+    if end <= up_to {
+        return false;
+    }
+    let ends = frames(first, bytes).map(|frame| frame.sequence + frame.length);
+    let kept = ends.take_while(|end| *end <= up_to).last().unwrap_or(first);
+    bytes.truncate(usize::try_from(kept - first).unwrap_or(0));
+    true
+}
+
 impl ReplicaData for AppliedLog<'_> {
     fn attach(&mut self) -> Attach {
         let log = self.log();
@@ -505,7 +553,7 @@ impl ReplicaData for AppliedLog<'_> {
         }
     }
 
-    fn append(&mut self, first: u64, bytes: &[u8]) -> Result<(), String> {
+    fn append(&mut self, term: u64, first: u64, bytes: &[u8]) -> Result<(), String> {
         // It goes on without the full sync that broke off.
         self.forget_sync();
         let home = self.home;
@@ -516,16 +564,26 @@ impl ReplicaData for AppliedLog<'_> {
             }
             std::thread::sleep(ROOM_LOOK);
         }
+        let turn = home.turn(term).ok_or("a later term is known here")?;
+        let before = follower.log().tail();
         let tail = follower
             .append_frames(first, bytes)
             .map_err(|error| error.to_string())?;
-        let written = follower.log().write_out(tail);
-        written.map_err(|fault| fault.to_string())
+        drop(turn);
+        let log = Arc::clone(follower.log());
+        if home.notes_terms_early() {
+            home.terms().note_from(&log, before);
+        }
+        log.write_out(tail).map_err(|fault| fault.to_string())?;
+        if home.wants_disk() {
+            self.wait_for_disk(&log, tail);
+        }
+        Ok(())
     }
 
-    fn apply(&mut self) -> Result<(), String> {
+    fn apply(&mut self, up_to: u64) -> Result<(), String> {
         let log = Arc::clone(self.follower()?.log());
-        self.apply_log(&log, true)
+        self.apply_log(&log, up_to, true)
             .inspect_err(|_| self.set_broken(true))
     }
 
@@ -544,6 +602,14 @@ impl ReplicaData for AppliedLog<'_> {
         self.home.env().log.warning(format_args!(
             "{kept}; the log is truncated at sequence {to}"
         ));
+        if self.applied <= to && !self.home.is_store_broken().load(Ordering::Acquire) {
+            // Nothing of what is given up was applied.
+            self.follower()?
+                .truncate(to)
+                .map_err(|error| error.to_string())?;
+            self.home.terms().truncate(to);
+            return Ok(());
+        }
         let base = base.ok_or("no checkpoint of its own is from before the fork")?;
         self.follower()?
             .truncate(to)

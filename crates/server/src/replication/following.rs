@@ -102,6 +102,7 @@ pub struct Following {
     node: Weak<Node>,
     primary: Primary,
     forces: bool,
+    link_port: u16,
     fails_over: AtomicBool,
     may_discard: AtomicBool,
     progress: Progress,
@@ -122,6 +123,8 @@ pub struct Authority {
     pub forces: bool,
     /// The end of a FAILOVER: the primary is asked to become one.
     pub fails_over: bool,
+    /// Where its own links are served, if that is known; otherwise 0, and it is asked.
+    pub link_port: u16,
 }
 
 impl Following {
@@ -130,6 +133,7 @@ impl Following {
             node,
             primary,
             forces: by.forces,
+            link_port: by.link_port,
             fails_over: AtomicBool::new(by.fails_over),
             may_discard: AtomicBool::new(by.may_discard),
             progress: Progress {
@@ -166,6 +170,12 @@ impl Following {
     #[must_use]
     pub fn forces(&self) -> bool {
         self.forces
+    }
+
+    /// Where its own links are served; 0 where it has to be asked.
+    #[must_use]
+    pub fn link_port(&self) -> u16 {
+        self.link_port
     }
 
     /// Whether unrelated data may be thrown away.

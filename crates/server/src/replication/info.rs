@@ -52,6 +52,9 @@ impl Replication {
                 following.refused(),
             );
         }
+        if node.group.is_there() {
+            fields.extend(node.group.get().fields());
+        }
         fields
     }
 

@@ -24,10 +24,12 @@ pub mod failover;
 pub mod following;
 pub mod history;
 mod info;
+mod link_dialing;
 mod link_keys;
 mod link_tls;
 mod listener;
 mod log_pins;
+mod office;
 mod own_link;
 mod own_links;
 mod primary;
@@ -37,7 +39,7 @@ mod redis_replica;
 mod replica_link;
 pub mod replicas;
 pub mod role;
-mod session;
+pub(crate) mod session;
 mod shutdown;
 pub(crate) mod state;
 mod stream;
@@ -64,13 +66,19 @@ use crate::{link::Message, node::Node};
 use failover::Failover;
 use following::{Authority, Following, Link, Primary};
 use history::{History, ReplicationId};
+#[cfg(feature = "cluster")]
+pub(crate) use link_dialing::{dial, identity_for};
 use role::{Event, Refused, Role};
+pub(crate) use state::Done;
 pub use state::{Counts, NewTerm, Replication};
 use state::{OffsetOf, OnTerm, Order, Standing};
 pub use stream::Stream;
 
 const FAILING_OVER: CommandError =
     CommandError::fixed("ERR REPLICAOF not allowed while failing over.");
+
+const GROUPED: CommandError =
+    CommandError::fixed("ERR REPLICAOF not allowed: a control group decides who is the primary");
 
 /// What clients hear that waited when the node became a replica.
 const UNBLOCKED: &str =
@@ -203,6 +211,9 @@ impl Replication {
         session: &Session,
         order: &ReplicaOf,
     ) -> Result<Followed, CommandError> {
+        if self.fence.is_grouped() {
+            return Err(GROUPED);
+        }
         let mut standing = self.standing();
         match order {
             ReplicaOf::NoOne => self.unfollow(standing, node, session),
@@ -221,7 +232,7 @@ impl Replication {
                 let by = Authority {
                     may_discard: true,
                     forces: *forces,
-                    fails_over: false,
+                    ..Authority::default()
                 };
                 let was = self.role();
                 self.follow_locked(&mut standing, node, primary, by)?;
@@ -467,13 +478,16 @@ impl Replication {
     /// Takes up what a CONFIG SET changes.
     pub(crate) fn apply(&self, node: &Node, config: &Config) {
         Self::judge_link(node, &self.standing(), config);
+        self.judge_level(node, config);
         self.judge_replicas_by(node, &config.replication);
     }
 
     fn judge_link(node: &Node, standing: &Standing, config: &Config) {
         let is_down = |one: &Arc<Following>| one.link() != Link::Connected;
         let is_follower = node.core.settings.refusals.is_read_only();
-        let is_stale = is_follower && standing.following.as_ref().is_some_and(is_down);
+        let following = standing.following.as_ref();
+        let is_stale =
+            is_follower && following.map_or_else(|| node.replication.is_sealed(), is_down);
         let shows_stale = config.replication.serves_stale;
         node.core
             .settings
@@ -558,6 +572,12 @@ impl Replication {
     #[must_use]
     pub fn own_link(&self) -> Option<(u16, String)> {
         self.own.offer()
+    }
+
+    /// Where the log on disk ends: the term of its last frame, and the sequence; and up to where the data is.
+    #[must_use]
+    pub(crate) fn log_end_on_disk(&self, node: &Node) -> (u64, u64, u64) {
+        self.own.log_end(node)
     }
 
     /// What is done now and again, `hz` times a second.

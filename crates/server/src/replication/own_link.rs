@@ -31,23 +31,25 @@ use store::Store;
 
 use super::applied_log::{AppliedLog, LogHome};
 use super::applier::Applier;
-use super::following::{Ended, Following, Link};
+use super::following::{Authority, Ended, Following, Link, Primary};
+use super::link_dialing::{dial, identity_for, secret_of_replica};
 use super::link_keys;
 use super::listener::{Listeners, Reach};
 use super::own_links::OwnLinks;
 use super::primary_link::{FullCopy, Kill, Observer, PrimaryHome, PrimaryLinks};
-use super::replica_link::{self, ReplicaHome};
+use super::replica_link::{self, ReplicaData as _, ReplicaHome};
 use super::replicas::{Ack, Attached, Kind, NewReplica, ReplicaState};
 use super::role::Role;
-use super::session::{Conduit, Encryption, Identity};
+use super::session::{Conduit, Encryption, Identity, Session};
 use super::terms::Terms;
 use super::verify::{Saying, VerifyHome};
 use crate::config::LinkEncryption;
+use crate::fence::Turn;
 use crate::node::Node;
 use crate::port::Port;
 
 /// The port of links lies so far above that of clients where none is configured.
-const PORT_DISTANCE: u16 = 10_000;
+const PORT_DISTANCE: u16 = crate::config::LINK_PORT_DISTANCE;
 /// How long a connection to the primary may take.
 const DIAL_TIME: Duration = Duration::from_secs(5);
 /// How often it is looked whether a term frame is on disk.
@@ -64,19 +66,21 @@ impl OwnLinks {
         if let Some(kept) = node.persistence() {
             self.terms.begin(kept.terms());
         }
-        if self.terms.lineage().last().is_none() {
+        let is_grouped = node.replication.fence.is_grouped();
+        if self.terms.lineage().last().is_none() && !is_grouped {
             return;
         }
         // A node that was in office begins another term before it is heard of again: it may have been replaced meanwhile.
-        if !node.replication.follows() {
-            self.begin_term(node);
+        // Under a control group only that begins one.
+        if !node.replication.follows() && !is_grouped {
+            self.begin_term(node, None);
         }
         // Its replicas come back without asking.
         let _port = self.offer();
     }
 
     /// This node's name among those that have links.
-    fn id(&self) -> TermId {
+    pub(super) fn id(&self) -> TermId {
         *self.id.get_or_init(|| {
             let mut id = TermId::default();
             fill_from_os(&mut id.0);
@@ -93,7 +97,11 @@ impl OwnLinks {
     }
 
     /// How a link with that peer is encrypted; none where it cannot be, and need not.
-    fn encryption(&self, node: &Node, peer: Option<IpAddr>) -> Result<Option<Encryption>, String> {
+    pub(super) fn encryption(
+        &self,
+        node: &Node,
+        peer: Option<IpAddr>,
+    ) -> Result<Option<Encryption>, String> {
         let config = node.core.config.current();
         let replication = &config.replication;
         let by_certificate = replication.links_by_certificate;
@@ -125,13 +133,23 @@ impl OwnLinks {
     pub(crate) fn offer(&self) -> Option<(u16, String)> {
         let node = self.node.get()?.upgrade()?;
         own_log(&node)?;
+        let port = self.open(&node)?;
+        Some((port, self.id().to_string()))
+    }
+
+    /// Opens the port of links, if it is not open yet; which it is.
+    pub(crate) fn open(&self, node: &Arc<Node>) -> Option<u16> {
         let mut listeners = lock(&self.listeners);
         if listeners.is_none() {
-            *listeners = self.listen(&node);
+            *listeners = self.listen(node);
         }
-        let port = (*listeners)?;
-        drop(listeners);
-        Some((port, self.id().to_string()))
+        *listeners
+    }
+
+    /// This node's name for good, where it has one; before anybody asks for it.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn set_id(&self, id: TermId) {
+        let _already_set = self.id.set(id);
     }
 
     fn listen(&self, node: &Arc<Node>) -> Option<u16> {
@@ -177,8 +195,9 @@ impl OwnLinks {
         }
     }
 
-    /// A primary's reign begins: the first frame of it is in the log when this returns.
-    pub(crate) fn begin_term(&self, node: &Arc<Node>) {
+    /// A primary's reign begins: the first frame of it is in the log when this returns. Under a control group the term has
+    /// a number there.
+    pub(crate) fn begin_term(&self, node: &Arc<Node>, number: Option<u64>) {
         let Some(log) = own_log(node) else { return };
         let _alone = lock(&self.beginning);
         let before_it = log.tail_complete();
@@ -189,7 +208,7 @@ impl OwnLinks {
         let mut appender = log.appender();
         appender.set_time(node.core.clock.now_unix_ms());
         appender.control(&Control::Term(TermFrame {
-            number: lineage.last_number() + 1,
+            number: number.unwrap_or_else(|| lineage.last_number() + 1),
             id,
             previous: before.map_or([0; 20], |term| term.id.0),
             node: self.id().0,
@@ -210,12 +229,20 @@ impl OwnLinks {
     /// The first term of a log that has none.
     fn begin_first_term(&self, node: &Arc<Node>) {
         if self.terms.lineage().last().is_none() {
-            self.begin_term(node);
+            self.begin_term(node, None);
         }
     }
 
-    /// This node has stopped following, and takes writes next.
-    pub(crate) fn take_over(&self, node: &Arc<Node>) {
+    /// Nobody states anything to the log any more.
+    pub(super) fn lend(&self, node: &Arc<Node>) {
+        if let Some(links) = self.links.get() {
+            links.end_term();
+        }
+        lend_log(node);
+    }
+
+    /// This node has stopped following, and takes writes next. Under a control group the term has a number there.
+    pub(crate) fn take_over(&self, node: &Arc<Node>, number: Option<u64>) {
         if !self.follows.load(Ordering::Acquire) {
             return;
         }
@@ -227,13 +254,26 @@ impl OwnLinks {
             std::thread::sleep(LOOK);
         }
         drop(suspended);
-        self.begin_term(node);
+        self.begin_term(node, number);
         if let Some(kept) = node.persistence() {
             kept.log().take_back();
         }
         self.follows.store(false, Ordering::Release);
         // Whatever the store has is this node's data from now on.
         self.is_store_broken.store(false, Ordering::Release);
+    }
+
+    /// Where the log on disk ends: the term of its last frame, and the sequence; and up to where the data is.
+    pub(crate) fn log_end(&self, node: &Node) -> (u64, u64, u64) {
+        let Some(log) = own_log(node) else {
+            return (0, 0, 0);
+        };
+        let sequence = log.tail_complete();
+        let applied = match self.follows.load(Ordering::Acquire) {
+            true => self.applied.load(Ordering::Acquire),
+            false => sequence,
+        };
+        (self.terms.lineage().last_number(), sequence, applied)
     }
 
     /// Why no checkpoint may be made now, if so.
@@ -326,11 +366,11 @@ impl fmt::Debug for OwnLinks {
 }
 
 /// The log on disk, if there is one.
-fn own_log(node: &Node) -> Option<Arc<Log>> {
+pub(super) fn own_log(node: &Node) -> Option<Arc<Log>> {
     node.persistence().and_then(|kept| kept.log().log())
 }
 
-fn place_of(node: &Node) -> Place {
+pub(super) fn place_of(node: &Node) -> Place {
     Place::within(&node.core.config.current().dir)
 }
 
@@ -340,14 +380,6 @@ fn secret_of_primary(node: &Node) -> Vec<u8> {
     let replication = &config.replication;
     let own = replication.link_secret.clone();
     own.or_else(|| config.password.clone()).unwrap_or_default()
-}
-
-/// What the primary wants to be known.
-fn secret_of_replica(node: &Node) -> Vec<u8> {
-    let replication = &node.core.config.current().replication;
-    let own = replication.link_secret.clone();
-    own.or_else(|| replication.password.clone())
-        .unwrap_or_default()
 }
 
 /// A checkpoint that is sent, and what keeps it.
@@ -443,6 +475,11 @@ impl PrimaryHome for AtPrimary {
                 return Err("this replica is not connected with its own primary".to_owned());
             }
             Some(_) => {}
+            None if node.replication.fence.is_grouped() => {
+                if node.replication.fence.office() == 0 {
+                    return Err("this node is not in office".to_owned());
+                }
+            }
             None => own.begin_first_term(&node),
         }
         let lineage = own.terms.lineage();
@@ -529,13 +566,32 @@ impl PrimaryHome for AtPrimary {
         };
         Box::new(Watcher {
             node: Weak::clone(&self.node),
+            peer: peer.node,
             name: format!("{shown}:{port}"),
             attached: Mutex::new(attached),
         })
     }
 
+    fn serve_control(&self, session: Session, address: &str) -> bool {
+        let node = self.node();
+        node.is_ok_and(|node| node.control.serve(session, address))
+    }
+
     fn timeout_ms(&self) -> u64 {
         timeout_ms(&self.node)
+    }
+
+    fn committed(&self) -> u64 {
+        self.node().map_or(0, |node| {
+            let fence = &node.replication.fence;
+            let log = own_log(&node).filter(|_| fence.is_grouped());
+            log.map_or(0, |log| {
+                fence.committed(match fence.wants_disk() {
+                    true => log.durable(),
+                    false => log.written(),
+                })
+            })
+        })
     }
 
     fn now_ms(&self) -> u64 {
@@ -610,6 +666,7 @@ impl Observer for Nobody {
 /// Says how far a replica is to who shows that.
 struct Watcher {
     node: Weak<Node>,
+    peer: TermId,
     /// Where the replica serves its clients.
     name: String,
     attached: Mutex<Attached>,
@@ -633,6 +690,14 @@ impl Observer for Watcher {
         {
             let own = &node.replication.own;
             own.pins.note(&self.name, &log, ack.durable);
+        }
+        if let Some(node) = &node {
+            let replication = &node.replication;
+            let end = match replication.fence.wants_disk() {
+                true => ack.durable,
+                false => ack.appended,
+            };
+            replication.note_copy(node, self.peer, ack.term, Some(end));
         }
         let now_ms = node.map_or(0, |node| node.core.clock.now_unix_ms());
         let lag_ms = ack.lag_ms.into();
@@ -666,6 +731,15 @@ impl Observer for Watcher {
 
     fn name(&self) -> &str {
         &self.name
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if let Some(node) = Weak::upgrade(&self.node) {
+            let replication = &node.replication;
+            replication.note_copy(&node, self.peer, 0, None);
+        }
     }
 }
 
@@ -724,14 +798,7 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
     let own = &home.node.replication.own;
     let own_links = own.links(&home.node);
     own_links.end_term();
-    let handle = home.node.handle(&Arc::default());
-    let applier = Applier::new(
-        home.node.core.env.table,
-        handle,
-        &home.node.sessions.waiters,
-        &home.node.core.settings,
-    );
-    let ended = match AppliedLog::new(&home, applier) {
+    let ended = match AppliedLog::new(&home, home.applier()) {
         Ok(mut data) => {
             let may_discard = following.forces() || following.may_discard();
             let ended = replica_link::follow(&home, &mut data, may_discard);
@@ -751,6 +818,36 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
             Ended::Refused
         }
     }
+}
+
+/// Applies what the log has more than the store, before this node takes office. Its log is lent.
+pub(super) fn apply_rest(node: &Arc<Node>) -> Result<(), String> {
+    let Some(log) = own_log(node) else {
+        return Ok(());
+    };
+    let own = &node.replication.own;
+    if own.applied.load(Ordering::Acquire) >= log.tail() {
+        return Ok(());
+    }
+    let (host, port) = (String::new(), 0);
+    let now_unix_ms = node.core.clock.now_unix_ms();
+    let nobody = Following::new(
+        Arc::downgrade(node),
+        Primary { host, port },
+        Authority::default(),
+        now_unix_ms,
+    );
+    let home = AtReplica {
+        following: &nobody,
+        weak: Arc::downgrade(node),
+        node: Arc::clone(node),
+        port,
+    };
+    let mut data = AppliedLog::new(&home, home.applier())?;
+    data.apply(u64::MAX)?;
+    own.generation
+        .fetch_max(data.generation(), Ordering::Relaxed);
+    Ok(())
 }
 
 /// Takes the log from everybody who states effects to it: what is appended from here on comes from the primary.
@@ -776,43 +873,23 @@ struct AtReplica<'f> {
     port: u16,
 }
 
+impl AtReplica<'_> {
+    fn applier(&self) -> Applier {
+        let core = &self.node.core;
+        let handle = self.node.handle(&Arc::default());
+        let waiters = &self.node.sessions.waiters;
+        Applier::new(core.env.table, handle, waiters, &core.settings)
+    }
+}
+
 impl ReplicaHome for AtReplica<'_> {
     fn identity(&self, peer: IpAddr) -> io::Result<Identity> {
-        let config = self.node.core.config.current();
-        let announced = config.replication.announce_host.clone().unwrap_or_default();
-        let port = match config.replication.announce_port {
-            0 => config.port,
-            port => port,
-        };
-        let name = format!("{announced}:{port}");
-        let secret = secret_of_replica(&self.node);
-        let own = &self.node.replication.own;
-        let encryption = own.encryption(&self.node, Some(peer));
-        Ok(Identity {
-            encryption: encryption.map_err(io::Error::other)?,
-            ..Identity::new(own.id(), name.as_bytes(), &secret)
-        })
+        identity_for(&self.node, peer)
     }
 
     fn dial(&self) -> io::Result<TcpStream> {
         let host = self.following.primary().host.as_str();
-        let is_secret = !secret_of_replica(&self.node).is_empty();
-        let config = self.node.core.config.current();
-        let is_open = is_secret || config.replication.links_by_certificate;
-        let mut refused = io::Error::from(io::ErrorKind::NotFound);
-        for address in (host, self.port).to_socket_addrs()? {
-            if !is_open && !address.ip().is_loopback() {
-                return Err(io::Error::other(
-                    "the own link to another machine takes a secret (cluster-secret or masterauth), or \
-                     tls-replication yes with certificates",
-                ));
-            }
-            match TcpStream::connect_timeout(&address, DIAL_TIME) {
-                Ok(stream) => return Ok(stream),
-                Err(error) => refused = error,
-            }
-        }
-        Err(refused)
+        dial(&self.node, host, self.port, DIAL_TIME)
     }
 
     fn connected(&self, conduit: Option<Arc<dyn Conduit>>) {
@@ -866,6 +943,21 @@ impl ReplicaHome for AtReplica<'_> {
         self.following.set_link(link);
     }
 
+    fn accepts(&self, term: u64) -> bool {
+        self.node.replication.fence.accept(term)
+    }
+
+    fn applies_committed_only(&self) -> bool {
+        let fence = &self.node.replication.fence;
+        fence.is_grouped() && fence.is_quorum()
+    }
+
+    fn note_committed(&self, committed: u64) {
+        if committed > 0 {
+            self.node.replication.note_certain(&self.node, true);
+        }
+    }
+
     fn heard(&self) {
         self.following.note_io();
     }
@@ -915,6 +1007,27 @@ impl LogHome for AtReplica<'_> {
 
     fn terms(&self) -> &Terms {
         &self.node.replication.own.terms
+    }
+
+    fn turn(&self, term: u64) -> Option<Turn<'_>> {
+        self.node.replication.fence.turn(term)
+    }
+
+    fn notes_terms_early(&self) -> bool {
+        self.applies_committed_only()
+    }
+
+    fn applied(&self) -> u64 {
+        self.node.replication.own.applied.load(Ordering::Acquire)
+    }
+
+    fn wants_disk(&self) -> bool {
+        let fence = &self.node.replication.fence;
+        fence.is_grouped() && fence.wants_disk()
+    }
+
+    fn note_certain(&self, is_certain: bool) {
+        self.node.replication.note_certain(&self.node, is_certain);
     }
 
     fn note_applied(&self, sequence: u64) {

@@ -28,7 +28,7 @@ use durability::disk::Disk;
 use durability::log::{Cursor, Log, Read};
 use replication::attach::FullReason;
 use replication::link::{
-    Ack, Block, Digest, Full, Hello, Message, Resume, Source, SyncEnd, WHOLE_PART,
+    ASK, Ack, Block, Digest, Full, Hello, Message, Resume, Source, SyncEnd, WHOLE_PART,
 };
 use replication::primary::{Action, CloseReason, LinkId, Piece, Primary, Stage, Times};
 use replication::{PrimaryLog, Refusal, TermId};
@@ -39,6 +39,9 @@ use super::session::{Conduit, Identity, LinkFault, Reader, Received, Session, Wr
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
 /// How long a sender sleeps at most.
 const TICK: Duration = Duration::from_millis(100);
+/// How long a sender sleeps while something that it sent is about to be committed, and how often in a row.
+const NEWS_TICK: Duration = Duration::from_millis(2);
+const NEWS_TICKS_MAX: u32 = 100;
 /// What a replica acknowledged last is told again as long as it is heard of, so often.
 const TOLD_AGAIN_MS: u64 = 500;
 /// That links are refused is told so often at most.
@@ -75,8 +78,14 @@ pub(crate) trait PrimaryHome: Send + Sync {
     /// A replica came. What becomes of it is told to what this gives.
     fn observe(&self, peer: &Hello, address: &str, kill: Kill) -> Box<dyn Observer>;
 
+    /// Serves a link of the control group, until it ends; false where this node is in none.
+    fn serve_control(&self, session: Session, address: &str) -> bool;
+
     /// `repl-timeout`.
     fn timeout_ms(&self) -> u64;
+
+    /// Up to where a majority of the copies has the log, where somebody counts them; otherwise 0.
+    fn committed(&self) -> u64;
 
     /// Milliseconds since 1970 UTC.
     fn now_ms(&self) -> u64;
@@ -182,10 +191,10 @@ impl Outbox {
     }
 
     /// What is to be done; nothing when it is only that time passed or that there is more log. None at the end.
-    fn take(&self) -> Option<VecDeque<Action<'static>>> {
+    fn take(&self, time: Duration) -> Option<VecDeque<Action<'static>>> {
         let mut waiting = lock(&self.waiting);
         if waiting.actions.is_empty() && !waiting.has_news && !waiting.is_closed {
-            let woken = self.woken.wait_timeout(waiting, TICK);
+            let woken = self.woken.wait_timeout(waiting, time);
             waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         waiting.has_news = false;
@@ -313,6 +322,9 @@ impl PrimaryLinks {
             Ok(session) => session,
             Err(fault) => return self.note_refused(address, &fault),
         };
+        let Some(session) = self.sort(session, address) else {
+            return;
+        };
         let Session {
             conduit,
             mut reader,
@@ -363,9 +375,36 @@ impl PrimaryLinks {
             log: None,
             bytes: Vec::new(),
             stage: None,
+            told: 0,
+            sent: 0,
+            news_ticks: 0,
             address: address.to_owned(),
         };
         self.run_both(id, &outbox, (&mut reader, sender), &*observer, address);
+    }
+
+    /// Has a link of the control group served elsewhere; the link, where it is a replica's.
+    fn sort(&self, mut session: Session, address: &str) -> Option<Session> {
+        let end_ms = self.home.now_ms().saturating_add(self.home.timeout_ms());
+        loop {
+            match session.reader.peek_kind() {
+                Ok(Some(ASK)) => {
+                    if !self.home.serve_control(session, address) {
+                        self.home.tell(
+                            false,
+                            format_args!(
+                                "{address} asks for the control group: this node is in none"
+                            ),
+                        );
+                    }
+                    return None;
+                }
+                Ok(Some(_)) => return Some(session),
+                // Who says nothing is not waited for forever.
+                Ok(None) if self.home.now_ms() < end_ms => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
     }
 
     /// Counts a link that was not let in, and tells of it, once in a while: who has the wrong secret comes again and again.
@@ -513,6 +552,11 @@ struct Sender {
     log: Option<Reading>,
     bytes: Vec<u8>,
     stage: Option<Stage>,
+    /// What it was told that is committed, and what it was sent.
+    told: u64,
+    sent: u64,
+    /// How often in a row it was looked for more of that.
+    news_ticks: u32,
     address: String,
 }
 
@@ -537,17 +581,43 @@ impl Sender {
     }
 
     fn work(&mut self) -> Result<(), LinkFault> {
-        while let Some(actions) = self.outbox.take() {
+        while let Some(actions) = self.outbox.take(self.tick()) {
             for action in actions {
                 self.perform(action)?;
             }
             self.look_for_log()?;
+            self.tell_committed()?;
             let now_ms = self.links.home.now_ms();
             let due = self.with_primary(|primary, id| primary.on_tick_of(id, now_ms));
             for action in due.unwrap_or_default() {
                 self.perform(action)?;
             }
             self.tell_stage();
+        }
+        Ok(())
+    }
+
+    /// How long to sleep at most: less where the replica waits to hear that what it has is committed.
+    fn tick(&self) -> Duration {
+        let waits = self.told > 0 && self.told < self.sent;
+        match waits && self.news_ticks < NEWS_TICKS_MAX {
+            true => NEWS_TICK,
+            false => TICK,
+        }
+    }
+
+    /// Tells the replica what is committed where it has not come with frames.
+    fn tell_committed(&mut self) -> Result<(), LinkFault> {
+        let committed = self.links.home.committed();
+        if committed <= self.told {
+            self.news_ticks = self.news_ticks.saturating_add(1);
+            return Ok(());
+        }
+        self.news_ticks = 0;
+        let news = self.with_primary(|primary, id| primary.on_committed(id, committed));
+        if let Some(Action::Send(_, message)) = news.flatten() {
+            self.told = committed;
+            self.send(&message)?;
         }
         Ok(())
     }
@@ -666,11 +736,14 @@ impl Sender {
         let read = reading.cursor.read(from, max, &mut bytes);
         let end = reading.log.tail_complete();
         let now_ms = self.links.home.now_ms();
+        let committed = self.links.home.committed();
         let next = match read {
             Read::Frames { end: sent, .. } => {
                 let actions = self.with_primary(|primary, id| {
-                    primary.on_read(id, Piece::Frames(&bytes), 0, now_ms)
+                    primary.on_read(id, Piece::Frames(&bytes), committed, now_ms)
                 });
+                (self.told, self.sent) = (self.told.max(committed), sent);
+                self.news_ticks = 0;
                 for action in actions.unwrap_or_default() {
                     if let Action::Send(_, message) = action {
                         self.send(&message)?;

@@ -70,6 +70,15 @@ pub(crate) trait ReplicaHome: Send + Sync {
     /// Where the replica stands now, and what of its log.
     fn note(&self, state: State, log: OwnLog, is_online: bool);
 
+    /// Whether a primary of this term may be followed.
+    fn accepts(&self, term: u64) -> bool;
+
+    /// Whether only what is committed is applied.
+    fn applies_committed_only(&self) -> bool;
+
+    /// A primary of the present term has told this node what is committed, and it has all of that.
+    fn note_committed(&self, committed: u64);
+
     /// A message came.
     fn heard(&self);
 
@@ -94,17 +103,17 @@ pub(crate) trait ReplicaData {
     /// How far it is.
     fn log(&self) -> OwnLog;
 
-    /// Appends frames to the log, as they are.
+    /// Appends frames of a primary of this term to the log, as they are.
     ///
     /// # Errors
     /// Why they are not: nothing was appended.
-    fn append(&mut self, first: u64, bytes: &[u8]) -> Result<(), String>;
+    fn append(&mut self, term: u64, first: u64, bytes: &[u8]) -> Result<(), String>;
 
-    /// Applies what was appended.
+    /// Applies what was appended, as far as whole frames of it end no later than that.
     ///
     /// # Errors
     /// Why no more can be applied: this node is given everything anew.
-    fn apply(&mut self) -> Result<(), String>;
+    fn apply(&mut self, up_to: u64) -> Result<(), String>;
 
     /// When the frame was written that was applied last, in milliseconds since 1970 UTC by the primary's clock.
     fn applied_unix_ms(&self) -> u64;
@@ -315,6 +324,7 @@ impl Follow<'_> {
                 Received::Message(message) => {
                     self.home.heard();
                     self.note_clock(&message);
+                    self.check_term(&message)?;
                     self.machine.on_message(message, self.home.now_ms())
                 }
                 Received::Unknown => Vec::new(),
@@ -343,6 +353,20 @@ impl Follow<'_> {
             self.home.take_over();
         }
         Ok(())
+    }
+
+    /// A primary of an older term than is known here is not followed: it does not know yet that it is one no more.
+    fn check_term(&self, message: &Message<'_>) -> Result<(), LinkFault> {
+        let term = match message {
+            Message::Continue { term, .. } => *term,
+            Message::Full(full) => full.term,
+            _ => return Ok(()),
+        };
+        if self.home.accepts(term) {
+            return Ok(());
+        }
+        let reason = format!("it is primary in term {term}, and a later one is known here");
+        Err(LinkFault::Io(io::Error::other(reason)))
     }
 
     fn note_clock(&mut self, message: &Message<'_>) {
@@ -401,6 +425,7 @@ impl Follow<'_> {
             Action::Close => Err(LinkFault::Closed),
             Action::Send(message) => self.send(&message, writer).map(|()| Vec::new()),
             Action::Append { first, bytes } => self.append(first, bytes, writer),
+            Action::Committed => self.apply(),
             Action::Truncate { to } => {
                 let rewound = while_alive(writer, self.home, || self.data.rewind(to));
                 self.check_data(rewound, "The log was not rewound")?;
@@ -449,22 +474,37 @@ impl Follow<'_> {
         bytes: &[u8],
         writer: &Mutex<Writer>,
     ) -> Result<Vec<Action<'m>>, LinkFault> {
-        if let Err(reason) = self.data.append(first, bytes) {
+        if let Err(reason) = self.data.append(self.machine.term(), first, bytes) {
             self.home.tell(
                 true,
                 format_args!("What the primary sent is not appended: {reason}"),
             );
             return Ok(self.machine.on_append_failed(self.home.now_ms()));
         }
-        if bytes.len() >= EARLY_ACK_BYTES {
+        let is_waited_for = self.home.applies_committed_only();
+        if bytes.len() >= EARLY_ACK_BYTES || is_waited_for {
             self.machine.note_lag(self.lag_ms());
             let early = self.machine.on_log(self.data.log());
             self.perform(early, writer)?;
         }
-        let applied = self.data.apply();
+        self.apply()
+    }
+
+    /// Applies what may be.
+    fn apply<'m>(&mut self) -> Result<Vec<Action<'m>>, LinkFault> {
+        let committed = self.machine.committed();
+        let up_to = match self.home.applies_committed_only() {
+            true => committed,
+            false => u64::MAX,
+        };
+        let applied = self.data.apply(up_to);
         self.check_data(applied, "What the primary sent cannot be applied")?;
+        let log = self.data.log();
+        if committed <= log.appended {
+            self.home.note_committed(committed);
+        }
         self.machine.note_lag(self.lag_ms());
-        Ok(self.machine.on_log(self.data.log()))
+        Ok(self.machine.on_log(log))
     }
 
     /// What this node has is no use any more: the link ends, and the next one asks for everything.

@@ -11,6 +11,9 @@
 //! ```
 //!
 //! A primary takes writes. Who follows refuses them. While one takes over from the other, writes wait at the gate.
+//!
+//! Under a control group every role goes to `Sealed` by `Seal`, and from there by `Follow` or `Unfollow`: a sealed node
+//! follows nobody, refuses writes, and its log is appended to by nobody.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -25,6 +28,8 @@ pub enum Role {
     TakingOver,
     /// It is a primary that hands its office over; writes wait.
     FailingOver,
+    /// A control group has sealed it, or has not said yet whom it follows.
+    Sealed,
 }
 
 /// What changes the role.
@@ -42,6 +47,8 @@ pub enum Event {
     HandedOver,
     /// No replica has, and none will.
     KeptOffice,
+    /// The control group seals it.
+    Seal,
 }
 
 /// Why an event changes nothing.
@@ -61,19 +68,24 @@ pub enum Refused {
 /// Where the event has no place.
 pub fn next(role: Role, event: Event) -> Result<Role, Refused> {
     match (role, event) {
+        (_, Event::Seal) => Ok(Role::Sealed),
         (Role::FailingOver, Event::HandedOver)
-        | (Role::Primary | Role::Following | Role::TakingOver, Event::Follow) => {
+        | (Role::Primary | Role::Following | Role::TakingOver | Role::Sealed, Event::Follow) => {
             Ok(Role::Following)
         }
         (Role::Primary, Event::Unfollow)
         | (Role::TakingOver, Event::TookOver)
         | (Role::FailingOver, Event::KeptOffice) => Ok(Role::Primary),
-        (Role::Following | Role::TakingOver, Event::Unfollow) => Ok(Role::TakingOver),
+        (Role::Following | Role::TakingOver | Role::Sealed, Event::Unfollow) => {
+            Ok(Role::TakingOver)
+        }
         (Role::Primary, Event::FailOver) => Ok(Role::FailingOver),
         (Role::FailingOver, Event::Follow | Event::Unfollow | Event::FailOver) => {
             Err(Refused::FailingOver)
         }
-        (Role::Following | Role::TakingOver, Event::FailOver) => Err(Refused::IsReplica),
+        (Role::Following | Role::TakingOver | Role::Sealed, Event::FailOver) => {
+            Err(Refused::IsReplica)
+        }
         (_, Event::TookOver | Event::HandedOver | Event::KeptOffice) => Err(Refused::Late),
     }
 }
@@ -93,6 +105,7 @@ impl RoleWord {
             1 => Role::Following,
             2 => Role::TakingOver,
             3 => Role::FailingOver,
+            4 => Role::Sealed,
             _ => Role::Primary,
         }
     }
@@ -103,6 +116,7 @@ impl RoleWord {
             Role::Following => 1,
             Role::TakingOver => 2,
             Role::FailingOver => 3,
+            Role::Sealed => 4,
         };
         self.0.store(word, Ordering::Release);
     }
@@ -112,19 +126,21 @@ impl RoleWord {
 mod tests {
     use super::*;
 
-    const ROLES: [Role; 4] = [
+    const ROLES: [Role; 5] = [
         Role::Primary,
         Role::Following,
         Role::TakingOver,
         Role::FailingOver,
+        Role::Sealed,
     ];
-    const EVENTS: [Event; 6] = [
+    const EVENTS: [Event; 7] = [
         Event::Follow,
         Event::Unfollow,
         Event::TookOver,
         Event::FailOver,
         Event::HandedOver,
         Event::KeptOffice,
+        Event::Seal,
     ];
 
     #[test]
@@ -159,6 +175,24 @@ mod tests {
             for event in [Event::TookOver, Event::HandedOver, Event::KeptOffice] {
                 assert_eq!(next(role, event), Err(Refused::Late));
             }
+        }
+    }
+
+    #[test]
+    fn a_sealed_node_takes_over_or_follows_and_nothing_else() {
+        for role in ROLES {
+            assert_eq!(next(role, Event::Seal), Ok(Role::Sealed));
+        }
+        for event in EVENTS {
+            let outcome = next(Role::Sealed, event);
+            let known = match event {
+                Event::Follow => Ok(Role::Following),
+                Event::Unfollow => Ok(Role::TakingOver),
+                Event::Seal => Ok(Role::Sealed),
+                Event::FailOver => Err(Refused::IsReplica),
+                _ => Err(Refused::Late),
+            };
+            assert_eq!(outcome, known, "{event:?}");
         }
     }
 

@@ -266,6 +266,19 @@ impl Reader {
         Ok(message.map_or(Received::Unknown, Received::Message))
     }
 
+    /// The kind of the next message, which stays to be read; none where it did not come in time.
+    pub(crate) fn peek_kind(&mut self) -> Result<Option<u8>, LinkFault> {
+        loop {
+            let there = &self.bytes[self.start..self.end];
+            if let Some(head) = there.first_chunk::<HEADER_BYTES>() {
+                return Ok(Some(Header::decode(head, self.body_bytes_max)?.kind));
+            }
+            if !self.receive(HEADER_BYTES)? {
+                return Ok(None);
+            }
+        }
+    }
+
     /// The next message with its body's place in the buffer; none where it did not come in time.
     fn whole(&mut self) -> Result<Option<(Header, Range<usize>)>, LinkFault> {
         loop {

@@ -15,6 +15,7 @@ use super::replicas::Replicas;
 use super::role::RoleWord;
 use super::stream::Stream;
 use super::sync_source::Sources;
+use crate::fence::Fence;
 use crate::node::Node;
 
 /// What the thread "follow" is to do next. A later order takes the place of an earlier one.
@@ -23,11 +24,18 @@ pub(super) enum Order {
     Follow(Arc<Following>),
     /// To become a primary.
     TakeOver,
+    /// To append nothing any more, and to make durable what there is; then this is told.
+    Seal(u64, Done),
+    /// To become the primary of a term; then this is told.
+    Office(u64, Done),
     /// To hand the office over.
     FailOver(Arc<Failover>),
     /// To end.
     Stop,
 }
+
+/// Called when an order of the control group is carried out.
+pub(crate) type Done = Box<dyn FnOnce(bool) + Send>;
 
 /// What changes with the role.
 #[derive(Default)]
@@ -55,6 +63,8 @@ pub(super) type OffsetOf = Box<dyn Fn(&Node) -> u64 + Send + Sync>;
 /// What a node knows of its part, of whom it follows and of who follows it. Its operations are those of the module
 /// above.
 pub struct Replication {
+    /// What a control group allows.
+    pub fence: Arc<Fence>,
     pub(super) role: RoleWord,
     pub(super) standing: Mutex<Standing>,
     pub(super) ordered: Condvar,
@@ -93,6 +103,7 @@ pub struct Counts {
 impl Default for Replication {
     fn default() -> Self {
         Self {
+            fence: Arc::default(),
             role: RoleWord::new(),
             standing: Mutex::default(),
             ordered: Condvar::new(),

@@ -18,6 +18,8 @@ use crate::node::Node;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// ... up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The same where a control group said whom to follow.
+const PAUSE_GROUPED: Duration = Duration::from_millis(250);
 
 /// So long a primary is left alone whose data does not fit here: each attempt receives all of it.
 const PAUSE_UNFIT: Duration = Duration::from_secs(300);
@@ -70,6 +72,8 @@ impl Replication {
                     following.show_client(None);
                 }
                 Order::TakeOver => self.finish_taking_over(node),
+                Order::Seal(term, done) => self.finish_sealing(node, term, done),
+                Order::Office(term, done) => self.finish_office(node, term, done),
                 Order::FailOver(failover) => self.run_failover(node, &failover),
                 Order::Stop => return,
             }
@@ -79,7 +83,11 @@ impl Replication {
     /// Follows until another order is there.
     fn run(&self, following: &Following) {
         let Some(node) = following.node() else { return };
-        let mut speaks = Speaks::Redis;
+        let first = match following.link_port() {
+            0 => Speaks::Redis,
+            port => Speaks::OwnLink(port),
+        };
+        let mut speaks = first;
         let mut pause = PAUSE_MIN;
         while !following.is_stopping() && !node.is_stopping() {
             let ended = match speaks {
@@ -97,7 +105,7 @@ impl Replication {
                     continue;
                 }
                 // The port may have changed, or the server: it is asked again.
-                Ended::NoOwnLink | Ended::Again => speaks = Speaks::Redis,
+                Ended::NoOwnLink | Ended::Again => speaks = first,
                 Ended::Refused => pause = PAUSE_MAX,
                 Ended::Unfit => {
                     if !following.pause(PAUSE_UNFIT) {
@@ -106,15 +114,25 @@ impl Replication {
                     continue;
                 }
             }
+            // A group waits for its copies.
+            let pause_max = match node.replication.fence.is_grouped() {
+                true => PAUSE_GROUPED,
+                false => PAUSE_MAX,
+            };
             pause = if was_connected {
                 PAUSE_MIN
             } else {
-                (pause * 2).min(PAUSE_MAX)
+                (pause * 2).min(pause_max)
             };
             if !following.pause(pause) {
                 break;
             }
         }
+    }
+
+    /// Whether another order waits.
+    pub(super) fn has_order(&self) -> bool {
+        self.standing().order.is_some()
     }
 
     /// Becomes a primary: nothing of another one is applied any more.
@@ -141,7 +159,7 @@ impl Replication {
                 self.set_history(History::new(&mut Prng::from_os()));
             }
         }
-        self.own.take_over(node);
+        self.own.take_over(node, None);
         redis_link::end_following(node);
         let mut standing = self.standing();
         // Somebody may have changed his mind.
@@ -287,6 +305,6 @@ impl Replication {
 
 /// Waits until no worker is in the middle of requests that it began to look at before: whatever it writes from now
 /// on it has been refused, or waits at the gate.
-fn wait_for_writers(node: &Node) {
+pub(super) fn wait_for_writers(node: &Node) {
     node.core.store.handle().exclusive(|_| ());
 }

@@ -1,15 +1,18 @@
 //! What a worker does for the log, and what it does when the log has moved.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use engine::refusals::log_fault_text;
+use engine::Session;
+use engine::refusals::{NOT_COMMITTED, log_fault_text};
 use reactor::{ConnectionId, Io, Then};
 
 use super::{Arena, Worker};
 use crate::job::Piece;
 use crate::replication::Watermarks;
-use persistence::held_replies::{HeldReplies, Wrote};
+use persistence::held_replies::{HeldReplies, Waits, Wrote};
 use persistence::log_in_use::TakenUp;
+use persistence::tail::Majority;
 
 /// What WAITAOF answers when the log that it waits for is not in use any more.
 const NO_LOG: &str = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
@@ -28,10 +31,15 @@ impl Worker {
                 return;
             }
         };
-        let mut replies = HeldReplies::new(log, self.log_user.appended().clone());
+        let fence = &self.node.replication.fence;
+        let majority = fence
+            .is_grouped()
+            .then(|| Arc::clone(fence) as Arc<dyn Majority>);
+        let mut replies =
+            HeldReplies::new(log, self.log_user.appended().clone()).with_majority(majority);
         for connected in self.sessions.iter_mut() {
             connected.wrote = Wrote::default();
-            replies.note_asking(&mut connected.wrote, connected.session.waits_for_disk);
+            replies.note_asking(&mut connected.wrote, waits_of(&connected.session));
         }
         self.held_replies = Some(Box::new(replies));
     }
@@ -63,13 +71,19 @@ impl Worker {
             return;
         };
         let is_over = replies.is_over();
-        io.release(replies.log.durable());
+        io.release(&replies.released());
+        if replies.is_deposed() {
+            replies.forget_office();
+            refuse_held(io, NOT_COMMITTED);
+        }
         if is_over {
             self.held_replies = None;
             return;
         }
         if replies.log.fault().is_none() {
-            replies.end_fault();
+            if !replies.is_lapsed() {
+                replies.end_fault();
+            }
         } else {
             let held = io.held();
             if !held.is_empty() {
@@ -101,6 +115,13 @@ impl Worker {
             return;
         };
         replies.write_out();
+        if replies.is_deposed() {
+            replies.forget_office();
+            refuse_held(io, NOT_COMMITTED);
+        } else if replies.is_lapsed() {
+            self.look_at_lapse(io);
+            return;
+        }
         if replies.take_end_of_grace(self.now_ms)
             && let Some(reason) = replies.log.fault()
         {
@@ -109,6 +130,23 @@ impl Worker {
             for id in io.held() {
                 io.refuse_held(id, line.as_bytes());
             }
+        }
+    }
+
+    /// Gives up replies that wait for a majority though the lease has been over for some time.
+    #[cold]
+    fn look_at_lapse(&mut self, io: &mut Io<'_>) {
+        let Some(replies) = &mut self.held_replies else {
+            return;
+        };
+        if io.held().is_empty() {
+            replies.end_fault();
+            return;
+        }
+        replies.note_held(self.now_ms);
+        if replies.take_end_of_grace(self.now_ms) {
+            replies.forget_office();
+            refuse_held(io, NOT_COMMITTED);
         }
     }
 
@@ -202,4 +240,23 @@ impl Worker {
         let left_ms = self.held_replies.as_ref()?.grace_left_ms(self.now_ms)?;
         Some(Duration::from_millis(left_ms))
     }
+}
+
+/// What the replies of a session's client wait for though others' do not.
+pub(super) fn waits_of(session: &Session) -> Waits {
+    Waits {
+        disk: session.waits_for_disk,
+        majority: session.waits_for_majority,
+    }
+}
+
+/// Answers all that have a reply which is held with an error instead, and ends their connections.
+#[cold]
+fn refuse_held(io: &mut Io<'_>, text: &str) {
+    let line = format!("-{text}\r\n");
+    for id in io.held() {
+        io.refuse_held(id, line.as_bytes());
+    }
+    // Nothing is held any more.
+    io.release(&[u64::MAX; reactor::WATERMARKS]);
 }

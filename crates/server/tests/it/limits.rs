@@ -707,26 +707,3 @@ fn ten_thousand_strangers_make_the_server_hold_little() {
         assert!(grown <= 64 << 20, "{threads} workers: {grown} bytes");
     }
 }
-
-/// With what is mapped of its program where that is as users have it; unoptimised it is several times as
-/// long, and only what the server takes for itself says anything.
-#[test]
-fn an_empty_server_is_small() {
-    let held_by = |server: &Server| {
-        if cfg!(debug_assertions) {
-            server.anonymous_bytes().unwrap()
-        } else {
-            server.rss_bytes().unwrap()
-        }
-    };
-    let oracle = ServerBuilder::oracle().start().unwrap();
-    let most = held_by(&oracle);
-    for threads in ["1", "4"] {
-        let server = start(&["--io-threads", threads]);
-        let held = held_by(&server);
-        assert!(
-            held <= most,
-            "{threads} workers: {held}, Redis: {most} bytes"
-        );
-    }
-}

@@ -19,6 +19,7 @@ mod console;
 mod differential;
 mod digests;
 mod dump;
+mod duty;
 mod examples;
 mod fairness;
 mod flipped_bytes;

@@ -346,8 +346,9 @@ const HELP: &[&str] = &[
     "    Say what the client is able to. Capabilities are:",
     "    * REDIRECT: it understands -REDIRECT, which a server without replication never sends.",
     "      Others are not an error.",
-    "DURABILITY (DEFAULT|ALWAYS)",
-    "    Replies wait until the log is on disk (ALWAYS), or as appendfsync says.",
+    "DURABILITY (DEFAULT|ALWAYS|QUORUM)",
+    "    Replies wait until the log is on disk (ALWAYS), until a majority of the copies has it",
+    "    (QUORUM, under a control group), or as the directive durability says.",
     "MAINT_NOTIFICATIONS (ON|OFF) [<option> <value> ...]",
     "    Accepted for clients that ask for maintenance notices; there are none.",
 ];
@@ -373,8 +374,14 @@ fn durability(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let waits = args.take_word("ALWAYS");
-    if !waits && !args.take_word("DEFAULT") {
+    let waits_for_majority = !waits && args.take_word("QUORUM");
+    if !waits && !waits_for_majority && !args.take_word("DEFAULT") {
         return Err(CommandError::Syntax);
+    }
+    if waits_for_majority && !context.server.has_quorum() {
+        return Err(CommandError::fixed(
+            "ERR CLIENT DURABILITY QUORUM takes a control group whose shard waits for a majority.",
+        ));
     }
     let position = context.server.log_position(context.session);
     if waits && !position.is_some_and(|position| position.is_kept) {
@@ -383,6 +390,7 @@ fn durability(
         ));
     }
     context.session.waits_for_disk = waits;
+    context.session.waits_for_majority = waits_for_majority;
     reply.ok();
     Ok(())
 }

@@ -234,6 +234,7 @@ fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
     session.speak(Resp::V2);
     session.reply_mode = ReplyMode::On;
     session.waits_for_disk = false;
+    session.waits_for_majority = false;
     let users = &context.settings.users;
     session.log_in(Arc::clone(users.default_user()));
     session.authenticated = !users.must_log_in();

@@ -111,6 +111,18 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
                 ..COMPARISON
             },
             CommandSpec {
+                name: "LEAVE",
+                arity: Arity::Exactly(3),
+                summary: "Has a node leave the control group; INFO says who is in it.",
+                syntax: "node-id",
+                handler: |context, args, reply| {
+                    context.server.leave_group(args.bytes()?)?;
+                    reply.ok();
+                    Ok(())
+                },
+                ..COMPARISON
+            },
+            CommandSpec {
                 name: "DIFFERENCES",
                 arity: Arity::Exactly(2),
                 summary: "Gives keys that the last comparison found to differ: replica, database, key.",

@@ -14,7 +14,6 @@ const NO_SAMPLES: &str = "no samples of requests that a cluster would refuse are
 pub(super) const ROWS: &[Directive] = &[
     Directive::new("cluster-enabled", SWITCH, "no").at_start(),
     Directive::new("cluster-port", integer(0, PORT_MAX), "0").at_start(),
-    Directive::new("cluster-node-timeout", LONG_COUNT, "15000"),
     Directive::new("cluster-announce-ip", TEXT, ""),
     Directive::new("cluster-announce-hostname", TEXT, ""),
     Directive::new("cluster-announce-human-nodename", TEXT, ""),

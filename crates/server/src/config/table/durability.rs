@@ -9,12 +9,13 @@ use super::super::value::{Kind, Value};
 use super::{BYTES, COUNT, LONG_MAX, SWITCH, TEXT};
 
 /// Spellings of [`DurabilityLevel`].
-pub(crate) const DURABILITY_LEVELS: [(&str, DurabilityLevel); 5] = [
+pub(crate) const DURABILITY_LEVELS: [(&str, DurabilityLevel); 6] = [
     ("none", DurabilityLevel::None),
     ("checkpoint", DurabilityLevel::Checkpoint),
     ("os", DurabilityLevel::Os),
     ("everysec", DurabilityLevel::EverySecond),
     ("always", DurabilityLevel::Always),
+    ("quorum", DurabilityLevel::Quorum),
 ];
 /// Spellings of the levels with a log, as `appendfsync` has them.
 pub(crate) const LOG_LEVELS: [(&str, DurabilityLevel); 3] = [
@@ -47,6 +48,7 @@ const LOG_SEGMENT: Kind = Kind::Memory {
 #[rustfmt::skip] // One row, one directive.
 pub(super) const ROWS: &[Directive] = &[
     Directive::new("durability", LEVEL, "checkpoint"),
+    Directive::new("quorum-fsync", SWITCH, "no"),
     Directive::new("save", Kind::SavePoints, "3600 1 300 100 60 10000"),
     Directive::new("stop-writes-on-bgsave-error", SWITCH, "yes"),
     Directive::new("checkpoint-buffer-limit", CHECKPOINT_BUFFER, "67108864"),

@@ -6,6 +6,7 @@
 mod cluster;
 mod durability;
 mod fixed;
+mod group;
 mod http;
 mod replication;
 mod tls;
@@ -40,6 +41,7 @@ pub(super) const SECTIONS: &[&[Directive]] = &[
     durability::ROWS,
     without_effect::ROWS,
     replication::ROWS,
+    group::ROWS,
     fixed::OUTGOING,
     cluster::ROWS,
     fixed::SECURITY,

@@ -1,0 +1,462 @@
+//! The control log that a server has: Raft on one thread of its own, behind calls that wait from any other.
+//!
+//! ```text
+//!   callers ─► RaftLog ── tasks ──► the thread: Runtime::run ─► Raft, its disk, answers to peers
+//!                  └── not the leader? the request goes to who is, by the Carrier
+//! ```
+//!
+//! Every call has a time after which it gives up: what it asked for may still happen then. Nothing here may be called on
+//! the thread itself, which would wait for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cluster::control_log::RaftId;
+use cluster::{Applied, ControlLog, ControlState, Membership, Proposal, Times, Unavailable};
+use durability::disk::Disk;
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::{ChangeMembers, EmptyNode, Instant as _, Raft};
+use openraft_rt_tokio::TokioRuntime;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use crate::network::{
+    Carrier, Network, Unreached, barrier, barrier_request, propose, propose_request, read_led,
+    serve,
+};
+use crate::{Data, DiskLog, Machine, Outcome, Published, raft_config};
+
+openraft::declare_raft_types!(
+    /// Raft on tokio.
+    pub(crate) GroupTypes:
+        D = Data,
+        R = Outcome,
+        NodeId = u64,
+        Node = EmptyNode,
+        AsyncRuntime = TokioRuntime,
+);
+
+type GroupRaft = Raft<GroupTypes, Machine>;
+
+/// Between two attempts to reach a leader.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// What a control log needs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This node's number.
+    pub id: RaftId,
+    /// The files.
+    pub disk: Arc<dyn Disk>,
+    /// Where they are; its parent is there.
+    pub directory: PathBuf,
+    /// How long things take.
+    pub times: Times,
+}
+
+/// How Raft is just now, as far as this node knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The term of the control log.
+    pub term: u64,
+    /// Who leads.
+    pub leader: Option<RaftId>,
+    /// This node does.
+    pub is_leader: bool,
+    /// It has applied all that was committed before it was elected.
+    pub is_ready: bool,
+    /// And a majority has confirmed so within one election.
+    pub has_quorum: bool,
+    /// Why it has ended, if so.
+    pub ended: Option<String>,
+}
+
+/// See the module.
+pub struct RaftLog<K> {
+    raft: GroupRaft,
+    handle: Handle,
+    published: Published,
+    carrier: Arc<K>,
+    times: Times,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+/// The thread's part: all that Raft does is done while [`Runtime::run`] runs.
+#[derive(Debug)]
+pub struct Runtime {
+    runtime: tokio::runtime::Runtime,
+    raft: GroupRaft,
+    stopped: oneshot::Receiver<()>,
+}
+
+impl Runtime {
+    /// Runs Raft until the log is [stopped](RaftLog::stop).
+    pub fn run(self) {
+        let Self {
+            runtime,
+            raft,
+            stopped,
+        } = self;
+        runtime.block_on(async move {
+            // It is stopped by being dropped as well.
+            let _stopped = stopped.await;
+            let _ended = raft.shutdown().await;
+        });
+        // A task that waits for a peer is not waited for.
+        runtime.shutdown_background();
+    }
+}
+
+impl<K: Carrier> RaftLog<K> {
+    /// Opens the files, and gives what a thread is to run.
+    ///
+    /// # Errors
+    /// Those of the system; files that are damaged.
+    pub fn open(
+        options: &Options,
+        carrier: Arc<K>,
+        changed: Arc<dyn Fn() + Send + Sync>,
+    ) -> io::Result<(Arc<Self>, Runtime)> {
+        let runtime = Builder::new_current_thread().enable_time().build()?;
+        let log = DiskLog::open(&options.disk, &options.directory)?;
+        let published = Published::with_hook(changed);
+        let machine = Machine::new(&options.disk, &options.directory, &published);
+        let config = raft_config(&options.times).map_err(io::Error::other)?;
+        let network = Network(Arc::clone(&carrier));
+        let raft = GroupRaft::new(options.id, Arc::new(config), network, log, machine);
+        let raft = runtime.block_on(raft).map_err(io::Error::other)?;
+        let (stop, stopped) = oneshot::channel();
+        let own = Self {
+            raft: raft.clone(),
+            handle: runtime.handle().clone(),
+            published,
+            carrier,
+            times: options.times,
+            stop: Mutex::new(Some(stop)),
+        };
+        let thread = Runtime {
+            runtime,
+            raft,
+            stopped,
+        };
+        Ok((Arc::new(own), thread))
+    }
+
+    /// Has the thread end.
+    pub fn stop(&self) {
+        let stop = self
+            .stop
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(stop) = stop {
+            // It may have ended by itself.
+            let _gone = stop.send(());
+        }
+    }
+
+    /// Begins a group whose only voter is this node; nothing where there is one already.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn begin(&self) -> Result<(), String> {
+        let raft = self.raft.clone();
+        let begun = self.wait(self.patience(), async move {
+            if raft
+                .is_initialized()
+                .await
+                .map_err(|error| error.to_string())?
+            {
+                return Ok(());
+            }
+            let own = BTreeMap::from([(*raft.node_id(), EmptyNode {})]);
+            raft.initialize(own)
+                .await
+                .map_err(|error| error.to_string())
+        });
+        begun.unwrap_or_else(|| Err("the control log does not answer".to_owned()))
+    }
+
+    /// How Raft is.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let is_leader = metrics.state.is_leader();
+        let members = metrics.membership_config.membership();
+        let own = *self.raft.node_id();
+        let is_alone = members.voter_ids().all(|id| id == own);
+        let within = Duration::from_millis(self.times.election_ms_max);
+        let is_acked = metrics
+            .last_quorum_acked
+            .is_some_and(|at| at.elapsed() < within);
+        Standing {
+            term: metrics.current_term,
+            leader: metrics.current_leader,
+            is_leader,
+            is_ready: is_leader
+                && metrics
+                    .last_applied
+                    .is_some_and(|last| last.leader_id.term == metrics.current_term),
+            has_quorum: is_leader && (is_alone || is_acked),
+            ended: metrics
+                .running_state
+                .as_ref()
+                .err()
+                .map(ToString::to_string),
+        }
+    }
+
+    /// Answers a request of a peer, later.
+    pub fn serve(
+        &self,
+        request: Vec<u8>,
+        done: impl FnOnce(Result<Vec<u8>, String>) + Send + 'static,
+    ) {
+        let raft = self.raft.clone();
+        drop(
+            self.handle
+                .spawn(async move { done(serve(&raft, &request).await) }),
+        );
+    }
+
+    /// Proposes at this node, which leads; `done` is told what became of it, on the thread.
+    pub fn propose_later(
+        &self,
+        proposal: &Proposal,
+        done: impl FnOnce(Result<Applied, Unavailable>) + Send + 'static,
+    ) {
+        let (raft, bytes) = (self.raft.clone(), proposal.encode());
+        drop(self.handle.spawn(async move {
+            done(propose(&raft, bytes).await.and_then(applied_of));
+        }));
+    }
+
+    /// Has the members of Raft be those that joined, with these voters. One step at a time; `done` is told when it is over,
+    /// with the reason where it came to nothing.
+    pub fn change_later(
+        &self,
+        change: Change,
+        done: impl FnOnce(Result<(), String>) + Send + 'static,
+    ) {
+        let raft = self.raft.clone();
+        drop(self.handle.spawn(async move {
+            let empty =
+                |ids: BTreeSet<RaftId>| ids.into_iter().map(|id| (id, EmptyNode {})).collect();
+            let changes = match change {
+                Change::Learn(ids) => ChangeMembers::AddNodes(empty(ids)),
+                Change::Voters(ids) => ChangeMembers::ReplaceAllVoters(ids),
+                Change::Forget(ids) => ChangeMembers::RemoveNodes(ids),
+            };
+            let changed = raft.change_membership(changes, true).await;
+            done(changed.map(drop).map_err(|error| error.to_string()));
+        }));
+    }
+
+    /// How long a call waits.
+    fn patience(&self) -> Duration {
+        Duration::from_millis(self.times.node_timeout_ms * 2)
+    }
+
+    /// Waits for something that the thread does; none where it takes too long.
+    fn wait<R: Send + 'static>(
+        &self,
+        time: Duration,
+        what: impl Future<Output = R> + Send + 'static,
+    ) -> Option<R> {
+        let (sender, receiver) = sync_channel(1);
+        let task = self.handle.spawn(async move {
+            // Nobody may wait any more.
+            let _sent = sender.send(what.await);
+        });
+        let received = receiver.recv_timeout(time).ok();
+        if received.is_none() {
+            task.abort();
+        }
+        received
+    }
+
+    /// Has the leader do something, whoever that is.
+    fn ask_leader<F>(
+        &self,
+        request: Vec<u8>,
+        here: impl Fn(GroupRaft) -> F + Send + Sync + 'static,
+    ) -> Result<u64, Unavailable>
+    where
+        F: Future<Output = Result<u64, Unavailable>> + Send + 'static,
+    {
+        let (raft, carrier, time) = (
+            self.raft.clone(),
+            Arc::clone(&self.carrier),
+            self.patience(),
+        );
+        let asked = self.wait(time, led(raft, carrier, time, request, here));
+        asked.unwrap_or(Err(Unavailable::NoMajority))
+    }
+
+    /// Proposes at whoever leads; `done` is told what became of it, on the thread.
+    pub fn propose_anywhere(
+        &self,
+        proposal: &Proposal,
+        done: impl FnOnce(Result<Applied, Unavailable>) + Send + 'static,
+    ) {
+        let bytes = proposal.encode();
+        let request = propose_request(&bytes);
+        let (raft, carrier, time) = (
+            self.raft.clone(),
+            Arc::clone(&self.carrier),
+            self.patience(),
+        );
+        drop(self.handle.spawn(async move {
+            let here = move |raft: GroupRaft| {
+                let bytes = bytes.clone();
+                async move { propose(&raft, bytes).await }
+            };
+            let led = led(raft, carrier, time, request, here);
+            let led = tokio::time::timeout(time, led).await;
+            done(
+                led.unwrap_or(Err(Unavailable::NoMajority))
+                    .and_then(applied_of),
+            );
+        }));
+    }
+}
+
+/// Has the leader do something, as often as it takes.
+async fn led<K: Carrier, F>(
+    raft: GroupRaft,
+    carrier: Arc<K>,
+    time: Duration,
+    request: Vec<u8>,
+    here: impl Fn(GroupRaft) -> F + Send + Sync,
+) -> Result<u64, Unavailable>
+where
+    F: Future<Output = Result<u64, Unavailable>> + Send,
+{
+    loop {
+        let led = match here(raft.clone()).await {
+            Err(Unavailable::NotLeader(Some(leader))) if leader != *raft.node_id() => {
+                let answer = carrier.ask(leader, request.clone(), time).await;
+                let answer = answer.ok().and_then(|answer| read_led(&answer).ok());
+                answer.unwrap_or(Err(Unavailable::NotLeader(None)))
+            }
+            led => led,
+        };
+        match led {
+            // An election goes on, or is about to.
+            Err(Unavailable::NotLeader(_)) => tokio::time::sleep(RETRY).await,
+            led => return led,
+        }
+    }
+}
+
+/// An answer of a peer, or why there is none.
+pub type Told = Result<Vec<u8>, String>;
+
+/// What a carrier waits for: an answer that another thread gives.
+#[must_use]
+pub fn answer_channel() -> (oneshot::Sender<Told>, oneshot::Receiver<Told>) {
+    oneshot::channel()
+}
+
+/// Waits so long for an answer.
+///
+/// # Errors
+/// Where none comes.
+pub async fn within(time: Duration, answer: oneshot::Receiver<Told>) -> Result<Vec<u8>, Unreached> {
+    match tokio::time::timeout(time, answer).await {
+        Ok(Ok(answer)) => answer.map_err(Unreached),
+        Ok(Err(_)) => Err(Unreached("the link has ended".to_owned())),
+        Err(_) => Err(Unreached("there was no answer in time".to_owned())),
+    }
+}
+
+/// A change of Raft's members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// These are told from now on.
+    Learn(BTreeSet<RaftId>),
+    /// These vote.
+    Voters(BTreeSet<RaftId>),
+    /// These have left; none of them votes.
+    Forget(BTreeSet<RaftId>),
+}
+
+fn applied_of(number: u64) -> Result<Applied, Unavailable> {
+    let byte = u8::try_from(number).map_err(|_| Unavailable::Ended)?;
+    Applied::of(byte).map_err(|_| Unavailable::Ended)
+}
+
+impl<K: Carrier> ControlLog for RaftLog<K> {
+    fn propose(&self, proposal: &Proposal) -> Result<Applied, Unavailable> {
+        let bytes = proposal.encode();
+        let request = propose_request(&bytes);
+        let applied = self.ask_leader(request, move |raft| {
+            let bytes = bytes.clone();
+            async move { propose(&raft, bytes).await }
+        })?;
+        applied_of(applied)
+    }
+
+    fn read_barrier(&self) -> Result<Arc<ControlState>, Unavailable> {
+        let index = self.ask_leader(
+            barrier_request(),
+            |raft| async move { barrier(&raft).await },
+        )?;
+        let (raft, time) = (self.raft.clone(), self.patience());
+        let waited = self.wait(time, async move {
+            let wait = raft.wait(Some(time));
+            wait.applied_index_at_least(Some(index), "read")
+                .await
+                .is_ok()
+        });
+        match waited {
+            Some(true) => Ok(self.published.get()),
+            _ => Err(Unavailable::NoMajority),
+        }
+    }
+
+    fn watch(&self) -> Arc<ControlState> {
+        self.published.get()
+    }
+
+    fn membership(&self) -> Membership {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let stored = &metrics.membership_config;
+        let members = stored.membership();
+        Membership {
+            voters: members.voter_ids().collect(),
+            learners: members.learner_ids().collect(),
+            is_changing: members.get_joint_config().len() > 1
+                || stored.log_id() != metrics.committed_membership_config.log_id(),
+        }
+    }
+
+    fn change_voters(&self, voters: &BTreeSet<RaftId>) -> Result<(), Unavailable> {
+        let (raft, voters) = (self.raft.clone(), voters.clone());
+        let changed = self.wait(self.patience(), async move {
+            raft.change_membership(voters, true).await.is_ok()
+        });
+        changed
+            .filter(|done| *done)
+            .map(drop)
+            .ok_or(Unavailable::NoMajority)
+    }
+
+    fn has_quorum_lease(&self) -> bool {
+        self.standing().has_quorum
+    }
+}
+
+impl<K> fmt::Debug for RaftLog<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RaftLog").finish_non_exhaustive()
+    }
+}

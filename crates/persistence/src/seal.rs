@@ -1,0 +1,176 @@
+//! The seal on disk: what a copy of a shard promised to a control group, and whether it has all that it ever acknowledged.
+//!
+//! ```text
+//!   <dir>/iolite-data/SEAL
+//!   iolite-seal 1
+//!   term 7              nothing of lower terms is taken any more
+//!   boot 4b0f…          the machine's start since which all that was acknowledged is there
+//!   certain yes         no: something that was acknowledged may be gone
+//!   sum 0c3f12aa55a0e1d7    CRC-64 of the lines above
+//! ```
+//!
+//! The file is written anew, synced and put in place of the one before, so that a start finds one of them.
+
+use std::io;
+use std::path::Path;
+
+use base::crc::crc64;
+
+use crate::recovery::Place;
+
+const NAME: &str = "SEAL";
+const NEW_NAME: &str = "SEAL.new";
+const HEAD: &str = "iolite-seal 1";
+/// It is not longer than this.
+const BYTES_MAX: usize = 1 << 10;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SealRecord {
+    /// Nothing of lower terms is taken.
+    pub term: u64,
+    /// The start of the machine that it was written after, as the system names it.
+    pub boot: String,
+    /// Whether all that was ever acknowledged is there.
+    pub is_certain: bool,
+}
+
+impl SealRecord {
+    /// Reads it; none where nothing was ever promised.
+    ///
+    /// # Errors
+    /// Those of the system, and [`io::ErrorKind::InvalidData`] where it is not what was written: whoever goes on without
+    /// would break a promise.
+    pub fn read(place: &Place) -> io::Result<Option<Self>> {
+        let file = match place.disk.open(&place.directory.join(NAME)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let mut bytes = [0; BYTES_MAX];
+        let count = file.read_at(&mut bytes, 0)?;
+        let text = std::str::from_utf8(&bytes[..count]).ok();
+        let record = text.and_then(Self::decode);
+        record.map(Some).ok_or_else(|| {
+            let reason = format!("{}: not what was written", shown(&place.directory));
+            io::Error::new(io::ErrorKind::InvalidData, reason)
+        })
+    }
+
+    /// Makes it durable.
+    ///
+    /// # Errors
+    /// Those of the system: then it may be so or not.
+    pub fn write(&self, place: &Place) -> io::Result<()> {
+        let (disk, new) = (&place.disk, place.directory.join(NEW_NAME));
+        match disk.remove(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = disk.create(&new)?;
+        file.write_at(self.encode().as_bytes(), 0)?;
+        file.sync()?;
+        drop(file);
+        disk.rename(&new, &place.directory.join(NAME))?;
+        disk.sync_directory(&place.directory)
+    }
+
+    fn encode(&self) -> String {
+        let certain = if self.is_certain { "yes" } else { "no" };
+        let lines = format!(
+            "{HEAD}\nterm {}\nboot {}\ncertain {certain}\n",
+            self.term, self.boot
+        );
+        let sum = crc64(0, lines.as_bytes());
+        format!("{lines}sum {sum:016x}\n")
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let sum_at = text.rfind("sum ")?;
+        let (lines, sum) = text.split_at(sum_at);
+        let sum = sum.strip_prefix("sum ")?.strip_suffix('\n')?;
+        if u64::from_str_radix(sum, 16).ok()? != crc64(0, lines.as_bytes()) {
+            return None;
+        }
+        let mut lines = lines.lines();
+        if lines.next()? != HEAD {
+            return None;
+        }
+        Some(Self {
+            term: lines.next()?.strip_prefix("term ")?.parse().ok()?,
+            boot: lines.next()?.strip_prefix("boot ")?.to_owned(),
+            is_certain: match lines.next()?.strip_prefix("certain ")? {
+                "yes" => true,
+                "no" => false,
+                _ => return None,
+            },
+        })
+    }
+}
+
+fn shown(directory: &Path) -> String {
+    directory.join(NAME).display().to_string()
+}
+
+/// How the system names the machine's present start; nothing where it does not.
+#[must_use]
+pub fn boot_id() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map_or_else(|_| String::new(), |id| id.trim().to_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use durability::disk::Disk as _;
+    use durability::simulated::SimulatedDisk;
+
+    use super::*;
+
+    fn place(disk: &SimulatedDisk) -> Place {
+        Place {
+            disk: Arc::new(disk.clone()),
+            directory: PathBuf::from("data"),
+            log_directory: PathBuf::from("data/log"),
+        }
+    }
+
+    fn record(term: u64, is_certain: bool) -> SealRecord {
+        SealRecord {
+            term,
+            boot: "4b0f".to_owned(),
+            is_certain,
+        }
+    }
+
+    #[test]
+    fn what_was_written_outlives_a_power_cut() {
+        let mut disk = SimulatedDisk::new(1);
+        disk.create_directory(Path::new("data")).unwrap();
+        disk.settle();
+        assert_eq!(SealRecord::read(&place(&disk)).unwrap(), None);
+        for (seed, one) in [(1, record(3, true)), (2, record(9, false))] {
+            one.write(&place(&disk)).unwrap();
+            disk = disk.crash(seed);
+            assert_eq!(SealRecord::read(&place(&disk)).unwrap(), Some(one));
+        }
+    }
+
+    #[test]
+    fn a_changed_one_is_no_seal() {
+        let text = record(12, true).encode();
+        for at in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let found = std::str::from_utf8(&bytes)
+                .ok()
+                .and_then(SealRecord::decode);
+            assert_ne!(found, Some(record(13, true)), "{at}");
+            assert!(found.is_none() || found == Some(record(12, true)), "{at}");
+        }
+        assert_eq!(SealRecord::decode(&text), Some(record(12, true)));
+        assert_eq!(SealRecord::decode(""), None);
+    }
+}

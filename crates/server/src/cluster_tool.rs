@@ -1,0 +1,230 @@
+//! `iolite cluster`: the control group of a running server as a table, or as JSON for programs.
+
+use std::fmt::Write as _;
+use std::io;
+
+use crate::doctor::{Target, command, connect, reply_bytes};
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// The group, as a table or as JSON.
+    Status {
+        /// As JSON.
+        is_json: bool,
+    },
+    /// A node is to leave the group.
+    Leave {
+        /// Its name: 40 digits.
+        node: String,
+    },
+}
+
+/// What is to be printed, and the exit code.
+pub struct Told {
+    /// For standard output.
+    pub text: String,
+    /// 0 where it is well.
+    pub code: u8,
+}
+
+/// The fields of INFO that are shown above the table.
+const HEAD: [&str; 6] = [
+    "control_leader",
+    "control_term",
+    "control_index",
+    "control_nodes",
+    "control_voters",
+    "control_fault_tolerance",
+];
+const COLUMNS: [(&str, &str, usize); 6] = [
+    ("NODE", "id", 40),
+    ("ADDRESS", "addr", 22),
+    ("ROLE", "role", 8),
+    ("VOTES", "votes", 6),
+    ("HEALTH", "health", 7),
+    ("NAME", "name", 0),
+];
+
+/// Asks the server.
+#[must_use]
+pub fn run(target: &Target, wish: &Wish) -> Told {
+    let told = match wish {
+        Wish::Status { is_json } => status(target, *is_json),
+        Wish::Leave { node } => leave(target, node),
+    };
+    told.unwrap_or_else(|error| {
+        let (host, port) = (&target.host, target.port);
+        let text = format!("{host}:{port}: {error}\n");
+        Told { text, code: 2 }
+    })
+}
+
+fn leave(target: &Target, node: &str) -> io::Result<Told> {
+    let mut stream = connect(target)?;
+    let reply = command(&mut stream, &["REPLICATION", "LEAVE", node])?;
+    let text = format!("{}\n", String::from_utf8_lossy(&reply_bytes(reply)));
+    Ok(Told { text, code: 0 })
+}
+
+fn status(target: &Target, is_json: bool) -> io::Result<Told> {
+    let mut stream = connect(target)?;
+    let reply = reply_bytes(command(&mut stream, &["INFO", "replication"])?);
+    let text = String::from_utf8_lossy(&reply);
+    let fields: Vec<(&str, &str)> = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .collect();
+    let group = Group::of(&fields);
+    if group.head.is_empty() {
+        let text = "This server is in no control group: cluster-group yes begins one, join HOST joins one.\n";
+        return Ok(Told {
+            text: text.to_owned(),
+            code: 1,
+        });
+    }
+    let text = match is_json {
+        true => group.json(),
+        false => group.table(),
+    };
+    Ok(Told { text, code: 0 })
+}
+
+/// A control group, as INFO tells of it.
+struct Group<'t> {
+    head: Vec<(&'t str, &'t str)>,
+    nodes: Vec<Vec<(&'t str, &'t str)>>,
+}
+
+impl<'t> Group<'t> {
+    fn of(fields: &[(&'t str, &'t str)]) -> Self {
+        let head = fields.iter().filter(|(name, _)| HEAD.contains(name));
+        let nodes = fields.iter().filter_map(|(name, value)| {
+            let number = name.strip_prefix("control_node")?;
+            number.parse::<usize>().ok()?;
+            Some(
+                value
+                    .split(',')
+                    .filter_map(|pair| pair.split_once('='))
+                    .collect(),
+            )
+        });
+        Self {
+            head: head.copied().collect(),
+            nodes: nodes.collect(),
+        }
+    }
+
+    fn table(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        for (name, value) in &self.head {
+            let name = name.trim_start_matches("control_").replace('_', " ");
+            let _written = writeln!(text, "{name:<16} {value}");
+        }
+        text.push('\n');
+        let mut line = |cells: [&str; COLUMNS.len()]| {
+            let mut one = String::new();
+            for (cell, (_, _, width)) in cells.iter().zip(COLUMNS) {
+                let _written = write!(one, "{cell:<width$} ");
+            }
+            let _written = writeln!(text, "{}", one.trim_end());
+        };
+        line(COLUMNS.map(|(title, ..)| title));
+        for node in &self.nodes {
+            line(COLUMNS.map(|(_, name, _)| value_of(node, name)));
+        }
+        text
+    }
+
+    fn json(&self) -> String {
+        let object = |pairs: &[(&str, &str)]| {
+            let members = pairs.iter().map(|(name, value)| {
+                let name = name.trim_start_matches("control_");
+                let is_number =
+                    !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+                match is_number && name != "id" && name != "leader" {
+                    true => format!("{}:{value}", quoted(name)),
+                    false => format!("{}:{}", quoted(name), quoted(value)),
+                }
+            });
+            members.collect::<Vec<_>>().join(",")
+        };
+        let nodes: Vec<String> = self
+            .nodes
+            .iter()
+            .map(|node| format!("{{{}}}", object(node)))
+            .collect();
+        let head: Vec<(&str, &str)> = self
+            .head
+            .iter()
+            .copied()
+            .filter(|(name, _)| *name != "control_nodes")
+            .collect();
+        format!("{{{},\"nodes\":[{}]}}\n", object(&head), nodes.join(","))
+    }
+}
+
+fn value_of<'t>(node: &[(&'t str, &'t str)], name: &str) -> &'t str {
+    let found = node.iter().find(|(known, _)| *known == name);
+    found.map_or("", |(_, value)| value)
+}
+
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            control if control.is_control() => {
+                let _written = write!(quoted, "\\u{:04x}", u32::from(control));
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIELDS: [(&str, &str); 5] = [
+        ("role", "master"),
+        ("control_leader", "0101"),
+        ("control_term", "3"),
+        ("control_nodes", "1"),
+        (
+            "control_node0",
+            "id=0101,addr=db1:6379,role=primary,votes=yes,health=ok,name=a\"b",
+        ),
+    ];
+
+    #[test]
+    fn a_group_is_shown_as_a_table() {
+        let text = Group::of(&FIELDS).table();
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[0], ["leader", "0101"]);
+        assert_eq!(
+            lines[4],
+            ["NODE", "ADDRESS", "ROLE", "VOTES", "HEALTH", "NAME"]
+        );
+        assert_eq!(
+            lines[5],
+            ["0101", "db1:6379", "primary", "yes", "ok", "a\"b"]
+        );
+    }
+
+    #[test]
+    fn a_group_is_told_to_programs_as_json() {
+        let expected = concat!(
+            r#"{"leader":"0101","term":3,"nodes":[{"id":"0101","addr":"db1:6379","#,
+            r#""role":"primary","votes":"yes","health":"ok","name":"a\"b"}]}"#,
+            "\n"
+        );
+        assert_eq!(Group::of(&FIELDS).json(), expected);
+    }
+}

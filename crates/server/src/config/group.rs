@@ -1,0 +1,92 @@
+//! What the directives say about the control group.
+
+/// The port of links lies so far above that of clients where nothing else is said.
+pub const LINK_PORT_DISTANCE: u16 = 10_000;
+
+/// The control group; a node that names none of it is in none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Whether this node begins a group where it is in none.
+    pub begins: bool,
+    /// A node of the group that this one joins: its host, and its port of links.
+    pub join: Option<(String, u16)>,
+    /// Whether it votes and keeps no data.
+    pub is_witness: bool,
+    /// Milliseconds after which a node that is not heard is taken for gone.
+    pub node_timeout_ms: u64,
+    /// Whether it never becomes the primary by itself.
+    pub declines: bool,
+}
+
+impl Group {
+    /// Whether this node is to be in a group.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.begins || self.join.is_some()
+    }
+}
+
+/// `HOST[:PORT[@LINK_PORT]]` as host and port of links; `port` is that of clients where none is named.
+pub(super) fn place_of(text: &str, port: u16) -> Option<(String, u16)> {
+    let (text, link_port) = match text.rsplit_once('@') {
+        Some((text, link_port)) => (text, Some(link_port.parse::<u16>().ok()?)),
+        None => (text, None),
+    };
+    let (host, named) = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']')? {
+            (host, "") => (host, None),
+            (host, rest) => (host, Some(rest.strip_prefix(':')?)),
+        },
+        // An IPv6 address without brackets has no port.
+        None if text.matches(':').count() > 1 => (text, None),
+        None => match text.split_once(':') {
+            Some((host, named)) => (host, Some(named)),
+            None => (text, None),
+        },
+    };
+    let port = match named {
+        Some(named) => named.parse().ok()?,
+        None => port,
+    };
+    let link_port = match link_port {
+        Some(link_port) => link_port,
+        None => port.checked_add(LINK_PORT_DISTANCE)?,
+    };
+    (!host.is_empty() && link_port > 0).then(|| (host.to_owned(), link_port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_to_join_is_named_by_its_host_and_ports() {
+        for (text, host, port) in [
+            ("db1", "db1", 16_379),
+            ("db1:7000", "db1", 17_000),
+            ("db1:7000@7001", "db1", 7_001),
+            ("db1@7001", "db1", 7_001),
+            ("::1", "::1", 16_379),
+            ("[::1]:7000", "::1", 17_000),
+            ("[::1]", "::1", 16_379),
+        ] {
+            assert_eq!(
+                place_of(text, 6_379),
+                Some((host.to_owned(), port)),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            ":7000",
+            "db1:x",
+            "db1:60000",
+            "db1:1@",
+            "[::1",
+            "[::1]7000",
+            "db1@0",
+        ] {
+            assert_eq!(place_of(text, 6_379), None, "{text}");
+        }
+    }
+}

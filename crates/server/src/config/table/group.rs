@@ -1,0 +1,34 @@
+//! Directives of the control group.
+
+use super::super::directive::Directive;
+use super::super::group::place_of;
+use super::super::value::{Kind, Value};
+
+/// Less leaves no time for heartbeats.
+const TIMEOUT_MS_MIN: i128 = 150;
+/// An hour: nobody waits longer for a failover.
+const TIMEOUT_MS_MAX: i128 = 3_600_000;
+const TIMEOUT: Kind = Kind::Integer {
+    min: TIMEOUT_MS_MIN,
+    max: TIMEOUT_MS_MAX,
+};
+
+#[rustfmt::skip] // One row, one directive.
+pub(super) const ROWS: &[Directive] = &[
+    Directive::new("cluster-group", Kind::Switch, "no").at_start(),
+    Directive::new("join", Kind::Text, "").admit(node_to_join).at_start(),
+    Directive::new("witness", Kind::Switch, "no").at_start(),
+    Directive::new("cluster-node-timeout", TIMEOUT, "1500").at_start(),
+];
+
+/// `HOST[:PORT[@LINK_PORT]]`, or nothing.
+fn node_to_join(value: Value) -> Result<Value, String> {
+    let Value::Text(text) = &value else {
+        return Ok(value);
+    };
+    let is_place = std::str::from_utf8(text).is_ok_and(|text| place_of(text, 1).is_some());
+    match text.is_empty() || is_place {
+        true => Ok(value),
+        false => Err("a node is named as HOST[:PORT[@LINK_PORT]]".to_owned()),
+    }
+}

@@ -1,0 +1,441 @@
+//! What keeps a node under a control group from writing and answering out of its turn: the seal, the office, the lease.
+//!
+//! ```text
+//!   group ─ seal(term) ──► seal:  frames of a primary below are refused         (the link that appends)
+//!   group ─ office(term) ─► office: this node is the primary of the term        (role, log)
+//!   group ─ lease ────────► until when writes begin, and replies at quorum leave (workers, once a batch)
+//!   links ─ acknowledged ─► committed: what a majority has of the log
+//! ```
+//!
+//! Without a control group nothing of this is in force, and whoever asks pays one load and one branch.
+//!
+//! Invariants
+//!  1. A seal rises, and once it has, nothing of a lower term is appended: both happen under one lock.
+//!  2. There is no office of a term below the seal.
+//!  3. A lease without an office is no lease.
+//!  4. Committed is what a majority of every set of members has, this node included, and only from where the frame of the
+//!     present term ends.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use base::clock::Clock;
+use cluster::{NodeId, Shard};
+use persistence::tail::{Majority, Tail};
+
+/// See the module. One for each node.
+#[derive(Default)]
+pub struct Fence {
+    is_grouped: AtomicBool,
+    /// How this node is called in the group, and its clock.
+    own: OnceLock<(NodeId, Arc<dyn Clock>)>,
+    /// All that this node ever acknowledged is there.
+    is_certain: AtomicBool,
+    /// Held while something is appended, while the seal rises, and while an office begins or ends.
+    appending: Mutex<()>,
+    seal: AtomicU64,
+    office: AtomicU64,
+    /// By the clock of this node that goes on while the machine sleeps; 0 without an office.
+    lease_until_ms: AtomicU64,
+    /// The members, and up to where each has the log in the present office.
+    copies: Mutex<Copies>,
+    /// Whether the group has it that writes may wait for a majority.
+    is_quorum: AtomicBool,
+    /// Whether all replies of this server wait for one (`durability quorum`).
+    holds_all: AtomicBool,
+    /// Whether a copy counts once it is on disk (`quorum-fsync`).
+    wants_disk: AtomicBool,
+    /// A majority has the log up to here, if this node does.
+    others: AtomicU64,
+    /// Where the frame of the present term ends.
+    term_end: AtomicU64,
+}
+
+#[derive(Default)]
+struct Copies {
+    shard: Shard,
+    ends: BTreeMap<NodeId, u64>,
+}
+
+/// As long as this lives the seal stays as it is.
+pub struct Turn<'f> {
+    _appending: MutexGuard<'f, ()>,
+}
+
+impl Fence {
+    /// From now on a control group decides, and knows this node by that name.
+    pub fn set_grouped(&self, own: NodeId, clock: Arc<dyn Clock>) {
+        let _already_set = self.own.set((own, clock));
+        self.is_grouped.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a control group decides.
+    #[inline]
+    #[must_use]
+    pub fn is_grouped(&self) -> bool {
+        self.is_grouped.load(Ordering::Relaxed)
+    }
+
+    /// Whether all that this node ever acknowledged is there.
+    #[must_use]
+    pub fn is_certain(&self) -> bool {
+        self.is_certain.load(Ordering::SeqCst)
+    }
+
+    /// Says so.
+    pub fn set_certain(&self, is_certain: bool) {
+        self.is_certain.store(is_certain, Ordering::SeqCst);
+    }
+
+    /// Nothing of lower terms is taken.
+    #[must_use]
+    pub fn seal(&self) -> u64 {
+        self.seal.load(Ordering::SeqCst)
+    }
+
+    /// The term in which this node is the primary; 0 for none.
+    #[must_use]
+    pub fn office(&self) -> u64 {
+        self.office.load(Ordering::SeqCst)
+    }
+
+    /// Raises the seal: from here on nothing of lower terms is appended, and an office of a lower term is over. Whether
+    /// there was one.
+    pub fn raise(&self, term: u64) -> bool {
+        let _alone = self.lock();
+        self.seal.fetch_max(term, Ordering::SeqCst);
+        let office = self.office();
+        let is_over = office > 0 && office < term;
+        if is_over {
+            self.end_office_locked();
+        }
+        is_over
+    }
+
+    /// The turn to append frames of a primary of this term, unless it is sealed out. Without a control group everybody's
+    /// are taken.
+    #[must_use]
+    pub fn turn(&self, term: u64) -> Option<Turn<'_>> {
+        let appending = self.lock();
+        if self.is_grouped() {
+            if term < self.seal() {
+                return None;
+            }
+            self.seal.store(term, Ordering::SeqCst);
+        }
+        Some(Turn {
+            _appending: appending,
+        })
+    }
+
+    /// Whether frames of a primary of this term may be taken; older ones are refused from then on.
+    #[must_use]
+    pub fn accept(&self, term: u64) -> bool {
+        self.turn(term).is_some()
+    }
+
+    /// The office of a term begins, whose frame ends at `term_end`, unless a later seal came before; whether it does.
+    #[must_use]
+    pub fn begin_office(&self, term: u64, term_end: u64) -> bool {
+        let _alone = self.lock();
+        if term < self.seal() {
+            return false;
+        }
+        let mut copies = lock(&self.copies);
+        copies.ends.clear();
+        self.others.store(0, Ordering::SeqCst);
+        self.term_end.store(term_end, Ordering::SeqCst);
+        self.count(&copies);
+        drop(copies);
+        self.seal.store(term, Ordering::SeqCst);
+        self.lease_until_ms.store(0, Ordering::SeqCst);
+        self.office.store(term, Ordering::SeqCst);
+        true
+    }
+
+    /// The office is over, and the lease with it; whether there was one.
+    pub fn end_office(&self) -> bool {
+        let _alone = self.lock();
+        let was_in_office = self.office() > 0;
+        self.end_office_locked();
+        was_in_office
+    }
+
+    fn end_office_locked(&self) {
+        self.lease_until_ms.store(0, Ordering::SeqCst);
+        self.office.store(0, Ordering::SeqCst);
+    }
+
+    /// Until when the lease of the present office stands. A lease only grows.
+    pub fn set_lease_until_ms(&self, until_ms: u64) {
+        let _alone = self.lock();
+        if self.office() > 0 {
+            self.lease_until_ms.fetch_max(until_ms, Ordering::SeqCst);
+        }
+    }
+
+    /// Gives the lease back: nothing is answered any more that takes one.
+    pub fn give_lease_back(&self) {
+        let _alone = self.lock();
+        self.lease_until_ms.store(0, Ordering::SeqCst);
+    }
+
+    /// Until when writes may begin.
+    #[inline]
+    #[must_use]
+    pub fn lease_until_ms(&self) -> u64 {
+        self.lease_until_ms.load(Ordering::SeqCst)
+    }
+
+    /// Who has copies of the shard; whether more of the log is committed now.
+    pub fn set_members(&self, shard: &Shard) -> bool {
+        let mut copies = lock(&self.copies);
+        copies.shard = shard.clone();
+        self.is_quorum.store(shard.is_quorum, Ordering::SeqCst);
+        self.count(&copies)
+    }
+
+    /// Whether the group has it that writes may wait for a majority.
+    #[must_use]
+    pub fn is_quorum(&self) -> bool {
+        self.is_quorum.load(Ordering::SeqCst)
+    }
+
+    /// Whether all replies of this server wait for a majority, and whether a copy counts once it is on disk only.
+    pub fn set_level(&self, holds_all: bool, wants_disk: bool) {
+        self.holds_all.store(holds_all, Ordering::SeqCst);
+        self.wants_disk.store(wants_disk, Ordering::SeqCst);
+    }
+
+    /// Whether a copy counts once it is on disk only.
+    #[must_use]
+    pub fn wants_disk(&self) -> bool {
+        self.wants_disk.load(Ordering::SeqCst)
+    }
+
+    /// A copy has the log up to `end`, as it said in this office; none: its link is gone. Whether more of the log is
+    /// committed now.
+    pub fn note_copy(&self, node: NodeId, term: u64, end: Option<u64>) -> bool {
+        let mut copies = lock(&self.copies);
+        match end {
+            Some(end) if term == self.office() => copies.ends.insert(node, end),
+            Some(_) => return false,
+            None => copies.ends.remove(&node),
+        };
+        self.count(&copies)
+    }
+
+    /// Whether so many members are linked that more can be committed.
+    #[must_use]
+    pub fn has_majority(&self) -> bool {
+        let copies = lock(&self.copies);
+        let linked = copies.ends.keys().map(|node| (*node, 1));
+        let own = self.own.get().map(|(own, _)| (*own, 1));
+        copies.shard.committed(&linked.chain(own).collect()) > 0
+    }
+
+    fn count(&self, copies: &Copies) -> bool {
+        let own = self.own.get().map(|(own, _)| (*own, u64::MAX));
+        let ends = copies.ends.iter().map(|(node, end)| (*node, *end));
+        let others = copies.shard.committed(&ends.chain(own).collect());
+        others > self.others.fetch_max(others, Ordering::SeqCst)
+    }
+
+    /// What is committed, if this node has the log up to `own_end`; 0 for nothing of the present term.
+    #[must_use]
+    pub fn committed(&self, own_end: u64) -> u64 {
+        let committed = self.others.load(Ordering::SeqCst).min(own_end);
+        let is_of_term = self.office() > 0 && committed >= self.term_end.load(Ordering::SeqCst);
+        if is_of_term { committed } else { 0 }
+    }
+
+    /// Whether a lease stands now.
+    #[must_use]
+    pub fn has_lease(&self) -> bool {
+        let now_ms = self.own.get().map_or(0, |(_, clock)| clock.boottime_ms());
+        now_ms < self.lease_until_ms()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        lock(&self.appending)
+    }
+}
+
+impl Majority for Fence {
+    fn office(&self) -> u64 {
+        Fence::office(self)
+    }
+
+    fn holds_replies(&self) -> bool {
+        self.holds_all.load(Ordering::Relaxed)
+    }
+
+    fn released(&self, log: &dyn Tail) -> u64 {
+        if !self.has_lease() {
+            return 0;
+        }
+        let own_end = match self.wants_disk() {
+            true => log.durable(),
+            false => log.written(),
+        };
+        self.committed(own_end)
+    }
+
+    fn is_lapsed(&self) -> bool {
+        !self.has_lease()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fence")
+            .field("is_grouped", &self.is_grouped())
+            .field("seal", &self.seal())
+            .field("office", &self.office())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use base::clock::ManualClock;
+    use cluster::state::CopyKind;
+
+    use super::*;
+
+    fn node(name: u8) -> NodeId {
+        NodeId([name; 20])
+    }
+
+    fn grouped_by(clock: &Arc<ManualClock>) -> Fence {
+        let fence = Fence::default();
+        fence.set_grouped(node(1), Arc::clone(clock) as Arc<dyn Clock>);
+        fence
+    }
+
+    fn grouped() -> Fence {
+        grouped_by(&Arc::new(ManualClock::at_unix_ms(1)))
+    }
+
+    fn shard(members: &[u8]) -> Shard {
+        Shard {
+            members: members
+                .iter()
+                .map(|name| (node(*name), CopyKind::Data))
+                .collect(),
+            is_quorum: true,
+            ..Shard::default()
+        }
+    }
+
+    #[test]
+    fn committed_is_what_a_majority_has_of_the_present_term() {
+        let fence = grouped();
+        fence.set_members(&shard(&[1, 2, 3]));
+        assert!(fence.begin_office(4, 100));
+        assert_eq!(fence.committed(500), 0);
+        assert!(!fence.has_majority());
+        assert!(!fence.note_copy(node(2), 3, Some(300)), "of an older term");
+        assert!(!fence.note_copy(node(9), 4, Some(300)), "no member");
+        assert!(fence.note_copy(node(2), 4, Some(90)) && fence.has_majority());
+        assert_eq!(
+            fence.committed(500),
+            0,
+            "the frame of the term is not there"
+        );
+        assert!(fence.note_copy(node(2), 4, Some(300)));
+        assert!(!fence.note_copy(node(3), 4, Some(200)));
+        assert_eq!((fence.committed(500), fence.committed(250)), (300, 250));
+        fence.note_copy(node(2), 4, None);
+        assert_eq!(fence.committed(500), 300, "what was committed stays so");
+        assert!(fence.begin_office(5, 400));
+        assert_eq!(
+            fence.committed(500),
+            0,
+            "no acknowledgement survives a term"
+        );
+    }
+
+    #[test]
+    fn while_members_change_both_sets_have_to_have_it() {
+        let fence = grouped();
+        let both = Shard {
+            old_members: Some(shard(&[1, 2, 3]).members),
+            ..shard(&[1, 4, 5])
+        };
+        fence.set_members(&both);
+        assert!(fence.begin_office(1, 0));
+        fence.note_copy(node(2), 1, Some(50));
+        assert_eq!(fence.committed(100), 0);
+        fence.note_copy(node(4), 1, Some(40));
+        assert_eq!(fence.committed(100), 40);
+    }
+
+    #[test]
+    fn a_node_alone_is_its_own_majority() {
+        let fence = grouped();
+        fence.set_members(&shard(&[1]));
+        assert!(fence.begin_office(1, 8));
+        assert!(fence.has_majority());
+        assert_eq!(fence.committed(64), 64);
+    }
+
+    #[test]
+    fn a_lease_ends_by_the_clock() {
+        let clock = Arc::new(ManualClock::at_unix_ms(1));
+        let fence = grouped_by(&clock);
+        assert!(fence.begin_office(1, 0));
+        assert!(!fence.has_lease());
+        fence.set_lease_until_ms(1_000);
+        clock.advance_ms(999);
+        assert!(fence.has_lease());
+        clock.advance_ms(1);
+        assert!(!fence.has_lease() && fence.is_lapsed());
+    }
+
+    #[test]
+    fn a_seal_refuses_frames_of_lower_terms_and_ends_their_office() {
+        let fence = grouped();
+        assert!(fence.begin_office(3, 0));
+        fence.set_lease_until_ms(1_000);
+        assert!(fence.raise(4));
+        assert_eq!((fence.office(), fence.lease_until_ms()), (0, 0));
+        assert!(!fence.accept(3) && !fence.begin_office(3, 0));
+        assert!(fence.accept(4));
+        assert!(fence.accept(6), "a later primary seals out those before it");
+        assert!(!fence.accept(5));
+        assert!(!fence.raise(5), "a late seal changes nothing");
+        assert_eq!(fence.seal(), 6);
+    }
+
+    #[test]
+    fn a_lease_takes_an_office_and_only_grows() {
+        let fence = grouped();
+        fence.set_lease_until_ms(1_000);
+        assert_eq!(fence.lease_until_ms(), 0);
+        assert!(fence.begin_office(1, 0));
+        fence.set_lease_until_ms(1_000);
+        fence.set_lease_until_ms(900);
+        assert_eq!(fence.lease_until_ms(), 1_000);
+        assert!(
+            fence.begin_office(2, 0),
+            "the lease of another term counts no more"
+        );
+        assert_eq!(fence.lease_until_ms(), 0);
+        assert!(fence.end_office() && !fence.end_office());
+    }
+
+    #[test]
+    fn without_a_group_everybody_is_followed() {
+        let fence = Fence::default();
+        fence.raise(9);
+        assert!(fence.accept(1));
+    }
+}

@@ -1,0 +1,198 @@
+//! What a node of a control group keeps of itself, beside the journal of Raft.
+//!
+//! ```text
+//!   <dir>/iolite-data/control/node     iolite-control 1
+//!                                      id 40 digits          its name for good
+//!                                      starts 7              how often it was started
+//!                                      raft 12               its number in Raft; missing until it is in a group
+//!                                      peer 40 digits 3 17000 db1      where others were last
+//!                                      sum 8 digits          CRC-32C of the lines above
+//! ```
+//!
+//! The file is written whole, and durable before anybody hears of what is in it. A node that loses it joins as another one.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cluster::NodeId;
+use cluster::control_log::RaftId;
+use durability::checksum::crc32c;
+use durability::disk::Disk;
+
+const HEAD: &str = "iolite-control 1";
+const NAME: &str = "node";
+const NEW: &str = "node.new";
+
+/// Where a node is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its host.
+    pub(crate) host: String,
+    /// Its port of links.
+    pub(crate) port: u16,
+}
+
+/// Another node, and where it was last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KnownPeer {
+    pub(crate) node: NodeId,
+    pub(crate) raft_id: RaftId,
+    pub(crate) place: Place,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) id: NodeId,
+    pub(crate) start_count: u64,
+    pub(crate) raft_id: Option<RaftId>,
+    pub(crate) peers: Vec<KnownPeer>,
+}
+
+/// Where the files of the control group are.
+pub(crate) fn directory_within(data: &Path) -> PathBuf {
+    data.join("control")
+}
+
+impl Kept {
+    /// What a directory has; none where there is no such file.
+    ///
+    /// # Errors
+    /// Those of the system; and where the file is not what was written.
+    pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> io::Result<Option<Self>> {
+        let path = directory.join(NAME);
+        let file = match disk.open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let bytes = consensus::read_file(&*file)?;
+        let damaged = || {
+            let path = path.display();
+            let what = format!("{path} is damaged: this node can join the group anew, without it");
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        };
+        let text = std::str::from_utf8(&bytes).map_err(|_| damaged())?;
+        Self::decode(text).map(Some).ok_or_else(damaged)
+    }
+
+    /// Writes it; it is durable then.
+    ///
+    /// # Errors
+    /// Those of the system; what was there is there still.
+    pub(crate) fn write(&self, disk: &dyn Disk, directory: &Path) -> io::Result<()> {
+        match disk.create_directory(directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        if let Some(parent) = directory.parent() {
+            disk.sync_directory(parent)?;
+        }
+        let bytes = self.encode().into_bytes();
+        consensus::write_whole(disk, directory, NEW, NAME, &bytes).map(drop)
+    }
+
+    fn encode(&self) -> String {
+        let mut text = format!("{HEAD}\nid {}\nstarts {}\n", self.id, self.start_count);
+        // Writing to a string does not fail.
+        if let Some(raft_id) = self.raft_id {
+            let _written = writeln!(text, "raft {raft_id}");
+        }
+        for KnownPeer {
+            node,
+            raft_id,
+            place,
+        } in &self.peers
+        {
+            let _written = writeln!(text, "peer {node} {raft_id} {} {}", place.port, place.host);
+        }
+        let sum = crc32c(text.as_bytes());
+        let _written = writeln!(text, "sum {sum:08x}");
+        text
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let (lines, sum) = text.strip_suffix('\n')?.rsplit_once("\nsum ")?;
+        let summed = crc32c(&text.as_bytes()[..=lines.len()]);
+        if u32::from_str_radix(sum, 16).ok()? != summed {
+            return None;
+        }
+        let mut lines = lines.lines();
+        if lines.next()? != HEAD {
+            return None;
+        }
+        let mut kept = Self::default();
+        for line in lines {
+            let mut words = line.splitn(5, ' ');
+            match words.next()? {
+                "id" => kept.id = id_of(words.next()?)?,
+                "starts" => kept.start_count = words.next()?.parse().ok()?,
+                "raft" => kept.raft_id = Some(words.next()?.parse().ok()?),
+                "peer" => kept.peers.push(KnownPeer {
+                    node: id_of(words.next()?)?,
+                    raft_id: words.next()?.parse().ok()?,
+                    place: Place {
+                        port: words.next()?.parse().ok()?,
+                        host: words.next()?.to_owned(),
+                    },
+                }),
+                _ => return None,
+            }
+        }
+        Some(kept)
+    }
+}
+
+/// A node's name, from 40 digits.
+pub(crate) fn id_of(text: &str) -> Option<NodeId> {
+    let mut id = NodeId::default();
+    if text.len() != 2 * id.0.len() || !text.is_ascii() {
+        return None;
+    }
+    for (at, byte) in id.0.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept() -> Kept {
+        Kept {
+            id: NodeId([0xab; 20]),
+            start_count: 7,
+            raft_id: Some(12),
+            peers: vec![KnownPeer {
+                node: NodeId([1; 20]),
+                raft_id: 1,
+                place: Place {
+                    host: "db1.example".to_owned(),
+                    port: 17_000,
+                },
+            }],
+        }
+    }
+
+    #[test]
+    fn a_node_finds_what_it_kept() {
+        for kept in [kept(), Kept::default()] {
+            assert_eq!(Kept::decode(&kept.encode()), Some(kept));
+        }
+    }
+
+    #[test]
+    fn damage_is_noticed() {
+        let text = kept().encode();
+        for at in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let changed = String::from_utf8(bytes).expect("still text");
+            assert_ne!(Kept::decode(&changed), Some(kept()), "{at}");
+        }
+        assert_eq!(Kept::decode(""), None);
+        assert_eq!(Kept::decode(&text[..text.len() / 2]), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Where a node holds what keeps it in the control group. The node knows nothing of what that is made of.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use engine::CommandError;
+
+use crate::replication::session::Session;
+
+/// The control log, as callers that may wait have it.
+pub type SharedLog = Arc<dyn cluster::ControlLog + Send + Sync>;
+
+/// What takes part in the group.
+pub(crate) trait TakesPart: Send + Sync {
+    /// Serves a link of the group until it ends.
+    fn serve(&self, session: Session, address: &str);
+
+    /// Has a node leave, sooner or later.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn leave(&self, node: &[u8]) -> Result<(), CommandError>;
+
+    /// The control log, once there is one.
+    fn log(&self) -> Option<SharedLog>;
+
+    /// Takes part no more; for a server that stops.
+    fn stop(&self);
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Control(OnceLock<Arc<dyn TakesPart>>);
+
+impl Control {
+    /// Says what takes part; once.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        expect(dead_code, reason = "nothing takes part")
+    )]
+    pub(super) fn set(&self, part: Arc<dyn TakesPart>) {
+        let _already_set = self.0.set(part);
+    }
+
+    /// Serves a link of the group until it ends; false where this node is in none.
+    pub(crate) fn serve(&self, session: Session, address: &str) -> bool {
+        let part = self.0.get();
+        if let Some(part) = part {
+            part.serve(session, address);
+        }
+        part.is_some()
+    }
+
+    /// Has a node leave the group, sooner or later.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    pub(crate) fn leave(&self, node: &[u8]) -> Result<(), CommandError> {
+        let part = self.0.get();
+        let part = part.ok_or(CommandError::fixed(
+            "ERR this server is in no control group",
+        ));
+        part?.leave(node)
+    }
+
+    /// The control log, where this node takes part. Its calls wait: not for workers.
+    #[must_use]
+    pub fn log(&self) -> Option<SharedLog> {
+        self.0.get()?.log()
+    }
+
+    /// Takes part no more; for a server that stops.
+    pub(crate) fn stop(&self) {
+        if let Some(part) = self.0.get() {
+            part.stop();
+        }
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,30 @@
+//! How this node takes part in the control group, in a server that was built without one: not at all.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::node::Node;
+
+/// Never made.
+pub(crate) enum Part {}
+
+/// Refuses where a group is wanted.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn prepare(node: &Arc<Node>) -> io::Result<Option<Arc<Part>>> {
+    match node.core.config.current().group.is_wanted() {
+        true => Err(io::Error::other(
+            "this server was built without a control group",
+        )),
+        false => Ok(None),
+    }
+}
+
+/// Does nothing.
+///
+/// # Errors
+/// None.
+pub(crate) fn begin(part: &Arc<Part>, _: &Arc<Node>) -> io::Result<()> {
+    match **part {}
+}

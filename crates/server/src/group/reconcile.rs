@@ -1,0 +1,255 @@
+//! The control leader's reconciler: the next step from the members that there are to those that there should be.
+//!
+//! ```text
+//!   joined, not told ─► learner ─► voter (1, 3 or 5)        joined with data ─► member of the shard ─► the change ends
+//!   left ─► not told any more      lost for long ─► replaced
+//! ```
+//!
+//! One step at a time: the next is taken when the last is done, or came to nothing.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use cluster::control_log::RaftId;
+use cluster::entry::ShardChange;
+use cluster::state::{CopyKind, roles};
+use cluster::voters::next_voters;
+use cluster::{ControlState, Entry, Membership, NodeId};
+use consensus::Change;
+
+use super::view::SHARD;
+
+/// A voter that was not heard for so long is replaced.
+const VOTER_LOST_MS: u64 = 300_000;
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Raft's members change.
+    Members(Change),
+    /// A node is to have a copy of the shard.
+    Add(NodeId, Entry),
+    /// A change of the shard's members ends.
+    Finish(Entry),
+}
+
+/// Whom a step is for.
+pub(crate) enum Asks {
+    Raft(Change),
+    Entry(Entry),
+}
+
+impl Step {
+    pub(crate) fn into_asks(self) -> Asks {
+        match self {
+            Self::Members(change) => Asks::Raft(change),
+            Self::Add(_, entry) | Self::Finish(entry) => Asks::Entry(entry),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Members(Change::Learn(ids)) => write!(f, "tells members {ids:?} what is decided"),
+            Self::Members(Change::Voters(ids)) => write!(f, "has members {ids:?} vote"),
+            Self::Members(Change::Forget(ids)) => write!(f, "forgets members {ids:?}"),
+            Self::Add(node, _) => write!(f, "gives node {node} a copy of the data"),
+            Self::Finish(_) => f.write_str("ends a change of who has a copy of the data"),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Reconciler {
+    is_busy: bool,
+}
+
+impl Reconciler {
+    /// Something is being done from here on; false where that is so already.
+    pub(crate) fn begin(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_busy, true)
+    }
+
+    /// It is done, or came to nothing.
+    pub(crate) fn end(&mut self) {
+        self.is_busy = false;
+    }
+
+    /// The next step, if there is one and none is under way.
+    pub(crate) fn next(
+        &mut self,
+        state: &ControlState,
+        members: &Membership,
+        silence_ms: impl Fn(NodeId) -> u64,
+    ) -> Option<Step> {
+        if self.is_busy || members.is_changing {
+            return None;
+        }
+        let step = raft_step(state, members, &silence_ms).or_else(|| shard_step(state));
+        self.is_busy = step.is_some();
+        step
+    }
+}
+
+fn raft_step(
+    state: &ControlState,
+    members: &Membership,
+    silence_ms: &impl Fn(NodeId) -> u64,
+) -> Option<Step> {
+    let joined: BTreeSet<RaftId> = state.nodes.values().map(|node| node.raft_id).collect();
+    let told: BTreeSet<RaftId> = members.voters.union(&members.learners).copied().collect();
+    let new: BTreeSet<RaftId> = joined.difference(&told).copied().collect();
+    if !new.is_empty() {
+        return Some(Step::Members(Change::Learn(new)));
+    }
+    let is_lost = |node: &cluster::state::Node| {
+        let known = state.node_of(node.raft_id);
+        known.is_some_and(|(id, _)| silence_ms(*id) >= VOTER_LOST_MS)
+    };
+    if let Some(voters) = next_voters(state, members, is_lost) {
+        return Some(Step::Members(Change::Voters(voters)));
+    }
+    let gone: BTreeSet<RaftId> = members.learners.difference(&joined).copied().collect();
+    (!gone.is_empty()).then_some(Step::Members(Change::Forget(gone)))
+}
+
+fn shard_step(state: &ControlState) -> Option<Step> {
+    let shard = state.shards.get(&SHARD)?;
+    let entry = |change| Entry::Shard {
+        shard: SHARD,
+        expected_epoch: shard.epoch,
+        change,
+    };
+    if shard.old_members.is_some() {
+        // Where writes wait for no majority, both sets agree at once.
+        return (!shard.is_quorum).then(|| Step::Finish(entry(ShardChange::Finish)));
+    }
+    let is_spare = |(id, node): &(&NodeId, &cluster::state::Node)| {
+        node.record.roles & roles::DATA != 0 && !node.is_failed && !shard.members.contains_key(id)
+    };
+    let (node, _) = state.nodes.iter().find(is_spare)?;
+    let (node, kind) = (*node, CopyKind::Data);
+    Some(Step::Add(node, entry(ShardChange::Add { node, kind })))
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::state::{Node, NodeRecord};
+    use cluster::{LogEnd, Proposal, RequestId};
+
+    use super::*;
+
+    fn state_of(count: u8) -> ControlState {
+        let mut state = ControlState::default();
+        for byte in 1..=count {
+            let node = Node {
+                raft_id: byte.into(),
+                record: NodeRecord {
+                    roles: roles::DATA,
+                    ..NodeRecord::default()
+                },
+                ..Node::default()
+            };
+            state.nodes.insert(NodeId([byte; 20]), node);
+        }
+        let create = Entry::Shard {
+            shard: SHARD,
+            expected_epoch: 0,
+            change: ShardChange::Create {
+                primary: NodeId([1; 20]),
+                end: LogEnd::default(),
+                is_quorum: false,
+            },
+        };
+        apply(&mut state, create);
+        state
+    }
+
+    fn apply(state: &mut ControlState, entry: Entry) {
+        let index = state.index + 100;
+        let mut request = RequestId::default();
+        request.0[..8].copy_from_slice(&index.to_le_bytes());
+        let applied = state.apply(index, &Proposal { request, entry });
+        assert_eq!(applied, cluster::Applied::Done);
+    }
+
+    fn members(voters: &[RaftId], learners: &[RaftId]) -> Membership {
+        Membership {
+            voters: voters.iter().copied().collect(),
+            learners: learners.iter().copied().collect(),
+            is_changing: false,
+        }
+    }
+
+    #[test]
+    fn a_node_that_joined_is_told_then_votes_then_has_a_copy() {
+        let mut state = state_of(3);
+        let mut members = members(&[1], &[]);
+        let mut reconciler = Reconciler::default();
+        let mut steps = Vec::new();
+        for _ in 0..10 {
+            let Some(step) = reconciler.next(&state, &members, |_| 0) else {
+                break;
+            };
+            assert_eq!(
+                reconciler.next(&state, &members, |_| 0),
+                None,
+                "one at a time"
+            );
+            steps.push(step.to_string());
+            match step.into_asks() {
+                Asks::Raft(Change::Learn(ids)) => members.learners.extend(ids),
+                Asks::Raft(Change::Voters(ids)) => {
+                    members = self::members(&Vec::from_iter(ids), &[]);
+                }
+                Asks::Raft(Change::Forget(_)) => panic!("nobody left"),
+                Asks::Entry(entry) => apply(&mut state, entry),
+            }
+            reconciler.end();
+        }
+        assert_eq!(steps.len(), 6, "{steps:?}");
+        assert_eq!(members.voters.len(), 3);
+        assert_eq!(state.shards[&SHARD].members.len(), 3);
+        assert_eq!(reconciler.next(&state, &members, |_| 0), None);
+    }
+
+    #[test]
+    fn who_left_is_forgotten_and_who_is_lost_replaced() {
+        let mut state = state_of(4);
+        let all: Vec<Entry> = (2..=4)
+            .map(|byte| ShardChange::Add {
+                node: NodeId([byte; 20]),
+                kind: CopyKind::Data,
+            })
+            .map(|change| Entry::Shard {
+                shard: SHARD,
+                expected_epoch: 0,
+                change,
+            })
+            .collect();
+        for mut entry in all {
+            if let Entry::Shard { expected_epoch, .. } = &mut entry {
+                *expected_epoch = state.shards[&SHARD].epoch;
+            }
+            apply(&mut state, entry);
+            let expected_epoch = state.shards[&SHARD].epoch;
+            apply(
+                &mut state,
+                Entry::Shard {
+                    shard: SHARD,
+                    expected_epoch,
+                    change: ShardChange::Finish,
+                },
+            );
+        }
+        let lost = |node: NodeId| u64::from(node.0[0] == 2) * VOTER_LOST_MS;
+        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4]), lost);
+        let voters = BTreeSet::from([1, 3, 4]);
+        assert_eq!(step, Some(Step::Members(Change::Voters(voters))));
+        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4, 9]), |_| 0);
+        let gone = BTreeSet::from([9]);
+        assert_eq!(step, Some(Step::Members(Change::Forget(gone))));
+    }
+}

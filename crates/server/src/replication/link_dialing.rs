@@ -1,0 +1,59 @@
+//! How this node makes a link: where it may go to, and what it says of itself there.
+
+use std::io;
+use std::net::{IpAddr, TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+use super::session::Identity;
+use crate::node::Node;
+
+/// What the other end wants to be known.
+pub(super) fn secret_of_replica(node: &Node) -> Vec<u8> {
+    let replication = &node.core.config.current().replication;
+    let own = replication.link_secret.clone();
+    own.or_else(|| replication.password.clone())
+        .unwrap_or_default()
+}
+
+/// Connects to the port of links of a node.
+///
+/// # Errors
+/// Those of the system; and where the other machine cannot be talked to without a secret.
+pub(crate) fn dial(node: &Node, host: &str, port: u16, time: Duration) -> io::Result<TcpStream> {
+    let is_secret = !secret_of_replica(node).is_empty();
+    let is_open = is_secret || node.core.config.current().replication.links_by_certificate;
+    let mut refused = io::Error::from(io::ErrorKind::NotFound);
+    for address in (host, port).to_socket_addrs()? {
+        if !is_open && !address.ip().is_loopback() {
+            return Err(io::Error::other(
+                "the own link to another machine takes a secret (cluster-secret or masterauth), or \
+                 tls-replication yes with certificates",
+            ));
+        }
+        match TcpStream::connect_timeout(&address, time) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
+}
+
+/// What this node says of itself at an address.
+///
+/// # Errors
+/// Why nothing can be encrypted that has to be.
+pub(crate) fn identity_for(node: &Node, peer: IpAddr) -> io::Result<Identity> {
+    let config = node.core.config.current();
+    let announced = config.replication.announce_host.clone().unwrap_or_default();
+    let port = match config.replication.announce_port {
+        0 => config.port,
+        port => port,
+    };
+    let name = format!("{announced}:{port}");
+    let own = &node.replication.own;
+    let encryption = own.encryption(node, Some(peer));
+    Ok(Identity {
+        encryption: encryption.map_err(io::Error::other)?,
+        ..Identity::new(own.id(), name.as_bytes(), &secret_of_replica(node))
+    })
+}

@@ -1,0 +1,324 @@
+//! What a control group orders: to be sealed, to take the office of a term, to follow, and to leave the office.
+//!
+//! ```text
+//!   seal ──────► role Sealed at once ──► thread: writers are done, the log is lent and synced, SEAL is durable ──► done
+//!   take office ► writes wait ─────────► thread: term frame durable, log taken back, fence: office ──► done ─► lease ─► go
+//! ```
+//!
+//! Invariants
+//!  1. Who is sealed appends nothing, and answers the seal only when the seal and all of its log are durable.
+//!  2. Nothing is served in a term before its frame is durable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{NodeId, Shard};
+use persistence::seal::{SealRecord, boot_id};
+use replication::TermId;
+
+use super::following::{Authority, Primary};
+use super::role::{self, Event, Role};
+use super::thread::wait_for_writers;
+use super::{Done, Order, Replication, UNBLOCKED, own_link, redis_link};
+use crate::config::{Config, DurabilityLevel};
+use crate::node::Node;
+
+/// How often it is looked whether the log is on disk, or a lease is there.
+const LOOK: Duration = Duration::from_millis(1);
+/// So long writes wait for the first lease of an office before they are refused.
+const FIRST_LEASE: Duration = Duration::from_secs(2);
+
+impl Replication {
+    /// From now on a control group decides, and knows this node by that name. What was sealed before is sealed still.
+    ///
+    /// # Errors
+    /// Why the node may not be a member: what it promised before is not known.
+    pub(crate) fn begin_under_group(&self, node: &Arc<Node>, id: TermId) -> Result<(), String> {
+        self.own.set_id(id);
+        self.fence
+            .set_grouped(NodeId(id.0), Arc::clone(&node.core.clock));
+        self.judge_level(node, &node.core.config.current());
+        let place = own_link::place_of(node);
+        let known = SealRecord::read(&place).map_err(|error| error.to_string())?;
+        let boot = boot_id();
+        let is_certain = known
+            .as_ref()
+            .is_none_or(|known| known.is_certain && known.boot == boot);
+        self.fence.raise(known.map_or(0, |known| known.term));
+        self.fence.set_certain(is_certain);
+        if node.persistence().is_some_and(|kept| kept.has_directory()) {
+            self.write_seal(node).map_err(|error| error.to_string())?;
+        }
+        self.seal_role(node, None);
+        Ok(())
+    }
+
+    /// Whether a control group has sealed this node, or has not said yet whom it follows.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.role() == Role::Sealed
+    }
+
+    /// Seals. See [`crate::group::duty::Duty::seal`].
+    pub(crate) fn seal(&self, node: &Arc<Node>, term: u64, done: Done) {
+        self.fence.raise(term);
+        self.seal_role(node, Some((term, done)));
+    }
+
+    /// Is primary no more, and follows nobody.
+    pub(crate) fn leave_office(&self, node: &Arc<Node>) {
+        self.fence.end_office();
+        self.seal_role(node, None);
+    }
+
+    fn seal_role(&self, node: &Arc<Node>, order: Option<(u64, Done)>) {
+        let mut standing = self.standing();
+        let before = self.role();
+        let Ok(role) = role::next(before, Event::Seal) else {
+            return;
+        };
+        if before == Role::Primary {
+            self.stream.keep_names(self.history());
+        }
+        self.role.set(role);
+        node.core.settings.refusals.set_read_only(true);
+        node.core.store.set_follower(true);
+        self.let_writes_go(node);
+        if let Some(following) = standing.following.take() {
+            following.stop();
+        }
+        if let Some(failover) = standing.failover.take() {
+            failover.abort();
+        }
+        let (term, done) = order.unwrap_or_else(|| (self.fence.seal(), Box::new(|_| ())));
+        standing.order = Some(Order::Seal(term, done));
+        Self::judge_link(node, &standing, &node.core.config.current());
+        self.wake_thread(standing, node);
+        if !matches!(before, Role::Following | Role::Sealed) {
+            node.unblock_all(UNBLOCKED);
+        }
+    }
+
+    /// Follows the primary of a term, unless a later one is known.
+    pub(crate) fn follow_in(&self, node: &Arc<Node>, term: u64, primary: Primary, link_port: u16) {
+        if !self.fence.accept(term) {
+            return;
+        }
+        self.fence.end_office();
+        let mut standing = self.standing();
+        let before = self.role();
+        if role::next(before, Event::Follow).is_err() {
+            if let Some(failover) = standing.failover.take() {
+                failover.abort();
+            }
+            self.role.set(Role::Sealed);
+        }
+        // What the group decided takes the place of what is here.
+        let by = Authority {
+            forces: true,
+            link_port,
+            ..Authority::default()
+        };
+        node.core.log.notice(format_args!(
+            "The control group has this node follow {}:{} in term {term}",
+            primary.host, primary.port
+        ));
+        if self.follow_locked(&mut standing, node, primary, by).is_ok() {
+            self.wake_thread(standing, node);
+        }
+        if !matches!(before, Role::Following | Role::Sealed) {
+            node.unblock_all(UNBLOCKED);
+        }
+    }
+
+    /// Takes the office of a term. See [`crate::group::duty::Duty::take_office`].
+    pub(crate) fn take_office_of(&self, node: &Arc<Node>, term: u64, done: Done) {
+        let mut standing = self.standing();
+        let role = role::next(self.role(), Event::Unfollow);
+        let role = role.ok().filter(|_| term >= self.fence.seal());
+        let Some(role) = role.filter(|role| *role == Role::TakingOver) else {
+            drop(standing);
+            return done(false);
+        };
+        node.core
+            .env
+            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+        self.role.set(role);
+        let refusals = &node.core.settings.refusals;
+        refusals.set_read_only(false);
+        refusals.set_stale(false);
+        if let Some(following) = standing.following.take() {
+            following.stop();
+        }
+        standing.order = Some(Order::Office(term, done));
+        self.wake_thread(standing, node);
+    }
+
+    /// Sees to it that nothing is appended any more, and that the seal and the log are durable.
+    pub(super) fn finish_sealing(&self, node: &Arc<Node>, term: u64, done: Done) {
+        wait_for_writers(node);
+        self.own.lend(node);
+        if !self.sync_log(node) {
+            return;
+        }
+        if let Err(error) = self.write_seal(node) {
+            node.core.log.warning(format_args!(
+                "The seal of term {term} is not on disk: {error}"
+            ));
+            return;
+        }
+        done(self.fence.is_certain());
+    }
+
+    /// Begins the office of a term, or is sealed again.
+    pub(super) fn finish_office(&self, node: &Arc<Node>, term: u64, done: Done) {
+        if self.role() != Role::TakingOver {
+            return done(false);
+        }
+        // Nothing may be stated to the log before its term is.
+        self.own.lend(node);
+        if let Err(reason) = own_link::apply_rest(node) {
+            node.core
+                .log
+                .warning(format_args!("No office of term {term}: {reason}"));
+            self.seal_role(node, None);
+            return done(false);
+        }
+        self.begin_term(node, None);
+        self.own.take_over(node, Some(term));
+        redis_link::end_following(node);
+        let term_end = own_link::own_log(node).map_or(0, |log| log.tail_complete());
+        let has_begun = self.sync_log(node) && self.fence.begin_office(term, term_end);
+        if !has_begun {
+            self.seal_role(node, None);
+            return done(false);
+        }
+        let standing = self.standing();
+        let Ok(role) = role::next(self.role(), Event::TookOver) else {
+            drop(standing);
+            self.fence.end_office();
+            return done(false);
+        };
+        node.core.store.set_follower(false);
+        self.role.set(role);
+        drop(standing);
+        self.judge_replicas(node);
+        self.judge_majority(node);
+        node.core.log.notice(format_args!(
+            "MASTER MODE enabled (the control group, term {term})"
+        ));
+        done(true);
+        self.wait_for_lease(node);
+        self.let_writes_go(node);
+    }
+
+    /// Who has copies of the shard.
+    pub(crate) fn set_members(&self, node: &Node, shard: &Shard) {
+        let has_more = self.fence.set_members(shard);
+        self.judge_majority(node);
+        if has_more {
+            node.wake_workers();
+        }
+    }
+
+    /// A copy has the log up to `end`, or its link is gone.
+    pub(super) fn note_copy(&self, node: &Node, copy: TermId, term: u64, end: Option<u64>) {
+        if !self.fence.is_grouped() {
+            return;
+        }
+        let has_more = self.fence.note_copy(NodeId(copy.0), term, end);
+        self.judge_majority(node);
+        if has_more {
+            node.wake_workers();
+        }
+    }
+
+    /// Looks whether writes that wait for a majority may begin.
+    fn judge_majority(&self, node: &Node) {
+        let can_commit = self.fence.is_quorum() && self.fence.has_majority();
+        let refusals = &node.core.settings.refusals;
+        if refusals.has_no_majority() == can_commit {
+            refusals.set_no_majority(!can_commit);
+        }
+    }
+
+    /// Looks what replies wait for, as the configuration says.
+    pub(super) fn judge_level(&self, node: &Node, config: &Config) {
+        let holds_all = config.durability.level == DurabilityLevel::Quorum;
+        self.fence
+            .set_level(holds_all, config.durability.quorum_fsync);
+        let refusals = &node.core.settings.refusals;
+        refusals.set_quorum_for_all(holds_all && self.fence.is_grouped());
+    }
+
+    /// The group grants or renews the lease.
+    pub(crate) fn set_lease(&self, node: &Node, until_ms: u64) {
+        self.fence.set_lease_until_ms(until_ms);
+        self.look_at_lease(node);
+    }
+
+    /// Looks whether the lease stands: without one no write begins. Called by workers at the beginning of a turn.
+    #[inline]
+    pub(crate) fn look_at_lease(&self, node: &Node) {
+        let refusals = &node.core.settings.refusals;
+        let is_over = self.fence.office() > 0 && !self.fence.has_lease();
+        if refusals.has_no_lease() != is_over {
+            refusals.set_no_lease(is_over);
+            // It may have been renewed just now, by who looked before.
+            refusals.set_no_lease(self.fence.office() > 0 && !self.fence.has_lease());
+        }
+    }
+
+    /// Waits for the first lease of an office, so that writes which waited for it are done and not refused.
+    fn wait_for_lease(&self, node: &Node) {
+        let mut waited = Duration::ZERO;
+        while waited < FIRST_LEASE
+            && self.fence.lease_until_ms() == 0
+            && !node.is_stopping()
+            && !self.has_order()
+        {
+            std::thread::sleep(LOOK);
+            waited += LOOK;
+        }
+    }
+
+    /// Waits until all of the log is on disk; whether it is.
+    fn sync_log(&self, node: &Arc<Node>) -> bool {
+        let Some(log) = own_link::own_log(node) else {
+            return true;
+        };
+        let end = log.tail();
+        // Why not is told by the log itself.
+        let _fault = log.write_out(end);
+        while log.durable() < end {
+            if node.is_stopping() || log.fault().is_some() {
+                return false;
+            }
+            log.request_sync(end);
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+
+    /// This node may lack what it acknowledged, or lacks nothing any more.
+    pub(super) fn note_certain(&self, node: &Node, is_certain: bool) {
+        if !self.fence.is_grouped() || self.fence.is_certain() == is_certain {
+            return;
+        }
+        self.fence.set_certain(is_certain);
+        if let Err(error) = self.write_seal(node) {
+            // Until it is written it counts as before, after a start.
+            node.core
+                .log
+                .warning(format_args!("The seal is not on disk: {error}"));
+        }
+    }
+
+    fn write_seal(&self, node: &Node) -> std::io::Result<()> {
+        let record = SealRecord {
+            term: self.fence.seal(),
+            boot: boot_id(),
+            is_certain: self.fence.is_certain(),
+        };
+        record.write(&own_link::place_of(node))
+    }
+}
