@@ -4,13 +4,15 @@ use crate::crc::crc16;
 
 /// How many there are.
 pub const HASH_SLOTS: usize = 16_384;
+/// The last one, and the bits of a checksum that count.
+pub const LAST: u16 = 16_383;
 
 /// The hash slot of a key: of what stands between its first `{` and the next `}`, if anything does, otherwise of all of
 /// it.
 #[inline]
 #[must_use]
 pub fn of(key: &[u8]) -> u16 {
-    crc16(tagged(key).unwrap_or(key)) & (HASH_SLOTS as u16 - 1)
+    crc16(tagged(key).unwrap_or(key)) & LAST
 }
 
 #[inline]

@@ -10,7 +10,7 @@ mod lap;
 pub(crate) mod ledger;
 mod outcome;
 mod place;
-pub(crate) mod placement;
+mod placement;
 pub(crate) mod series;
 mod serving;
 mod transaction;

@@ -25,6 +25,7 @@ pub mod hash_slots;
 pub mod histogram;
 pub mod identity;
 pub mod key_places;
+pub mod key_query;
 pub mod keys;
 pub mod observer;
 pub mod permission;

@@ -21,11 +21,8 @@ use store::{Key, Wanted};
 
 use crate::client_record::ClientRecord;
 use crate::command_index::CommandIndex;
-use crate::engine::placement;
 use crate::error::{CommandError, CommandResult};
-use crate::hash_slots::{Elsewhere, Query, Routes};
 use crate::replication::Copies;
-use crate::table::Table;
 
 /// All clients of a server that wait for keys.
 pub type Waiters = store::Waiters<Waiting>;
@@ -96,16 +93,6 @@ pub trait Progress {
 const ARGUMENT_BYTES: usize = 96;
 
 impl Waiting {
-    /// Why it is not served here any more, if it is not: its keys are of hash slots of others.
-    #[must_use]
-    pub fn elsewhere(&self, table: &Table, routes: &Routes) -> Option<Elsewhere> {
-        let spec = table.spec(self.command)?;
-        let mut query = Query::default();
-        placement::add_keys(&mut query, routes, table, spec, self.request.request());
-        query.reads_replicas = self.client.has_flag(ClientRecord::READS_REPLICAS);
-        query.judge(routes).err()
-    }
-
     /// Bytes of memory behind it, about.
     #[must_use]
     pub fn held_bytes(&self) -> usize {

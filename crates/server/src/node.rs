@@ -21,7 +21,7 @@ use crate::allocator::{self, AllocatorMemory};
 use crate::announcer::{self, Announcer};
 use crate::audit::AuditWriter;
 use crate::client_cache::ClientCache;
-use crate::cluster_mode::ClusterMode;
+use crate::cluster_mode::state::ClusterMode;
 use crate::config::{
     ApplyError, Change, Config, DurabilityLevel, EvictionPolicy, SharedConfig, system_reason,
 };

@@ -152,7 +152,7 @@ impl ClusterPort for Port<'_> {
         &mut self,
         ask: &AskServer<'_>,
     ) -> Result<Vec<Result<(), Vec<u8>>>, CommandError> {
-        ask_server(ask)
+        ask_server(ask, &*self.node.core.clock)
     }
 }
 

@@ -110,6 +110,7 @@ impl Slots {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
 
@@ -142,12 +143,11 @@ mod tests {
             (seed >> 33) % below
         };
         for _ in 0..500 {
-            let first = next(64) as u16;
-            let last = first + (next(u64::from(64 - first))) as u16;
-            let owner = match next(4) {
-                0 => None,
-                id => Some(ShardId(id as u32)),
-            };
+            let slot = |number: u64| u16::try_from(number).unwrap();
+            let first = slot(next(64));
+            let last = first + slot(next(u64::from(64 - first)));
+            let owner = u32::try_from(next(4)).unwrap();
+            let owner = (owner > 0).then_some(ShardId(owner));
             slots.set((first, last), owner);
             plain[usize::from(first)..=usize::from(last)].fill(owner);
             let seen: Vec<_> = (0..64).map(|slot| slots.owner(slot)).collect();

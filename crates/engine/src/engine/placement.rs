@@ -4,14 +4,11 @@ use base::hash_slot;
 use protocol::{Request, Run};
 
 use super::visit::Visit;
-use crate::client_record::ClientRecord;
 use crate::error::CommandResult;
-use crate::flags::{Flags, InTransaction, KeyAccess};
-use crate::hash_slots::{Query, Routes};
-use crate::key_places as places;
-use crate::session::Session;
+use crate::flags::InTransaction;
+use crate::key_query::{add_keys, query_of};
 use crate::spec::CommandSpec;
-use crate::table::{Found, Table};
+use crate::table::Found;
 
 impl Visit<'_> {
     /// Whether plain requests are about keys of this node alone, each about those of one slot: as far as that can be
@@ -61,39 +58,5 @@ impl Visit<'_> {
             _ => add_keys(&mut query, &routes, table, spec, request),
         }
         Ok(query.judge(&routes)?)
-    }
-}
-
-/// What is asked for a client, without a key yet.
-pub(crate) fn query_of(session: &Session, routes: &Routes) -> Query {
-    let local = session.client.local_address.rsplit_once(':');
-    let port = local.and_then(|(_, port)| port.parse::<u16>().ok());
-    Query {
-        reads_replicas: session.client.has_flag(ClientRecord::READS_REPLICAS),
-        is_encrypted: routes.tls_port != 0 && port == Some(routes.tls_port),
-        ..Query::default()
-    }
-}
-
-/// Adds the keys and shard channels of a request, as far as its arguments tell them.
-pub(crate) fn add_keys(
-    query: &mut Query,
-    routes: &Routes,
-    table: &Table,
-    spec: &CommandSpec,
-    request: Request<'_>,
-) {
-    query.is_write |= spec.flags.has(Flags::WRITE);
-    if spec.keys.is_empty() {
-        return;
-    }
-    let is_about_channels = spec.flags.has(Flags::PUBSUB);
-    query.is_about_channels |= is_about_channels;
-    for (at, access) in places::of(table, spec, &request).unwrap_or_default() {
-        if (is_about_channels || !access.has(KeyAccess::NOT_KEY))
-            && let Some(name) = request.arg(at)
-        {
-            query.add(routes, name);
-        }
     }
 }

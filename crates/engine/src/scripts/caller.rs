@@ -17,9 +17,9 @@ use super::values;
 use crate::args::Args;
 use crate::command_index::CommandIndex;
 use crate::context::{Context, Pace};
-use crate::engine::placement;
 use crate::error::{CommandError, CommandResult};
 use crate::hash_slots::CROSS_SLOT_IN_SCRIPT;
+use crate::key_query::{add_keys, query_of};
 use crate::observer::{Measured, Shown, shown};
 use crate::permission::{self, Subject};
 use crate::resolved::row_of;
@@ -258,8 +258,8 @@ impl<'h, 'c> Caller<'h, 'c> {
             return Ok(());
         }
         let routes = self.context.settings.hash_slots.routes();
-        let mut query = placement::query_of(session, &routes);
-        placement::add_keys(&mut query, &routes, self.context.table, spec, request);
+        let mut query = query_of(session, &routes);
+        add_keys(&mut query, &routes, self.context.table, spec, request);
         query
             .judge(&routes)
             .map_err(|elsewhere| CommandError::fixed(elsewhere.text_in_script()))?;

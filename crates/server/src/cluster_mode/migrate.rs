@@ -2,8 +2,9 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use base::clock::Clock;
 use engine::{AskServer, CommandError};
 
 /// A line of a reply is not longer than this.
@@ -16,17 +17,19 @@ const CONNECT: CommandError =
 ///
 /// # Errors
 /// What the client is to read whose MIGRATE it is.
-pub(crate) fn ask_server(ask: &AskServer<'_>) -> Result<Vec<Result<(), Vec<u8>>>, CommandError> {
+pub(crate) fn ask_server(
+    ask: &AskServer<'_>,
+    clock: &dyn Clock,
+) -> Result<Vec<Result<(), Vec<u8>>>, CommandError> {
     let timeout = Duration::from_millis(ask.timeout_ms.max(1));
     let stream = connect(ask, timeout).map_err(|_| CONNECT)?;
-    let until = Instant::now() + timeout;
-    send(&stream, ask.requests, until)
+    let limit = Limit::new(clock, timeout);
+    send(&stream, ask.requests, &limit)
         .map_err(|_| CommandError::fixed("IOERR error or timeout writing to target instance"))?;
     let mut lines = Lines {
         stream,
         buffer: Vec::new(),
-        until,
-        timeout,
+        limit,
     };
     let mut answers = Vec::new();
     for _ in 0..ask.count {
@@ -57,30 +60,53 @@ fn connect(ask: &AskServer<'_>, timeout: Duration) -> io::Result<TcpStream> {
     Err(last)
 }
 
-fn send(mut stream: &TcpStream, bytes: &[u8], until: Instant) -> io::Result<()> {
+fn send(mut stream: &TcpStream, bytes: &[u8], limit: &Limit<'_>) -> io::Result<()> {
     for part in bytes.chunks(64 << 10) {
-        stream.set_write_timeout(Some(left(until)?))?;
+        stream.set_write_timeout(Some(limit.left()?))?;
         stream.write_all(part)?;
     }
     Ok(())
 }
 
-fn left(until: Instant) -> io::Result<Duration> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    Ok(left)
+/// Until when a step may wait.
+struct Limit<'c> {
+    clock: &'c dyn Clock,
+    timeout: Duration,
+    until_ns: u64,
 }
 
-struct Lines {
+impl<'c> Limit<'c> {
+    fn new(clock: &'c dyn Clock, timeout: Duration) -> Self {
+        let mut limit = Self {
+            clock,
+            timeout,
+            until_ns: 0,
+        };
+        limit.begin();
+        limit
+    }
+
+    /// The next step begins.
+    fn begin(&mut self) {
+        let timeout_ns = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
+        self.until_ns = self.clock.monotonic_ns().saturating_add(timeout_ns);
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        match self.until_ns.saturating_sub(self.clock.monotonic_ns()) {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            left_ns => Ok(Duration::from_nanos(left_ns)),
+        }
+    }
+}
+
+struct Lines<'c> {
     stream: TcpStream,
     buffer: Vec<u8>,
-    until: Instant,
-    timeout: Duration,
+    limit: Limit<'c>,
 }
 
-impl Lines {
+impl Lines<'_> {
     fn next(&mut self) -> io::Result<Vec<u8>> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|two| two == b"\r\n") {
@@ -91,7 +117,7 @@ impl Lines {
             if self.buffer.len() > LINE_BYTES_MAX {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            self.stream.set_read_timeout(Some(left(self.until)?))?;
+            self.stream.set_read_timeout(Some(self.limit.left()?))?;
             let mut part = [0; 4096];
             let count = self.stream.read(&mut part)?;
             if count == 0 {
@@ -100,7 +126,7 @@ impl Lines {
             self.buffer
                 .extend_from_slice(part.get(..count).unwrap_or_default());
             // Each answer has its time.
-            self.until = Instant::now() + self.timeout;
+            self.limit.begin();
         }
     }
 }

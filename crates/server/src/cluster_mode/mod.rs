@@ -12,10 +12,10 @@ mod lone_log;
 mod migrate;
 mod orders;
 mod shown;
+pub(crate) mod state;
 
-use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base::random::fill_from_os;
 use cluster::entry::ShardChange;
@@ -28,6 +28,7 @@ use durability::disk::SystemDisk;
 use engine::CommandError;
 use engine::cluster::{ClusterOrder, ClusterSeen, DISABLED, Ordered};
 use engine::hash_slots::Routes;
+use engine::key_query::elsewhere;
 use persistence::directory::DataDirectory;
 use persistence::recovery::Place;
 
@@ -36,29 +37,13 @@ use crate::node::Node;
 use lone_log::LoneLog;
 
 pub(crate) use migrate::ask_server;
+pub use state::ClusterMode;
+use state::Part;
 
 /// The port for nodes is the one for clients and so much more.
 const LINK_PORT_DISTANCE: u16 = 10_000;
 /// The shard of a node by itself.
 const FIRST_SHARD: ShardId = ShardId(0);
-
-/// What keeps this node in its cluster; nothing outside of one.
-#[derive(Default)]
-pub struct ClusterMode(OnceLock<Part>);
-
-struct Part {
-    /// Where nothing else has taken the directory of the data.
-    _taken: Option<DataDirectory>,
-    log: LoneLog,
-    /// Held while an order is carried out: what it saw before is so still.
-    ordering: Mutex<()>,
-}
-
-impl fmt::Debug for ClusterMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterMode").finish_non_exhaustive()
-    }
-}
 
 impl ClusterMode {
     /// Reads what this node knew, where the configuration asks for cluster mode, and says what it serves. Called when the
@@ -164,10 +149,10 @@ fn end_waits(node: &Node, routes: &Routes) {
         let Some(waiter) = client.waiter() else {
             continue;
         };
-        if let Some(elsewhere) = waiter.subject.elsewhere(table, routes)
+        if let Some(why) = elsewhere(&waiter.subject, table, routes)
             && waiter.claim()
         {
-            let reply = waiter.subject.refusal(&elsewhere.text());
+            let reply = waiter.subject.refusal(&why.text());
             node.answer(&client, reply);
         }
     }

@@ -5,7 +5,8 @@ use cluster::{Applied, ControlLog, ControlState, Entry, ShardId};
 use engine::CommandError;
 use engine::cluster::{ClusterOrder, Ordered, SlotOrder};
 
-use super::{Part, propose, shard_of};
+use super::state::Part;
+use super::{propose, shard_of};
 use crate::config::Config;
 
 const MEANWHILE: CommandError =

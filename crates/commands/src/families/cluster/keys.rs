@@ -133,7 +133,7 @@ pub(super) fn slot_stats(
                 return Err(CommandError::Syntax);
             }
         }
-        let slots = (0..HASH_SLOTS as u16).filter(mine);
+        let slots = (0..=hash_slot::LAST).filter(mine);
         let mut slots: Vec<_> = slots.map(|slot| (slot, count(context, slot))).collect();
         slots.sort_by_key(|(slot, count)| (if rises { *count } else { -count }, *slot));
         slots.truncate(most);

@@ -67,7 +67,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-fn read_replicas(context: &mut Context<'_>, reply: &mut Reply<'_>, on: bool) -> CommandResult {
+fn read_replicas(context: &Context<'_>, reply: &mut Reply<'_>, on: bool) -> CommandResult {
     admit(context)?;
     let client = &context.session.client;
     client.set_flag(ClientRecord::READS_REPLICAS, on);

@@ -100,7 +100,7 @@ fn is_secret(request: &Request<'_>, at: usize) -> bool {
                 .arg(at)
                 .is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
     };
-    let before = |by: usize| at.checked_sub(by).unwrap_or_default();
+    let before = |by: usize| at.saturating_sub(by);
     at < end
         && (is_word(before(1), "AUTH")
             || is_word(before(1), "AUTH2")
