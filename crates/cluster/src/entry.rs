@@ -255,18 +255,7 @@ impl Entry {
                 ranges,
                 expected,
                 owner,
-            } => {
-                writer.u8(12).count(ranges.len());
-                for (first, last) in ranges {
-                    writer.u16(*first).u16(*last);
-                }
-                for shard in [expected, owner] {
-                    match shard {
-                        Some(shard) => writer.u8(1).u32(shard.0),
-                        None => writer.u8(0),
-                    };
-                }
-            }
+            } => encode_slots(writer.u8(12), ranges, [*expected, *owner]),
         }
     }
 
@@ -332,6 +321,19 @@ impl Entry {
             }
             kind => return Err(Malformed::Kind(kind)),
         })
+    }
+}
+
+fn encode_slots(writer: &mut Writer, ranges: &[SlotRange], shards: [Option<ShardId>; 2]) {
+    writer.count(ranges.len());
+    for (first, last) in ranges {
+        writer.u16(*first).u16(*last);
+    }
+    for shard in shards {
+        match shard {
+            Some(shard) => writer.u8(1).u32(shard.0),
+            None => writer.u8(0),
+        };
     }
 }
 

@@ -2,7 +2,22 @@
 
 use super::super::directive::Directive;
 use super::super::value::Kind;
-use super::{BYTES, COUNT, INT_MAX, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT, integer};
+
+const SWITCH: Kind = Kind::Switch;
+const TEXT: Kind = Kind::Text;
+const INT_MAX: i128 = 2_147_483_647;
+const LONG_MAX: i128 = 9_223_372_036_854_775_807;
+const PORT_MAX: i128 = 65_535;
+const COUNT: Kind = integer(0, INT_MAX);
+const LONG_COUNT: Kind = integer(0, LONG_MAX);
+const BYTES: Kind = Kind::Memory {
+    min: 0,
+    max: 18_446_744_073_709_551_615,
+};
+
+const fn integer(min: i128, max: i128) -> Kind {
+    Kind::Integer { min, max }
+}
 
 const NO_FILE: &str = "what a node knows of its cluster is in the data directory";
 const NO_BUS: &str = "nodes do not gossip";
