@@ -63,6 +63,7 @@ const AMOUNTS: &[(&str, &str)] = &[
     ("EVENTS_ROUNDS", "400"),
     ("PROPTEST_CASES", "4096"),
     ("CHURN_SECONDS", "120"),
+    ("GROUP_KILLS", "200"),
 ];
 
 /// Seconds for which each fuzz target is fed in a round.
@@ -125,6 +126,16 @@ pub const PARTS: &[SoakPart] = &[
         purpose: "the process killed while clients write; what was acknowledged comes back",
         needs: &[&tools::CPP_COMPILER],
         commands: |_| vec![parts::process_tests("ledger::nothing")],
+    },
+    SoakPart {
+        name: "failovers",
+        purpose: "the primary of a control group killed 200 times; how long until another one takes writes",
+        needs: &[&tools::CPP_COMPILER],
+        commands: |_| {
+            let mut kills = cargo(&["test", "-p", "server", "--test", "group", "kills::"]);
+            kills.args(["--", "--ignored", "--nocapture"]);
+            vec![kills]
+        },
     },
     SoakPart {
         name: "power-cuts",

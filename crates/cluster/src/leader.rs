@@ -68,6 +68,8 @@ pub struct Leader {
     /// Until when a lease of a shard may stand, by this clock.
     granted: BTreeMap<ShardId, u64>,
     rounds: BTreeMap<ShardId, Round>,
+    /// Where the log of a primary ended when it knew of a change of its members: the epoch of that, and the sequence.
+    changes: BTreeMap<ShardId, (u64, u64)>,
     /// What was said of a node's state last, and when.
     marked: BTreeMap<NodeId, u64>,
 }
@@ -85,6 +87,7 @@ impl Leader {
             met: BTreeMap::new(),
             granted: BTreeMap::new(),
             rounds: BTreeMap::new(),
+            changes: BTreeMap::new(),
             marked: BTreeMap::new(),
         }
     }
@@ -105,6 +108,7 @@ impl Leader {
         self.elected_ms = reign.map(|_| now_ms);
         self.reign = reign.unwrap_or(self.reign);
         self.rounds.clear();
+        self.changes.clear();
         self.granted.clear();
     }
 
@@ -200,8 +204,12 @@ impl Leader {
                 let round = self.begin(*id, shard, now_ms);
                 self.rounds.insert(*id, round);
             }
+            let silent = shard.everybody().into_iter();
+            let silent = silent
+                .filter(|node| self.is_silent(*node, now_ms))
+                .collect();
             if let Some(round) = self.rounds.get_mut(id) {
-                drive(round, shard, &self.times, now_ms, &mut actions);
+                drive(round, shard, &silent, &self.times, now_ms, &mut actions);
             }
         }
         actions
@@ -226,6 +234,32 @@ impl Leader {
         let heard_ms = self.heard.get(&node).map(|heard| heard.at_ms);
         let met_ms = || self.met.get(&node).copied().unwrap_or(self.started_ms);
         now_ms.saturating_sub(heard_ms.unwrap_or_else(met_ms))
+    }
+
+    /// Whether a change of the members of a shard may end: what the primary had when it knew of the change is on a quorum
+    /// of the old and of the new members, by what they said last.
+    pub fn is_settled(&mut self, id: ShardId, shard: &Shard) -> bool {
+        let Some(primary) = self.heard.get(&shard.primary) else {
+            return false;
+        };
+        let copy_of = |heard: &Heard| {
+            let copy = heard.copies.iter().find(|copy| copy.shard == id)?;
+            (copy.end.term == shard.term).then_some(copy.end.sequence)
+        };
+        if primary.index < shard.epoch {
+            return false;
+        }
+        let Some(end) = copy_of(primary) else {
+            return false;
+        };
+        let known = self.changes.entry(id).or_insert((shard.epoch, end));
+        if known.0 != shard.epoch {
+            *known = (shard.epoch, end);
+        }
+        let wanted = known.1;
+        let ends = self.heard.iter();
+        let ends = ends.filter_map(|(node, heard)| Some((*node, copy_of(heard)?)));
+        shard.committed(&ends.collect()) >= wanted
     }
 
     fn is_silent(&self, node: NodeId, now_ms: u64) -> bool {
@@ -302,7 +336,14 @@ impl Leader {
 }
 
 /// Asks who has not answered, and proposes once enough have.
-fn drive(round: &mut Round, shard: &Shard, times: &Times, now_ms: u64, actions: &mut Vec<Action>) {
+fn drive(
+    round: &mut Round,
+    shard: &Shard,
+    silent: &BTreeSet<NodeId>,
+    times: &Times,
+    now_ms: u64,
+    actions: &mut Vec<Action>,
+) {
     if now_ms.saturating_sub(round.asked_ms) >= times.heartbeat_ms {
         round.asked_ms = now_ms;
         for to in shard.everybody() {
@@ -313,7 +354,7 @@ fn drive(round: &mut Round, shard: &Shard, times: &Times, now_ms: u64, actions: 
         }
     }
     let is_due = |at_ms| now_ms.saturating_sub(at_ms) >= times.answers_ms;
-    if !round.proposed_ms.is_none_or(is_due) || !is_enough(round, shard, times, now_ms) {
+    if !round.proposed_ms.is_none_or(is_due) || !is_enough(round, shard, silent, times, now_ms) {
         return;
     }
     if let Some(chosen) = choose(round, shard).copied() {
@@ -329,7 +370,13 @@ fn drive(round: &mut Round, shard: &Shard, times: &Times, now_ms: u64, actions: 
     }
 }
 
-fn is_enough(round: &Round, shard: &Shard, times: &Times, now_ms: u64) -> bool {
+fn is_enough(
+    round: &Round,
+    shard: &Shard,
+    silent: &BTreeSet<NodeId>,
+    times: &Times,
+    now_ms: u64,
+) -> bool {
     let all = shard.everybody();
     let answers = &round.answers;
     if answers.is_empty() {
@@ -346,6 +393,10 @@ fn is_enough(round: &Round, shard: &Shard, times: &Times, now_ms: u64) -> bool {
     }
     // After a restart of everybody the one with the most may merely be slower to start.
     let any_fresh = answers.values().any(|answer| answer.is_fresh);
+    let has_come = |node: &NodeId| answers.contains_key(node) || silent.contains(node);
+    if !any_fresh && all.iter().all(has_come) {
+        return true;
+    }
     let patience_ms = match any_fresh {
         true => times.recovery_ms,
         false => times.answers_ms,

@@ -53,6 +53,8 @@ pub mod roles {
     pub const DATA: u8 = 1;
     /// It votes, and keeps none.
     pub const WITNESS: u8 = 2;
+    /// Where it is the primary, writes wait for a majority.
+    pub const QUORUM: u8 = 4;
 }
 
 /// What a node says of itself.

@@ -11,7 +11,8 @@ use cluster::{Proposal, Unavailable};
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::RPCOption;
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{Raft, RaftNetworkFactory, RaftNetworkV2, ReadPolicy, Snapshot};
 
@@ -27,6 +28,8 @@ const SNAPSHOT: u8 = 4;
 const PROPOSE: u8 = 5;
 /// A node asks its leader for an index that no entry committed before is above.
 const BARRIER: u8 = 6;
+/// The leader has a voter lead.
+const TRANSFER: u8 = 7;
 /// One request has fewer entries.
 const ENTRIES_MAX: usize = 65_536;
 
@@ -123,6 +126,20 @@ impl<C: Types, K: Carrier> RaftNetworkV2<C> for Peer<K> {
         Ok(answer?)
     }
 
+    async fn transfer_leader(
+        &mut self,
+        rpc: TransferLeaderRequest<C>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<C>, RPCError<C>> {
+        let mut writer = Writer::default();
+        write_vote(writer.u8(TRANSFER), *rpc.from_leader());
+        writer.u64(*rpc.to_node_id());
+        write_log_id(&mut writer, rpc.last_log_id().copied());
+        // Whether the voter does it shows when it leads.
+        self.ask(writer, option.hard_ttl(), |_| Ok(())).await?;
+        Ok(Ok(()))
+    }
+
     async fn full_snapshot(
         &mut self,
         vote: Vote,
@@ -207,6 +224,18 @@ pub async fn serve<C: Types>(raft: &Raft<C, Machine>, request: &[u8]) -> Result<
                 _ => raft.pre_vote(request).await,
             };
             Ok(write_voted(&answer.map_err(|error| error.to_string())?).0)
+        }
+        TRANSFER => {
+            let mut read = || {
+                let (to, last) = (reader.u64()?, read_log_id(&mut reader)?);
+                reader.end()?;
+                Ok(TransferLeaderRequest::new(vote, to, last))
+            };
+            let request = read().map_err(malformed)?;
+            let answer = raft.handle_transfer_leader(request).await;
+            let answer = answer.map_err(|error| error.to_string())?;
+            answer.map_err(|refusal| refusal.to_string())?;
+            Ok(Vec::new())
         }
         SNAPSHOT => {
             let (meta, snapshot) = decode_snapshot(reader.0).map_err(malformed)?;

@@ -245,7 +245,7 @@ impl<K: Carrier> RaftLog<K> {
         change: Change,
         done: impl FnOnce(Result<(), String>) + Send + 'static,
     ) {
-        let raft = self.raft.clone();
+        let (raft, time) = (self.raft.clone(), self.patience());
         drop(self.handle.spawn(async move {
             let empty =
                 |ids: BTreeSet<RaftId>| ids.into_iter().map(|id| (id, EmptyNode {})).collect();
@@ -253,10 +253,20 @@ impl<K: Carrier> RaftLog<K> {
                 Change::Learn(ids) => ChangeMembers::AddNodes(empty(ids)),
                 Change::Voters(ids) => ChangeMembers::ReplaceAllVoters(ids),
                 Change::Forget(ids) => ChangeMembers::RemoveNodes(ids),
+                Change::Lead(id) => return done(hand_over(&raft, id, time).await),
             };
             let changed = raft.change_membership(changes, true).await;
             done(changed.map(drop).map_err(|error| error.to_string()));
         }));
+    }
+
+    /// The voters that a change was to bring which a leader before began and did not end; none where nothing is left of one.
+    #[must_use]
+    pub fn unfinished_change(&self) -> Option<BTreeSet<RaftId>> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let sets = metrics.membership_config.membership().get_joint_config();
+        sets.last().filter(|_| sets.len() > 1).cloned()
     }
 
     /// How long a call waits.
@@ -328,6 +338,19 @@ impl<K: Carrier> RaftLog<K> {
     }
 }
 
+/// Has another voter lead, and waits until this node knows who does; no shorter than that takes at the longest, or it would be
+/// tried at once again.
+async fn hand_over(raft: &GroupRaft, to: RaftId, time: Duration) -> Result<(), String> {
+    let asked = raft.trigger().transfer_leader(to).await;
+    asked.map_err(|error| error.to_string())?;
+    let own = *raft.node_id();
+    let until = |metrics: &openraft::RaftMetrics<_>| {
+        metrics.current_leader.is_some_and(|leader| leader != own)
+    };
+    let waited = raft.wait(Some(time)).metrics(until, "another leader").await;
+    waited.map(drop).map_err(|error| error.to_string())
+}
+
 /// Has the leader do something, as often as it takes.
 async fn led<K: Carrier, F>(
     raft: GroupRaft,
@@ -386,6 +409,8 @@ pub enum Change {
     Voters(BTreeSet<RaftId>),
     /// These have left; none of them votes.
     Forget(BTreeSet<RaftId>),
+    /// This voter leads.
+    Lead(RaftId),
 }
 
 fn applied_of(number: u64) -> Result<Applied, Unavailable> {

@@ -5,6 +5,7 @@
 //! whole-store operations of other threads find every worker outside at the end of a batch.
 
 mod charging;
+mod cold;
 mod execution;
 mod lap;
 pub(crate) mod ledger;
@@ -225,6 +226,10 @@ impl Engine {
         self.store.note_use(touches);
         self.store.set_author(session.client.id);
         self.store.enter();
+        if self.store.stubs() > 0 {
+            // What somebody else met is nothing to this client.
+            store::take_unreadable();
+        }
         let output_start = output.len_with_attachments();
         let ledger = ledger(
             &*self.clock,
@@ -235,6 +240,8 @@ impl Engine {
         let mut visit = Visit {
             place: self.place,
             may_be_busy: self.place == Place::Aside || self.store.may_be_busy(),
+            may_be_cold: self.store.stubs() > 0
+                || self.settings.demotes_always.load(Ordering::Relaxed),
             reply: Reply::new(output, session.resp),
             reply_start: 0,
             context: Context {

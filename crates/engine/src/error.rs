@@ -51,6 +51,9 @@ pub enum CommandError {
     HandedOn(Vec<u8>),
 }
 
+/// What a client hears whose value lies out of memory and cannot be read.
+const TIER_FAILED: &str = "TIERFAIL value cannot be read";
+
 impl CommandError {
     /// An error with a fixed text, code included.
     #[must_use]
@@ -99,6 +102,7 @@ impl From<StoreError> for CommandError {
         match error {
             StoreError::OutOfMemory => Self::OutOfMemory,
             StoreError::WrongKind => Self::WrongType,
+            StoreError::Unreadable => Self::fixed(TIER_FAILED),
             StoreError::TooLarge => {
                 Self::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
             }

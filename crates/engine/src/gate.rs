@@ -2,8 +2,8 @@
 //! ordinary times: the end of a pause of clients, room in the log, another role of the server.
 //!
 //! ```text
-//!   63 ........................... 3 |      2      |      1      |    0
-//!    paused until, ms since 1970 UTC | role changes | writes only | log full
+//!   63 ........................... 4 |      3      |      2       |      1      |    0
+//!    paused until, ms since 1970 UTC | memory full | role changes | writes only | log full
 //! ```
 //!
 //! While it is zero a series of requests pays one load and one branch for all of it; otherwise each
@@ -15,7 +15,9 @@ const LOG_FULL: u64 = 1;
 const WRITES_ONLY: u64 = 1 << 1;
 /// Another server takes over from this one, or this one from another: until that is over writes wait.
 const ROLE_CHANGES: u64 = 1 << 2;
-const PAUSE_SHIFT: u32 = 3;
+/// Values are on their way out of memory: what needs more waits.
+const MEMORY_FULL: u64 = 1 << 3;
+const PAUSE_SHIFT: u32 = 4;
 
 /// See the module. Written by whoever learns of something, read by any worker.
 #[derive(Debug, Default)]
@@ -42,6 +44,21 @@ impl Gate {
             self.0.fetch_or(LOG_FULL, Ordering::SeqCst);
         } else {
             self.0.fetch_and(!LOG_FULL, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether requests that need memory wait until some values have left it.
+    #[must_use]
+    pub fn is_memory_full(&self) -> bool {
+        self.0.load(Ordering::Acquire) & MEMORY_FULL != 0
+    }
+
+    /// Says so. Who waits is to be resumed after its end.
+    pub fn set_memory_full(&self, on: bool) {
+        if on {
+            self.0.fetch_or(MEMORY_FULL, Ordering::SeqCst);
+        } else {
+            self.0.fetch_and(!MEMORY_FULL, Ordering::SeqCst);
         }
     }
 
@@ -120,7 +137,7 @@ impl Gate {
 }
 
 fn without_pause(word: u64) -> u64 {
-    word & (LOG_FULL | ROLE_CHANGES)
+    word & (LOG_FULL | ROLE_CHANGES | MEMORY_FULL)
 }
 
 #[cfg(test)]
@@ -141,7 +158,7 @@ mod tests {
         assert!(!gate.end_pause(100));
         assert!(gate.is_open());
         gate.pause(u64::MAX, true, 10);
-        assert!(gate.paused_until_unix_ms() > 1 << 60);
+        assert!(gate.paused_until_unix_ms() > 1 << 59);
         gate.unpause();
         assert!(gate.is_open());
     }

@@ -68,9 +68,10 @@ pub use no_server::NoServer;
 pub use observer::Observer;
 pub use port::{
     AllocatorMemory, AskServer, ClientCondition, ClientFilter, ClientKind, ClientsPort,
-    ClusterPort, ConfigPort, KillCount, LogLevel, LogPosition, NO_USERS_FILE, PersistencePort,
-    ProcessPort, PubSubPort, Published, ReloadOptions, ReplicationPort, SaveKind, SaveRefusal,
-    SaveStart, SaveTime, ServerMemory, ServerPort, ShutdownRequest, TrackingPort, UsersPort,
+    ClusterPort, ConfigPort, KillCount, LogLevel, LogPosition, NO_TIER, NO_USERS_FILE,
+    PersistencePort, ProcessPort, Promotion, PubSubPort, Published, ReloadOptions, ReplicationPort,
+    SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort, ShutdownRequest,
+    TierOrder, TierPort, TrackingPort, UsersPort,
 };
 pub use push::Push;
 pub use queued::{QueuedRow, Transaction};

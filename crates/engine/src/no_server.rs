@@ -35,6 +35,8 @@ impl ReplicationPort for NoServer {}
 
 impl ClusterPort for NoServer {}
 
+impl crate::port::TierPort for NoServer {}
+
 impl Progress for NoServer {
     fn durable(&self) -> u64 {
         0

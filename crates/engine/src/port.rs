@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use access::{Change as UserChange, User};
 use protocol::Reply;
-use store::{Handle, Key};
+use store::{Handle, Key, Locator};
 
 use crate::client_record::ClientRecord;
 use crate::cluster::{ClusterOrder, ClusterSeen, DISABLED, Ordered};
@@ -39,6 +39,7 @@ pub trait ServerPort:
     + ProcessPort
     + ReplicationPort
     + ClusterPort
+    + TierPort
 {
 }
 
@@ -52,7 +53,84 @@ impl<T> ServerPort for T where
         + ProcessPort
         + ReplicationPort
         + ClusterPort
+        + TierPort
 {
+}
+
+/// Which values come back into memory when they are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Promotion {
+    /// All.
+    First,
+    /// Those that were read before, and not long ago.
+    #[default]
+    Second,
+    /// Those that are changed.
+    Never,
+}
+
+impl Promotion {
+    /// Whether that holds for a value that was used before or not.
+    #[must_use]
+    pub fn applies(self, was_used: bool) -> bool {
+        match self {
+            Self::First => true,
+            Self::Second => was_used,
+            Self::Never => false,
+        }
+    }
+}
+
+/// What TIER can be asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TierOrder {
+    /// Tell how things stand.
+    Status,
+    /// Write together what is still named, and remove the rest.
+    Compact,
+    /// Read everything.
+    Scrub,
+}
+
+/// What a client hears that asks for something of the tier where there is none.
+pub const NO_TIER: CommandError =
+    CommandError::fixed("ERR There is no tier: set tier-path in the configuration file");
+
+/// Values out of memory.
+pub trait TierPort {
+    /// Whether the values at these places are in memory, for the request that asks; has them read if not, and the
+    /// client's requests go on then.
+    fn have_values(&mut self, wanted: Vec<(Vec<u8>, Locator)>) -> bool {
+        drop(wanted);
+        true
+    }
+
+    /// Which values come back into memory.
+    fn promotes(&self) -> Promotion {
+        Promotion::default()
+    }
+
+    /// Moves the value of a key out of memory, while the caller waits; whether it went.
+    ///
+    /// # Errors
+    /// Where there is no tier, or it does not take the value.
+    fn demote(&mut self, store: &mut Handle, key: &Key<'_>) -> Result<bool, CommandError> {
+        let _ = (store, key);
+        Err(NO_TIER)
+    }
+
+    /// Does what TIER asks for; names and values to be told.
+    ///
+    /// # Errors
+    /// Where there is no tier, or it fails.
+    fn tier(
+        &mut self,
+        store: &mut Handle,
+        order: TierOrder,
+    ) -> Result<Vec<(&'static str, String)>, CommandError> {
+        let _ = (store, order);
+        Err(NO_TIER)
+    }
 }
 
 /// The configuration, as CONFIG sees it, and what it allows.

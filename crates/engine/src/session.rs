@@ -100,6 +100,8 @@ pub struct Session {
     pub is_of_primary: bool,
     /// What it said of itself as a replica.
     pub replica: Option<Box<ReplicaHello>>,
+    /// How often its next request waited for values out of memory.
+    pub(crate) cold_rounds: u8,
     /// The stream that it is to be given ([`Fate::HandOver`]).
     pub sync: Option<Box<SyncRequest>>,
 }
@@ -118,6 +120,7 @@ impl Session {
             resp: Resp::V2,
             authenticated,
             reply_mode: ReplyMode::On,
+            cold_rounds: 0,
             fate: Fate::Stay,
             subscriptions: None,
             tracking: None,

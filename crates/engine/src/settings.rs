@@ -29,6 +29,9 @@ pub struct Settings {
     pub gate: Gate,
     /// `rdbcompression`: whether DUMP compresses long texts.
     pub compresses_dumps: AtomicBool,
+    /// Whether values leave memory as soon as the command is done that used them: the strictest test of all that
+    /// brings them back.
+    pub demotes_always: AtomicBool,
     /// Sizes at which collections change their form.
     pub thresholds: Thresholds,
     /// What is noticed about commands, and from when on.
@@ -65,6 +68,7 @@ impl Default for Settings {
             use_clock: AtomicU8::new(0),
             gate: Gate::default(),
             compresses_dumps: AtomicBool::new(true),
+            demotes_always: AtomicBool::new(false),
             thresholds: Thresholds::default(),
             observer: Observer::default(),
             hash_slots: HashSlots::default(),

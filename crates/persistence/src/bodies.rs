@@ -151,6 +151,9 @@ pub(crate) fn write(
             let pieces = pieces.inspect(|_| pause());
             writer.record(&head(TEXT), key, blob.len() as u64, pieces)
         }
+        SavedValue::Unreadable => Err(io::Error::other(
+            "a value that lies out of memory cannot be read",
+        )),
         SavedValue::Object(object) => {
             scratch.clear();
             let mut made = InPieces {

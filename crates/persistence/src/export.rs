@@ -360,6 +360,10 @@ impl State {
                 }
                 Content::Object(object)
             }
+            SavedValue::Unreadable => {
+                let cause = "a value that lies out of memory cannot be read";
+                return Err(io::Error::other(cause).into());
+            }
         };
         let sizes = self.sizes_of(saved.database);
         self.writer.database(saved.database.into(), || sizes)?;

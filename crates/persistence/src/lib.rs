@@ -23,6 +23,7 @@ pub mod bodies;
 pub mod branch;
 pub mod check;
 pub mod checkpointer;
+pub mod cold_bodies;
 pub mod controls;
 pub mod digests;
 pub mod directory;

@@ -142,10 +142,12 @@ pub fn judge(primary: &PrimaryLog, replica: &Attach) -> Verdict {
         // It began terms of its own, and has nothing that could be lost.
         return Verdict::Full(FullReason::Empty);
     }
-    if !primary.has_data {
+    let verdict = compare(primary, replica);
+    // Who goes on loses nothing: the primary's log says how it became empty.
+    if !primary.has_data && !matches!(verdict, Ok(Verdict::Continue { .. })) {
         return Verdict::Refuse(Refusal::PrimaryEmpty);
     }
-    match compare(primary, replica) {
+    match verdict {
         Ok(verdict) => verdict,
         Err(_) if replica.may_discard => Verdict::Full(FullReason::Discards),
         Err(refusal) => Verdict::Refuse(refusal),
@@ -318,6 +320,18 @@ mod tests {
         for (log, _) in &cases[1..] {
             assert_eq!(judge(log, &held), Verdict::Full(FullReason::Discards));
         }
+    }
+
+    /// All keys were removed, or there never were any: the log has that.
+    #[test]
+    fn a_primary_without_keys_is_followed_where_its_log_goes_on() {
+        let held = replica(&[(1, 1, 0)], 160);
+        let mut emptied = primary(&[(1, 1, 0), (2, 2, 160)], 0, 400);
+        emptied.has_data = false;
+        assert_eq!(judge(&emptied, &held), Verdict::Continue { from: 160 });
+        let longer = replica(&[(1, 1, 0)], 240);
+        let refused = Verdict::Refuse(Refusal::PrimaryEmpty);
+        assert_eq!(judge(&emptied, &longer), refused);
     }
 
     #[test]

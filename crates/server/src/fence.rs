@@ -192,8 +192,14 @@ impl Fence {
     /// Who has copies of the shard; whether more of the log is committed now.
     pub fn set_members(&self, shard: &Shard) -> bool {
         let mut copies = lock(&self.copies);
+        let is_same = (&copies.shard.members, &copies.shard.old_members)
+            == (&shard.members, &shard.old_members);
         copies.shard = shard.clone();
         self.is_quorum.store(shard.is_quorum, Ordering::SeqCst);
+        if !is_same {
+            // What the members of before had says nothing of what these have.
+            self.others.store(0, Ordering::SeqCst);
+        }
         self.count(&copies)
     }
 
@@ -376,6 +382,18 @@ mod tests {
         assert_eq!(fence.committed(100), 0);
         fence.note_copy(node(4), 1, Some(40));
         assert_eq!(fence.committed(100), 40);
+    }
+
+    #[test]
+    fn what_one_member_had_alone_is_not_committed_among_three() {
+        let fence = grouped();
+        fence.set_members(&shard(&[1]));
+        assert!(fence.begin_office(1, 8));
+        assert_eq!(fence.committed(64), 64);
+        fence.set_members(&shard(&[1, 2, 3]));
+        assert_eq!(fence.committed(64), 0);
+        assert!(fence.note_copy(node(3), 1, Some(48)));
+        assert_eq!(fence.committed(64), 48);
     }
 
     #[test]

@@ -31,6 +31,7 @@ impl InProcessServer {
     pub fn start(store: Arc<Store>, settings: Settings, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let config = Arc::new(SharedConfig::new(settings, Origin::default()));
         let node = Arc::new(Node::new(commands::table(), store, config, clock));
+        node.open_tier()?;
         node.set_persistence(kept::start(&node).map_err(io::Error::other)?);
         let workers = Workers::start(Arc::clone(&node), Vec::new())?;
         node.replication.begin(&node);

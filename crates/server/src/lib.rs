@@ -38,8 +38,10 @@ pub mod process;
 pub mod pubsub;
 pub mod replication;
 pub mod runtime;
+mod sentinel;
 pub mod statistics;
 mod system_check;
+mod tier;
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(not(feature = "tls"))]

@@ -36,6 +36,7 @@ use crate::listeners::{Fault, Listeners};
 use crate::log::Log;
 use crate::mail::{Address, Letter};
 use crate::replication::state::Replication;
+use crate::tier::{self, TierInUse, Wakes};
 use crate::tls;
 use crate::{identity, limits, open_files, process};
 use persistence::environment::Environment;
@@ -72,6 +73,27 @@ const TLS_REFUSED: &str = "Unable to update TLS configuration. Check server logs
 
 /// The log's memory counts as no more than this part of `maxmemory`.
 const LOG_PART_MAX: u64 = 4;
+
+impl Wakes for Node {
+    fn wake(&self, worker: usize) {
+        let workers = self.work.workers.get();
+        if let Some(worker) = workers.and_then(|workers| workers.get(worker)) {
+            worker.post(Message::KeysFree);
+        }
+    }
+
+    fn wake_all(&self) {
+        for worker in self
+            .work
+            .workers
+            .get()
+            .into_iter()
+            .flat_map(|all| all.iter())
+        {
+            worker.post(Message::KeysFree);
+        }
+    }
+}
 
 impl Node {
     /// A node over `store` that runs the commands of `table`, with nobody connected.
@@ -264,6 +286,32 @@ impl Node {
     /// Says what keeps the data; once.
     pub fn set_persistence(&self, persistence: Persistence) {
         let _already_set = self.keeping.persistence.set(persistence);
+    }
+
+    /// Opens the tier that the configuration asks for, if it does; once, and before there are any keys.
+    ///
+    /// # Errors
+    /// Those of [`TierInUse::open`].
+    pub(crate) fn open_tier(self: &Arc<Self>) -> io::Result<()> {
+        let config = self.core.config.current();
+        let Some(wanted) = &config.tier else {
+            return Ok(());
+        };
+        let around = tier::Around {
+            store: Arc::clone(&self.core.store),
+            settings: Arc::clone(&self.core.settings),
+            log: Arc::clone(&self.core.log),
+            clock: Arc::clone(&self.core.clock),
+            requests: Arc::<Self>::clone(self),
+        };
+        let tier = TierInUse::open(&around, wanted, config.memory_bytes_max)?;
+        let _already_set = self.keeping.tier.set(tier);
+        Ok(())
+    }
+
+    /// The tier, if there is one.
+    pub(crate) fn tier(&self) -> Option<&Arc<TierInUse>> {
+        self.keeping.tier.get()
     }
 
     /// What keeps the data.

@@ -8,13 +8,14 @@ use engine::cluster::{ClusterOrder, ClusterSeen, Ordered};
 use engine::{
     AskServer, ClientFilter, ClientRecord, ClientsPort, ClusterPort, CommandError, ConfigPort,
     Copies, FailoverOrder, Followed, Follower, KillCount, Latencies, LogLevel, LogPosition,
-    PersistencePort, ProcessPort, PubSubPort, Published, Push, ReloadOptions, ReplicaOf,
-    ReplicationPort, RoleReport, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, Session,
-    ShutdownRequest, SyncRequest, Topic, TopicKind, TrackingPort, UsersPort, Waiter,
+    NO_TIER, PersistencePort, ProcessPort, Promotion, PubSubPort, Published, Push, ReloadOptions,
+    ReplicaOf, ReplicationPort, RoleReport, SaveKind, SaveRefusal, SaveStart, SaveTime,
+    ServerMemory, Session, ShutdownRequest, SyncRequest, TierOrder, TierPort, Topic, TopicKind,
+    TrackingPort, UsersPort, Waiter,
 };
 use protocol::Reply;
 use reactor::ConnectionId;
-use store::{Handle, Key};
+use store::{Handle, Key, Locator};
 
 use crate::allocator;
 use crate::aside::Queue;
@@ -84,6 +85,34 @@ impl<'a> Port<'a> {
             local: Some(local),
             ..Self::new(node, peer_is_local)
         }
+    }
+}
+
+impl TierPort for Port<'_> {
+    fn have_values(&mut self, wanted: Vec<(Vec<u8>, Locator)>) -> bool {
+        match (self.node.tier(), &self.local) {
+            (Some(tier), Some(local)) => tier.have_values(wanted, local.deliveries.worker()),
+            _ => true,
+        }
+    }
+
+    fn promotes(&self) -> Promotion {
+        let tier = self.node.tier();
+        tier.map_or_else(Promotion::default, |tier| tier.promotion())
+    }
+
+    fn demote(&mut self, store: &mut Handle, key: &Key<'_>) -> Result<bool, CommandError> {
+        let tier = self.node.tier().ok_or(NO_TIER)?;
+        tier.demote(store, key)
+    }
+
+    fn tier(
+        &mut self,
+        store: &mut Handle,
+        order: TierOrder,
+    ) -> Result<Vec<(&'static str, String)>, CommandError> {
+        let tier = self.node.tier().ok_or(NO_TIER)?;
+        tier.obey(store, order)
     }
 }
 

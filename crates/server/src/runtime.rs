@@ -28,6 +28,7 @@ use crate::listeners::{self, Listeners};
 #[cfg(feature = "http")]
 use crate::management;
 use crate::node::Node;
+use crate::sentinel;
 use crate::worker::{Arena, Worker};
 use crate::{allocator, identity, open_files, statistics};
 use persistence::recovery::Target;
@@ -132,6 +133,9 @@ impl Workers {
         }
         self.node.stop_aside();
         self.aside.join();
+        if let Some(tier) = self.node.tier() {
+            tier.stop();
+        }
         if let Some(persistence) = self.node.persistence() {
             persistence.stop();
         }
@@ -267,6 +271,7 @@ fn serve(
         what: "cannot load the data".into(),
         cause: io::Error::other(error),
     };
+    node.open_tier().map_err(because("cannot open the tier"))?;
     let persistence = kept::open(&node, target).map_err(cannot_load)?;
     if persistence.has_to_load(&kept::wanted(current)) {
         // Whoever connects meanwhile is told so.
@@ -284,7 +289,8 @@ fn serve(
         }
         Loading::Stopped => stop_while_loading(&node, pid_file),
     };
-    begin_replication(&node).map_err(because("cannot take part in a cluster"))?;
+    begin_replication(&node).map_err(because("cannot take part in the control group"))?;
+    sentinel::open(&node).map_err(because("cannot answer clients of Sentinels"))?;
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
     node.process.supervisor.stopping();

@@ -24,6 +24,7 @@ mod server;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod tier;
 
 use std::fmt::Write as _;
 
@@ -78,6 +79,7 @@ pub(crate) const SECTIONS: &[Section] = &[
     section("Debug", Shown::ByName, debug::ITEMS),
     section("Hotkeys", Shown::ByName, keys::ITEMS),
     section("TLS", Shown::ByName, families::TLS),
+    section("Tier", Shown::ByName, tier::ITEMS),
     section("Cluster", Shown::ByDefault, families::CLUSTER),
     section("Keyspace", Shown::ByDefault, keyspace::ITEMS),
     section("Metrics", Shown::InMetrics, only_metrics::ITEMS),

@@ -150,12 +150,15 @@ impl Budget {
         if limit_bytes == 0 {
             return 0;
         }
-        used_bytes
-            .saturating_add(
-                self.correction_bytes()
-                    .max(self.other_bytes.load(Ordering::Relaxed)),
-            )
-            .saturating_sub(limit_bytes)
+        self.counted_bytes(used_bytes).saturating_sub(limit_bytes)
+    }
+
+    /// What counts for the limit when the counters say `used_bytes`.
+    #[inline]
+    #[must_use]
+    pub fn counted_bytes(&self, used_bytes: u64) -> u64 {
+        let other_bytes = self.other_bytes.load(Ordering::Relaxed);
+        used_bytes.saturating_add(self.correction_bytes().max(other_bytes))
     }
 
     /// By how many bytes the limit is passed, with what may be idle added, when the counters say

@@ -31,6 +31,7 @@ use base::sync::atomic::AtomicU64;
 
 use crate::bulk;
 use crate::chunk::{ChunkId, Chunks};
+use crate::cold::ColdPlace;
 #[cfg(not(any(loom, shuttle)))]
 use crate::reservation::{HUGE_PAGE_BYTES, Reservation, machine_memory_bytes};
 
@@ -125,6 +126,8 @@ impl Default for HugePages {
 pub(crate) struct Arena {
     words: Words,
     chunks: Chunks,
+    /// Who keeps values that records only lead to.
+    cold: ColdPlace,
 }
 
 impl Arena {
@@ -157,6 +160,7 @@ impl Arena {
         Ok(Self {
             words: Words { range },
             chunks,
+            cold: ColdPlace::default(),
         })
     }
 
@@ -169,7 +173,14 @@ impl Arena {
                 words: (0..words).map(|_| AtomicU64::new(0)).collect(),
             },
             chunks: Chunks::new(count, HugePages::Never)?,
+            cold: ColdPlace::default(),
         })
+    }
+
+    /// Who keeps values that records only lead to.
+    #[inline]
+    pub(crate) fn cold(&self) -> &ColdPlace {
+        &self.cold
     }
 
     /// Reserved bytes.

@@ -137,6 +137,16 @@ impl Word {
         self.0 & Self::LONG != 0
     }
 
+    /// Version and depth: what changes with the content.
+    pub(crate) fn version(self) -> u64 {
+        self.0 & (Self::VERSION_MASK | Self::DEPTH_MASK)
+    }
+
+    /// [`Word::version`] after one more change.
+    pub(crate) fn next_version(self) -> u64 {
+        Self(self.0.wrapping_add(Self::VERSION_ONE)).version()
+    }
+
     /// Whether nobody holds the bucket and so many bits of a hash lead to it.
     #[inline]
     pub(crate) fn is_free_at(self, depth: u32) -> bool {

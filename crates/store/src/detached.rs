@@ -89,6 +89,7 @@ fn free(cache: &mut SlabCache, view: &View<'_>) -> u64 {
             // SAFETY: as above.
             unsafe { heap::free_here(view) };
         }
+        Form::Cold => view.arena().cold().forget(view.value_word()),
     }
     if let Some(word) = view.long_key_word() {
         // SAFETY: as above.

@@ -174,6 +174,18 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.change_or_create(change))
     }
 
+    /// Brings the value into memory, if it is not there.
+    ///
+    /// # Errors
+    /// [`StoreError::OutOfMemory`] or [`StoreError::Unreadable`]; the record is unchanged.
+    pub fn promote(&mut self) -> Result<(), StoreError> {
+        match &mut self.place {
+            EntryBackend::Slot(writer) => writer.promote(),
+            #[cfg(any(test, feature = "naive"))]
+            EntryBackend::Naive(_) => Ok(()),
+        }
+    }
+
     /// Sets or clears the deadline of an existing record (`None`: lives on); no effect on an absent
     /// key.
     ///

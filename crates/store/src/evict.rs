@@ -143,7 +143,7 @@ impl Indexed {
 
     #[cold]
     fn evict_for(&mut self, bytes: usize) -> Result<(), StoreError> {
-        if self.shared.holds_removals() {
+        if self.shared.holds_removals() || self.shared.cold().has_room() {
             return Ok(());
         }
         if self.evict_over(bytes) > 0 || self.over_bytes(bytes) == 0 || self.is_being_freed(bytes) {
@@ -157,6 +157,7 @@ impl Indexed {
     /// whether more has to go.
     pub(crate) fn evict_in_passing(&mut self) -> bool {
         self.shared.before_writes.get() & BeforeWrites::LIMIT != 0
+            && !self.shared.cold().has_room()
             && self.over_bytes(0) > 0
             && !self.shared.holds_removals()
             && self.evict_over(0) > 0
@@ -567,9 +568,9 @@ fn evict_spot(
 }
 
 /// Bytes that go with a record. The caller holds its bucket.
-fn bytes_of(view: &View<'_>) -> u64 {
+pub(crate) fn bytes_of(view: &View<'_>) -> u64 {
     let value_bytes = match view.form() {
-        Form::Bytes | Form::ChangedBytes | Form::Integer => 0,
+        Form::Bytes | Form::ChangedBytes | Form::Integer | Form::Cold => 0,
         // SAFETY: the record's word names its blob, and the bucket is held.
         Form::Blob => unsafe { Blob::look(view.value_word()) }.memory_bytes() as u64,
         Form::Object | Form::Compact => heap::counted_bytes(view),

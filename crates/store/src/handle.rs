@@ -619,9 +619,19 @@ impl Handle {
         naive::alone(self, naive_mut, body)
     }
 
+    /// The real way to look at, if it is one.
+    #[inline]
+    pub(crate) fn indexed_ref(&self) -> Option<&Indexed> {
+        match &self.way {
+            Way::Indexed(way) => Some(way),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(_) => None,
+        }
+    }
+
     /// The real way, if it is one.
     #[inline]
-    fn indexed_mut(&mut self) -> Option<&mut Indexed> {
+    pub(crate) fn indexed_mut(&mut self) -> Option<&mut Indexed> {
         match &mut self.way {
             Way::Indexed(way) => Some(way),
             #[cfg(any(test, feature = "naive"))]

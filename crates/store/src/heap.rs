@@ -17,11 +17,13 @@
 
 use std::mem::{ManuallyDrop, replace};
 use std::ops::Deref;
+use std::sync::Arc;
 
 use structures::memory::allocated;
 use structures::{Compact, CompactKind, Kept, ONE_BUFFER_BYTES_END, Object, OneBuffer, Structure};
 
 use crate::arena::distance;
+use crate::cold::ColdValue;
 use crate::layout::{Form, View};
 use crate::lazy_free::LazyFree;
 
@@ -100,7 +102,7 @@ pub(crate) fn counted_bytes(view: &View<'_>) -> u64 {
     match view.form() {
         Form::Object => view.second_word(),
         Form::Compact => Shape(view.second_word()).counted_bytes(),
-        Form::Bytes | Form::ChangedBytes | Form::Integer | Form::Blob => 0,
+        Form::Bytes | Form::ChangedBytes | Form::Integer | Form::Blob | Form::Cold => 0,
     }
 }
 
@@ -119,7 +121,7 @@ pub(crate) unsafe fn take(view: &View<'_>) -> Option<Box<Object>> {
             let buffer = unsafe { buffer(view) };
             Some(Box::new(Object::from_compact(Compact { kind, buffer })))
         }
-        Form::Bytes | Form::ChangedBytes | Form::Integer | Form::Blob => None,
+        Form::Bytes | Form::ChangedBytes | Form::Integer | Form::Blob | Form::Cold => None,
     }
 }
 
@@ -174,6 +176,8 @@ enum Source<'a, T> {
     InPlace(&'a T),
     /// Put together beside its record, whose buffer it has as well: it is never dropped.
     Apart(ManuallyDrop<T>),
+    /// Loaded from where cold values are kept.
+    Loaded(Arc<ColdValue>),
 }
 
 impl<'a, T> Lent<'a, T> {
@@ -184,7 +188,22 @@ impl<'a, T> Lent<'a, T> {
     }
 }
 
-impl<T> Deref for Lent<'_, T> {
+impl<T: Kept> Lent<'_, T> {
+    /// What was loaded, if it is that.
+    pub(crate) fn loaded(value: Arc<ColdValue>) -> Option<Self> {
+        part_of::<T>(&value)?;
+        Some(Self(Source::Loaded(value)))
+    }
+}
+
+fn part_of<T: Kept>(value: &ColdValue) -> Option<&T> {
+    match value {
+        ColdValue::Object(object) => T::of(object),
+        ColdValue::Text(_) => None,
+    }
+}
+
+impl<T: Kept> Deref for Lent<'_, T> {
     type Target = T;
 
     #[inline(always)]
@@ -192,6 +211,9 @@ impl<T> Deref for Lent<'_, T> {
         match &self.0 {
             Source::InPlace(object) => object,
             Source::Apart(object) => object,
+            Source::Loaded(value) => {
+                part_of(value).unwrap_or_else(|| unreachable!("looked at when it was lent"))
+            }
         }
     }
 }
@@ -218,7 +240,7 @@ pub(crate) unsafe fn look<'a, T: Kept>(view: &View<'a>) -> Option<Lent<'a, T>> {
             let object = T::from_compact(Compact { kind, buffer });
             Some(Lent(Source::Apart(ManuallyDrop::new(object))))
         }
-        Form::Bytes | Form::ChangedBytes | Form::Integer | Form::Blob => None,
+        Form::Bytes | Form::ChangedBytes | Form::Integer | Form::Blob | Form::Cold => None,
     }
 }
 

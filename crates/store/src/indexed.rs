@@ -169,7 +169,7 @@ impl Indexed {
             shared.arena_ref(),
             self.record_span,
             shared.snapshots.cut_in_progress(&shared.before_writes),
-            !self.local.in_force.policy.notes_use(),
+            !self.local.in_force.notes_use(),
         )
     }
 

@@ -47,6 +47,8 @@ pub(crate) enum Form {
     /// An object that is one buffer on the heap; the value's length says of which kind. Its pointer is
     /// followed only by who holds the bucket.
     Compact,
+    /// A value on a device; one word tells where ([`crate::cold`]). The value's length is that of the string.
+    Cold,
 }
 
 impl Form {
@@ -58,6 +60,7 @@ impl Form {
             3 => Self::Blob,
             4 => Self::Object,
             5 => Self::Compact,
+            6 => Self::Cold,
             _ => return None,
         })
     }
@@ -70,6 +73,7 @@ impl Form {
             Self::Blob => 3,
             Self::Object => 4,
             Self::Compact => 5,
+            Self::Cold => 6,
         }
     }
 
@@ -78,12 +82,12 @@ impl Form {
     fn value_bytes(self, value_len: usize) -> usize {
         match self {
             Self::Bytes | Self::ChangedBytes => value_len,
-            Self::Integer | Self::Blob => WORD_BYTES,
+            Self::Integer | Self::Blob | Self::Cold => WORD_BYTES,
             Self::Object | Self::Compact => OBJECT_BYTES,
         }
     }
 
-    /// Whether the value is no string.
+    /// Whether the value is an object in memory.
     #[inline]
     pub(crate) fn is_object(self) -> bool {
         matches!(self, Self::Object | Self::Compact)
@@ -442,7 +446,7 @@ impl<'a> View<'a> {
         match self.form {
             Form::Bytes | Form::ChangedBytes => self.header.value_len() <= OPTIMISTIC_BYTES_MAX,
             Form::Integer => true,
-            Form::Blob | Form::Object | Form::Compact => false,
+            Form::Blob | Form::Object | Form::Compact | Form::Cold => false,
         }
     }
 

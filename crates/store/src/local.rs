@@ -59,6 +59,18 @@ pub(crate) struct Local {
     pub(crate) buffer: usize,
     index_bytes: LocalBytes,
     object_bytes: LocalBytes,
+    /// The bucket that this thread last put a stub into.
+    pub(crate) last_swap: Option<LastSwap>,
+}
+
+/// A bucket of an index in which this thread put a stub: its version when values were copied, and afterwards. So all
+/// values of one bucket may go that were copied together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastSwap {
+    pub(crate) index: u64,
+    pub(crate) bucket: u64,
+    pub(crate) copied_at: u64,
+    pub(crate) version: u64,
 }
 
 /// A bucket that a lock set holds.
@@ -93,6 +105,7 @@ impl Local {
             buffer: shared.snapshots.assign_buffer(),
             index_bytes: LocalBytes::default(),
             object_bytes: LocalBytes::default(),
+            last_swap: None,
         }
     }
 
@@ -260,6 +273,7 @@ impl Local {
                 // SAFETY: passed on to the caller.
                 unsafe { heap::free(view, &shared.lazy) };
             }
+            Form::Cold => shared.cold().forget(view.value_word()),
         }
     }
 

@@ -146,6 +146,23 @@ pub(crate) struct InForce {
     /// How far what is held has been replaced, in parts of [`TURNOVER_PARTS`]; it wraps. Counted
     /// where the use of records is.
     pub(crate) turnover: u32,
+    /// Whether the marks that readers leave in the index are looked at whatever the policy: by the hand of
+    /// demotions.
+    pub(crate) has_tier: bool,
+}
+
+impl InForce {
+    /// Whether the marks that readers leave in the index are looked at.
+    #[inline]
+    pub(crate) fn uses_marks(self) -> bool {
+        self.has_tier || self.policy.uses_marks()
+    }
+
+    /// Whether anything is kept of when records are used.
+    #[inline]
+    pub(crate) fn notes_use(self) -> bool {
+        self.has_tier || self.policy.notes_use()
+    }
 }
 
 /// Each time that as many records were evicted as there are, the turnover goes up by this much.
@@ -162,7 +179,7 @@ impl PolicyCell {
     /// What is in force.
     #[inline]
     pub(crate) fn load(&self) -> InForce {
-        let [policy, samples, _, _, f0, f1, d0, d1] =
+        let [policy, samples, has_tier, _, f0, f1, d0, d1] =
             self.word.load(Ordering::Relaxed).to_le_bytes();
         let policy = Policy::from_number(policy);
         let turnover = match policy.clock_kind() {
@@ -177,6 +194,7 @@ impl PolicyCell {
                 decay_minutes: u16::from_le_bytes([d0, d1]),
             },
             turnover,
+            has_tier: has_tier != 0,
         }
     }
 
@@ -192,7 +210,7 @@ impl PolicyCell {
         let bytes = [
             in_force.policy.number(),
             in_force.samples,
-            0,
+            u8::from(in_force.has_tier),
             0,
             f0,
             f1,
@@ -253,6 +271,7 @@ mod tests {
                 decay_minutes: u16::MAX,
             },
             turnover: 0,
+            has_tier: true,
         };
         cell.store(in_force);
         assert_eq!(cell.load(), in_force);

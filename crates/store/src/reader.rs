@@ -215,7 +215,9 @@ impl Indexed {
         let notes_use = std::mem::replace(&mut self.local.notes_use, false);
         let mut patience = Patience::default();
         let look = patience.look_held(&self.shared, &self.local, self.index(key), key);
+        // What is not in memory is not read for that.
         let record = look.record(&self.local, key);
+        let record = record.filter(|record| !record.is_cold());
         if let Some(object) = record.as_ref().and_then(Record::object) {
             visit(&object);
         }
@@ -474,7 +476,7 @@ impl Local {
     #[inline(always)]
     fn note_hit(&self, spot: &Spot<'_>) {
         self.cell.events.hits.count();
-        let marks = self.in_force.policy.uses_marks() && self.notes_use;
+        let marks = self.in_force.uses_marks() && self.notes_use;
         if marks && !spot.link.has(Link::VISITED) {
             spot.bucket.set_visited(spot.at);
         }

@@ -1,6 +1,7 @@
 //! A live record as a reader sees it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use base::number::IntegerText;
 use structures::{Kept, Object, Structure};
@@ -9,6 +10,7 @@ use crate::arena::{Arena, Offset};
 use crate::blob::{Blob, BlobRef};
 use crate::bucket::BUCKET_BYTES;
 use crate::clock::Clock;
+use crate::cold::{ColdKind, ColdValue, Locator};
 use crate::growth::LOAD;
 use crate::heap::{self, Lent};
 use crate::layout::{Form, OPTIMISTIC_BYTES_MAX, View};
@@ -115,6 +117,9 @@ impl<'a> Record<'a> {
     #[inline]
     #[must_use]
     pub fn kind(&self) -> Kind {
+        if let Some(kind) = self.cold_kind() {
+            return kind.kind();
+        }
         match self.object() {
             None => Kind::String,
             Some(object) => Kind::Object(object.kind()),
@@ -126,10 +131,29 @@ impl<'a> Record<'a> {
     #[must_use]
     pub fn is_string(&self) -> bool {
         match &self.source {
-            Source::Slot(slot) => !slot.view.form().is_object(),
+            Source::Slot(slot) => match slot.cold_kind() {
+                None => !slot.view.form().is_object(),
+                Some(kind) => kind.is_string(),
+            },
             #[cfg(any(test, feature = "naive"))]
             Source::Naive(cell) => cell.data.object().is_none(),
         }
+    }
+
+    /// What is known of the value if that is not in memory.
+    #[inline]
+    fn cold_kind(&self) -> Option<ColdKind> {
+        match &self.source {
+            Source::Slot(slot) => slot.cold_kind(),
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(_) => None,
+        }
+    }
+
+    /// Whether the value is not in memory (OBJECT TIER).
+    #[must_use]
+    pub fn is_cold(&self) -> bool {
+        self.cold_kind().is_some()
     }
 
     /// What the key holds, if it is no string. A reader without the lock never meets one: the store
@@ -144,7 +168,7 @@ impl<'a> Record<'a> {
     #[inline(always)]
     fn kept<T: Kept>(&self) -> Option<Lent<'_, T>> {
         match &self.source {
-            Source::Slot(slot) => slot.kept(),
+            Source::Slot(slot) => slot.kept(self.key),
             #[cfg(any(test, feature = "naive"))]
             Source::Naive(cell) => Some(Lent::in_place(T::of(cell.data.object()?)?)),
         }
@@ -166,8 +190,9 @@ impl<'a> Record<'a> {
             Source::Slot(slot) => match slot.view.form() {
                 Form::Integer => Encoding::Integer,
                 Form::Bytes if slot.len() <= EMBEDDED_BYTES_MAX => Encoding::Embedded,
+                Form::Cold => slot.cold_word().kind().encoding(slot.len()),
                 Form::Bytes | Form::ChangedBytes | Form::Blob | Form::Object | Form::Compact => {
-                    let object = slot.kept::<Object>();
+                    let object = slot.kept::<Object>(self.key);
                     object.map_or(Encoding::Raw, |object| Encoding::Object(object.encoding()))
                 }
             },
@@ -230,7 +255,7 @@ impl<'a> Record<'a> {
     #[inline(always)]
     pub fn copy_to(&self, start: usize, out: &mut [u8]) {
         match &self.source {
-            Source::Slot(slot) => slot.copy_to(start, out),
+            Source::Slot(slot) => slot.copy_to(self.key, start, out),
             #[cfg(any(test, feature = "naive"))]
             Source::Naive(cell) => copy_from(&cell.data.to_bytes(), start, out),
         }
@@ -241,7 +266,7 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn for_each_chunk(&self, range: Range<usize>, visit: impl FnMut(&[u8])) {
         match &self.source {
-            Source::Slot(slot) => slot.for_each_chunk(range, visit),
+            Source::Slot(slot) => slot.for_each_chunk(self.key, range, visit),
             #[cfg(any(test, feature = "naive"))]
             Source::Naive(cell) => {
                 std::iter::once(part(&cell.data.to_bytes(), range)).for_each(visit);
@@ -327,17 +352,19 @@ impl<'a> Slot<'a> {
     #[inline(always)]
     fn len(&self) -> usize {
         match self.view.form() {
-            Form::Bytes | Form::ChangedBytes | Form::Blob => self.view.header().value_len(),
+            Form::Bytes | Form::ChangedBytes | Form::Blob | Form::Cold => {
+                self.view.header().value_len()
+            }
             Form::Integer => base::number::decimal_len(self.view.integer()),
             Form::Object | Form::Compact => 0,
         }
     }
 
     #[inline(always)]
-    fn copy_to(&self, start: usize, out: &mut [u8]) {
+    fn copy_to(&self, key: &[u8], start: usize, out: &mut [u8]) {
         if !self.view.form().is_inline_bytes() {
             let (arena, offset) = (self.view.arena(), self.view.offset());
-            return copy_apart(arena, offset, self.is_locked, start, out);
+            return copy_apart(arena, offset, self.is_locked, key, start, out);
         }
         let len = self.view.header().value_len();
         let start = start.min(len);
@@ -348,7 +375,7 @@ impl<'a> Slot<'a> {
     }
 
     #[inline]
-    fn for_each_chunk(&self, range: Range<usize>, mut visit: impl FnMut(&[u8])) {
+    fn for_each_chunk(&self, key: &[u8], range: Range<usize>, mut visit: impl FnMut(&[u8])) {
         match self.view.form() {
             Form::Integer => visit(part(
                 IntegerText::new(self.view.integer()).as_bytes(),
@@ -366,11 +393,16 @@ impl<'a> Slot<'a> {
                 let end = range.end.min(self.len()).min(copy.len());
                 let start = range.start.min(end);
                 let copy = &mut copy[..end - start];
-                self.copy_to(start, copy);
+                self.copy_to(key, start, copy);
                 visit(copy);
             }
             Form::Blob => {
                 self.with_blob(|blob| blob.chunks(range).for_each(visit));
+            }
+            Form::Cold => {
+                if let Some(ColdValue::Text(text)) = self.load(key).as_deref() {
+                    visit(part(text, range));
+                }
             }
             Form::Object | Form::Compact => {}
         }
@@ -387,12 +419,42 @@ impl<'a> Slot<'a> {
     }
 
     #[inline(always)]
-    fn kept<T: Kept>(&self) -> Option<Lent<'_, T>> {
+    fn kept<T: Kept>(&self, key: &[u8]) -> Option<Lent<'_, T>> {
         if !self.is_locked {
             return None;
         }
+        if self.view.form() == Form::Cold {
+            return self.kept_apart(key);
+        }
         // SAFETY: whoever made this a locked slot holds the bucket for as long as the slot lives.
         unsafe { heap::look(&self.view) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn kept_apart<T: Kept>(&self, key: &[u8]) -> Option<Lent<'_, T>> {
+        if self.cold_word().kind().is_string() {
+            return None;
+        }
+        Lent::loaded(self.load(key)?)
+    }
+
+    /// Loads the value of a stub.
+    fn load(&self, key: &[u8]) -> Option<Arc<ColdValue>> {
+        let is_stub = self.is_locked && self.view.form() == Form::Cold;
+        is_stub
+            .then(|| self.view.arena().cold().load(key, self.view.value_word()))
+            .flatten()
+    }
+
+    /// The locator of a stub.
+    fn cold_word(&self) -> Locator {
+        Locator::from_word(self.view.value_word())
+    }
+
+    #[inline]
+    fn cold_kind(&self) -> Option<ColdKind> {
+        (self.view.form() == Form::Cold).then(|| self.cold_word().kind())
     }
 
     fn memory_bytes(&self, key_len: usize) -> usize {
@@ -411,7 +473,14 @@ impl<'a> Slot<'a> {
 /// [`Slot::copy_to`] of what is not bytes in the slot. Finds the record again, so that nobody has to
 /// have it in memory for a call that is rarely made.
 #[inline(never)]
-fn copy_apart(arena: &Arena, offset: Offset, is_locked: bool, start: usize, out: &mut [u8]) {
+fn copy_apart(
+    arena: &Arena,
+    offset: Offset,
+    is_locked: bool,
+    key: &[u8],
+    start: usize,
+    out: &mut [u8],
+) {
     let Some(view) = View::load(arena, offset) else {
         return;
     };
@@ -421,6 +490,13 @@ fn copy_apart(arena: &Arena, offset: Offset, is_locked: bool, start: usize, out:
             // SAFETY: whoever made this a locked slot holds the bucket, so the word is the record's and
             // stays so meanwhile.
             unsafe { Blob::look(view.value_word()) }.copy_to(start, out);
+        }
+        Form::Cold if is_locked => {
+            if let Some(ColdValue::Text(text)) =
+                arena.cold().load(key, view.value_word()).as_deref()
+            {
+                copy_from(text, start, out);
+            }
         }
         _ => {}
     }

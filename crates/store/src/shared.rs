@@ -10,6 +10,7 @@ use crate::accounting::{Budget, Ledger, idle_bytes_max};
 use crate::arena::HugePages;
 use crate::arena::{Arena, CHUNK_BYTES};
 use crate::before_writes::BeforeWrites;
+use crate::cold::ColdPlace;
 use crate::databases::Databases;
 use crate::event::Wanted;
 use crate::gate::Gate;
@@ -114,6 +115,12 @@ impl Shared {
     #[inline]
     pub(crate) fn arena_ref(&self) -> &Arena {
         self.slab.arena()
+    }
+
+    /// Who keeps cold values.
+    #[inline]
+    pub(crate) fn cold(&self) -> &ColdPlace {
+        self.arena_ref().cold()
     }
 
     /// Memory that is held without being used: free slots and free chunks.

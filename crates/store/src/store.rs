@@ -9,6 +9,7 @@ use base::sync::atomic::Ordering;
 use base::sync::{Mutex, MutexGuard};
 use std::sync::{Arc, PoisonError};
 
+use crate::cold::ColdValues;
 use crate::event::EventClass;
 use crate::handle::Handle;
 use crate::hasher::Hasher;
@@ -282,6 +283,40 @@ impl Store {
                 ..shared.policy.load()
             });
         }
+    }
+
+    /// Says who keeps values that are not in memory, once and before there are any; whether nobody did so far. From
+    /// then on use is noted whatever the policy.
+    pub fn set_cold_values(&self, values: Arc<dyn ColdValues>) -> bool {
+        self.shared().is_some_and(|shared| {
+            let is_first = shared.cold().set(values);
+            let in_force = shared.policy.load();
+            shared.policy.store(InForce {
+                has_tier: true,
+                ..in_force
+            });
+            is_first
+        })
+    }
+
+    /// Says whether there is room for more values out of memory: then nothing is evicted or refused for want
+    /// of memory, and somebody demotes what is over the limit.
+    pub fn set_cold_room(&self, on: bool) {
+        if let Some(shared) = self.shared() {
+            shared.cold().set_has_room(on);
+        }
+    }
+
+    /// Bytes that the process holds, as far as they count for the limit, and the limit (0: none).
+    #[must_use]
+    pub fn used_and_limit_bytes(&self) -> (u64, u64) {
+        self.shared().map_or((0, 0), |shared| {
+            let limit = shared.budget.limit_bytes();
+            (
+                shared.budget.counted_bytes(shared.ledger.used_bytes()),
+                limit,
+            )
+        })
     }
 
     /// How much one call at most evicts beyond what it needs itself: 0 little, 10 what it does unless

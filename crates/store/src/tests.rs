@@ -1,6 +1,7 @@
 //! Tests of the whole store through its surface. What they share is here.
 
 mod collections;
+mod demotion;
 mod etags;
 mod events;
 mod eviction;

@@ -110,6 +110,8 @@ pub enum StoreError {
     TooLarge,
     /// The key holds another kind of value; the record is unchanged.
     WrongKind,
+    /// The value lies on a device and cannot be read; the record is unchanged.
+    Unreadable,
 }
 
 impl fmt::Display for StoreError {
@@ -118,6 +120,7 @@ impl fmt::Display for StoreError {
             Self::OutOfMemory => "out of memory",
             Self::TooLarge => "key or value too large",
             Self::WrongKind => "another kind of value",
+            Self::Unreadable => "the value cannot be read",
         })
     }
 }

@@ -13,6 +13,7 @@ use structures::{Object, Structure};
 use crate::arena::WORD_BYTES;
 use crate::blob::Blob;
 use crate::bucket::{Bucket, Link};
+use crate::cold::{ColdKind, ColdValue, Locator};
 use crate::effect::Effect;
 use crate::entry::Entry;
 use crate::event::{Event, EventClass};
@@ -426,6 +427,9 @@ impl<'a> Writer<'a> {
         &mut self,
         change: impl FnOnce(&mut S) -> R,
     ) -> Result<Option<R>, StoreError> {
+        if self.is_cold() {
+            self.promote()?;
+        }
         let Some(mut view) = self.view() else {
             return Ok(None);
         };
@@ -529,6 +533,9 @@ impl<'a> Writer<'a> {
 
     /// Overwrites from `offset` on, with zeroes up to there; the new length.
     pub(crate) fn write_at(&mut self, offset: usize, data: &[u8]) -> Result<usize, StoreError> {
+        if self.is_cold() {
+            self.promote()?;
+        }
         let len = self.record().map_or(0, |record| record.len());
         let end = offset.checked_add(data.len()).ok_or(StoreError::TooLarge)?;
         if self.view().is_some_and(|view| view.form().is_object()) {
@@ -655,8 +662,8 @@ impl<'a> Writer<'a> {
             return self.write_integer(view.integer(), attributes);
         }
         let len = length(header.value_len())?;
-        if form == Form::Blob {
-            let draft = self.draft(Form::Blob, WORD_BYTES, len, attributes)?;
+        if matches!(form, Form::Blob | Form::Cold) {
+            let draft = self.draft(form, WORD_BYTES, len, attributes)?;
             draft.set_value_word(view.value_word());
             return self.publish(draft, OldValue::Moved);
         }
@@ -741,6 +748,7 @@ impl<'a> Writer<'a> {
                 let object = unsafe { heap::look::<Object>(&view) }?;
                 Content::Object(Box::new(object.clone()))
             }
+            Form::Cold => self.loaded(&view)?,
             form => Content::Bytes {
                 bytes: with_text(Some(view), <[u8]>::to_vec),
                 is_changed: form == Form::ChangedBytes,
@@ -750,6 +758,70 @@ impl<'a> Writer<'a> {
             content,
             deadline_unix_ms: view.deadline_unix_ms(),
         })
+    }
+
+    /// Whether the value is not in memory.
+    #[inline]
+    fn is_cold(&self) -> bool {
+        self.view().is_some_and(|view| view.form() == Form::Cold)
+    }
+
+    /// The value of a stub.
+    #[cold]
+    fn loaded(&self, view: &View<'a>) -> Option<Content> {
+        let word = view.value_word();
+        let value = self.shared.cold().load(self.key.bytes(), word)?;
+        Some(match &*value {
+            ColdValue::Text(text) => Content::Bytes {
+                bytes: text.clone(),
+                is_changed: Locator::from_word(word).kind() == ColdKind::CHANGED_BYTES,
+            },
+            ColdValue::Object(object) => Content::Object(Box::new(object.clone())),
+        })
+    }
+
+    /// Brings the value of a stub into memory. That is no change of the key: nobody is told of it.
+    #[cold]
+    pub(crate) fn promote(&mut self) -> Result<(), StoreError> {
+        let Some(view) = self.view().filter(|view| view.form() == Form::Cold) else {
+            return Ok(());
+        };
+        let before = self.changed;
+        let content = self.loaded(&view).ok_or(StoreError::Unreadable)?;
+        let attributes = Attributes {
+            deadline: view.deadline_unix_ms(),
+            etag: view.etag(),
+        };
+        let clock = view.clock();
+        match content {
+            Content::Bytes { bytes, is_changed } => {
+                let form = if is_changed {
+                    Form::ChangedBytes
+                } else {
+                    Form::Bytes
+                };
+                if self.fits_slot(bytes.len(), attributes) {
+                    let len = length(bytes.len())?;
+                    let draft = self.draft(form, bytes.len(), len, attributes)?;
+                    draft.write_value(0, &bytes);
+                    self.publish(draft, OldValue::Free)?;
+                } else {
+                    let blob = Blob::from_bytes(&self.shared.slab, &bytes)?;
+                    self.set_blob(blob, attributes, OldValue::Free)?;
+                }
+            }
+            Content::Object(object) => {
+                let mut draft = self.draft(Form::Object, OBJECT_BYTES, 0, attributes)?;
+                self.keep_object(&mut draft, Body::of_box(object));
+                self.publish(draft, OldValue::Free)?;
+            }
+            Content::Integer(_) | Content::Blob(_) => {}
+        }
+        if let (Some(clock), Some(view)) = (clock, self.view()) {
+            view.set_clock(clock);
+        }
+        self.changed = before.max(Changed::Quietly);
+        Ok(())
     }
 
     /// Makes the key hold a value that was taken or copied.
@@ -938,7 +1010,7 @@ impl<'a> Writer<'a> {
     ) -> Option<View<'a>> {
         let mut view = self
             .view()
-            .filter(|view| view.form() != Form::Blob && !view.form().is_object())?;
+            .filter(|view| view.form().is_inline_bytes() || view.form() == Form::Integer)?;
         let header = view.header();
         let bytes = view.value_at() + value_bytes;
         let slot_bytes = class_bytes(view.class());
@@ -1081,7 +1153,7 @@ impl<'a> Writer<'a> {
         let Some(spot) = &mut self.spot else {
             return;
         };
-        let used = if self.local.in_force.policy.uses_marks() {
+        let used = if self.local.in_force.uses_marks() {
             Link::VISITED
         } else {
             spot.link.flags() & Link::VISITED
@@ -1107,7 +1179,7 @@ fn to_overwrite<'s>(
     let (used_bytes, slot_bytes) = (view.value_at() + bytes.len(), class_bytes(view.class()));
     let fits = used_bytes <= slot_bytes && used_bytes * 2 >= slot_bytes;
     let len = u32::try_from(bytes.len()).ok()?;
-    let notes_use = local.in_force.policy.notes_use();
+    let notes_use = local.in_force.notes_use();
     (fits && bytes.len() <= OPTIMISTIC_BYTES_MAX && !notes_use).then_some((view, len))
 }
 
@@ -1151,7 +1223,7 @@ enum OldValue {
 #[inline]
 fn flags_of(view: &View<'_>) -> u64 {
     let header = view.header();
-    let is_long = view.form() == Form::Blob
+    let is_long = matches!(view.form(), Form::Blob | Form::Cold)
         || view.form().is_object()
         || header.fields().inline_key.is_none()
         || header.value_len() > OPTIMISTIC_BYTES_MAX;

@@ -535,6 +535,8 @@ impl ClusterPort for TestPort {
     }
 }
 
+impl engine::port::TierPort for TestPort {}
+
 impl ReplicationPort for TestPort {
     fn is_replica(&self) -> bool {
         self.is_replica

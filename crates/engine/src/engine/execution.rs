@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use access::Origin;
 use base::clock::Moment;
 use protocol::{Batch, Decoded, Limits, Reply, Request, Run};
-use store::Key;
+use store::{Key, StoreError};
 
 use super::charging::{Ran, Traffic};
 use super::outcome::{Next, Outcome, Share};
@@ -208,6 +208,7 @@ impl Visit<'_> {
                         && planned.is_plain
                         && !self.is_gated()
                         && !self.may_be_busy
+                        && !self.may_be_cold
                         && !self.is_looked_at(found)
                         && (!self.checks_slots || self.are_mine(&run, found)) =>
                 {
@@ -382,8 +383,8 @@ impl Visit<'_> {
         self.reply_start = self.reply.mark();
         // What was changed by others holds from here on.
         self.context.session.permit.rules();
-        if self.may_be_busy && self.has_to_wait(command, request) {
-            return self.wait_unless_late();
+        if let Some(next) = self.wait_if_it_has_to(command, request) {
+            return next;
         }
         if self.context.session.reply_mode == ReplyMode::SkipNext {
             self.context.session.reply_mode = ReplyMode::Skip;
@@ -405,9 +406,7 @@ impl Visit<'_> {
             }
             Some(found) => self.call(request, found),
         };
-        if self.context.store.has_served() {
-            self.serve();
-        }
+        self.look_after_keys(command, request);
         let start = self.reply_start;
         if let Err(error) = result
             && let Some(next) = self.fail(start, &error)
@@ -436,6 +435,30 @@ impl Visit<'_> {
             Fate::Stay => Next::Read,
             Fate::Close => Next::Close,
             Fate::HandOver => Next::HandOver,
+        }
+    }
+
+    /// What a request has to wait for that needs keys or values which are not to be had now.
+    #[inline]
+    fn wait_if_it_has_to(&mut self, command: Option<&Found>, request: Request<'_>) -> Option<Next> {
+        if self.may_be_busy && self.has_to_wait(command, request) {
+            Some(self.wait_unless_late())
+        } else if self.may_be_cold && self.waits_for_values(command, request) {
+            Some(Next::Busy)
+        } else {
+            None
+        }
+    }
+
+    /// What is to be done about the keys of a request that ran: those who wait for them are served, and their values
+    /// leave memory where that is always done.
+    #[inline]
+    fn look_after_keys(&mut self, command: Option<&Found>, request: Request<'_>) {
+        if self.context.store.has_served() {
+            self.serve();
+        }
+        if self.may_be_cold && self.context.settings.demotes_always.load(Ordering::Relaxed) {
+            self.demote_keys(command, request);
         }
     }
 
@@ -513,7 +536,7 @@ impl Visit<'_> {
         self.context.track_reads(spec, request);
         let defers = self.place == Place::Worker && may_defer(self.context.session);
         self.context.pace.defers = defers;
-        let result = match self.place {
+        let result = of_readable(match self.place {
             Place::Worker if request.len() > ARGUMENTS_MAX && !spec.keys.is_empty() && defers => {
                 Err(CommandError::Aside)
             }
@@ -525,7 +548,7 @@ impl Visit<'_> {
                     .locked_long(&keys, |context| handler(context, &mut args, reply))
             }
             _ => handler(&mut self.context, &mut args, &mut self.reply),
-        };
+        });
         match result {
             Err(CommandError::Aside | CommandError::Held) => return result,
             Err(CommandError::Blocks) => {
@@ -654,6 +677,18 @@ impl Visit<'_> {
         may_write(settings, spec, request)
     }
 
+    /// Whether a command is refused where there is no memory, or a transaction that it ends has one that is.
+    fn needs_memory(&self, spec: &CommandSpec) -> bool {
+        let transaction = self.context.session.transaction.as_ref();
+        match transaction {
+            Some(queued) if spec.in_transaction == InTransaction::Runs => {
+                queued.has(Flags::DENYOOM)
+            }
+            Some(_) => false,
+            None => spec.flags.has(Flags::DENYOOM),
+        }
+    }
+
     /// Whether the request has to wait, and how. What would be refused is refused at once; everything else
     /// waits for the end of a pause of all, CLIENT UNPAUSE too.
     #[cold]
@@ -673,6 +708,8 @@ impl Visit<'_> {
             Some(Next::Paused)
         } else if writes && gate.is_log_full() {
             Some(Next::LogFull)
+        } else if gate.is_memory_full() && self.needs_memory(spec) {
+            Some(Next::Busy)
         } else {
             None
         }
@@ -701,6 +738,14 @@ fn executed(left: &Left) -> usize {
         Next::Paused | Next::Busy | Next::LogFull => left.index,
         _ => left.index + 1,
     }
+}
+
+/// What a command came to, unless a value that it needed could not be read.
+fn of_readable(result: CommandResult) -> CommandResult {
+    if store::take_unreadable() {
+        return Err(StoreError::Unreadable.into());
+    }
+    result
 }
 
 /// Whether a client is in no state that a plain request would have to heed.

@@ -298,6 +298,11 @@ impl Running<'_, '_> {
         context.track_reads(spec, queued.request());
         let mut args = Args::new(queued.request(), queued.first);
         let result = (spec.handler)(context, &mut args, self.reply);
+        let result = if context.store.stubs() > 0 && store::take_unreadable() {
+            Err(store::StoreError::Unreadable.into())
+        } else {
+            result
+        };
         if result == Err(CommandError::Aside) {
             return result;
         }

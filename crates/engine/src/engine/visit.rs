@@ -18,6 +18,8 @@ pub(super) struct Visit<'a> {
     /// Keys may be held for long by an engine aside. Known when the store is entered, and again after
     /// every request that may have left it meanwhile: while it is not left, none are taken so.
     pub(super) may_be_busy: bool,
+    /// Some values lie out of memory, or did when the visit began.
+    pub(super) may_be_cold: bool,
     pub(super) reply: Reply<'a>,
     /// Where the reply of the request begins that runs by itself.
     pub(super) reply_start: usize,

@@ -16,6 +16,7 @@ use super::durability::Durability;
 use super::group::Group;
 use super::http::Http;
 use super::replication::Replication;
+use super::tier::TierConfig;
 use super::tls::Tls;
 use crate::log::Level;
 use crate::notifications::Notifications;
@@ -148,6 +149,8 @@ pub struct Config {
     pub http: Http,
     /// Cluster mode.
     pub cluster: Cluster,
+    /// Where values go that do not fit into memory, if anywhere.
+    pub tier: Option<TierConfig>,
 }
 
 /// One address of `bind`.

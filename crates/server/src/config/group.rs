@@ -14,6 +14,10 @@ pub struct Group {
     pub is_witness: bool,
     /// Milliseconds after which a node that is not heard is taken for gone.
     pub node_timeout_ms: u64,
+    /// Where clients ask that look for Sentinels; 0 for nowhere.
+    pub sentinel_port: u16,
+    /// How they call the group.
+    pub sentinel_name: String,
     /// Whether it never becomes the primary by itself.
     pub declines: bool,
 }

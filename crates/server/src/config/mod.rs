@@ -23,6 +23,7 @@ mod rewrite;
 mod settings;
 mod shared;
 mod table;
+mod tier;
 mod tls;
 mod value;
 
@@ -45,4 +46,5 @@ pub use replication::{LinkEncryption, LoadsDirectly, Replication};
 pub(crate) use rewrite::replace_file;
 pub use settings::Settings;
 pub use shared::{ApplyError, Change, ConfigReader, SharedConfig};
+pub use tier::TierConfig;
 pub use tls::{ClientCertificate, Tls, TlsRules, UserField};

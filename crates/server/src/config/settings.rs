@@ -24,9 +24,10 @@ use super::http::Http;
 use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, DURABILITY_LEVELS,
-    EVICTION_POLICIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES, PERMISSIONS, SAVE_POINTS,
-    SUPERVISORS, USER_FIELDS,
+    EVICTION_POLICIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES, PERMISSIONS, PROMOTIONS,
+    SAVE_POINTS, SUPERVISORS, USER_FIELDS,
 };
+use super::tier::TierConfig;
 use super::tls::{Tls, TlsRules};
 use super::value::{Gathering, Kind, Value};
 use crate::notifications::Notifications;
@@ -123,6 +124,7 @@ impl Settings {
             tls: self.tls(),
             http: self.http(),
             cluster: self.cluster(),
+            tier: self.tier(),
         }
     }
 
@@ -152,6 +154,19 @@ impl Settings {
         }
     }
 
+    fn tier(&self) -> Option<TierConfig> {
+        Some(TierConfig {
+            path: self.path("tier-path")?,
+            bytes_max: self.number("tier-max-size"),
+            value_bytes_min: self.number("tier-min-value"),
+            value_bytes_max: self.number("tier-max-value"),
+            demote_at_percent: self.number("tier-demote-at"),
+            promotion: self.choice("tier-promotion", &PROMOTIONS),
+            compact_below_percent: self.number("tier-compact-below"),
+            read_buffer_bytes: self.number("tier-read-buffer"),
+        })
+    }
+
     fn http(&self) -> Http {
         let texts = |name| {
             let words = self.words(name).iter();
@@ -177,6 +192,12 @@ impl Settings {
             join: join.and_then(|join| place_of(&join, self.number("port"))),
             is_witness: self.switch("witness"),
             node_timeout_ms: self.number("cluster-node-timeout"),
+            sentinel_port: self.number("sentinel-port"),
+            sentinel_name: self
+                .text("sentinel-master-name")
+                .map_or_else(String::new, |name| {
+                    String::from_utf8_lossy(name).into_owned()
+                }),
             declines: false,
         }
     }

@@ -87,7 +87,9 @@ pub(crate) fn prepare(node: &Arc<Node>) -> io::Result<Option<Arc<Part>>> {
     });
     kept.start_count += 1;
     kept.write(&*disk, &directory)?;
-    node.replication.own.set_id(TermId(kept.id.0));
+    if config.group.is_witness {
+        node.replication.own.set_id(TermId(kept.id.0));
+    }
     let (events, heard) = sync_channel(EVENTS_MAX);
     let asked = events.clone();
     let links = Links::new(node, Box::new(move |one| post(&asked, Event::Asked(one))));
@@ -204,7 +206,8 @@ impl Part {
     /// # Errors
     /// Those of the system.
     pub(super) fn keep_peers(&self, peers: Vec<KnownPeer>) -> io::Result<()> {
-        match lock(&self.kept).peers == peers {
+        let is_known = lock(&self.kept).peers == peers;
+        match is_known {
             true => Ok(()),
             false => self.keep(|kept| kept.peers = peers),
         }

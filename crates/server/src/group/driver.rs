@@ -24,6 +24,7 @@ use cluster::entry::ShardChange;
 use cluster::leader::{self, Leader};
 use cluster::member::{self, Member};
 use cluster::message::{Heartbeat, Message, Seal};
+use cluster::state::roles;
 use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, Proposal, RequestId, Times};
 use consensus::{RaftLog, Standing};
 
@@ -34,11 +35,14 @@ use super::forming;
 use super::links::{Asked, Links, Reply, Subject, Told};
 use super::reconcile::Reconciler;
 use super::view::{SHARD, Seen};
+use crate::config::DurabilityLevel;
 use crate::node::Node;
 use crate::replication::following::Link;
 
 /// Parts of a heartbeat for which the thread waits at most.
 const TICKS_PER_HEARTBEAT: u64 = 4;
+/// A seal is begun anew where nothing was heard of it for so long.
+const SEAL_MS: u64 = 1_000;
 
 /// What the thread hears.
 pub(crate) enum Event {
@@ -83,7 +87,8 @@ pub(crate) struct Driver {
     reconciler: Reconciler,
     /// Who waits for the answer to which seal.
     sealing: Vec<(Seal, Reply)>,
-    sealing_now: Option<Seal>,
+    /// What is being made durable, and since when.
+    sealing_now: Option<(Seal, u64)>,
     followed: Option<(u64, PrimaryAddress)>,
     records_own: bool,
     has_left: bool,
@@ -198,6 +203,7 @@ impl Driver {
     /// Looks at what has changed: the log of this node, Raft, the control state.
     fn look(&mut self, now_ms: u64) {
         self.note_log();
+        self.note_level();
         self.standing = self.log.standing();
         let reign = self.standing.is_ready.then_some(self.standing.term);
         self.leader.set_leading(reign, now_ms);
@@ -209,6 +215,23 @@ impl Driver {
             self.has_left |= was_in && !self.state.nodes.contains_key(&self.own);
         }
         self.publish();
+    }
+
+    /// Whether writes are to wait for a majority may have been changed.
+    fn note_level(&mut self) {
+        let Some(node) = self.node.upgrade() else {
+            return;
+        };
+        let level = node.core.config.current().durability.level;
+        let is_quorum = self.duty.is_some() && level == DurabilityLevel::Quorum;
+        let roles = match is_quorum {
+            true => self.record.roles | roles::QUORUM,
+            false => self.record.roles & !roles::QUORUM,
+        };
+        if roles != self.record.roles {
+            self.record.roles = roles;
+            self.record_own();
+        }
     }
 
     fn note_log(&mut self) {
@@ -462,7 +485,7 @@ impl Driver {
 
     /// A seal is durable, and the log as it is.
     fn sealed(&mut self, seal: Seal, is_certain: bool) {
-        if self.sealing_now == Some(seal) {
+        if self.sealing_now.is_some_and(|(now, _)| now == seal) {
             self.sealing_now = None;
         }
         self.note_log();
@@ -521,15 +544,14 @@ impl Driver {
     }
 
     fn begin_seal(&mut self, seal: Seal) {
-        // Asked again, it is being done already.
-        let Some(duty) = self
-            .duty
-            .as_ref()
-            .filter(|_| self.sealing_now != Some(seal))
-        else {
+        let now_ms = self.now_ms().unwrap_or(0);
+        // Asked again, it is being done already; but what took its place may have come to nothing.
+        let is_under_way = |(known, at_ms): (Seal, u64)| known == seal && now_ms < at_ms + SEAL_MS;
+        if self.sealing_now.is_some_and(is_under_way) {
             return;
-        };
-        self.sealing_now = Some(seal);
+        }
+        let Some(duty) = &self.duty else { return };
+        self.sealing_now = Some((seal, now_ms));
         let events = self.events.clone();
         let done = move |is_certain| post(&events, Event::Sealed(seal, is_certain));
         duty.seal(seal, Box::new(done));
@@ -618,8 +640,19 @@ impl Driver {
             return;
         }
         let membership = self.log.membership();
+        let shard = self.state.shards.get(&SHARD);
+        let is_settled = shard.is_some_and(|shard| self.leader.is_settled(SHARD, shard));
         let silence_ms = |node: NodeId| self.leader.silence_ms(node, now_ms);
-        let Some(step) = self.reconciler.next(&self.state, &membership, silence_ms) else {
+        let unfinished = self.log.unfinished_change();
+        let next = self.reconciler.next(
+            &self.state,
+            &membership,
+            silence_ms,
+            is_settled,
+            unfinished,
+            self.own,
+        );
+        let Some(step) = next else {
             return;
         };
         self.tell(&format!("The control leader {step}"));

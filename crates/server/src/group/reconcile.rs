@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!   joined, not told ─► learner ─► voter (1, 3 or 5)        joined with data ─► member of the shard ─► the change ends
-//!   left ─► not told any more      lost for long ─► replaced
+//!   left ─► not told any more      lost for long ─► replaced      primary leads ─► another voter leads
 //! ```
 //!
 //! One step at a time: the next is taken when the last is done, or came to nothing.
+//!
+//! The control leader is another node than the primary, where there is one. Who loses both at once waits for an election
+//! and for the leases of the lost leader, before the silence of the lost primary counts.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,6 +24,8 @@ use super::view::SHARD;
 
 /// A voter that was not heard for so long is replaced.
 const VOTER_LOST_MS: u64 = 300_000;
+/// Who was not heard for so long is not asked to lead.
+const LEADER_SILENT_MS_MAX: u64 = 500;
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +36,10 @@ pub(crate) enum Step {
     Add(NodeId, Entry),
     /// A change of the shard's members ends.
     Finish(Entry),
+    /// Writes wait for a majority from now on, or do no more.
+    SetQuorum(bool, Entry),
+    /// Another voter is to lead the group.
+    Lead(NodeId, RaftId),
 }
 
 /// Whom a step is for.
@@ -43,7 +52,10 @@ impl Step {
     pub(crate) fn into_asks(self) -> Asks {
         match self {
             Self::Members(change) => Asks::Raft(change),
-            Self::Add(_, entry) | Self::Finish(entry) => Asks::Entry(entry),
+            Self::Lead(_, id) => Asks::Raft(Change::Lead(id)),
+            Self::Add(_, entry) | Self::Finish(entry) | Self::SetQuorum(_, entry) => {
+                Asks::Entry(entry)
+            }
         }
     }
 }
@@ -55,7 +67,13 @@ impl fmt::Display for Step {
             Self::Members(Change::Voters(ids)) => write!(f, "has members {ids:?} vote"),
             Self::Members(Change::Forget(ids)) => write!(f, "forgets members {ids:?}"),
             Self::Add(node, _) => write!(f, "gives node {node} a copy of the data"),
+            Self::Members(Change::Lead(id)) => write!(f, "has member {id} lead"),
+            Self::Lead(node, _) => {
+                write!(f, "has node {node} lead the group: this one is the primary")
+            }
             Self::Finish(_) => f.write_str("ends a change of who has a copy of the data"),
+            Self::SetQuorum(true, _) => f.write_str("has writes wait for a majority"),
+            Self::SetQuorum(false, _) => f.write_str("has writes wait for no majority"),
         }
     }
 }
@@ -83,11 +101,21 @@ impl Reconciler {
         state: &ControlState,
         members: &Membership,
         silence_ms: impl Fn(NodeId) -> u64,
+        is_settled: bool,
+        unfinished: Option<BTreeSet<RaftId>>,
+        own: NodeId,
     ) -> Option<Step> {
+        if let Some(voters) = unfinished.filter(|_| !self.is_busy) {
+            // Until it is ended, a majority of the old voters is needed, too.
+            self.is_busy = true;
+            return Some(Step::Members(Change::Voters(voters)));
+        }
         if self.is_busy || members.is_changing {
             return None;
         }
-        let step = raft_step(state, members, &silence_ms).or_else(|| shard_step(state));
+        let step = raft_step(state, members, &silence_ms)
+            .or_else(|| shard_step(state, is_settled))
+            .or_else(|| lead_step(state, members, &silence_ms, own));
         self.is_busy = step.is_some();
         step
     }
@@ -115,7 +143,7 @@ fn raft_step(
     (!gone.is_empty()).then_some(Step::Members(Change::Forget(gone)))
 }
 
-fn shard_step(state: &ControlState) -> Option<Step> {
+fn shard_step(state: &ControlState, is_settled: bool) -> Option<Step> {
     let shard = state.shards.get(&SHARD)?;
     let entry = |change| Entry::Shard {
         shard: SHARD,
@@ -124,7 +152,14 @@ fn shard_step(state: &ControlState) -> Option<Step> {
     };
     if shard.old_members.is_some() {
         // Where writes wait for no majority, both sets agree at once.
-        return (!shard.is_quorum).then(|| Step::Finish(entry(ShardChange::Finish)));
+        let may_end = !shard.is_quorum || is_settled;
+        return may_end.then(|| Step::Finish(entry(ShardChange::Finish)));
+    }
+    let primary = state.nodes.get(&shard.primary)?;
+    let is_quorum = primary.record.roles & roles::QUORUM != 0;
+    if is_quorum != shard.is_quorum {
+        let change = ShardChange::SetQuorum { is_quorum };
+        return Some(Step::SetQuorum(is_quorum, entry(change)));
     }
     let is_spare = |(id, node): &(&NodeId, &cluster::state::Node)| {
         node.record.roles & roles::DATA != 0 && !node.is_failed && !shard.members.contains_key(id)
@@ -134,12 +169,52 @@ fn shard_step(state: &ControlState) -> Option<Step> {
     Some(Step::Add(node, entry(ShardChange::Add { node, kind })))
 }
 
+fn lead_step(
+    state: &ControlState,
+    members: &Membership,
+    silence_ms: &impl Fn(NodeId) -> u64,
+    own: NodeId,
+) -> Option<Step> {
+    if state.shards.get(&SHARD)?.primary != own {
+        return None;
+    }
+    let can_lead = |(id, node): &(&NodeId, &cluster::state::Node)| {
+        **id != own
+            && members.voters.contains(&node.raft_id)
+            && !node.is_failed
+            && silence_ms(**id) <= LEADER_SILENT_MS_MAX
+    };
+    let (node, other) = state.nodes.iter().find(can_lead)?;
+    Some(Step::Lead(*node, other.raft_id))
+}
+
 #[cfg(test)]
 mod tests {
     use cluster::state::{Node, NodeRecord};
     use cluster::{LogEnd, Proposal, RequestId};
 
     use super::*;
+
+    const NOBODY: NodeId = NodeId([0; 20]);
+
+    #[test]
+    fn a_primary_that_leads_has_another_voter_lead() {
+        let mut state = state_of(3);
+        let primary = NodeId([1; 20]);
+        // Who keeps data is given a copy first.
+        for (_, node) in state.nodes.iter_mut().filter(|(id, _)| **id != primary) {
+            node.record.roles = roles::WITNESS;
+        }
+        let next = |voters: &[RaftId], silent: u8, own| {
+            let silence_ms = |node: NodeId| u64::from(node.0[0] == silent) * 1_000;
+            let mut reconciler = Reconciler::default();
+            reconciler.next(&state, &members(voters, &[]), silence_ms, false, None, own)
+        };
+        let lead = |byte: u8| Some(Step::Lead(NodeId([byte; 20]), byte.into()));
+        assert_eq!(next(&[1, 2, 3], 0, primary), lead(2));
+        assert_eq!(next(&[1, 2, 3], 2, primary), lead(3));
+        assert_eq!(next(&[1, 2, 3], 0, NodeId([2; 20])), None);
+    }
 
     fn state_of(count: u8) -> ControlState {
         let mut state = ControlState::default();
@@ -190,11 +265,11 @@ mod tests {
         let mut reconciler = Reconciler::default();
         let mut steps = Vec::new();
         for _ in 0..10 {
-            let Some(step) = reconciler.next(&state, &members, |_| 0) else {
+            let Some(step) = reconciler.next(&state, &members, |_| 0, false, None, NOBODY) else {
                 break;
             };
             assert_eq!(
-                reconciler.next(&state, &members, |_| 0),
+                reconciler.next(&state, &members, |_| 0, false, None, NOBODY),
                 None,
                 "one at a time"
             );
@@ -204,7 +279,7 @@ mod tests {
                 Asks::Raft(Change::Voters(ids)) => {
                     members = self::members(&Vec::from_iter(ids), &[]);
                 }
-                Asks::Raft(Change::Forget(_)) => panic!("nobody left"),
+                Asks::Raft(other) => panic!("{other:?}"),
                 Asks::Entry(entry) => apply(&mut state, entry),
             }
             reconciler.end();
@@ -212,7 +287,54 @@ mod tests {
         assert_eq!(steps.len(), 6, "{steps:?}");
         assert_eq!(members.voters.len(), 3);
         assert_eq!(state.shards[&SHARD].members.len(), 3);
-        assert_eq!(reconciler.next(&state, &members, |_| 0), None);
+        assert_eq!(
+            reconciler.next(&state, &members, |_| 0, false, None, NOBODY),
+            None
+        );
+    }
+
+    #[test]
+    fn a_change_that_a_leader_before_left_is_ended() {
+        let state = state_of(1);
+        let members = Membership {
+            is_changing: true,
+            ..members(&[1, 2, 3], &[])
+        };
+        let left = Some(BTreeSet::from([1, 2, 3]));
+        let mut reconciler = Reconciler::default();
+        let step = reconciler.next(&state, &members, |_| 0, false, left.clone(), NOBODY);
+        let voters = BTreeSet::from([1, 2, 3]);
+        assert_eq!(step, Some(Step::Members(Change::Voters(voters))));
+        assert_eq!(
+            reconciler.next(&state, &members, |_| 0, false, left, NOBODY),
+            None
+        );
+    }
+
+    #[test]
+    fn the_primary_says_whether_writes_wait_for_a_majority() {
+        let mut state = state_of(2);
+        let all = members(&[1], &[2]);
+        let next = |state: &ControlState, is_settled| {
+            let step = Reconciler::default().next(state, &all, |_| 0, is_settled, None, NOBODY);
+            step.map(|step| match step.into_asks() {
+                Asks::Entry(entry) => entry,
+                Asks::Raft(change) => panic!("{change:?}"),
+            })
+        };
+        let primary = state.nodes.get_mut(&NodeId([1; 20])).expect("it is there");
+        primary.record.roles |= roles::QUORUM;
+        let entry = next(&state, false).expect("a step");
+        apply(&mut state, entry);
+        assert!(state.shards[&SHARD].is_quorum);
+        let entry = next(&state, false).expect("the other is added");
+        apply(&mut state, entry);
+        assert!(state.shards[&SHARD].old_members.is_some());
+        assert_eq!(next(&state, false), None, "both sets have to have it first");
+        let entry = next(&state, true).expect("a step");
+        apply(&mut state, entry);
+        assert!(state.shards[&SHARD].old_members.is_none());
+        assert_eq!(next(&state, true), None);
     }
 
     #[test]
@@ -245,10 +367,24 @@ mod tests {
             );
         }
         let lost = |node: NodeId| u64::from(node.0[0] == 2) * VOTER_LOST_MS;
-        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4]), lost);
+        let step = Reconciler::default().next(
+            &state,
+            &members(&[1, 2, 3], &[4]),
+            lost,
+            false,
+            None,
+            NOBODY,
+        );
         let voters = BTreeSet::from([1, 3, 4]);
         assert_eq!(step, Some(Step::Members(Change::Voters(voters))));
-        let step = Reconciler::default().next(&state, &members(&[1, 2, 3], &[4, 9]), |_| 0);
+        let step = Reconciler::default().next(
+            &state,
+            &members(&[1, 2, 3], &[4, 9]),
+            |_| 0,
+            false,
+            None,
+            NOBODY,
+        );
         let gone = BTreeSet::from([9]);
         assert_eq!(step, Some(Step::Members(Change::Forget(gone))));
     }

@@ -27,6 +27,7 @@ use crate::listeners::Listeners;
 use crate::log::Log;
 use crate::oom_score::OomRank;
 use crate::pubsub::PubSub;
+use crate::tier::TierInUse;
 use crate::tls::TlsSetup;
 
 /// What everything works with.
@@ -97,6 +98,8 @@ pub struct Keeping {
     /// What is known of checkpoints.
     pub saving: Saving,
     pub(super) persistence: OnceLock<Persistence>,
+    /// What keeps values out of memory.
+    pub(super) tier: OnceLock<Arc<TierInUse>>,
 }
 
 /// What writes the sections of INFO that are asked for. The node does not know the table of statistics, which reads all of

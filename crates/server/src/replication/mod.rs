@@ -80,6 +80,9 @@ const FAILING_OVER: CommandError =
 const GROUPED: CommandError =
     CommandError::fixed("ERR REPLICAOF not allowed: a control group decides who is the primary");
 
+const GROUPED_FAILOVER: CommandError =
+    CommandError::fixed("ERR FAILOVER not allowed: a control group decides who is the primary");
+
 /// What clients hear that waited when the node became a replica.
 const UNBLOCKED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
@@ -388,6 +391,9 @@ impl Replication {
     /// # Errors
     /// What the client is to read.
     pub(crate) fn fail_over(&self, node: &Node, order: &FailoverOrder) -> Result<(), CommandError> {
+        if self.fence.is_grouped() {
+            return Err(GROUPED_FAILOVER);
+        }
         let mut standing = self.standing();
         let FailoverOrder::Begin {
             to,

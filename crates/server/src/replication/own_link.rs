@@ -79,6 +79,11 @@ impl OwnLinks {
         let _port = self.offer();
     }
 
+    /// Says how this node is called among those that have links, before there are any.
+    pub(crate) fn set_id(&self, id: TermId) {
+        let _already_set = self.id.set(id);
+    }
+
     /// This node's name among those that have links.
     pub(super) fn id(&self) -> TermId {
         *self.id.get_or_init(|| {
@@ -144,12 +149,6 @@ impl OwnLinks {
             *listeners = self.listen(node);
         }
         *listeners
-    }
-
-    /// This node's name for good, where it has one; before anybody asks for it.
-    #[cfg(feature = "cluster")]
-    pub(crate) fn set_id(&self, id: TermId) {
-        let _already_set = self.id.set(id);
     }
 
     fn listen(&self, node: &Arc<Node>) -> Option<u16> {

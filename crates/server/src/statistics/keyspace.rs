@@ -167,7 +167,8 @@ fn hashes_with_deadlines(store: &mut Handle, database: DatabaseId, keys: usize) 
     while seen < HASH_SAMPLES as u64 {
         cursor = store.survey(database, cursor, HASH_SAMPLES, |record| {
             seen += 1;
-            let object = record.object();
+            // One with such fields is in memory.
+            let object = (!record.is_cold()).then(|| record.object()).flatten();
             found += u64::from(object.is_some_and(|object| object.has_member_deadlines()));
         });
         if cursor == 0 {

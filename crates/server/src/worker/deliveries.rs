@@ -99,6 +99,11 @@ impl Deliveries {
         }
     }
 
+    /// Whose they are.
+    pub(crate) fn worker(&self) -> usize {
+        self.worker
+    }
+
     /// Whether something waits to be delivered.
     pub(super) fn wait(&self) -> bool {
         !self.inbox.is_empty() || self.node.workers()[self.worker].mail.waits()

@@ -55,6 +55,7 @@ mod simulation;
 mod small_log;
 mod stalls;
 mod start;
+mod tier;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;

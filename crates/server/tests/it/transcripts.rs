@@ -44,7 +44,7 @@ fn read(path: &Path) -> Transcript {
     Transcript::parse(&below.display().to_string(), &text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn run_all(launcher: &Launcher) {
+pub(crate) fn run_all(launcher: &Launcher) {
     let failures: Vec<String> = transcript_paths()
         .iter()
         .flat_map(|path| run(&read(path), launcher))

@@ -19,6 +19,7 @@ use base::sync::atomic::{AtomicU64, Ordering};
 use structures::Object;
 
 use crate::blob::BlobRef;
+use crate::cold::{ColdValue, SavedCold};
 use crate::key::DatabaseId;
 
 use super::lock;
@@ -181,6 +182,8 @@ pub enum SavedValue<'b> {
     Blob(&'b BlobRef),
     /// What is no string.
     Object(&'b Object),
+    /// A value on a device that cannot be read: who keeps what is saved fails with that.
+    Unreadable,
 }
 
 impl SavedValue<'_> {
@@ -191,7 +194,7 @@ impl SavedValue<'_> {
             Self::Integer(number) => number.to_string().into_bytes(),
             Self::Bytes(bytes) => bytes.to_vec(),
             Self::Blob(blob) => blob.to_vec(),
-            Self::Object(_) => Vec::new(),
+            Self::Object(_) | Self::Unreadable => Vec::new(),
         }
     }
 }
@@ -201,6 +204,7 @@ impl SavedValue<'_> {
 enum Beside {
     Blob(BlobRef),
     Object(Box<Object>),
+    Cold(SavedCold),
 }
 
 /// The type of a record whose value is the next of those beside; in no file.
@@ -274,6 +278,11 @@ impl Batch {
                     _ => match beside.next()? {
                         Beside::Blob(blob) => SavedValue::Blob(blob),
                         Beside::Object(object) => SavedValue::Object(object),
+                        Beside::Cold(cold) => match cold.get(key) {
+                            Some(ColdValue::Text(text)) => SavedValue::Bytes(text),
+                            Some(ColdValue::Object(object)) => SavedValue::Object(object),
+                            None => SavedValue::Unreadable,
+                        },
                     },
                 },
             })
@@ -328,6 +337,14 @@ impl Batch {
         self.has_large_object |= object.copy_bytes() < object.memory_bytes();
         self.push(named, BESIDE, &[]);
         self.beside.push(Beside::Object(Box::new(object.clone())));
+    }
+
+    /// Adds a value that is not in memory, and counts it as if it were: so much is when it is looked at.
+    pub(super) fn push_cold(&mut self, named: Named<'_>, cold: SavedCold) {
+        self.content_bytes += cold.bytes();
+        self.long_bytes += cold.bytes();
+        self.push(named, BESIDE, &[]);
+        self.beside.push(Beside::Cold(cold));
     }
 
     fn push(&mut self, named: Named<'_>, type_code: u8, value: &[u8]) {
@@ -427,6 +444,7 @@ mod tests {
                     SavedValue::Bytes(bytes) => format!("{} bytes", bytes.len()),
                     SavedValue::Blob(_) => "a long value".to_owned(),
                     SavedValue::Object(_) => "an object".to_owned(),
+                    SavedValue::Unreadable => "unreadable".to_owned(),
                 };
                 (saved.key, saved.deadline_unix_ms, saved.etag, value)
             })

@@ -7,6 +7,7 @@ use super::batch::{Batch, Named, Origin};
 use super::{Phase, Snapshots, lock};
 use crate::blob::Blob;
 use crate::bucket::{Bucket, Link};
+use crate::cold::SavedCold;
 use crate::heap;
 use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
@@ -177,6 +178,11 @@ fn save_record(view: &View<'_>, database: DatabaseId, key: &[u8], batch: &mut Ba
             // SAFETY: the bucket is held.
             if let Some(object) = unsafe { heap::look::<structures::Object>(view) } {
                 batch.push_object(named, &object);
+            }
+        }
+        Form::Cold => {
+            if let Some(values) = view.arena().cold().values() {
+                batch.push_cold(named, SavedCold::new(values, view.value_word()));
             }
         }
         Form::Bytes | Form::ChangedBytes => {

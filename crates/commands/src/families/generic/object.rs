@@ -55,6 +55,13 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             ..INSPECTOR
         },
         CommandSpec {
+            name: "TIER",
+            since: "0.1.0",
+            summary: "Tells whether a value is in memory (hot) or on a device (ssd).",
+            handler: tier,
+            ..INSPECTOR
+        },
+        CommandSpec {
             categories: &["keyspace"],
             ..CommandSpec::help(Group::Generic, "6.2.0", |_, _, reply| {
                 help::write(reply, "OBJECT", HELP)
@@ -78,6 +85,19 @@ const HELP: &[&str] = &[
     "    Return the number of references of the value associated with the specified",
     "    <key>.",
 ];
+
+fn tier(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    match context
+        .store
+        .inspect(&key, |record| record.map(store::Record::is_cold))
+    {
+        None => reply.null(),
+        Some(true) => reply.bulk_str("ssd"),
+        Some(false) => reply.bulk_str("hot"),
+    }
+    Ok(())
+}
 
 fn encoding(
     context: &mut Context<'_>,

@@ -44,6 +44,7 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     }
     let subcommand = args.bytes()?;
     match (subcommand.to_ascii_uppercase().as_slice(), args.remaining()) {
+        (b"DEMOTE", 1..) => super::tier::demote(context, args, reply)?,
         (b"SLEEP", 1) => {
             sleep(context, args.bytes()?);
             reply.ok();
@@ -239,6 +240,8 @@ const HELP: &[&str] = &[
     "    Accepted without effect.",
     "CONFIG-REWRITE-FORCE-ALL",
     "    As CONFIG REWRITE, with what is as by default.",
+    "DEMOTE <key> [<key> ...]",
+    "    Move values out of memory, and return how many went.",
     "DIGEST",
     "    Return one sum of all that is in the data set. It is that of Redis 7.2.",
     "DIGEST-VALUE <key> [<key> ...]",

@@ -310,6 +310,7 @@ impl Sum {
             SavedValue::Bytes(bytes) => self.mix_text(|visit| visit(bytes)),
             SavedValue::Blob(blob) => self.mix_text(|visit| blob.chunks().for_each(visit)),
             SavedValue::Object(object) => self.mix_object(object, now_unix_ms),
+            SavedValue::Unreadable => self.add(b"!!unreadable!!"),
         }
         self.add_deadline(has_deadline);
     }

@@ -17,6 +17,7 @@ mod populate;
 mod replication;
 mod saves;
 mod state;
+mod tier;
 
 /// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[
@@ -31,4 +32,5 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     replication::COMMANDS,
     saves::COMMANDS,
     state::COMMANDS,
+    tier::COMMANDS,
 ];

@@ -13,13 +13,32 @@ const TIMEOUT: Kind = Kind::Integer {
     max: TIMEOUT_MS_MAX,
 };
 
+const PORT: Kind = Kind::Integer {
+    min: 0,
+    max: 65_535,
+};
+
 #[rustfmt::skip] // One row, one directive.
 pub(super) const ROWS: &[Directive] = &[
     Directive::new("cluster-group", Kind::Switch, "no").at_start(),
     Directive::new("join", Kind::Text, "").admit(node_to_join).at_start(),
     Directive::new("witness", Kind::Switch, "no").at_start(),
     Directive::new("cluster-node-timeout", TIMEOUT, "1500").at_start(),
+    Directive::new("sentinel-port", PORT, "0").at_start(),
+    Directive::new("sentinel-master-name", Kind::Text, "mymaster").admit(master_name),
 ];
+
+/// A word that stands in messages between others.
+fn master_name(value: Value) -> Result<Value, String> {
+    match &value {
+        Value::Text(name)
+            if name.is_empty() || name.iter().any(|byte| !byte.is_ascii_graphic()) =>
+        {
+            Err("a name has no spaces, and at least one character".to_owned())
+        }
+        _ => Ok(value),
+    }
+}
 
 /// `HOST[:PORT[@LINK_PORT]]`, or nothing.
 fn node_to_join(value: Value) -> Result<Value, String> {

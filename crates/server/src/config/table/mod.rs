@@ -24,7 +24,7 @@ pub(super) use http::METRICS_AUTH;
 pub(super) use tls::{CLIENT_CERTIFICATES, USER_FIELDS};
 pub(super) use without_effect::FORGOTTEN_WORDS;
 pub(super) use works::{
-    CHANNEL_DEFAULTS, EVICTION_POLICIES, LEVELS, OOM_SCORES, PERMISSIONS, SUPERVISORS,
+    CHANNEL_DEFAULTS, EVICTION_POLICIES, LEVELS, OOM_SCORES, PERMISSIONS, PROMOTIONS, SUPERVISORS,
 };
 
 /// All rows.
@@ -39,6 +39,7 @@ pub(super) const SECTIONS: &[&[Directive]] = &[
     works::THRESHOLDS,
     works::OBSERVATION,
     durability::ROWS,
+    works::TIER,
     without_effect::ROWS,
     replication::ROWS,
     group::ROWS,

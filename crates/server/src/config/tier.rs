@@ -1,0 +1,33 @@
+//! What the directives say about values out of memory.
+
+use std::path::PathBuf;
+
+use engine::Promotion;
+
+/// Where values go that do not fit into memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TierConfig {
+    /// The directory that the segments' own is in.
+    pub path: PathBuf,
+    /// All files together are not longer; 0: nine tenths of the room there is.
+    pub bytes_max: u64,
+    /// Shorter strings stay in memory.
+    pub value_bytes_min: usize,
+    /// Longer ones stay.
+    pub value_bytes_max: usize,
+    /// Values leave from so many hundredths of `maxmemory` on; 0: as soon as the command is done that used them.
+    pub demote_at_percent: u64,
+    /// Which come back when they are read.
+    pub promotion: Promotion,
+    /// Segments of which fewer hundredths are in use are written together.
+    pub compact_below_percent: u64,
+    /// Bytes of values that were read for requests that are about to run.
+    pub read_buffer_bytes: usize,
+}
+
+impl TierConfig {
+    /// The directory of the segments.
+    pub fn directory(&self) -> PathBuf {
+        self.path.join("tier")
+    }
+}

@@ -1,0 +1,299 @@
+//! Values out of memory: what puts the store, the room `tier` and threads together.
+//!
+//! ```text
+//!   worker ── have_values ──► readers (threads) ── read ──► tier
+//!      ▲                          │ loaded
+//!      └──── KeysFree ◄───────────┘            demoter (thread): store ── victims ──► tier ── stubs ──► store
+//! ```
+//!
+//! The segments are scratch space of one process: they are emptied at the start. What is kept over a restart is
+//! kept by checkpoints and the log, which read values through; so a tier goes with every level of durability.
+
+mod demoter;
+mod readers;
+mod values;
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use base::clock::Clock;
+use durability::disk::{Disk, SystemDisk};
+use engine::{CommandError, Promotion, Settings, TierOrder};
+use store::{ColdKind, DemotionLimits, Handle, Key, Locator, Store};
+use tier::{Entry, Tier, TierFault, TierOptions};
+
+use crate::config::TierConfig;
+use crate::log::Log;
+use demoter::Demoter;
+use readers::Readers;
+use values::{Values, locator_of};
+
+/// Length of a segment.
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// Objects that take more memory stay there.
+const OBJECT_BYTES_MAX: usize = 1 << 20;
+
+/// Who is told that requests may go on.
+pub(crate) trait Wakes: Send + Sync {
+    /// Requests of one worker.
+    fn wake(&self, worker: usize);
+
+    /// Requests of all.
+    fn wake_all(&self);
+}
+
+/// What a tier works in.
+#[derive(Clone)]
+pub(crate) struct Around {
+    pub(crate) store: Arc<Store>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) requests: Arc<dyn Wakes>,
+}
+
+/// A tier in use.
+pub(crate) struct TierInUse {
+    tier: Arc<Tier>,
+    values: Arc<Values>,
+    readers: Arc<Readers>,
+    demoter: Arc<Demoter>,
+    promotion: Promotion,
+    compact_below: u64,
+    limits: DemotionLimits,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl TierInUse {
+    /// Opens the tier that a configuration asks for; before the store has any keys.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, or `maxmemory` does not say when values are to leave memory.
+    pub(crate) fn open(
+        around: &Around,
+        wanted: &TierConfig,
+        memory_bytes_max: u64,
+    ) -> io::Result<Arc<Self>> {
+        let always = wanted.demote_at_percent == 0;
+        if memory_bytes_max == 0 && !always {
+            return Err(io::Error::other(
+                "tier-path needs a maxmemory: that says when values are moved to the tier",
+            ));
+        }
+        let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
+        let options = TierOptions {
+            directory: wanted.directory(),
+            bytes_max: bytes_max(&*disk, wanted)?,
+            segment_bytes: SEGMENT_BYTES,
+        };
+        let tier = Arc::new(Tier::open(disk, &options).map_err(io::Error::other)?);
+        let values = Arc::new(Values::new(&tier, around, wanted.read_buffer_bytes));
+        if !around.store.set_cold_values(Arc::clone(&values) as _) {
+            return Err(io::Error::other("this build has no tier"));
+        }
+        around.store.set_cold_room(true);
+        around
+            .settings
+            .demotes_always
+            .store(always, Ordering::Relaxed);
+        let limits = DemotionLimits {
+            value_bytes_min: wanted.value_bytes_min,
+            value_bytes_max: wanted.value_bytes_max,
+            object_bytes_max: OBJECT_BYTES_MAX,
+            takes_used: false,
+        };
+        let in_use = Arc::new(Self {
+            demoter: Arc::new(Demoter::new(&tier, &values, limits, wanted)),
+            readers: Arc::default(),
+            promotion: wanted.promotion,
+            compact_below: wanted.compact_below_percent,
+            limits,
+            threads: Mutex::default(),
+            tier,
+            values,
+        });
+        in_use.start(around)?;
+        Ok(in_use)
+    }
+
+    fn start(&self, around: &Around) -> io::Result<()> {
+        let mut threads = Vec::new();
+        for number in 0..readers::THREADS {
+            let (readers, values) = (Arc::clone(&self.readers), Arc::clone(&self.values));
+            let requests = Arc::clone(&around.requests);
+            let body = move || readers.run(&values, &*requests);
+            threads.push(spawn(format!("tier-read-{number}"), body)?);
+        }
+        let (demoter, around) = (Arc::clone(&self.demoter), around.clone());
+        threads.push(spawn("tier-demote".to_owned(), move || {
+            demoter.run(&around);
+        })?);
+        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = threads;
+        Ok(())
+    }
+
+    /// Ends its threads.
+    pub(crate) fn stop(&self) {
+        self.readers.stop();
+        self.demoter.stop();
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
+            // One that panicked has said so.
+            let _ended = thread.join();
+        }
+    }
+
+    /// Whether all these values are in memory for a request of `worker`; the others are being read then.
+    pub(crate) fn have_values(&self, wanted: Vec<(Vec<u8>, Locator)>, worker: usize) -> bool {
+        let missing: Vec<_> = wanted
+            .into_iter()
+            .filter(|(_, locator)| !self.values.is_loaded(*locator))
+            .collect();
+        if missing.is_empty() {
+            return true;
+        }
+        self.readers.want(missing, worker);
+        false
+    }
+
+    /// Which values come back into memory when they are read.
+    pub(crate) fn promotion(&self) -> Promotion {
+        self.promotion
+    }
+
+    /// Moves the value of a key out of memory at once.
+    pub(crate) fn demote(&self, store: &mut Handle, key: &Key<'_>) -> Result<bool, CommandError> {
+        let Some(victim) = store.victim_of(key, &self.limits) else {
+            return Ok(false);
+        };
+        if !self.values.comes_back_as_it_is(&victim) {
+            return Ok(false);
+        }
+        let entry = Entry {
+            kind: victim.kind.number(),
+            keyspace: victim.index,
+            key: &victim.key,
+            body: &victim.body,
+        };
+        let place = self.tier.append(&entry).map_err(refusal)?;
+        let swapped =
+            locator_of(place, victim.kind).is_some_and(|locator| store.swap_cold(&victim, locator));
+        if swapped {
+            self.values.figures.demoted.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.tier.forget(place);
+        }
+        Ok(swapped)
+    }
+
+    /// Does what TIER asks for.
+    pub(crate) fn obey(
+        &self,
+        store: &mut Handle,
+        order: TierOrder,
+    ) -> Result<Vec<(&'static str, String)>, CommandError> {
+        match order {
+            TierOrder::Status => Ok(self.status(store.stubs())),
+            TierOrder::Compact => {
+                let mut moved = 0;
+                while let Some(slot) = self.tier.next_to_compact(self.compact_below.max(1)) {
+                    moved += compact(&self.tier, store, slot).map_err(refusal)?;
+                    if self.tier.remove_dead() == 0 {
+                        break;
+                    }
+                }
+                let removed = self.tier.remove_dead();
+                Ok(vec![
+                    ("moved", moved.to_string()),
+                    ("removed", removed.to_string()),
+                ])
+            }
+            TierOrder::Scrub => {
+                let (read, faults) = self.tier.scrub();
+                Ok(vec![
+                    ("entries", read.to_string()),
+                    ("damaged_segments", faults.len().to_string()),
+                ])
+            }
+        }
+    }
+
+    /// How things stand, by name.
+    pub(crate) fn status(&self, stubs: u64) -> Vec<(&'static str, String)> {
+        let (figures, own) = (self.tier.figures(), &self.values.figures);
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let rows = [
+            ("tier_enabled", 1),
+            ("tier_keys", stubs),
+            ("tier_bytes_live", figures.live_bytes),
+            ("tier_bytes_used", figures.used_bytes),
+            ("tier_segments", figures.segments),
+            ("tier_demoted", count(&own.demoted)),
+            ("tier_reads", count(&own.reads)),
+            ("tier_reads_pending", self.readers.pending()),
+            ("tier_coalesced", self.readers.coalesced()),
+            ("tier_blocking_reads", count(&own.blocking_reads)),
+            ("tier_writes_bytes", figures.written_bytes),
+            ("tier_compacted_bytes", figures.compacted_bytes),
+            ("tier_checksum_errors", count(&own.damaged)),
+            ("tier_io_errors", count(&own.refused)),
+        ];
+        let mut told: Vec<_> = rows
+            .into_iter()
+            .map(|(name, value)| (name, value.to_string()))
+            .collect();
+        told.push(("tier_state", self.demoter.state().to_owned()));
+        told
+    }
+}
+
+/// Writes what is still named of a segment elsewhere; how many entries.
+fn compact(tier: &Tier, store: &mut Handle, slot: u32) -> Result<u64, TierFault> {
+    let store = RefCell::new(store);
+    let locator = |entry: &Entry<'_>, place| {
+        let kind = ColdKind::from_number(entry.kind)?;
+        locator_of(place, kind)
+    };
+    tier.compact(
+        slot,
+        |entry, place| {
+            let named = store.borrow_mut().names(entry.keyspace, entry.key);
+            named.is_some() && named == locator(entry, place)
+        },
+        |entry, old, new| {
+            let places = locator(entry, old).zip(locator(entry, new));
+            places.is_some_and(|(old, new)| {
+                let mut store = store.borrow_mut();
+                store.relocate(entry.keyspace, entry.key, old, new)
+            })
+        },
+    )
+}
+
+/// How much the files may take: what was asked for, as far as there is room, or nine tenths of that.
+fn bytes_max(disk: &dyn Disk, wanted: &TierConfig) -> io::Result<u64> {
+    disk.create_directory(&wanted.directory())?;
+    let room = disk
+        .room_bytes(&wanted.directory())
+        .unwrap_or(u64::MAX / 10);
+    Ok(match wanted.bytes_max {
+        0 => room / 10 * 9,
+        asked => asked.min(room),
+    })
+}
+
+fn refusal(fault: TierFault) -> CommandError {
+    CommandError::Text(format!("TIERFAIL {fault}").into())
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the threads of the tier are made here"
+)]
+fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name).spawn(body)
+}

@@ -1,0 +1,242 @@
+//! The thread that moves values out of memory, and looks after the segments.
+//!
+//! ```text
+//!   memory below the mark ── rests
+//!   above                 ── copies a batch, writes it, exchanges records for stubs; again
+//!   above the limit       ── requests that need memory wait meanwhile
+//!   nothing may go, full  ── `maxmemory-policy` holds as without a tier
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use store::{DemotionHand, DemotionLimits, Handle, Victim};
+use tier::{Entry, Tier, TierFault};
+
+use super::values::{Values, locator_of};
+use super::{Around, compact};
+use crate::config::TierConfig;
+
+/// How often it looks at memory when there is nothing to do.
+const REST: Duration = Duration::from_millis(5);
+
+/// Bytes that are copied and written at once.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// It goes on until so many hundredths less than where it began are held.
+const DOWN_PERCENT: u64 = 5;
+
+/// Rounds over everything without a value that may go, before it says that there is none.
+const ROUNDS_IN_VAIN: u32 = 3;
+
+/// How long it waits before it tries again after that.
+const TRIES_AGAIN: Duration = Duration::from_millis(200);
+
+/// How it stands, as INFO calls it.
+const STATES: [&str; 4] = ["ok", "full", "idle", "failed"];
+const OK: u8 = 0;
+const FULL: u8 = 1;
+/// Nothing is left in memory that could go.
+const NOTHING_LEFT: u8 = 2;
+const FAILED: u8 = 3;
+
+/// See the module.
+pub(super) struct Demoter {
+    tier: Arc<Tier>,
+    values: Arc<Values>,
+    limits: DemotionLimits,
+    at_percent: u64,
+    compact_below: u64,
+    state: AtomicU8,
+    is_over: AtomicBool,
+    rest: Mutex<()>,
+    ends: Condvar,
+}
+
+impl Demoter {
+    pub(super) fn new(
+        tier: &Arc<Tier>,
+        values: &Arc<Values>,
+        limits: DemotionLimits,
+        config: &TierConfig,
+    ) -> Self {
+        Self {
+            tier: Arc::clone(tier),
+            values: Arc::clone(values),
+            limits,
+            at_percent: match config.demote_at_percent {
+                0 => 100,
+                percent => percent,
+            },
+            compact_below: config.compact_below_percent,
+            state: AtomicU8::new(OK),
+            is_over: AtomicBool::new(false),
+            rest: Mutex::default(),
+            ends: Condvar::new(),
+        }
+    }
+
+    /// How it stands.
+    pub(super) fn state(&self) -> &'static str {
+        STATES
+            .get(usize::from(self.state.load(Ordering::Relaxed)))
+            .copied()
+            .unwrap_or("ok")
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.ends.notify_all();
+    }
+
+    fn rest(&self, time: Duration) {
+        let resting = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who wakes early looks once more, no harm done.
+        let _woken = self.ends.wait_timeout(resting, time);
+    }
+
+    /// Does what is to be done, until it is over.
+    pub(super) fn run(&self, around: &Around) {
+        let mut store = around.store.handle();
+        let mut hand = DemotionHand::default();
+        while !self.is_over.load(Ordering::Relaxed) {
+            let time = self.make_room(around, &mut store, &mut hand);
+            self.tidy(around, &mut store);
+            self.rest(time);
+        }
+        around.settings.gate.set_memory_full(false);
+        around.requests.wake_all();
+    }
+
+    /// Moves values out of memory until less is held than the mark says, or none may go. How long to rest then.
+    fn make_room(&self, around: &Around, store: &mut Handle, hand: &mut DemotionHand) -> Duration {
+        let (used, limit) = around.store.used_and_limit_bytes();
+        let mark = limit / 100 * self.at_percent;
+        if limit == 0 || used <= mark {
+            self.set_state(around, OK);
+            self.hold(around, false);
+            return REST;
+        }
+        let goal = limit / 100 * self.at_percent.saturating_sub(DOWN_PERCENT);
+        let (mut in_vain, mut limits) = (0, self.limits);
+        while !self.is_over.load(Ordering::Relaxed) {
+            let (used, limit) = around.store.used_and_limit_bytes();
+            if used <= goal {
+                break;
+            }
+            let is_failing = self.state.load(Ordering::Relaxed) != OK;
+            self.hold(around, used > limit && !is_failing);
+            store.begin(around.clock.now_unix_ms());
+            let mut victims = Vec::new();
+            let has_more = store.collect_victims(hand, &limits, BATCH_BYTES, &mut victims);
+            victims.retain(|victim| self.values.comes_back_as_it_is(victim));
+            match self.write(store, &victims) {
+                Ok(0) if has_more => {}
+                Ok(0) => {
+                    in_vain += 1;
+                    limits.takes_used = in_vain + 1 >= ROUNDS_IN_VAIN;
+                    if in_vain >= ROUNDS_IN_VAIN {
+                        self.set_state(around, NOTHING_LEFT);
+                        self.hold(around, false);
+                        return TRIES_AGAIN;
+                    }
+                }
+                Ok(_) => {
+                    in_vain = 0;
+                    self.set_state(around, OK);
+                }
+                Err(fault) => {
+                    self.fail(around, &fault);
+                    self.hold(around, false);
+                    return TRIES_AGAIN;
+                }
+            }
+            self.tick(around, store);
+        }
+        self.hold(around, false);
+        REST
+    }
+
+    /// Writes copies, and exchanges their records for stubs; how many.
+    fn write(&self, store: &mut Handle, victims: &[Victim]) -> Result<u64, TierFault> {
+        let entries: Vec<_> = victims.iter().map(entry_of).collect();
+        let places = self.tier.append_all(&entries)?;
+        let mut count = 0;
+        for (victim, place) in victims.iter().zip(places) {
+            let locator = locator_of(place, victim.kind);
+            if locator.is_some_and(|locator| store.swap_cold(victim, locator)) {
+                count += 1;
+            } else {
+                self.tier.forget(place);
+            }
+        }
+        self.values
+            .figures
+            .demoted
+            .fetch_add(count, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    /// Removes segments that nothing names, and writes what is thinly spread together.
+    fn tidy(&self, around: &Around, store: &mut Handle) {
+        self.tier.remove_dead();
+        if let Some(slot) = self.tier.next_to_compact(self.compact_below)
+            && let Err(fault) = compact(&self.tier, store, slot)
+            && fault.is_damage()
+        {
+            around.log.warning(format_args!(
+                "A segment of the tier is left as it is: {fault}"
+            ));
+        }
+        self.tier.remove_dead();
+    }
+
+    /// What a thread with a handle of the store owes it: telling what it counted.
+    fn tick(&self, around: &Around, store: &mut Handle) {
+        store.enter();
+        store.tick(around.clock.now_unix_ms());
+        store.leave();
+    }
+
+    fn fail(&self, around: &Around, fault: &TierFault) {
+        let state = if matches!(fault, TierFault::Full) {
+            FULL
+        } else {
+            FAILED
+        };
+        if self.state.load(Ordering::Relaxed) != state {
+            around
+                .log
+                .warning(format_args!("Values stay in memory: {fault}"));
+        }
+        self.set_state(around, state);
+    }
+
+    /// Notes how it stands. Where no more may go, `maxmemory-policy` holds.
+    fn set_state(&self, around: &Around, state: u8) {
+        self.state.store(state, Ordering::Relaxed);
+        around.store.set_cold_room(state == OK);
+    }
+
+    /// Lets requests that need memory wait, or go on.
+    fn hold(&self, around: &Around, on: bool) {
+        let gate = &around.settings.gate;
+        if gate.is_memory_full() != on {
+            gate.set_memory_full(on);
+            if !on {
+                around.requests.wake_all();
+            }
+        }
+    }
+}
+
+fn entry_of(victim: &Victim) -> Entry<'_> {
+    Entry {
+        kind: victim.kind.number(),
+        keyspace: victim.index,
+        key: &victim.key,
+        body: &victim.body,
+    }
+}

@@ -1,0 +1,125 @@
+//! The primary is killed: another one takes its place, and it follows when it comes back.
+
+use std::time::Duration;
+
+use crate::{Node, has, three, wait_until, writes};
+
+/// The node that takes writes, once there is one among these.
+fn wait_for_primary(nodes: &[&Node], key: &str) -> usize {
+    let mut found = None;
+    wait_until("a primary that takes writes", nodes, || {
+        found = nodes
+            .iter()
+            .position(|node| node.is_primary() && writes(node, key));
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+#[test]
+fn a_replica_takes_the_place_of_a_primary_that_was_killed() {
+    let mut nodes = three();
+    assert!(writes(&nodes[0], "before"));
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("copied", &all, || {
+        has(&nodes[1], "before") && has(&nodes[2], "before")
+    });
+    nodes[0].kill();
+    let rest = [&nodes[1], &nodes[2]];
+    let primary = wait_for_primary(&rest, "after");
+    assert!(has(rest[primary], "before"));
+    let other = rest[1 - primary];
+    wait_until("followed", &rest, || {
+        other.is_synced() && has(other, "after")
+    });
+    // It comes back, and is a replica.
+    nodes[0].start();
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("the old primary follows", &all, || {
+        nodes[0].is_synced() && has(&nodes[0], "after")
+    });
+    assert!(!writes(&nodes[0], "never"));
+}
+
+#[test]
+fn a_group_that_was_killed_whole_comes_back() {
+    let mut nodes = three();
+    assert!(writes(&nodes[0], "before"));
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("copied", &all, || {
+        has(&nodes[1], "before") && has(&nodes[2], "before")
+    });
+    for node in &mut nodes {
+        node.kill();
+    }
+    for node in &mut nodes {
+        node.start();
+    }
+    let all: Vec<&Node> = nodes.iter().collect();
+    let primary = wait_for_primary(&all, "after");
+    assert!(has(all[primary], "before"));
+    wait_until("copied", &all, || all.iter().all(|node| has(node, "after")));
+}
+
+#[test]
+fn a_primary_without_a_majority_takes_no_writes() {
+    let mut nodes = three();
+    nodes[1].kill();
+    nodes[2].kill();
+    let all = [&nodes[0]];
+    wait_until("writes refused", &all, || !writes(&nodes[0], "alone"));
+    // It stays so.
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(!writes(&nodes[0], "alone"));
+    nodes[1].start();
+    let both = [&nodes[0], &nodes[1]];
+    let _primary = wait_for_primary(&both, "together");
+}
+
+#[test]
+fn two_copies_and_a_witness_survive_the_loss_of_the_primary() {
+    let mut first = Node::first();
+    let second = Node::joining(&first, &[]);
+    let witness = Node::joining(&first, &["--witness"]);
+    let all = [&first, &second, &witness];
+    wait_until("three voters", &all, || {
+        first.field("control_voters") == "3"
+    });
+    wait_until("a replica", &all, || second.is_synced());
+    assert!(writes(&first, "before"));
+    wait_until("copied", &[&first, &second], || has(&second, "before"));
+    first.kill();
+    let _primary = wait_for_primary(&[&second], "after");
+    assert!(has(&second, "before"));
+}
+
+#[test]
+fn what_a_majority_has_survives_the_loss_of_the_primary() {
+    let first = Node::new(&["--cluster-group", "yes", "--durability", "quorum"]);
+    let more = ["--durability", "quorum"];
+    let others = [Node::joining(&first, &more), Node::joining(&first, &more)];
+    let [second, third] = others;
+    let mut nodes = [first, second, third];
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("three voters", &all, || {
+        nodes[0].field("control_voters") == "3"
+    });
+    wait_until("two replicas", &all, || {
+        nodes[1..].iter().all(Node::is_synced)
+    });
+    wait_until("a write at quorum", &all, || writes(&nodes[0], "first"));
+    let mut acknowledged = Vec::new();
+    for number in 0..200 {
+        let key = format!("key-{number}");
+        if writes(&nodes[0], &key) {
+            acknowledged.push(key);
+        }
+    }
+    assert!(!acknowledged.is_empty());
+    nodes[0].kill();
+    let rest = [&nodes[1], &nodes[2]];
+    let primary = wait_for_primary(&rest, "after");
+    for key in &acknowledged {
+        assert!(has(rest[primary], key), "{key} is lost");
+    }
+}

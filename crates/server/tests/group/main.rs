@@ -1,0 +1,150 @@
+//! Control groups of real processes: they form, fail over when the primary is killed, and come back by themselves.
+
+#![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+
+use std::time::Duration;
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::patience::Patience;
+use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
+
+mod failover;
+mod forming;
+mod kills;
+mod sentinel;
+
+/// What is known of one another.
+const SECRET: &str = "a secret of the group";
+/// Long: a busy machine fails nothing.
+const WAIT: Duration = Duration::from_secs(90);
+
+/// A node whose files outlive its process.
+pub(crate) struct Node {
+    directory: TemporaryDirectory,
+    port: u16,
+    link_port: u16,
+    args: Vec<String>,
+    server: Option<Server>,
+}
+
+impl Node {
+    pub(crate) fn new(args: &[&str]) -> Self {
+        let mut node = Self {
+            directory: TemporaryDirectory::new("group").unwrap(),
+            port: free_port().unwrap(),
+            link_port: free_port().unwrap(),
+            args: args.iter().map(|&arg| arg.to_owned()).collect(),
+            server: None,
+        };
+        node.start();
+        node
+    }
+
+    /// The first of a group.
+    pub(crate) fn first() -> Self {
+        Self::new(&["--cluster-group", "yes"])
+    }
+
+    /// One more of the group of another one.
+    pub(crate) fn joining(other: &Self, more: &[&str]) -> Self {
+        let place = format!("127.0.0.1:{}@{}", other.port, other.link_port);
+        let mut args = vec!["--join", &place];
+        args.extend(more);
+        Self::new(&args)
+    }
+
+    pub(crate) fn start(&mut self) {
+        let directory = self.directory.join("");
+        let (port, link_port) = (self.port.to_string(), self.link_port.to_string());
+        let builder = ServerBuilder::iolite().args(&[
+            "--dir",
+            directory.to_str().unwrap(),
+            "--port",
+            &port,
+            "--repl-port",
+            &link_port,
+            "--cluster-secret",
+            SECRET,
+            "--threads",
+            "1",
+            "--enable-debug-command",
+            "yes",
+        ]);
+        self.server = Some(builder.args(&self.args).start().unwrap());
+    }
+
+    /// Ends the process as kill -9 does.
+    pub(crate) fn kill(&mut self) {
+        self.server = None;
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.server.as_ref().unwrap().client().unwrap()
+    }
+
+    pub(crate) fn run(&self, words: &[&str]) -> Value {
+        self.client().command(words).unwrap()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.server.as_ref().map_or_else(String::new, Server::log)
+    }
+
+    pub(crate) fn field(&self, name: &str) -> String {
+        let Value::Bulk(bytes) = self.run(&["INFO", "replication"]) else {
+            panic!("INFO gives text")
+        };
+        let text = String::from_utf8(bytes).unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}:")));
+        line.unwrap_or_default().to_owned()
+    }
+
+    pub(crate) fn is_primary(&self) -> bool {
+        self.field("role") == "master"
+    }
+
+    pub(crate) fn is_synced(&self) -> bool {
+        self.field("role") == "slave" && self.field("master_link_status") == "up"
+    }
+}
+
+/// Waits until something is so.
+pub(crate) fn wait_until(what: &str, nodes: &[&Node], mut is_so: impl FnMut() -> bool) {
+    let patience = Patience::of(WAIT);
+    while !is_so() {
+        if !patience.lasts() {
+            let logs: Vec<String> = nodes.iter().map(|node| node.log()).collect();
+            panic!("not {what}\n{}", logs.join("\n======\n"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Writes a key where that is taken; whether it was.
+pub(crate) fn writes(node: &Node, key: &str) -> bool {
+    let written = node.client().command(&["SET", key, "1"]);
+    written.is_ok_and(|reply| reply == Value::Simple(b"OK".to_vec()))
+}
+
+pub(crate) fn has(node: &Node, key: &str) -> bool {
+    node.run(&["EXISTS", key]) == Value::Integer(1)
+}
+
+/// Three nodes, the first of which is the primary; the others have what it has.
+pub(crate) fn three() -> [Node; 3] {
+    let first = Node::first();
+    let others = [Node::joining(&first, &[]), Node::joining(&first, &[])];
+    let [second, third] = others;
+    let nodes = [first, second, third];
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("three voters", &all, || {
+        nodes[0].field("control_voters") == "3"
+    });
+    wait_until("two replicas", &all, || {
+        nodes[1..].iter().all(Node::is_synced)
+    });
+    nodes
+}

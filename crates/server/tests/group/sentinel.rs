@@ -1,0 +1,66 @@
+//! What clients of Sentinels are told, over a failover.
+
+use std::net::SocketAddr;
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::process::free_port;
+
+use crate::{Node, wait_until};
+
+/// Where the node at this port says that the primary is.
+fn primary_port(port: u16) -> Option<u16> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let mut client = Client::connect_tcp(address).ok()?;
+    let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"];
+    let Ok(Value::Array(parts)) = client.command(&words) else {
+        return None;
+    };
+    match parts.get(1) {
+        Some(Value::Bulk(port)) => std::str::from_utf8(port).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+#[test]
+fn clients_of_sentinels_find_the_next_primary() {
+    let ports: Vec<String> = (0..3).map(|_| free_port().unwrap().to_string()).collect();
+    let first = Node::new(&["--cluster-group", "yes", "--sentinel-port", &ports[0]]);
+    let second = Node::joining(&first, &["--sentinel-port", &ports[1]]);
+    let third = Node::joining(&first, &["--sentinel-port", &ports[2]]);
+    let ports: Vec<u16> = ports.iter().map(|port| port.parse().unwrap()).collect();
+    let mut nodes = [first, second, third];
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("three voters", &all, || {
+        nodes[0].field("control_voters") == "3" && nodes[1..].iter().all(Node::is_synced)
+    });
+    let first_port = nodes[0].port;
+    for port in &ports {
+        wait_until("the primary is known", &all, || {
+            primary_port(*port) == Some(first_port)
+        });
+    }
+    let address = SocketAddr::from(([127, 0, 0, 1], ports[1]));
+    let mut subscriber = Client::connect_tcp(address).unwrap();
+    subscriber
+        .command(&["SUBSCRIBE", "+switch-master"])
+        .unwrap();
+    nodes[0].kill();
+    let rest = [&nodes[1], &nodes[2]];
+    wait_until("another primary is named", &rest, || {
+        primary_port(ports[1]).is_some_and(|port| port != first_port)
+    });
+    let told = subscriber.receive().unwrap().unwrap();
+    let Value::Array(parts) = &told else {
+        panic!("{told:?}")
+    };
+    let Some(Value::Bulk(text)) = parts.last() else {
+        panic!("{told:?}")
+    };
+    let text = String::from_utf8_lossy(text);
+    let next = primary_port(ports[1]).unwrap();
+    assert!(
+        text.starts_with("mymaster ") && text.ends_with(&format!(" {next}")),
+        "{text}"
+    );
+}

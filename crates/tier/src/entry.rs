@@ -1,0 +1,184 @@
+//! One entry of a segment: a key with its value, as bytes.
+//!
+//! ```text
+//!   0    4       8    12   16    17     18  20  24        32
+//!   │ sum│ stored│ raw│ key│ kind│ codec│ 0 │ 0 │ keyspace│ key … │ body … │ zeroes to 16 bytes
+//! ```
+//!
+//! Numbers are little-endian. `sum` is the CRC-32C of the segment's salt and ordinal, the entry's offset, and
+//! the entry from byte 4 to the end of the body.
+
+use durability::checksum;
+
+/// What places of entries count in.
+pub const UNIT_BYTES: usize = 16;
+
+/// Bytes in front of the key.
+pub(crate) const HEAD_BYTES: usize = 32;
+
+/// A key with its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'e> {
+    /// Kind and encoding of the value, as who appends it numbers them.
+    pub kind: u8,
+    /// Which keyspace the key is in.
+    pub keyspace: u64,
+    /// The key.
+    pub key: &'e [u8],
+    /// The value.
+    pub body: &'e [u8],
+}
+
+/// An entry that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedEntry {
+    /// As [`Entry::kind`].
+    pub kind: u8,
+    /// As [`Entry::keyspace`].
+    pub keyspace: u64,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value.
+    pub body: Vec<u8>,
+}
+
+/// Where an entry is, which its sum covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whereabouts {
+    pub(crate) salt: u64,
+    pub(crate) ordinal: u64,
+    pub(crate) offset_bytes: u64,
+}
+
+impl Whereabouts {
+    fn sum(self, entry: &[u8]) -> u32 {
+        let words = [self.salt, self.ordinal, self.offset_bytes];
+        let before = words
+            .iter()
+            .fold(0, |sum, word| checksum::append(sum, &word.to_le_bytes()));
+        checksum::append(before, entry)
+    }
+}
+
+/// Bytes that an entry takes, filled up to a unit; none where that cannot be counted.
+pub(crate) fn padded_bytes(key_bytes: usize, body_bytes: usize) -> Option<usize> {
+    let bytes = HEAD_BYTES.checked_add(key_bytes)?.checked_add(body_bytes)?;
+    bytes.checked_next_multiple_of(UNIT_BYTES)
+}
+
+/// Adds an entry to `out`; `None`, and nothing is added, if it is too long.
+pub(crate) fn encode(entry: &Entry<'_>, at: Whereabouts, out: &mut Vec<u8>) -> Option<usize> {
+    let padded = padded_bytes(entry.key.len(), entry.body.len())?;
+    let body_bytes = u32::try_from(entry.body.len()).ok()?;
+    let key_bytes = u32::try_from(entry.key.len()).ok()?;
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&body_bytes.to_le_bytes());
+    out.extend_from_slice(&body_bytes.to_le_bytes());
+    out.extend_from_slice(&key_bytes.to_le_bytes());
+    out.extend_from_slice(&[entry.kind, 0, 0, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&entry.keyspace.to_le_bytes());
+    out.extend_from_slice(entry.key);
+    out.extend_from_slice(entry.body);
+    let sum = at.sum(&out[start + 4..]);
+    out[start..start + 4].copy_from_slice(&sum.to_le_bytes());
+    out.resize(start + padded, 0);
+    Some(padded)
+}
+
+/// The lengths in a head: of key and stored body. Garbage gives any.
+pub(crate) fn lengths(head: &[u8]) -> Option<(usize, usize)> {
+    let number = |at: usize| {
+        let bytes = head.get(at..at + 4)?.try_into().ok()?;
+        usize::try_from(u32::from_le_bytes(bytes)).ok()
+    };
+    Some((number(12)?, number(4)?))
+}
+
+/// What is in `bytes`, which begin with an entry.
+pub(crate) fn decode(bytes: &[u8], at: Whereabouts) -> Result<Entry<'_>, &'static str> {
+    let short = "it ends too soon";
+    let (key_bytes, body_bytes) = lengths(bytes).ok_or(short)?;
+    let padded = padded_bytes(key_bytes, body_bytes).ok_or("its lengths are wrong")?;
+    if padded > bytes.len() {
+        return Err(short);
+    }
+    let end = HEAD_BYTES + key_bytes + body_bytes;
+    let sum = bytes[..4].try_into().map_err(|_| short)?;
+    if u32::from_le_bytes(sum) != at.sum(&bytes[4..end]) {
+        return Err("its sum is wrong");
+    }
+    if bytes[17] != 0 || bytes[4..8] != bytes[8..12] {
+        return Err("its codec is unknown");
+    }
+    let keyspace = bytes[24..32].try_into().map_err(|_| short)?;
+    Ok(Entry {
+        kind: bytes[16],
+        keyspace: u64::from_le_bytes(keyspace),
+        key: &bytes[HEAD_BYTES..HEAD_BYTES + key_bytes],
+        body: &bytes[HEAD_BYTES + key_bytes..end],
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use super::*;
+
+    const AT: Whereabouts = Whereabouts {
+        salt: 0x0102_0304_0506_0708,
+        ordinal: 9,
+        offset_bytes: 4096,
+    };
+
+    const ENTRY: Entry<'static> = Entry {
+        kind: 1,
+        keyspace: 3,
+        key: b"key",
+        body: b"value",
+    };
+
+    #[test]
+    fn an_entry_is_these_bytes() {
+        let mut bytes = Vec::new();
+        assert_eq!(encode(&ENTRY, AT, &mut bytes), Some(48));
+        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        // The golden vector of docs/formats/tier.md.
+        assert_eq!(
+            &text[8..],
+            concat!(
+                "050000000500000003000000",
+                "0100000000000000",
+                "0300000000000000",
+                "6b6579",
+                "76616c7565",
+                "0000000000000000"
+            )
+        );
+        assert_eq!(decode(&bytes, AT), Ok(ENTRY));
+    }
+
+    #[test]
+    fn any_flipped_bit_and_any_other_place_is_found() {
+        let mut bytes = Vec::new();
+        encode(&ENTRY, AT, &mut bytes).unwrap();
+        for bit in 0..(HEAD_BYTES + 8) * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&damaged, AT).is_err(), "bit {bit}");
+        }
+        for len in 0..bytes.len() {
+            assert!(decode(&bytes[..len], AT).is_err(), "{len} bytes");
+        }
+        for other in [
+            Whereabouts { salt: 1, ..AT },
+            Whereabouts { ordinal: 8, ..AT },
+            Whereabouts {
+                offset_bytes: 4112,
+                ..AT
+            },
+        ] {
+            assert_eq!(decode(&bytes, other), Err("its sum is wrong"));
+        }
+    }
+}

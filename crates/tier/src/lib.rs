@@ -1,0 +1,26 @@
+//! Values out of memory: segments of cold values on a device.
+//!
+//! ```text
+//!   append ──► open segment ──► sealed ──► compacted ──► removed
+//!                  ▲                           │
+//!                  └──── what is still named ──┘
+//! ```
+//!
+//! This room takes and returns bytes of keys and values: it knows neither the store that names its entries, nor
+//! commands, nor threads. [`Tier`] owns the files; who names an entry ([`Place`]) tells when it does so no more
+//! ([`Tier::forget`]). A segment is removed when nothing in it is named and nobody pins.
+//!
+//! It promises that what [`Tier::read`] returns is what was appended there under that key, or an error: sums cover
+//! the segment's salt and ordinal and the entry's offset, so that torn, stale and misdirected reads are found.
+//! The format is a paper, `docs/formats/tier.md`.
+
+#![forbid(unsafe_code)]
+
+mod entry;
+mod fault;
+mod segment;
+mod tier;
+
+pub use entry::{Entry, OwnedEntry, UNIT_BYTES};
+pub use fault::TierFault;
+pub use tier::{Figures, Place, Tier, TierOptions};

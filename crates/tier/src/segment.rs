@@ -1,0 +1,208 @@
+//! One segment: a file of entries that is written from front to back.
+//!
+//! ```text
+//!   0         8         16        24     32  36        4096
+//!   │"IOLTIER\n"│ version │ ordinal │ salt │sum│ zeroes  │ entry │ entry │ …
+//! ```
+
+use std::io;
+use std::path::PathBuf;
+
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use durability::checksum;
+use durability::disk::{Disk, DiskFile};
+
+use crate::entry::{self, Entry, HEAD_BYTES, OwnedEntry, Whereabouts};
+use crate::fault::TierFault;
+
+/// Bytes in front of the first entry.
+pub(crate) const SEGMENT_HEAD_BYTES: u64 = 4096;
+
+const MAGIC: &[u8; 8] = b"IOLTIER\n";
+const VERSION: u64 = 1;
+
+/// What one read of a scan asks for.
+const SCAN_BYTES: usize = 256 << 10;
+
+/// A segment, open.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) slot: u32,
+    pub(crate) ordinal: u64,
+    pub(crate) path: PathBuf,
+    salt: u64,
+    file: Box<dyn DiskFile>,
+    /// Up to where it is written.
+    pub(crate) end_bytes: AtomicU64,
+    /// Bytes of entries that are named.
+    pub(crate) live_bytes: AtomicU64,
+    /// Nothing is added any more.
+    pub(crate) is_sealed: AtomicBool,
+    /// Something in it could not be read: it is left as it is.
+    pub(crate) is_damaged: AtomicBool,
+}
+
+impl Segment {
+    /// Makes a segment's file.
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        path: PathBuf,
+        (slot, ordinal, salt): (u32, u64, u64),
+    ) -> Result<Self, TierFault> {
+        let made = disk.create(&path).and_then(|file| {
+            file.write_at(&head(ordinal, salt), 0)?;
+            Ok(file)
+        });
+        match made {
+            Ok(file) => Ok(Self {
+                slot,
+                ordinal,
+                path,
+                salt,
+                file,
+                end_bytes: AtomicU64::new(SEGMENT_HEAD_BYTES),
+                live_bytes: AtomicU64::new(0),
+                is_sealed: AtomicBool::new(false),
+                is_damaged: AtomicBool::new(false),
+            }),
+            Err(cause) => {
+                // What was made of it is rubbish; if it cannot be removed, the next start does.
+                let _left = disk.remove(&path);
+                Err(TierFault::System { path, cause })
+            }
+        }
+    }
+
+    pub(crate) fn at(&self, offset_bytes: u64) -> Whereabouts {
+        Whereabouts {
+            salt: self.salt,
+            ordinal: self.ordinal,
+            offset_bytes,
+        }
+    }
+
+    /// Writes entries behind the last.
+    pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), TierFault> {
+        let end = self.end_bytes.load(Ordering::Relaxed);
+        self.file
+            .write_at(bytes, end)
+            .map_err(|cause| self.system(cause))?;
+        let end = end + bytes.len() as u64;
+        self.end_bytes.store(end, Ordering::Release);
+        Ok(())
+    }
+
+    /// Reads the entry of a key; once more if it is not what it should be.
+    pub(crate) fn read(
+        &self,
+        offset_bytes: u64,
+        bytes: usize,
+        key: &[u8],
+    ) -> Result<OwnedEntry, TierFault> {
+        let first = self.read_once(offset_bytes, bytes, key);
+        match first {
+            Err(fault) if fault.is_damage() => self.read_once(offset_bytes, bytes, key),
+            other => other,
+        }
+    }
+
+    fn read_once(
+        &self,
+        offset_bytes: u64,
+        bytes: usize,
+        key: &[u8],
+    ) -> Result<OwnedEntry, TierFault> {
+        let mut buffer = vec![0; bytes];
+        let read = self
+            .file
+            .read_at(&mut buffer, offset_bytes)
+            .map_err(|cause| self.system(cause))?;
+        let entry = entry::decode(&buffer[..read], self.at(offset_bytes))
+            .map_err(|what| self.damaged(offset_bytes, what))?;
+        if entry.key != key {
+            return Err(self.damaged(offset_bytes, "it is another key's"));
+        }
+        Ok(owned(&entry))
+    }
+
+    /// Shows all entries in order, with their offsets and lengths in bytes, up to the first that `visit` refuses.
+    pub(crate) fn scan(
+        &self,
+        mut visit: impl FnMut(u64, usize, Entry<'_>) -> Result<(), TierFault>,
+    ) -> Result<(), TierFault> {
+        let end = self.end_bytes.load(Ordering::Acquire);
+        let mut offset = SEGMENT_HEAD_BYTES;
+        let mut wanted = SCAN_BYTES;
+        while offset < end {
+            let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
+            let mut buffer = vec![0; wanted.min(left)];
+            let read = self
+                .file
+                .read_at(&mut buffer, offset)
+                .map_err(|cause| self.system(cause))?;
+            buffer.truncate(read);
+            let mut done = 0;
+            while let Some(bytes) = whole_entry(&buffer[done..]) {
+                let at = offset + done as u64;
+                let entry = entry::decode(&buffer[done..done + bytes], self.at(at))
+                    .map_err(|what| self.damaged(at, what))?;
+                visit(at, bytes, entry)?;
+                done += bytes;
+            }
+            if done == 0 {
+                let needed = entry::lengths(&buffer)
+                    .and_then(|(key, body)| entry::padded_bytes(key, body))
+                    .filter(|needed| *needed > buffer.len() && *needed <= left);
+                wanted = needed.ok_or_else(|| self.damaged(offset, "it ends too soon"))?;
+            } else {
+                wanted = SCAN_BYTES;
+            }
+            offset += done as u64;
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, offset_bytes: u64, what: &'static str) -> TierFault {
+        TierFault::Damaged {
+            ordinal: self.ordinal,
+            offset_bytes,
+            what,
+        }
+    }
+
+    fn system(&self, cause: io::Error) -> TierFault {
+        TierFault::System {
+            path: self.path.clone(),
+            cause,
+        }
+    }
+}
+
+/// Length of the entry that `bytes` begin with, if all of it is there.
+fn whole_entry(bytes: &[u8]) -> Option<usize> {
+    if bytes.len() < HEAD_BYTES {
+        return None;
+    }
+    let (key, body) = entry::lengths(bytes)?;
+    entry::padded_bytes(key, body).filter(|padded| *padded <= bytes.len())
+}
+
+fn owned(entry: &Entry<'_>) -> OwnedEntry {
+    OwnedEntry {
+        kind: entry.kind,
+        keyspace: entry.keyspace,
+        key: entry.key.to_vec(),
+        body: entry.body.to_vec(),
+    }
+}
+
+fn head(ordinal: u64, salt: u64) -> Vec<u8> {
+    let mut head = MAGIC.to_vec();
+    for word in [VERSION, ordinal, salt] {
+        head.extend_from_slice(&word.to_le_bytes());
+    }
+    let sum = checksum::crc32c(&head);
+    head.extend_from_slice(&sum.to_le_bytes());
+    head.resize(usize::try_from(SEGMENT_HEAD_BYTES).unwrap_or(4096), 0);
+    head
+}
