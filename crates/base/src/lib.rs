@@ -14,6 +14,7 @@ pub mod float;
 pub mod gather_write;
 pub mod glob;
 pub mod hash;
+pub mod hash_slot;
 pub mod hex;
 pub mod lanes;
 pub mod mapped_bytes;

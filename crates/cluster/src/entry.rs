@@ -4,7 +4,9 @@
 //!   version u8 │ request id 16 bytes │ kind u8 │ fields of the kind
 //! ```
 //!
-//! Kinds 12 (`slots`) and 13 (`migration`) are kept for what hash slots will need.
+//! Kind 13 (`migration`) is kept for what moving hash slots will need.
+
+use base::hash_slot::HASH_SLOTS;
 
 use crate::bytes::{Malformed, Reader, STRING_BYTES_MAX, Writer};
 use crate::state::{CopyKind, DocumentKind, LogEnd, NodeId, NodeRecord, ShardId, TEXT_BYTES_MAX};
@@ -106,7 +108,19 @@ pub enum Entry {
         /// Rises.
         incarnation: u64,
     },
+    /// Hash slots get another owner, all or none.
+    Slots {
+        /// First and last of each range; no slot twice.
+        ranges: Vec<SlotRange>,
+        /// Who owns all of them; nobody where none.
+        expected: Option<ShardId>,
+        /// Who owns them from now on.
+        owner: Option<ShardId>,
+    },
 }
+
+/// Hash slots: the first and the last.
+pub type SlotRange = (u16, u16);
 
 /// A change of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +191,7 @@ impl Entry {
                         .is_none_or(|body| body.len() <= STRING_BYTES_MAX)
             }
             Self::Secret { body, .. } => body.len() <= TEXT_BYTES_MAX,
+            Self::Slots { ranges, .. } => are_ranges(ranges),
             _ => true,
         }
     }
@@ -236,6 +251,11 @@ impl Entry {
             Self::Incarnation { incarnation } => {
                 writer.u8(10).u64(*incarnation);
             }
+            Self::Slots {
+                ranges,
+                expected,
+                owner,
+            } => encode_slots(writer.u8(12), ranges, [*expected, *owner]),
         }
     }
 
@@ -288,9 +308,49 @@ impl Entry {
             10 => Self::Incarnation {
                 incarnation: reader.u64()?,
             },
+            12 => {
+                let count = reader.count()?;
+                let ranges: Result<_, _> = (0..count)
+                    .map(|_| Ok((reader.u16()?, reader.u16()?)))
+                    .collect();
+                Self::Slots {
+                    ranges: ranges?,
+                    expected: optional_shard(reader)?,
+                    owner: optional_shard(reader)?,
+                }
+            }
             kind => return Err(Malformed::Kind(kind)),
         })
     }
+}
+
+fn encode_slots(writer: &mut Writer, ranges: &[SlotRange], shards: [Option<ShardId>; 2]) {
+    writer.count(ranges.len());
+    for (first, last) in ranges {
+        writer.u16(*first).u16(*last);
+    }
+    for shard in shards {
+        match shard {
+            Some(shard) => writer.u8(1).u32(shard.0),
+            None => writer.u8(0),
+        };
+    }
+}
+
+fn optional_shard(reader: &mut Reader<'_>) -> Result<Option<ShardId>, Malformed> {
+    Ok(match reader.bool()? {
+        true => Some(ShardId(reader.u32()?)),
+        false => None,
+    })
+}
+
+/// Whether they are ranges of hash slots, none of which is in two of them.
+pub(crate) fn are_ranges(ranges: &[SlotRange]) -> bool {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_unstable();
+    let follow = sorted.windows(2).all(|pair| pair[0].1 < pair[1].0);
+    let is_one = |&(first, last): &SlotRange| first <= last && usize::from(last) < HASH_SLOTS;
+    follow && sorted.iter().all(is_one)
 }
 
 impl ShardChange {

@@ -5,6 +5,7 @@
 
 mod apply;
 mod codec;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,8 @@ use std::fmt;
 use crate::bytes::{Malformed, Reader, Writer};
 use crate::control_log::RaftId;
 use crate::entry::RequestId;
+
+pub use slots::Slots;
 
 /// Names, hosts and zones are not longer than this.
 pub const TEXT_BYTES_MAX: usize = 255;
@@ -67,6 +70,10 @@ pub struct NodeRecord {
     pub link_port: u16,
     /// `availability-zone`.
     pub zone: String,
+    /// The name that clients may be told instead of `host`; empty where there is none.
+    pub hostname: String,
+    /// The port for clients with encryption; 0 where there is none.
+    pub tls_port: u16,
     /// See [`roles`].
     pub roles: u8,
     /// How often it was started: a lower one is an older copy of its files.
@@ -262,6 +269,8 @@ pub struct ControlState {
     pub documents: BTreeMap<(DocumentKind, Vec<u8>), Versioned>,
     /// The secret of links.
     pub secret: Versioned,
+    /// Which hash slots have owners.
+    pub slots: Slots,
     requests: VecDeque<(RequestId, Applied)>,
 }
 

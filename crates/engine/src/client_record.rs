@@ -116,6 +116,8 @@ impl ClientRecord {
     pub const REPLICA: u32 = 1 << 25;
     /// It is the primary that the server follows (`M`).
     pub const PRIMARY: u32 = 1 << 26;
+    /// READONLY: it reads from replicas in a cluster (`r`).
+    pub const READS_REPLICAS: u32 = 1 << 27;
     /// A key that it watches was changed.
     pub const TOUCHED: u32 = 1 << 16;
 

@@ -11,6 +11,7 @@ mod lap;
 pub(crate) mod ledger;
 mod outcome;
 mod place;
+mod placement;
 pub(crate) mod series;
 mod serving;
 mod transaction;
@@ -53,6 +54,8 @@ pub struct Engine {
     batch: Batch,
     plan: Plan,
     counters: Arc<EngineCounters>,
+    /// Whether it serves only keys of hash slots that are served here.
+    checks_slots: bool,
     /// Monotonic time.
     turn_started_ns: u64,
     waiters: Arc<Waiters>,
@@ -80,6 +83,7 @@ impl Engine {
             batch: Batch::new(),
             plan: Plan::new(),
             counters: Arc::new(EngineCounters::of_rows(table.rows_count())),
+            checks_slots: true,
             turn_started_ns: 0,
             waiters: Arc::default(),
             unserved: Names::new(),
@@ -112,11 +116,13 @@ impl Engine {
         }
     }
 
-    /// As an engine that knows commands by their own names, whatever clients call them.
+    /// As an engine that knows commands by their own names, whatever clients call them, and runs what was run
+    /// before: whose the hash slots are does not matter.
     #[must_use]
     pub fn of_log(self) -> Self {
         Self {
             table: self.table.original(),
+            checks_slots: false,
             ..self
         }
     }
@@ -259,6 +265,7 @@ impl Engine {
             lap: Lap::begin(now.ns, output_start),
             looks_at_each: self.settings.looks_at_each(),
             looks_at_writes: self.settings.looks_at_writes(),
+            checks_slots: self.checks_slots && self.settings.hash_slots.is_on(),
             arguments_left: 0,
             started_ns: now.ns,
             unserved: &mut self.unserved,

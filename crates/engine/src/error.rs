@@ -7,6 +7,8 @@ use protocol::Request;
 use store::StoreError;
 use structures::Full;
 
+use crate::hash_slots::Elsewhere;
+
 /// What a handler gives back: the reply is written, or there is an error to write.
 pub type CommandResult = Result<(), CommandError>;
 
@@ -36,6 +38,8 @@ pub enum CommandError {
     /// There is nothing yet, and the client waits; nothing was done. Never sent
     /// ([`crate::Next::Blocks`]).
     Blocks,
+    /// Its keys are served elsewhere, or nowhere.
+    Elsewhere(Box<Elsewhere>),
     /// The client's user may not do that.
     Denied(Box<Denied>),
     /// Any other text, error code included.
@@ -77,12 +81,19 @@ impl CommandError {
             Self::Held => "ERR the keys are held for long".into(),
             Self::Blocks => "ERR the command waits".into(),
             Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
+            Self::Elsewhere(elsewhere) => elsewhere.text(),
             Self::Text(text) => Cow::Borrowed(text),
         };
         match text {
             Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
             Cow::Owned(text) => Cow::Owned(text.into_bytes()),
         }
+    }
+}
+
+impl From<Elsewhere> for CommandError {
+    fn from(elsewhere: Elsewhere) -> Self {
+        Self::Elsewhere(Box::new(elsewhere))
     }
 }
 

@@ -14,15 +14,18 @@
 pub mod args;
 pub mod arrival;
 pub mod client_record;
+pub mod cluster;
 pub mod command_index;
 pub mod context;
 pub mod counters;
 pub mod engine;
 pub mod error;
 pub mod flags;
+pub mod hash_slots;
 pub mod histogram;
 pub mod identity;
 pub mod key_places;
+pub mod key_query;
 pub mod keys;
 pub mod observer;
 pub mod permission;
@@ -64,11 +67,11 @@ pub use histogram::Histogram;
 pub use no_server::NoServer;
 pub use observer::Observer;
 pub use port::{
-    AllocatorMemory, ClientCondition, ClientFilter, ClientKind, ClientsPort, ConfigPort, KillCount,
-    LogLevel, LogPosition, NO_TIER, NO_USERS_FILE, PersistencePort, ProcessPort, Promotion,
-    PubSubPort, Published, ReloadOptions, ReplicationPort, SaveKind, SaveRefusal, SaveStart,
-    SaveTime, ServerMemory, ServerPort, ShutdownRequest, TierOrder, TierPort, TrackingPort,
-    UsersPort,
+    AllocatorMemory, AskServer, ClientCondition, ClientFilter, ClientKind, ClientsPort,
+    ClusterPort, ConfigPort, KillCount, LogLevel, LogPosition, NO_TIER, NO_USERS_FILE,
+    PersistencePort, ProcessPort, Promotion, PubSubPort, Published, ReloadOptions, ReplicationPort,
+    SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, ServerPort, ShutdownRequest,
+    TierOrder, TierPort, TrackingPort, UsersPort,
 };
 pub use push::Push;
 pub use queued::{QueuedRow, Transaction};

@@ -11,8 +11,8 @@ use store::{Handle, Key};
 use crate::client_record::ClientRecord;
 use crate::error::CommandError;
 use crate::port::{
-    ClientFilter, ClientsPort, ConfigPort, KillCount, PersistencePort, ProcessPort, PubSubPort,
-    Published, ReplicationPort, ServerMemory, ShutdownRequest, TrackingPort, UsersPort,
+    ClientFilter, ClientsPort, ClusterPort, ConfigPort, KillCount, PersistencePort, ProcessPort,
+    PubSubPort, Published, ReplicationPort, ServerMemory, ShutdownRequest, TrackingPort, UsersPort,
 };
 use crate::push::Push;
 use crate::replication::Copies;
@@ -32,6 +32,8 @@ pub struct NoServer {
 }
 
 impl ReplicationPort for NoServer {}
+
+impl ClusterPort for NoServer {}
 
 impl crate::port::TierPort for NoServer {}
 

@@ -11,6 +11,7 @@ use protocol::Reply;
 use store::{Handle, Key, Locator};
 
 use crate::client_record::ClientRecord;
+use crate::cluster::{ClusterOrder, ClusterSeen, DISABLED, Ordered};
 use crate::counters::Latencies;
 use crate::error::CommandError;
 use crate::push::Push;
@@ -37,6 +38,7 @@ pub trait ServerPort:
     + PersistencePort
     + ProcessPort
     + ReplicationPort
+    + ClusterPort
     + TierPort
 {
 }
@@ -50,6 +52,7 @@ impl<T> ServerPort for T where
         + PersistencePort
         + ProcessPort
         + ReplicationPort
+        + ClusterPort
         + TierPort
 {
 }
@@ -474,6 +477,53 @@ pub trait ReplicationPort {
     fn await_copies(&mut self, waiter: &Arc<Waiter>) {
         let _ = waiter;
     }
+}
+
+/// The cluster, seen from a command.
+pub trait ClusterPort {
+    /// The cluster as this node knows it; `None` outside of one.
+    fn cluster(&mut self) -> Option<Arc<ClusterSeen>> {
+        None
+    }
+
+    /// Changes it. Waits for disks and for others: to be called outside of the store.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn order(&mut self, order: &ClusterOrder) -> Result<Ordered, CommandError> {
+        let _ = order;
+        Err(DISABLED)
+    }
+
+    /// MIGRATE: sends another server requests and gives its answers, one for each. Waits for it: to be called outside
+    /// of the store.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn ask_server(
+        &mut self,
+        ask: &AskServer<'_>,
+    ) -> Result<Vec<Result<(), Vec<u8>>>, CommandError> {
+        let _ = ask;
+        Err(CommandError::fixed(
+            "IOERR error or timeout connecting to the client",
+        ))
+    }
+}
+
+/// What another server is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct AskServer<'a> {
+    /// Its host.
+    pub host: &'a [u8],
+    /// Its port.
+    pub port: &'a [u8],
+    /// For how long each step may wait.
+    pub timeout_ms: u64,
+    /// Requests, encoded one behind the other.
+    pub requests: &'a [u8],
+    /// How many.
+    pub count: usize,
 }
 
 /// What FAILOVER ABORT answers when there is none.

@@ -8,6 +8,7 @@ use protocol::Limits;
 use structures::ELEMENT_BYTES_MAX;
 
 use crate::gate::Gate;
+use crate::hash_slots::HashSlots;
 use crate::observer::Observer;
 use crate::refusals::Refusals;
 use crate::scripts::known::Scripts;
@@ -35,6 +36,8 @@ pub struct Settings {
     pub thresholds: Thresholds,
     /// What is noticed about commands, and from when on.
     pub observer: Observer,
+    /// Which hash slots are served here, in cluster mode.
+    pub hash_slots: HashSlots,
     /// What is refused at present.
     pub refusals: Refusals,
     /// Who may do what.
@@ -68,6 +71,7 @@ impl Default for Settings {
             demotes_always: AtomicBool::new(false),
             thresholds: Thresholds::default(),
             observer: Observer::default(),
+            hash_slots: HashSlots::default(),
             refusals: Refusals::none(),
             users: Users::new(),
             denials: Denials::default(),

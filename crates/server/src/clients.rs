@@ -285,6 +285,7 @@ fn flags(client: &ClientRecord) -> String {
         (client.local_address.starts_with('/'), 'U'),
         (client.has_flag(ClientRecord::NO_EVICT), 'e'),
         (client.has_flag(ClientRecord::NO_TOUCH), 'T'),
+        (client.has_flag(ClientRecord::READS_REPLICAS), 'r'),
     ]
     .into_iter()
     .filter_map(|(is_set, letter)| is_set.then_some(letter))

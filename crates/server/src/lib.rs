@@ -10,6 +10,7 @@ pub mod cli;
 pub mod client_cache;
 pub mod client_memory;
 pub mod clients;
+pub mod cluster_mode;
 pub mod cluster_tool;
 pub mod config;
 pub mod counters;

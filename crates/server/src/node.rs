@@ -21,6 +21,7 @@ use crate::allocator::{self, AllocatorMemory};
 use crate::announcer::{self, Announcer};
 use crate::audit::AuditWriter;
 use crate::client_cache::ClientCache;
+use crate::cluster_mode::state::ClusterMode;
 use crate::config::{
     ApplyError, Change, Config, DurabilityLevel, EvictionPolicy, SharedConfig, system_reason,
 };
@@ -61,6 +62,8 @@ pub struct Node {
     pub replication: Replication,
     /// What the control group has decided, where there is one.
     pub group: Arc<View>,
+    /// What keeps this node in its cluster.
+    pub cluster_mode: ClusterMode,
     /// What keeps this node in the control group.
     pub control: Control,
 }
@@ -124,6 +127,7 @@ impl Node {
             },
             replication: Replication::default(),
             group: Arc::default(),
+            cluster_mode: ClusterMode::default(),
             control: Control::default(),
         };
         node.apply_limits(&current);
@@ -170,6 +174,7 @@ impl Node {
         }
         self.apply_durability(change.new);
         self.replication.apply(self, change.new);
+        self.cluster_mode.apply(self, change.new);
         if let Some(management) = &*self.management() {
             management.change(change.new);
         }

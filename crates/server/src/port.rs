@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use access::{Change as UserChange, User};
+use engine::cluster::{ClusterOrder, ClusterSeen, Ordered};
 use engine::{
-    ClientFilter, ClientRecord, ClientsPort, CommandError, ConfigPort, Copies, FailoverOrder,
-    Followed, Follower, KillCount, Latencies, LogLevel, LogPosition, NO_TIER, PersistencePort,
-    ProcessPort, Promotion, PubSubPort, Published, Push, ReloadOptions, ReplicaOf, ReplicationPort,
-    RoleReport, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory, Session, ShutdownRequest,
-    SyncRequest, TierOrder, TierPort, Topic, TopicKind, TrackingPort, UsersPort, Waiter,
+    AskServer, ClientFilter, ClientRecord, ClientsPort, ClusterPort, CommandError, ConfigPort,
+    Copies, FailoverOrder, Followed, Follower, KillCount, Latencies, LogLevel, LogPosition,
+    NO_TIER, PersistencePort, ProcessPort, Promotion, PubSubPort, Published, Push, ReloadOptions,
+    ReplicaOf, ReplicationPort, RoleReport, SaveKind, SaveRefusal, SaveStart, SaveTime,
+    ServerMemory, Session, ShutdownRequest, SyncRequest, TierOrder, TierPort, Topic, TopicKind,
+    TrackingPort, UsersPort, Waiter,
 };
 use protocol::Reply;
 use reactor::ConnectionId;
@@ -18,6 +20,7 @@ use store::{Handle, Key, Locator};
 use crate::allocator;
 use crate::aside::Queue;
 use crate::clients;
+use crate::cluster_mode::ask_server;
 use crate::config::{Change, ConfigError, Permission};
 use crate::link::{Message, own_posts};
 use crate::log::Level;
@@ -162,6 +165,23 @@ impl ReplicationPort for Port<'_> {
 
     fn await_copies(&mut self, waiter: &Arc<Waiter>) {
         self.node.replication.await_copies(self.node, waiter);
+    }
+}
+
+impl ClusterPort for Port<'_> {
+    fn cluster(&mut self) -> Option<Arc<ClusterSeen>> {
+        self.node.cluster_mode.seen(self.node)
+    }
+
+    fn order(&mut self, order: &ClusterOrder) -> Result<Ordered, CommandError> {
+        self.node.cluster_mode.order(self.node, order)
+    }
+
+    fn ask_server(
+        &mut self,
+        ask: &AskServer<'_>,
+    ) -> Result<Vec<Result<(), Vec<u8>>>, CommandError> {
+        ask_server(ask, &*self.node.core.clock)
     }
 }
 

@@ -251,10 +251,7 @@ fn serve(
     let table = table.map_err(cannot_rename)?;
     let signals = Signals::install().map_err(because("cannot listen for signals"))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let options = store::Options {
-        databases: u16::try_from(current.databases_count).unwrap_or(u16::MAX),
-    };
-    let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
+    let store = new_store(current).map_err(because("cannot reserve memory"))?;
     let node = Arc::new(Node::new(table, store, Arc::clone(config), clock));
     node.set_main_waker(signals.waker());
     let cannot_load_users = |reason: String| RunError {
@@ -310,6 +307,7 @@ fn serve(
 
 /// Follows and is followed, as the configuration says, or the control group.
 fn begin_replication(node: &Arc<Node>) -> io::Result<()> {
+    node.cluster_mode.begin(node)?;
     let part = control::prepare(node)?;
     let level = node.core.config.current().durability.level;
     if let Some(reason) = node.refuses_level(level) {
@@ -317,6 +315,21 @@ fn begin_replication(node: &Arc<Node>) -> io::Result<()> {
     }
     node.replication.begin(node);
     part.map_or(Ok(()), |part| control::begin(&part, node))
+}
+
+/// An empty keyspace, as the configuration asks for it.
+fn new_store(config: &Config) -> io::Result<Arc<Store>> {
+    let databases = match config.cluster.is_on {
+        true => config.cluster.databases_count,
+        false => config.databases_count,
+    };
+    let store = Store::new(&store::Options {
+        databases: u16::try_from(databases).unwrap_or(u16::MAX),
+    })?;
+    if config.cluster.is_on {
+        store.count_hash_slots();
+    }
+    Ok(store)
 }
 
 /// Starts the workers, and opens what needs them.

@@ -86,6 +86,7 @@ mod shared;
 mod shrink;
 mod size_class;
 mod slab;
+mod slot_counts;
 mod snapshot;
 mod tally;
 mod upkeep;

@@ -301,6 +301,10 @@ impl Local {
             self.count_deadlines(index, database, -1);
         }
         if let Some(view) = view_of(shared, spot.link) {
+            if let Some(slots) = self.cell.slots() {
+                // SAFETY: the bucket is held.
+                unsafe { view.with_key(|key| slots.count(database, key, -1)) };
+            }
             // SAFETY: the bucket is held, and the record's only link is gone.
             unsafe { self.free(shared, &view) };
         }

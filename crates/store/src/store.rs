@@ -197,6 +197,21 @@ impl Store {
         }
     }
 
+    /// Has the keys of hash slots counted, by the handles that are made from now on: for cluster mode, where databases
+    /// are not exchanged. To be called before the first.
+    pub fn count_hash_slots(&self) {
+        if let Some(shared) = self.shared() {
+            shared.tallies.count_slots();
+        }
+    }
+
+    /// How many keys a hash slot has in all databases, a moment old; 0 where they are not counted.
+    #[must_use]
+    pub fn keys_in_hash_slot(&self, slot: u16) -> u64 {
+        self.shared()
+            .map_or(0, |shared| shared.tallies.keys_in_slot(slot))
+    }
+
     /// Forgets what was counted (CONFIG RESETSTAT).
     pub fn reset_statistics(&self) {
         if let Some(shared) = self.shared() {

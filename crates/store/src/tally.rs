@@ -5,9 +5,10 @@
 
 use base::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 use base::sync::{CachePadded, Mutex, MutexGuard};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::key::DatabaseId;
+use crate::slot_counts::SlotCounts;
 
 /// A handle tells the index about its records once it has so many more or fewer.
 const TOLD_EVERY: i64 = 16;
@@ -149,6 +150,8 @@ impl Counts {
 pub(crate) struct Cell {
     pub(crate) events: CachePadded<Events>,
     deltas: Box<[Delta]>,
+    /// In cluster mode.
+    slots: Option<SlotCounts>,
 }
 
 impl Cell {
@@ -157,6 +160,12 @@ impl Cell {
     pub(crate) fn delta(&self, database: DatabaseId) -> &Delta {
         &self.deltas[usize::from(database)]
     }
+
+    /// In cluster mode, the counts of hash slots.
+    #[inline]
+    pub(crate) fn slots(&self) -> Option<&SlotCounts> {
+        self.slots.as_ref()
+    }
 }
 
 /// The cells of all handles.
@@ -164,6 +173,8 @@ impl Cell {
 pub(crate) struct Tallies {
     cells: Mutex<Cells>,
     databases: usize,
+    /// What handles counted of hash slots that are gone; in cluster mode.
+    slots_gone: OnceLock<SlotCounts>,
 }
 
 #[derive(Debug, Default)]
@@ -194,6 +205,31 @@ impl Tallies {
         Self {
             cells: Mutex::new(Cells::default()),
             databases: usize::from(databases),
+            slots_gone: OnceLock::new(),
+        }
+    }
+
+    /// Has handles that are made from now on count the keys of hash slots.
+    pub(crate) fn count_slots(&self) {
+        self.slots_gone
+            .get_or_init(|| SlotCounts::new(self.databases));
+    }
+
+    /// How many keys a hash slot has; 0 where nobody counts.
+    pub(crate) fn keys_in_slot(&self, slot: u16) -> u64 {
+        let cells = self.lock();
+        let gone = self.slots_gone.get().map_or(0, |gone| gone.of(slot));
+        let live = cells.live.iter().filter_map(|cell| cell.slots());
+        let sum = gone + live.map(|counts| counts.of(slot)).sum::<i64>();
+        sum.max(0).unsigned_abs()
+    }
+
+    /// Forgets the hash slots of a database, all of whose keys are gone.
+    pub(crate) fn forget_slots(&self, database: DatabaseId) {
+        let cells = self.lock();
+        let live = cells.live.iter().filter_map(|cell| cell.slots());
+        for counts in live.chain(self.slots_gone.get()) {
+            counts.forget(database);
         }
     }
 
@@ -202,6 +238,10 @@ impl Tallies {
         let cell = Arc::new(Cell {
             events: CachePadded::new(Events::default()),
             deltas: (0..self.databases).map(|_| Delta::default()).collect(),
+            slots: self
+                .slots_gone
+                .get()
+                .map(|_| SlotCounts::new(self.databases)),
         });
         self.lock().live.push(Arc::clone(&cell));
         cell
@@ -212,6 +252,9 @@ impl Tallies {
         let mut cells = self.lock();
         cells.live.retain(|other| !Arc::ptr_eq(other, cell));
         cells.gone.add(&cell.events);
+        if let (Some(gone), Some(counts)) = (self.slots_gone.get(), cell.slots()) {
+            gone.add_all(counts);
+        }
     }
 
     /// Events since counting was last started anew.

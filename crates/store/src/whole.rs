@@ -24,6 +24,7 @@ impl Indexed {
         };
         self.seen.refresh(&self.shared.databases);
         self.shared.tallies.for_each_delta(database, Delta::forget);
+        self.shared.tallies.forget_slots(database);
         let detached = Detached {
             slab: Arc::clone(&self.shared.slab),
             ledger: Arc::clone(&self.shared.ledger),

@@ -1113,6 +1113,9 @@ impl<'a> Writer<'a> {
         }
         self.inserted = true;
         self.local.count_keys(self.index, self.key.database(), 1);
+        if let Some(slots) = self.local.cell.slots() {
+            slots.count(self.key.database(), self.key.bytes(), 1);
+        }
         self.note_deadline(None, draft.deadline_unix_ms());
         if self.tells_new {
             self.event(EventClass::NEW, Event::CREATED);

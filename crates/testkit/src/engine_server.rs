@@ -11,14 +11,15 @@ use store::{Cause, DatabaseId, EffectSink, Encoding, Handle, Key, Options, Store
 use structures::Object;
 
 use crate::table;
+use engine::cluster::{ClusterOrder, ClusterSeen, DISABLED, Ordered};
 use engine::counters::Counts;
 use engine::engine::{Engine, Next, Share};
 use engine::error::CommandError;
 use engine::port::ReplicationPort;
 use engine::port::{
-    ClientFilter, ClientsPort, ConfigPort, KillCount, LogPosition, PersistencePort, ProcessPort,
-    PubSubPort, Published, ReloadOptions, SaveKind, SaveRefusal, SaveStart, SaveTime, ServerMemory,
-    ShutdownRequest, TrackingPort, UsersPort,
+    AskServer, ClientFilter, ClientsPort, ClusterPort, ConfigPort, KillCount, LogPosition,
+    PersistencePort, ProcessPort, PubSubPort, Published, ReloadOptions, SaveKind, SaveRefusal,
+    SaveStart, SaveTime, ServerMemory, ShutdownRequest, TrackingPort, UsersPort,
 };
 use engine::push::Push;
 use engine::replication::{Copies, SyncRequest};
@@ -478,6 +479,14 @@ pub struct TestPort {
     pub is_replica: bool,
     /// How many replicas have everything.
     pub copies: Copies,
+    /// The cluster, if there is one.
+    pub cluster: Option<Arc<ClusterSeen>>,
+    /// What it was ordered.
+    pub orders: Vec<ClusterOrder>,
+    /// What another server answers, if there is one.
+    pub server_answers: Option<Vec<Result<(), Vec<u8>>>>,
+    /// What it was sent.
+    pub server_requests: Vec<u8>,
 }
 
 impl TestPort {
@@ -498,6 +507,31 @@ impl Progress for TestPort {
 
     fn copies(&self, _sequence: u64) -> Copies {
         self.copies
+    }
+}
+
+impl ClusterPort for TestPort {
+    fn cluster(&mut self) -> Option<Arc<ClusterSeen>> {
+        self.cluster.clone()
+    }
+
+    fn order(&mut self, order: &ClusterOrder) -> Result<Ordered, CommandError> {
+        if self.cluster.is_none() {
+            return Err(DISABLED);
+        }
+        self.orders.push(order.clone());
+        Ok(Ordered::Done)
+    }
+
+    fn ask_server(
+        &mut self,
+        ask: &AskServer<'_>,
+    ) -> Result<Vec<Result<(), Vec<u8>>>, CommandError> {
+        self.server_requests = ask.requests.to_vec();
+        let answers = self.server_answers.clone();
+        answers.ok_or(CommandError::fixed(
+            "IOERR error or timeout connecting to the client",
+        ))
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     Applied, ControlState, CopyKind, FEATURE_LEVEL, FIRST_RAFT_ID, Node, NodeId, NodeRecord,
     REQUESTS_MAX, Shard, ShardId, Versioned,
 };
-use crate::entry::{Entry, Proposal, ShardChange};
+use crate::entry::{Entry, Proposal, ShardChange, SlotRange};
 use crate::planted::{Bug, is_on};
 
 impl ControlState {
@@ -60,6 +60,11 @@ impl ControlState {
                 self.feature_level = self.feature_level.max(*level);
                 Applied::Done
             }
+            Entry::Slots {
+                ranges,
+                expected,
+                owner,
+            } => self.give_slots(index, ranges, (*expected, *owner)),
             Entry::Incarnation { incarnation } => {
                 if *incarnation <= self.incarnation {
                     return Applied::Stale;
@@ -109,6 +114,35 @@ impl ControlState {
             }
             _ => Applied::Refused,
         }
+    }
+
+    /// Hash slots get another owner, if all of them have the one that is expected. Both shards have a new epoch then.
+    fn give_slots(
+        &mut self,
+        index: u64,
+        ranges: &[SlotRange],
+        (expected, owner): (Option<ShardId>, Option<ShardId>),
+    ) -> Applied {
+        let is_known =
+            |shard: &Option<ShardId>| shard.is_none_or(|shard| self.shards.contains_key(&shard));
+        if ranges.is_empty() || ![expected, owner].iter().all(is_known) {
+            return Applied::Refused;
+        }
+        if !ranges
+            .iter()
+            .all(|range| self.slots.are_of(*range, expected))
+        {
+            return Applied::Stale;
+        }
+        for range in ranges {
+            self.slots.set(*range, owner);
+        }
+        for shard in [expected, owner].into_iter().flatten() {
+            if let Some(shard) = self.shards.get_mut(&shard) {
+                shard.epoch = index;
+            }
+        }
+        Applied::Done
     }
 
     fn join(&mut self, index: u64, node: NodeId, record: &NodeRecord) -> Applied {

@@ -1,14 +1,14 @@
 //! The state as bytes: a snapshot of the control log.
 //!
 //! ```text
-//!   version u8 │ index │ feature level │ incarnation │ nodes │ shards │ documents │ secret │ requests
+//!   version u8 │ index │ feature level │ incarnation │ nodes │ shards │ documents │ secret │ requests │ slots
 //! ```
 
 use std::collections::BTreeMap;
 
 use super::{
     Applied, ControlState, CopyKind, DocumentKind, LogEnd, Node, NodeId, NodeRecord, REQUESTS_MAX,
-    Shard, ShardId, TEXT_BYTES_MAX, Versioned,
+    Shard, ShardId, Slots, TEXT_BYTES_MAX, Versioned,
 };
 use crate::bytes::{Malformed, Reader, Writer};
 use crate::entry::RequestId;
@@ -18,7 +18,7 @@ const VERSION: u8 = 1;
 
 impl NodeRecord {
     pub(crate) fn is_within_limits(&self) -> bool {
-        [&self.name, &self.host, &self.zone]
+        [&self.name, &self.host, &self.zone, &self.hostname]
             .iter()
             .all(|text| text.len() <= TEXT_BYTES_MAX)
     }
@@ -29,6 +29,7 @@ impl NodeRecord {
         writer.u16(self.client_port).u16(self.link_port);
         writer.string(self.zone.as_bytes()).u8(self.roles);
         writer.u64(self.start_count).u16(self.feature_level);
+        writer.string(self.hostname.as_bytes()).u16(self.tls_port);
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -41,6 +42,8 @@ impl NodeRecord {
             roles: reader.u8()?,
             start_count: reader.u64()?,
             feature_level: reader.u16()?,
+            hostname: reader.text()?,
+            tls_port: reader.u16()?,
         })
     }
 }
@@ -71,6 +74,7 @@ impl ControlState {
         for (request, applied) in &self.requests {
             writer.raw(&request.0).u8(*applied as u8);
         }
+        self.slots.encode(&mut writer);
         writer.0
     }
 
@@ -116,6 +120,7 @@ impl ControlState {
             let applied = Applied::of(reader.u8()?)?;
             state.requests.push_back((request, applied));
         }
+        state.slots = Slots::decode(&mut reader)?;
         reader.end()?;
         Ok(state)
     }

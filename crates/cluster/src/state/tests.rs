@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::entry::{Entry, Proposal, ShardChange};
+use crate::entry::{Entry, Proposal, ShardChange, SlotRange};
 use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Message, Seal, SealAnswer};
 use crate::planted::{Bug, plant};
 
@@ -25,6 +25,8 @@ fn record(start_count: u64) -> NodeRecord {
         roles: roles::DATA,
         start_count,
         feature_level: FEATURE_LEVEL,
+        hostname: "one.example".into(),
+        tls_port: 6380,
     }
 }
 
@@ -256,11 +258,68 @@ fn a_state_comes_back_from_its_bytes() {
         body: Some(b"1gb".to_vec()),
     });
     log.change(ShardChange::Remove { node: node(3) });
+    log.apply(slots(&[(5, 9)], None, Some(SHARD)));
     let bytes = log.state.encode();
     assert_eq!(ControlState::decode(&bytes).unwrap(), log.state);
     for end in 0..bytes.len() {
         assert!(ControlState::decode(&bytes[..end]).is_err());
     }
+}
+
+fn slots(ranges: &[SlotRange], expected: Option<ShardId>, owner: Option<ShardId>) -> Entry {
+    Entry::Slots {
+        ranges: ranges.to_vec(),
+        expected,
+        owner,
+    }
+}
+
+#[test]
+fn slots_go_from_the_owner_that_is_expected() {
+    let mut log = three();
+    let (one, two) = (Some(SHARD), Some(ShardId(2)));
+    log.apply(Entry::Shard {
+        shard: ShardId(2),
+        expected_epoch: 0,
+        change: ShardChange::Create {
+            primary: node(2),
+            end: LogEnd::default(),
+            is_quorum: false,
+        },
+    });
+    let all = [(0, 16_383)];
+    assert_eq!(log.apply(slots(&all, None, one)), Applied::Done);
+    assert_eq!(log.shard().epoch, log.state.index);
+    // All or none, and not again.
+    assert_eq!(log.apply(slots(&[(7, 7)], None, two)), Applied::Stale);
+    assert_eq!(
+        log.apply(slots(&[(7, 7), (9, 12)], one, two)),
+        Applied::Done
+    );
+    assert_eq!(log.apply(slots(&[(6, 7)], one, two)), Applied::Stale);
+    assert_eq!(log.state.slots.of(ShardId(2)), [(7, 7), (9, 12)]);
+    assert_eq!(log.apply(slots(&[(9, 10)], two, None)), Applied::Done);
+    assert_eq!(log.state.slots.count(), 16_382);
+    for wrong in [&[][..], &[(0, 16_384)], &[(5, 4)], &[(1, 5), (5, 6)]] {
+        let refused = log.apply(slots(wrong, one, two));
+        assert_eq!(refused, Applied::Refused, "{wrong:?}");
+    }
+    let unknown = slots(&[(9, 10)], None, Some(ShardId(9)));
+    assert_eq!(log.apply(unknown), Applied::Refused);
+}
+
+#[test]
+fn slots_are_written_as_before() {
+    let proposal = Proposal {
+        request: RequestId([7; 16]),
+        entry: slots(&[(1, 2), (16_383, 16_383)], None, Some(ShardId(3))),
+    };
+    let mut golden = vec![1];
+    golden.extend([7; 16]);
+    golden.extend([
+        12, 2, 0, 0, 0, 1, 0, 2, 0, 0xFF, 0x3F, 0xFF, 0x3F, 0, 1, 3, 0, 0, 0,
+    ]);
+    assert_eq!(proposal.encode(), golden);
 }
 
 #[test]

@@ -209,7 +209,8 @@ impl Visit<'_> {
                         && !self.is_gated()
                         && !self.may_be_busy
                         && !self.may_be_cold
-                        && !self.is_looked_at(found) =>
+                        && !self.is_looked_at(found)
+                        && (!self.checks_slots || self.are_mine(&run, found)) =>
                 {
                     self.execute((done, run), &planned, found, reply_bytes_end)
                 }
@@ -610,6 +611,9 @@ impl Visit<'_> {
     ) -> CommandResult {
         let session = &*self.context.session;
         check(self.context.table, (index, spec), request, session)?;
+        if self.checks_slots {
+            self.check_slots(spec, request)?;
+        }
         let row = (spec.flags, spec.in_transaction);
         self.context.settings.refusals.pass(row, session)
     }

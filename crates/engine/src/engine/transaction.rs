@@ -54,6 +54,9 @@ impl Visit<'_> {
             Ok(command) => command,
             Err(refusal) if role == InTransaction::Runs => {
                 self.context.end_transaction();
+                if matches!(refusal, CommandError::Elsewhere(_)) {
+                    return Err(refusal);
+                }
                 return Err(abort_because_of(&refusal));
             }
             Err(refusal) => {

@@ -31,6 +31,8 @@ pub(super) struct Visit<'a> {
     pub(super) looks_at_each: bool,
     /// Every request that changes something is.
     pub(super) looks_at_writes: bool,
+    /// Only keys of hash slots that are served here are served.
+    pub(super) checks_slots: bool,
     /// How many more arguments this batch may have.
     pub(super) arguments_left: usize,
     /// When the visit began, on the clock of the lap.

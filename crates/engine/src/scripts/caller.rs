@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use access::Origin;
+use base::hash_slot;
 use protocol::{OwnedRequest, Reply, ReplyBuffer, Request, Resp};
 use scripting::{Host, Level, Refused, Stop};
 use store::{DatabaseId, Key};
@@ -17,6 +18,8 @@ use crate::args::Args;
 use crate::command_index::CommandIndex;
 use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
+use crate::hash_slots::CROSS_SLOT_IN_SCRIPT;
+use crate::key_query::{add_keys, query_of};
 use crate::observer::{Measured, Shown, shown};
 use crate::permission::{self, Subject};
 use crate::resolved::row_of;
@@ -103,6 +106,8 @@ pub(super) struct Caller<'h, 'c> {
     resp: Resp,
     spare: Box<Spare>,
     started_ns: u64,
+    /// In cluster mode, the hash slot that its keys are of so far.
+    slot: Option<u16>,
     long: Option<Arc<LongRun>>,
     wrote: bool,
     halt: Option<Halt>,
@@ -171,6 +176,7 @@ impl<'h, 'c> Caller<'h, 'c> {
             resp: Resp::V2,
             spare: Spare::take(),
             started_ns,
+            slot: None,
             long: None,
             wrote: false,
             halt: None,
@@ -226,6 +232,9 @@ impl<'h, 'c> Caller<'h, 'c> {
             ));
         }
         let settings = self.context.settings;
+        if settings.hash_slots.is_on() {
+            self.check_slots(spec, request)?;
+        }
         settings
             .refusals
             .pass((spec.flags, spec.in_transaction), self.context.session)?;
@@ -239,6 +248,31 @@ impl<'h, 'c> Caller<'h, 'c> {
             first,
             request,
         })
+    }
+
+    /// Whether the keys of a command are of hash slots that are served here, and of the one that the script is about.
+    #[cold]
+    fn check_slots(&mut self, spec: &CommandSpec, request: Request<'_>) -> CommandResult {
+        let session = &*self.context.session;
+        if session.is_of_primary {
+            return Ok(());
+        }
+        let routes = self.context.settings.hash_slots.routes();
+        let mut query = query_of(session, &routes);
+        add_keys(&mut query, &routes, self.context.table, spec, request);
+        query
+            .judge(&routes)
+            .map_err(|elsewhere| CommandError::fixed(elsewhere.text_in_script()))?;
+        let declared = self.call.keys.first().map(|key| hash_slot::of(key));
+        let before = self.slot.or(declared);
+        if query.slot.is_none() || self.call.crosses_slots || routes.crosses_slots {
+            return Ok(());
+        }
+        if before.is_some() && before != query.slot {
+            return Err(CommandError::fixed(CROSS_SLOT_IN_SCRIPT));
+        }
+        self.slot = query.slot;
+        Ok(())
     }
 
     /// Whether the user who runs the script may run a command.

@@ -39,6 +39,8 @@ pub struct Call<'r> {
     pub is_read_only: bool,
     /// It may write though memory is full.
     pub allows_oom: bool,
+    /// In cluster mode: it may come to keys of several hash slots.
+    pub crosses_slots: bool,
     /// What is known about earlier runs.
     pub history: &'r History,
 }

@@ -9,6 +9,10 @@ pub struct RunFlags {
     pub allow_oom: bool,
     /// It may run on a replica that has lost its primary.
     pub allow_stale: bool,
+    /// It does not run in cluster mode.
+    pub no_cluster: bool,
+    /// It may come to keys of several hash slots, all of this node.
+    pub crosses_slots: bool,
 }
 
 impl RunFlags {
@@ -18,7 +22,8 @@ impl RunFlags {
             b"no-writes" => self.no_writes = true,
             b"allow-oom" => self.allow_oom = true,
             b"allow-stale" => self.allow_stale = true,
-            b"no-cluster" | b"allow-cross-slot-keys" => {}
+            b"no-cluster" => self.no_cluster = true,
+            b"allow-cross-slot-keys" => self.crosses_slots = true,
             _ => return false,
         }
         true

@@ -11,6 +11,7 @@ use engine::observer::AuditFilter;
 use engine::Threshold;
 use engine::observer;
 
+use super::cluster::Cluster;
 use super::durability::Durability;
 use super::group::Group;
 use super::http::Http;
@@ -146,6 +147,8 @@ pub struct Config {
     pub tls: Tls,
     /// The management port.
     pub http: Http,
+    /// Cluster mode.
+    pub cluster: Cluster,
     /// Where values go that do not fit into memory, if anywhere.
     pub tier: Option<TierConfig>,
 }

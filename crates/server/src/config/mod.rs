@@ -9,6 +9,7 @@
 //! [`Settings`] is the truth; [`Config`] is derived from it and holds only what does something.
 //! A directive is described once, by its row in the table.
 
+mod cluster;
 mod directive;
 mod directives;
 mod durability;
@@ -30,6 +31,7 @@ mod value;
 mod tests;
 
 pub(crate) use base::os_error::system_reason;
+pub use cluster::Cluster;
 pub(crate) use directives::changes_between;
 pub use durability::{Durability, DurabilityLevel, SavePoint};
 pub use error::ConfigError;

@@ -6,11 +6,13 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use base::words;
+use engine::cluster::EndpointKind;
 use engine::observer::{self, AuditFilter};
 use engine::{ShutdownRequest, Threshold};
 
 use replication::transcode::Peer;
 
+use super::cluster::Cluster;
 use super::directive::Directive;
 use super::directives;
 use super::durability::{Durability, DurabilityLevel, SavePoint};
@@ -121,7 +123,34 @@ impl Settings {
             group: self.group(),
             tls: self.tls(),
             http: self.http(),
+            cluster: self.cluster(),
             tier: self.tier(),
+        }
+    }
+
+    fn cluster(&self) -> Cluster {
+        Cluster {
+            is_on: self.switch("cluster-enabled"),
+            port: self.number("cluster-port"),
+            announce_ip: self.string("cluster-announce-ip"),
+            announce_hostname: self.string("cluster-announce-hostname"),
+            announce_name: self.string("cluster-announce-human-nodename"),
+            announce_port: self.number("cluster-announce-port"),
+            announce_tls_port: self.number("cluster-announce-tls-port"),
+            announce_bus_port: self.number("cluster-announce-bus-port"),
+            endpoint: self.choice(
+                "cluster-preferred-endpoint-type",
+                &[
+                    ("ip", EndpointKind::Ip),
+                    ("hostname", EndpointKind::Hostname),
+                    ("unknown-endpoint", EndpointKind::Unknown),
+                ],
+            ),
+            requires_full_coverage: self.switch("cluster-require-full-coverage"),
+            reads_when_down: self.switch("cluster-allow-reads-when-down"),
+            channels_when_down: self.switch("cluster-allow-pubsubshard-when-down"),
+            crosses_slots: self.choice("cluster-cross-slot", &[("no", false), ("node", true)]),
+            databases_count: self.number("cluster-databases"),
         }
     }
 

@@ -372,6 +372,8 @@ impl Part {
             },
             start_count: lock(&self.kept).start_count,
             feature_level: FEATURE_LEVEL,
+            hostname: config.cluster.announce_hostname.clone(),
+            tls_port: config.tls.port,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::metrics::{Metric, MetricKind};
 use super::row::{Family, Item, Unit};
-use super::row::{described, zero};
+use super::row::{described, gauge};
 use super::sample::Sample;
 
 pub(super) const REPLICATION: &[Item] = &[Item::Family(Family {
@@ -352,9 +352,10 @@ fn tls_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
     metrics.extend([left, ended]);
 }
 
-pub(super) const CLUSTER: &[Item] = &[zero(
+pub(super) const CLUSTER: &[Item] = &[gauge(
     "cluster_enabled",
     "redis_cluster_enabled",
     Unit::Switch,
-    "Always 0: this server is no part of a cluster.",
+    "Whether the server is part of a cluster.",
+    |s| s.config.cluster.is_on.into(),
 )];

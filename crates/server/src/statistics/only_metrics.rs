@@ -235,7 +235,7 @@ fn identity_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
         ("role", field("role")),
         ("redis_version", identity::redis_version().to_string()),
         ("redis_build_id", identity::build_id()),
-        ("redis_mode", "standalone".to_owned()),
+        ("redis_mode", super::server::mode(sample).to_owned()),
         ("os", crate::process::operating_system()),
         ("maxmemory_policy", memory::policy_name(sample)),
         ("tcp_port", sample.config.port.to_string()),

@@ -11,7 +11,7 @@ pub(super) const ITEMS: &[Item] = &[
     words("redis_git_sha1", "Always zeros.", |_| "00000000".into()),
     words("redis_git_dirty", "Always 0.", |_| "0".into()),
     words("redis_build_id", "Identity of the build.", |_| identity::build_id().into()),
-    words("redis_mode", "Whether the server is part of a cluster.", |_| "standalone".into()),
+    words("redis_mode", "Whether the server is part of a cluster.", |s| mode(s).into()),
     words("server_name", "The program's name.", |_| identity::SERVER_NAME.into()),
     words("iolite_version", "The version of this program.", |_| identity::IOLITE_VERSION.into()),
     words("os", "The operating system.", |_| process::operating_system().into()),
@@ -55,4 +55,12 @@ fn executable() -> String {
 fn config_file(sample: &Sample<'_>) -> String {
     let file = sample.node.core.config.origin().file.as_ref();
     file.map_or_else(String::new, |path| path.display().to_string())
+}
+
+/// `cluster` or `standalone`.
+pub(super) fn mode(sample: &Sample<'_>) -> &'static str {
+    match sample.config.cluster.is_on {
+        true => "cluster",
+        false => "standalone",
+    }
 }

@@ -12,6 +12,7 @@ mod bench;
 mod blocking;
 mod churn;
 mod clients;
+mod cluster_mode;
 mod config_oracle;
 #[cfg(feature = "http")]
 mod console;

@@ -1,8 +1,8 @@
-//! The subcommands of CLUSTER: known, so that clients can ask about them, and refused.
+//! The subcommands of CLUSTER.
 
 use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
 
-use super::DISABLED;
+use super::{keys, orders, shown};
 
 /// What asks.
 const READER: CommandSpec = CommandSpec {
@@ -10,7 +10,6 @@ const READER: CommandSpec = CommandSpec {
     flags: Flags::STALE,
     group: Group::Cluster,
     since: "3.0.0",
-    handler: DISABLED,
     ..CommandSpec::BLANK
 };
 
@@ -27,6 +26,7 @@ const VARIES: &[&str] = &["nondeterministic_output"];
 pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "ADDSLOTS",
+        handler: orders::add_slots,
         arity: Arity::AtLeast(3),
         summary: "Gives slots to this node.",
         complexity: "O(N) where N is the total number of hash slot arguments",
@@ -35,6 +35,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "ADDSLOTSRANGE",
+        handler: orders::add_slots_range,
         arity: Arity::AtLeast(4),
         since: "7.0.0",
         summary: "Gives ranges of slots to this node.",
@@ -44,12 +45,14 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "BUMPEPOCH",
+        handler: orders::bump_epoch,
         summary: "Raises the epoch of this node's configuration.",
         tips: VARIES,
         ..STEERER
     },
     CommandSpec {
         name: "COUNT-FAILURE-REPORTS",
+        handler: shown::count_failure_reports,
         arity: Arity::Exactly(3),
         flags: Flags::ADMIN.with(Flags::STALE),
         summary: "Counts the reports that a node fails.",
@@ -60,6 +63,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "COUNTKEYSINSLOT",
+        handler: keys::count_in_slot,
         arity: Arity::Exactly(3),
         summary: "Counts the keys of a slot.",
         syntax: "slot:integer",
@@ -67,6 +71,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "DELSLOTS",
+        handler: orders::del_slots,
         arity: Arity::AtLeast(3),
         summary: "Takes slots from this node.",
         complexity: "O(N) where N is the total number of hash slot arguments",
@@ -75,6 +80,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "DELSLOTSRANGE",
+        handler: orders::del_slots_range,
         arity: Arity::AtLeast(4),
         since: "7.0.0",
         summary: "Takes ranges of slots from this node.",
@@ -84,6 +90,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "FAILOVER",
+        handler: orders::fail_over,
         arity: Arity::AtLeast(2),
         summary: "Has a replica take the place of its primary.",
         syntax: "[FORCE | TAKEOVER]",
@@ -91,11 +98,13 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "FLUSHSLOTS",
+        handler: orders::flush_slots,
         summary: "Takes all slots from this node.",
         ..STEERER
     },
     CommandSpec {
         name: "FORGET",
+        handler: orders::forget,
         arity: Arity::Exactly(3),
         summary: "Removes a node from those that are known.",
         syntax: "node-id",
@@ -103,6 +112,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "GETKEYSINSLOT",
+        handler: keys::in_slot,
         arity: Arity::Exactly(4),
         summary: "Lists keys of a slot.",
         complexity: "O(log(N)) where N is the number of requested keys",
@@ -110,15 +120,17 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
         tips: VARIES,
         ..READER
     },
-    CommandSpec::help(Group::Cluster, "5.0.0", DISABLED),
+    CommandSpec::help(Group::Cluster, "5.0.0", super::help),
     CommandSpec {
         name: "INFO",
+        handler: shown::info,
         summary: "Tells the state of the cluster.",
         tips: VARIES,
         ..READER
     },
     CommandSpec {
         name: "KEYSLOT",
+        handler: keys::slot_of,
         arity: Arity::Exactly(3),
         summary: "Tells the slot of a key.",
         complexity: "O(N) where N is the number of bytes in the key",
@@ -127,6 +139,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "LINKS",
+        handler: shown::links,
         since: "7.0.0",
         summary: "Lists the connections between nodes.",
         complexity: "O(N) where N is the total number of Cluster nodes",
@@ -135,6 +148,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "MEET",
+        handler: orders::meet,
         arity: Arity::AtLeast(4),
         history: &[("4.0.0", "Takes `cluster_bus_port`.")],
         summary: "Introduces a node to this one.",
@@ -143,11 +157,13 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "MYID",
+        handler: shown::my_id,
         summary: "Tells the id of this node.",
         ..READER
     },
     CommandSpec {
         name: "MYSHARDID",
+        handler: shown::my_shard_id,
         since: "7.2.0",
         summary: "Tells the id of this node's shard.",
         tips: VARIES,
@@ -155,6 +171,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "NODES",
+        handler: shown::nodes,
         summary: "Lists the nodes as their configuration has them.",
         complexity: "O(N) where N is the total number of Cluster nodes",
         tips: VARIES,
@@ -162,6 +179,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "REPLICAS",
+        handler: shown::replicas,
         arity: Arity::Exactly(3),
         flags: Flags::ADMIN.with(Flags::STALE),
         since: "5.0.0",
@@ -172,6 +190,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "REPLICATE",
+        handler: orders::replicate,
         arity: Arity::Exactly(3),
         summary: "Makes this node a replica of another.",
         syntax: "node-id",
@@ -179,6 +198,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "RESET",
+        handler: orders::reset,
         arity: Arity::AtLeast(2),
         flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NOSCRIPT),
         summary: "Has this node forget the cluster.",
@@ -188,11 +208,13 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SAVECONFIG",
+        handler: orders::save_config,
         summary: "Writes the configuration of this node to its disk.",
         ..STEERER
     },
     CommandSpec {
         name: "SET-CONFIG-EPOCH",
+        handler: orders::set_config_epoch,
         arity: Arity::Exactly(3),
         summary: "Says the epoch of a new node's configuration.",
         syntax: "config-epoch:integer",
@@ -200,6 +222,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SETSLOT",
+        handler: orders::set_slot,
         arity: Arity::AtLeast(4),
         summary: "Says whose a slot is, or that it moves.",
         syntax: "slot:integer <IMPORTING node-id | MIGRATING node-id | NODE node-id | STABLE>",
@@ -207,6 +230,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SHARDS",
+        handler: shown::shards,
         since: "7.0.0",
         summary: "Lists the shards with their slots and nodes.",
         complexity: "O(N) where N is the total number of cluster nodes",
@@ -215,6 +239,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SLAVES",
+        handler: shown::replicas,
         arity: Arity::Exactly(3),
         flags: Flags::ADMIN.with(Flags::STALE),
         summary: "Lists the replicas of a node.",
@@ -227,7 +252,20 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
         ..READER
     },
     CommandSpec {
+        name: "SLOT-STATS",
+        handler: keys::slot_stats,
+        arity: Arity::AtLeast(4),
+        flags: Flags::STALE.with(Flags::LOADING),
+        since: "8.2.0",
+        summary: "Tells how many keys hash slots have.",
+        complexity: "O(N) where N is the total number of slots based on arguments. O(N*log(N)) with ORDERBY subcommand.",
+        syntax: "<SLOTSRANGE start-slot:integer end-slot:integer | ORDERBY metric [LIMIT limit:integer] [ASC | DESC]>",
+        tips: VARIES,
+        ..READER
+    },
+    CommandSpec {
         name: "SLOTS",
+        handler: shown::slots,
         history: &[
             ("4.0.0", "Tells the ids of nodes."),
             ("7.0.0", "Tells more of their addresses."),

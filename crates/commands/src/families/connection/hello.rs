@@ -167,7 +167,11 @@ fn introduce(context: &Context<'_>, reply: &mut Reply<'_>) {
     reply.bulk(b"id");
     reply.integer(i64::try_from(context.session.client.id).unwrap_or(i64::MAX));
     reply.bulk(b"mode");
-    reply.bulk(b"standalone");
+    reply.bulk(if context.settings.hash_slots.is_on() {
+        b"cluster"
+    } else {
+        b"standalone"
+    });
     reply.bulk(b"role");
     reply.bulk(b"master");
     reply.bulk(b"modules");
@@ -235,7 +239,10 @@ fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
     session.log_in(Arc::clone(users.default_user()));
     session.authenticated = !users.must_log_in();
     session.client.set_flag(
-        ClientRecord::NO_EVICT | ClientRecord::NO_TOUCH | ClientRecord::REDIRECTS,
+        ClientRecord::NO_EVICT
+            | ClientRecord::NO_TOUCH
+            | ClientRecord::REDIRECTS
+            | ClientRecord::READS_REPLICAS,
         false,
     );
     session.client.clear_name();

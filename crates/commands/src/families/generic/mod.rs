@@ -8,6 +8,7 @@ use engine::spec::CommandSpec;
 
 mod delete;
 mod expire;
+mod migrate;
 mod object;
 mod rename;
 mod restore;
@@ -20,6 +21,7 @@ mod whole;
 pub const COMMANDS: &[&[CommandSpec]] = &[
     delete::COMMANDS,
     expire::COMMANDS,
+    migrate::COMMANDS,
     object::COMMANDS,
     rename::COMMANDS,
     restore::COMMANDS,

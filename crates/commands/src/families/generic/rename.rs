@@ -8,6 +8,8 @@ use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::{Reply, Request};
 use store::{DatabaseId, Entry, Event, EventClass, Key, Owned};
 
+use super::whole::has_one_database;
+
 const MOVED_AWAY: KeyAccess = KeyAccess::RW
     .with(KeyAccess::ACCESS)
     .with(KeyAccess::DELETE);
@@ -194,6 +196,11 @@ fn relocate(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let source = context.key(args.bytes()?);
+    if has_one_database(context) {
+        return Err(CommandError::fixed(
+            "ERR MOVE is not allowed in cluster mode",
+        ));
+    }
     let target = source.in_database(database_index(context, args)?);
     if source.database() == target.database() {
         return Err(SAME_OBJECTS);

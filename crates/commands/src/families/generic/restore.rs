@@ -13,7 +13,7 @@ use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use rdb::Value;
 use rdb::dump::{self, Refused};
-use store::{Deadline, Entry, Event, EventClass, Owned, Use};
+use store::{Deadline, Entry, Event, EventClass, Key, Owned, Use};
 
 const BUSY: CommandError = CommandError::fixed("BUSYKEY Target key name already exists.");
 
@@ -91,6 +91,18 @@ fn dump(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     dump::write(&value, compresses, &mut payload);
     reply.bulk(&payload);
     Ok(())
+}
+
+/// A copy of the value of a key, and its deadline; `None` where there is no such key.
+pub(super) fn value_of(context: &mut Context<'_>, key: &Key<'_>) -> Option<(Value, Option<u64>)> {
+    context.store.read(key, |record| {
+        let record = record?;
+        let value = match record.object() {
+            Some(object) => Value::Object(object.clone()),
+            None => Value::String(record.to_vec()),
+        };
+        Some((value, record.deadline_unix_ms()))
+    })
 }
 
 fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {

@@ -107,6 +107,11 @@ fn flush(
 }
 
 fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    if context.settings.hash_slots.is_on() {
+        return Err(CommandError::fixed(
+            "ERR SWAPDB is not allowed in cluster mode",
+        ));
+    }
     let mut index = |error: &'static str| {
         let number = args
             .integer()
@@ -137,8 +142,20 @@ fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     Ok(())
 }
 
+/// Whether there is a cluster, and one database in it.
+pub(super) fn has_one_database(context: &Context<'_>) -> bool {
+    let slots = &context.settings.hash_slots;
+    slots.is_on() && context.store.store().databases() == 1
+}
+
 fn select(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let database = context.database(i64::from(args.integer32()?))?;
+    let number = args.integer32()?;
+    if number != 0 && has_one_database(context) {
+        return Err(CommandError::fixed(
+            "ERR SELECT is not allowed in cluster mode",
+        ));
+    }
+    let database = context.database(i64::from(number))?;
     context.session.select(database);
     reply.ok();
     Ok(())

@@ -162,6 +162,7 @@ fn run_script(
         request: given.request,
         is_read_only: reads_only,
         allows_oom: false,
+        crosses_slots: true,
         history: &script.history,
     };
     run_with_flags(context, call, compiled.flags, reads_only, reply)
@@ -196,6 +197,7 @@ fn call_function(
         request: given.request,
         is_read_only: reads_only,
         allows_oom: false,
+        crosses_slots: true,
         history: &library.history,
     };
     let flags = library.flags_of(name);
@@ -214,6 +216,11 @@ fn run_with_flags(
     let is_inside = context.store.holds_keys() || context.store.is_alone();
     let is_full = !is_inside && context.store.make_room(bytes) == Err(StoreError::OutOfMemory);
     if let Some(flags) = flags {
+        if flags.no_cluster && context.settings.hash_slots.is_on() {
+            return Err(CommandError::fixed(
+                "ERR Can not run script on cluster, 'no-cluster' flag is set.",
+            ));
+        }
         if reads_only && !flags.no_writes {
             return Err(CommandError::fixed(
                 "ERR Can not execute a script with write flag using *_ro command.",
@@ -232,6 +239,7 @@ fn run_with_flags(
         }
         call.is_read_only |= flags.no_writes;
         call.allows_oom = flags.allow_oom;
+        call.crosses_slots = flags.crosses_slots;
     } else {
         // What it does is looked at when it does it, but for data that may be old.
         context

@@ -211,6 +211,11 @@ fn replica_of(
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
+    if context.settings.hash_slots.is_on() {
+        return Err(CommandError::fixed(
+            "ERR REPLICAOF not allowed in cluster mode.",
+        ));
+    }
     let request = args.request();
     let is_word = |at: usize, word: &str| {
         let arg = request.arg(at);
@@ -251,6 +256,11 @@ fn fail_over(
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
+    if context.settings.hash_slots.is_on() {
+        return Err(CommandError::fixed(
+            "ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.",
+        ));
+    }
     if args.remaining() == 1 && args.take_word("ABORT") {
         context.server.fail_over(&FailoverOrder::Abort)?;
         reply.ok();

@@ -4,11 +4,8 @@
 
 use super::super::directive::Directive;
 use super::super::value::Kind;
-use super::{
-    BYTES, COUNT, INT_MAX, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer, words,
-};
+use super::{COUNT, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer, words};
 
-const NO_CLUSTER: &str = "has no cluster mode";
 const NO_TLS: &str = "makes no TLS connections to others";
 const NO_SYSLOG: &str = "does not log to syslog";
 const ONE_LOG_FORMAT: &str = "writes its log in one format";
@@ -28,43 +25,6 @@ pub(crate) const REFUSED_WORDS: &[(&str, &str)] = &[
 #[rustfmt::skip] // One row, one directive.
 pub(super) const OUTGOING: &[Directive] = &[
     lacking("bind-source-addr", TEXT, "", NO_OUTGOING),
-];
-
-#[rustfmt::skip] // One row, one directive.
-pub(super) const CLUSTER: &[Directive] = &[
-    lacking("cluster-enabled", SWITCH, "no", NO_CLUSTER).at_start(),
-    lacking("cluster-config-file", TEXT, "nodes.conf", NO_CLUSTER).at_start(),
-    lacking("cluster-port", integer(0, PORT_MAX), "0", NO_CLUSTER).at_start(),
-    lacking("cluster-announce-ip", TEXT, "", NO_CLUSTER),
-    lacking("cluster-announce-hostname", TEXT, "", NO_CLUSTER),
-    lacking("cluster-announce-port", integer(0, PORT_MAX), "0", NO_CLUSTER),
-    lacking("cluster-announce-tls-port", integer(0, PORT_MAX), "0", NO_CLUSTER),
-    lacking("cluster-announce-bus-port", integer(0, PORT_MAX), "0", NO_CLUSTER),
-    lacking("cluster-link-sendbuf-limit", BYTES, "0", NO_CLUSTER),
-    lacking("cluster-migration-barrier", COUNT, "1", NO_CLUSTER),
-    lacking("cluster-allow-replica-migration", SWITCH, "yes", NO_CLUSTER),
-    lacking("cluster-allow-reads-when-down", SWITCH, "no", NO_CLUSTER),
-    lacking("cluster-allow-pubsubshard-when-down", SWITCH, "yes", NO_CLUSTER),
-    lacking("cluster-require-full-coverage", SWITCH, "yes", NO_CLUSTER),
-    lacking("cluster-replica-no-failover", SWITCH, "no", NO_CLUSTER)
-        .aliases(&["cluster-slave-no-failover"]),
-    lacking("cluster-replica-validity-factor", COUNT, "10", NO_CLUSTER)
-        .aliases(&["cluster-slave-validity-factor"]),
-    lacking("cluster-announce-human-nodename", TEXT, "", NO_CLUSTER),
-    lacking("cluster-announce-client-ipv4", TEXT, "", NO_CLUSTER),
-    lacking("cluster-announce-client-ipv6", TEXT, "", NO_CLUSTER),
-    lacking("cluster-ping-interval", LONG_COUNT, "0", NO_CLUSTER).hidden(),
-    lacking("cluster-slot-stats-enabled", SWITCH, "no", NO_CLUSTER),
-    lacking("cluster-blacklist-ttl", LONG_COUNT, "60", NO_CLUSTER),
-    lacking("cluster-preferred-endpoint-type", Kind::Choice(ENDPOINTS), "ip", NO_CLUSTER),
-    lacking("cluster-manual-failover-timeout", integer(1, INT_MAX), "5000", NO_CLUSTER),
-    lacking("cluster-databases", integer(1, INT_MAX), "1", NO_CLUSTER).at_start(),
-    lacking("cluster-config-save-behavior", Kind::Choice(&["sync", "best-effort"]), "sync", NO_CLUSTER),
-    lacking("cluster-message-gossip-perc", integer(1, 100), "10", NO_CLUSTER).hidden(),
-    lacking("cluster-slot-migration-log-max-len", LONG_COUNT, "1000", NO_CLUSTER),
-    lacking("cluster-compatibility-sample-ratio", integer(0, 100), "0", NO_CLUSTER),
-    lacking("slot-migration-max-failover-repl-bytes", integer(-1, LONG_MAX), "0", NO_CLUSTER),
-    lacking("auto-failover-on-shutdown", SWITCH, "no", NO_CLUSTER),
 ];
 
 #[rustfmt::skip] // One row, one directive.
@@ -106,8 +66,6 @@ pub(super) const OBSERVATION: &[Directive] = &[
     lacking("watchdog-period", COUNT, "0", NO_WATCHDOG),
     lacking("syslog-enabled", SWITCH, "no", NO_SYSLOG).at_start(),
 ];
-
-const ENDPOINTS: &[&str] = &["ip", "hostname", "unknown-endpoint"];
 
 const fn lacking(
     name: &'static str,

@@ -3,6 +3,7 @@
 //! Defaults are Redis' where a tool could look, except where this server can do better or does not
 //! do the thing at all: `threads` follows the machine.
 
+mod cluster;
 mod durability;
 mod fixed;
 mod group;
@@ -43,7 +44,7 @@ pub(super) const SECTIONS: &[&[Directive]] = &[
     replication::ROWS,
     group::ROWS,
     fixed::OUTGOING,
-    fixed::CLUSTER,
+    cluster::ROWS,
     fixed::SECURITY,
     fixed::MACHINE,
     fixed::OBSERVATION,

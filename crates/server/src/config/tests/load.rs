@@ -164,10 +164,6 @@ fn what_this_version_lacks_is_refused_by_name() {
              only 'replica-read-only yes' is accepted",
         ),
         (
-            "cluster-enabled yes",
-            "has no cluster mode; only 'cluster-enabled no' is accepted",
-        ),
-        (
             "tls-cluster yes",
             "makes no TLS connections to others; only 'tls-cluster no' is accepted",
         ),
@@ -243,7 +239,7 @@ fn scores_for_the_kernel_are_three_and_in_range() {
 
 #[test]
 fn what_counts_is_the_last_value_not_an_earlier_one() {
-    load("tls-cluster yes\ncluster-enabled yes\ntls-cluster no\ncluster-enabled no\n").unwrap();
+    load("tls-cluster yes\nmptcp yes\ntls-cluster no\nmptcp no\n").unwrap();
     let told = load("tls-cluster no\ntls-cluster yes\nport 1\n").unwrap_err();
     assert!(told.contains("at line 2\n>>> 'tls-cluster yes'"), "{told}");
 }

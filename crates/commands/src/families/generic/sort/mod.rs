@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 
+use base::hash_slot;
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
@@ -223,7 +224,11 @@ fn sort(
         Some(row) => context.reads_all_keys((row.index, row.spec), args.request()),
         None => false,
     };
+    let request = args.request();
     let options = Options::parse(args, may_store, may_follow)?;
+    if context.settings.hash_slots.is_on() {
+        stays_in_slot(&request)?;
+    }
     let sorting = Sorting {
         source: context.key(options.source),
         destination: options.destination.map(|name| context.key(name)),
@@ -490,6 +495,39 @@ fn looks_up(request: &Request<'_>) -> bool {
         argument.eq_ignore_ascii_case(word)
     };
     (2..request.len()).any(|at| is(at, b"BY") || is(at, b"GET"))
+}
+
+/// In cluster mode patterns lead to keys of the source's hash slot alone: those whose tag is in the pattern.
+fn stays_in_slot(request: &Request<'_>) -> CommandResult {
+    let source = request.arg(1).map(hash_slot::of);
+    let stays = |pattern: &[u8]| {
+        let star = pattern.iter().position(|byte| *byte == b'*');
+        let close = pattern.iter().position(|byte| *byte == b'}');
+        let has_tag = pattern.contains(&b'{') && close.is_some();
+        let is_fixed = star.is_none_or(|star| close.is_some_and(|close| close < star));
+        has_tag && is_fixed && Some(hash_slot::of(pattern)) == source
+    };
+    let mut at = 2;
+    while let Some(word) = request.arg(at) {
+        let is = |option: &[u8]| word.eq_ignore_ascii_case(option);
+        let pattern = request.arg(at + 1).unwrap_or_default();
+        if is(b"BY") && pattern.contains(&b'*') && !stays(pattern) {
+            return Err(CommandError::fixed(
+                "ERR BY option of SORT denied in Cluster mode.",
+            ));
+        }
+        if is(b"GET") && pattern != b"#" && !stays(pattern) {
+            return Err(CommandError::fixed(
+                "ERR GET option of SORT denied in Cluster mode.",
+            ));
+        }
+        at += match () {
+            () if is(b"LIMIT") => 3,
+            () if is(b"GET") || is(b"BY") || is(b"STORE") => 2,
+            () => 1,
+        };
+    }
+    Ok(())
 }
 
 /// The keys that a SORT names: the source, and the last STORE's.

@@ -1,0 +1,42 @@
+//! Which of the 16,384 hash slots of a cluster a key belongs to.
+
+use crate::crc::crc16;
+
+/// How many there are.
+pub const HASH_SLOTS: usize = 16_384;
+/// The last one, and the bits of a checksum that count.
+pub const LAST: u16 = 16_383;
+
+/// The hash slot of a key: of what stands between its first `{` and the next `}`, if anything does, otherwise of all of
+/// it.
+#[inline]
+#[must_use]
+pub fn of(key: &[u8]) -> u16 {
+    crc16(tagged(key).unwrap_or(key)) & LAST
+}
+
+#[inline]
+fn tagged(key: &[u8]) -> Option<&[u8]> {
+    let from = key.iter().position(|byte| *byte == b'{')? + 1;
+    let rest = &key[from..];
+    let len = rest.iter().position(|byte| *byte == b'}')?;
+    (len > 0).then(|| &rest[..len])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of;
+
+    #[test]
+    fn a_tag_decides_where_there_is_one() {
+        assert_eq!(of(b"foo"), 12_182);
+        for same in [&b"{foo}"[..], b"a{foo}b", b"{foo}{bar}", b"}{foo}"] {
+            assert_eq!(of(same), 12_182);
+        }
+        for whole in [&b"{}foo"[..], b"foo{}{foo}", b"{foo", b"foo}"] {
+            assert_eq!(of(whole), crate::crc::crc16(whole) % 16_384);
+        }
+        // Only the brackets are taken away that belong together first.
+        assert_eq!(of(b"{{foo}}"), of(b"{foo"));
+    }
+}

@@ -1,0 +1,403 @@
+//! What changes the cluster: ADDSLOTS DELSLOTS SETSLOT MEET FORGET REPLICATE FAILOVER RESET and their kin.
+//!
+//! All of it waits for a disk or for other nodes, so it runs beside the workers, and not in a transaction.
+
+use base::hash_slot::HASH_SLOTS;
+use engine::args::Args;
+use engine::cluster::{ClusterOrder, FailoverKind, Ordered, SlotOrder};
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult, subcommand_syntax};
+use protocol::Reply;
+
+use super::{about, admit, slot};
+
+const OUT_OF_RANGE: CommandError = CommandError::fixed("ERR Invalid or out of range slot");
+
+/// Has an order carried out.
+fn carry_out(
+    context: &mut Context<'_>,
+    order: &ClusterOrder,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    admit(context)?;
+    if !context.may_block {
+        return Err(CommandError::fixed(
+            "ERR The cluster is not changed inside of a transaction or a script",
+        ));
+    }
+    context.pace.admit_waiting()?;
+    match context.outside(|server| server.order(order))? {
+        Ordered::Done => reply.ok(),
+        Ordered::Said(text) => reply.simple(&text),
+    }
+    Ok(())
+}
+
+/// Slots, each once.
+fn single_slots(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
+    let mut ranges = Vec::new();
+    while args.remaining() > 0 {
+        let slot = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
+        ranges.push((slot, slot));
+    }
+    each_once(ranges)
+}
+
+/// Ranges of slots, each slot once.
+fn slot_ranges(args: &mut Args<'_>, name: &str) -> Result<Vec<(u16, u16)>, CommandError> {
+    if !args.remaining().is_multiple_of(2) {
+        return Err(CommandError::WrongArity(format!("cluster|{name}").into()));
+    }
+    let mut ranges = Vec::new();
+    while args.remaining() > 0 {
+        let first = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
+        let last = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
+        if first > last {
+            let text =
+                format!("ERR start slot number {first} is greater than end slot number {last}");
+            return Err(CommandError::Text(text.into()));
+        }
+        ranges.push((first, last));
+    }
+    each_once(ranges)
+}
+
+fn each_once(ranges: Vec<(u16, u16)>) -> Result<Vec<(u16, u16)>, CommandError> {
+    let mut was_named = vec![false; HASH_SLOTS];
+    for slot in ranges.iter().flat_map(|(first, last)| *first..=*last) {
+        if std::mem::replace(&mut was_named[usize::from(slot)], true) {
+            let text = format!("ERR Slot {slot} specified multiple times");
+            return Err(CommandError::Text(text.into()));
+        }
+    }
+    Ok(ranges)
+}
+
+/// Refuses slots that have an owner already, or that have none.
+fn check_owners(
+    context: &Context<'_>,
+    ranges: &[(u16, u16)],
+    are_to_be_owned: bool,
+) -> CommandResult {
+    let routes = context.settings.hash_slots.routes();
+    for slot in ranges.iter().flat_map(|(first, last)| *first..=*last) {
+        if routes.owner(slot).is_some() != are_to_be_owned {
+            let why = if are_to_be_owned {
+                "unassigned"
+            } else {
+                "busy"
+            };
+            let text = format!("ERR Slot {slot} is already {why}");
+            return Err(CommandError::Text(text.into()));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn add_slots(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    admit(context)?;
+    let ranges = single_slots(args)?;
+    check_owners(context, &ranges, false)?;
+    carry_out(context, &ClusterOrder::AddSlots(ranges), reply)
+}
+
+pub(super) fn add_slots_range(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    admit(context)?;
+    let ranges = slot_ranges(args, "addslotsrange")?;
+    check_owners(context, &ranges, false)?;
+    carry_out(context, &ClusterOrder::AddSlots(ranges), reply)
+}
+
+pub(super) fn del_slots(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    admit(context)?;
+    let ranges = single_slots(args)?;
+    check_owners(context, &ranges, true)?;
+    carry_out(context, &ClusterOrder::DelSlots(ranges), reply)
+}
+
+pub(super) fn del_slots_range(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    admit(context)?;
+    let ranges = slot_ranges(args, "delslotsrange")?;
+    check_owners(context, &ranges, true)?;
+    carry_out(context, &ClusterOrder::DelSlots(ranges), reply)
+}
+
+pub(super) fn flush_slots(
+    context: &mut Context<'_>,
+    _args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    admit(context)?;
+    if has_keys(context) {
+        return Err(CommandError::fixed(
+            "ERR DB must be empty to perform CLUSTER FLUSHSLOTS.",
+        ));
+    }
+    carry_out(context, &ClusterOrder::FlushSlots, reply)
+}
+
+fn has_keys(context: &mut Context<'_>) -> bool {
+    let databases = context.store.store().databases();
+    (0..databases).any(|database| context.store.len(database) > 0)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub(super) fn set_slot(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let seen = super::seen(context)?;
+    let me = seen.me().cloned().unwrap_or_default();
+    if me.primary.is_some() {
+        return Err(CommandError::fixed(
+            "ERR Please use SETSLOT only with masters.",
+        ));
+    }
+    let slot = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
+    let is_mine = context.settings.hash_slots.routes().serves(slot);
+    let complaint = || {
+        CommandError::fixed(
+            "ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP",
+        )
+    };
+    let word = args.bytes()?.to_ascii_uppercase();
+    let order = match (word.as_slice(), args.remaining()) {
+        (b"STABLE", 0) => SlotOrder::Stable,
+        (b"MIGRATING" | b"IMPORTING" | b"NODE", 1) => {
+            let id = args.bytes()?;
+            let is_node = word == b"NODE";
+            if word == b"MIGRATING" && !is_mine {
+                let text = format!("ERR I'm not the owner of hash slot {slot}");
+                return Err(CommandError::Text(text.into()));
+            }
+            if word == b"IMPORTING" && is_mine {
+                let text = format!("ERR I'm already the owner of hash slot {slot}");
+                return Err(CommandError::Text(text.into()));
+            }
+            let Some(node) = seen.node(id) else {
+                let before = if is_node {
+                    "ERR Unknown node "
+                } else {
+                    "ERR I don't know about node "
+                };
+                return Err(about(before, id, ""));
+            };
+            if node.primary.is_some() {
+                return Err(CommandError::fixed("ERR Target node is not a master"));
+            }
+            if is_node
+                && is_mine
+                && !node.is_me
+                && context.store.store().keys_in_hash_slot(slot) > 0
+            {
+                let text = format!(
+                    "ERR Can't assign hashslot {slot} to a different node while I still hold keys for this hash slot."
+                );
+                return Err(CommandError::Text(text.into()));
+            }
+            let id = text(id);
+            match word.as_slice() {
+                b"MIGRATING" => SlotOrder::Migrating(id),
+                b"IMPORTING" => SlotOrder::Importing(id),
+                _ => SlotOrder::Node(id),
+            }
+        }
+        _ => return Err(complaint()),
+    };
+    carry_out(context, &ClusterOrder::SetSlot(slot, order), reply)
+}
+
+pub(super) fn meet(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    admit(context)?;
+    if args.remaining() > 3 {
+        return Err(subcommand_syntax(args.request()));
+    }
+    let (host, port_text) = (args.bytes()?, args.bytes()?);
+    let parse = |bytes: &[u8]| base::number::parse_i64(bytes);
+    let port = parse(port_text)
+        .ok_or_else(|| about("ERR Invalid TCP base port specified: ", port_text, ""))?;
+    let bus_port = match args.remaining() {
+        0 => None,
+        _ => {
+            let bytes = args.bytes()?;
+            let port = parse(bytes);
+            Some(port.ok_or_else(|| about("ERR Invalid TCP bus port specified: ", bytes, ""))?)
+        }
+    };
+    let invalid = || {
+        let text = [
+            b"ERR Invalid node address specified: ",
+            host,
+            b":",
+            port_text,
+        ]
+        .concat();
+        CommandError::Bytes(text)
+    };
+    let in_range = |port: i64| u16::try_from(port).ok().filter(|port| *port > 0);
+    let port = in_range(port).ok_or_else(invalid)?;
+    let bus_port = match bus_port {
+        Some(port) => Some(in_range(port).ok_or_else(invalid)?),
+        None => None,
+    };
+    if text(host).parse::<std::net::IpAddr>().is_err() {
+        return Err(invalid());
+    }
+    carry_out(
+        context,
+        &ClusterOrder::Meet(text(host), port, bus_port),
+        reply,
+    )
+}
+
+pub(super) fn forget(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let seen = super::seen(context)?;
+    let id = args.bytes()?;
+    if seen.node(id).is_some_and(|node| node.is_me) {
+        return Err(CommandError::fixed(
+            "ERR I tried hard but I can't forget myself...",
+        ));
+    }
+    let own_primary = seen.me().and_then(|me| me.primary.clone());
+    if own_primary.is_some_and(|primary| primary.as_bytes() == id) {
+        return Err(CommandError::fixed("ERR Can't forget my master!"));
+    }
+    carry_out(context, &ClusterOrder::Forget(text(id)), reply)
+}
+
+pub(super) fn replicate(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let seen = super::seen(context)?;
+    let id = args.bytes()?;
+    let Some(node) = seen.node(id) else {
+        return Err(about("ERR Unknown node ", id, ""));
+    };
+    if node.is_me {
+        return Err(CommandError::fixed("ERR Can't replicate myself"));
+    }
+    if node.primary.is_some() {
+        return Err(CommandError::fixed(
+            "ERR I can only replicate a master, not a replica.",
+        ));
+    }
+    let is_free = seen.me().is_none_or(|me| me.ranges.is_empty());
+    let is_primary = seen.me().is_none_or(|me| me.primary.is_none());
+    if is_primary && (!is_free || has_keys(context)) {
+        return Err(CommandError::fixed(
+            "ERR To set a master the node must be empty and without assigned slots.",
+        ));
+    }
+    carry_out(context, &ClusterOrder::Replicate(text(id)), reply)
+}
+
+pub(super) fn fail_over(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let seen = super::seen(context)?;
+    let kind = match args.remaining() {
+        0 => FailoverKind::Agreed,
+        1 if args.take_word("FORCE") => FailoverKind::Forced,
+        1 if args.take_word("TAKEOVER") => FailoverKind::Takeover,
+        1 => return Err(CommandError::Syntax),
+        _ => return Err(subcommand_syntax(args.request())),
+    };
+    if seen.me().is_none_or(|me| me.primary.is_none()) {
+        return Err(CommandError::fixed(
+            "ERR You should send CLUSTER FAILOVER to a replica",
+        ));
+    }
+    carry_out(context, &ClusterOrder::Failover(kind), reply)
+}
+
+pub(super) fn reset(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let seen = super::seen(context)?;
+    let is_hard = match args.remaining() {
+        0 => false,
+        1 if args.take_word("HARD") => true,
+        1 if args.take_word("SOFT") => false,
+        1 => return Err(CommandError::Syntax),
+        _ => return Err(subcommand_syntax(args.request())),
+    };
+    let is_primary = seen.me().is_none_or(|me| me.primary.is_none());
+    if is_primary && has_keys(context) {
+        return Err(CommandError::fixed(
+            "ERR CLUSTER RESET can't be called with master nodes containing keys",
+        ));
+    }
+    carry_out(context, &ClusterOrder::Reset { is_hard }, reply)
+}
+
+pub(super) fn bump_epoch(
+    context: &mut Context<'_>,
+    _args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    carry_out(context, &ClusterOrder::BumpEpoch, reply)
+}
+
+pub(super) fn set_config_epoch(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let seen = super::seen(context)?;
+    let epoch = args.integer()?;
+    let Ok(told) = u64::try_from(epoch) else {
+        let text = format!("ERR Invalid config epoch specified: {epoch}");
+        return Err(CommandError::Text(text.into()));
+    };
+    if seen.nodes.len() > 1 {
+        return Err(CommandError::fixed(
+            "ERR The user can assign a config epoch only when the node does not know any other node.",
+        ));
+    }
+    carry_out(context, &ClusterOrder::SetConfigEpoch(told), reply)
+}
+
+pub(super) fn save_config(
+    context: &mut Context<'_>,
+    _args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    admit(context)?;
+    // Whatever was answered is on disk already.
+    reply.ok();
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! In cluster mode: whether the keys of requests are of hash slots that are served here.
+
+use base::hash_slot;
+use protocol::{Request, Run};
+
+use super::visit::Visit;
+use crate::error::CommandResult;
+use crate::flags::InTransaction;
+use crate::key_query::{add_keys, query_of};
+use crate::spec::CommandSpec;
+use crate::table::Found;
+
+impl Visit<'_> {
+    /// Whether plain requests are about keys of this node alone, each about those of one slot: as far as that can be
+    /// said quickly.
+    #[inline]
+    pub(super) fn are_mine(&self, run: &Run<'_>, found: &Found) -> bool {
+        let slots = &self.context.settings.hash_slots;
+        let spec = found.spec;
+        if spec.keys.len() != 1 || spec.keys_of.is_some() || spec.other_databases.is_some() {
+            return false;
+        }
+        let at = usize::from(found.keys.first);
+        if found.keys.last == 0 {
+            return run.requests.clone().all(|request| {
+                let key = request.arg(at);
+                key.is_none_or(|key| slots.is_mine(hash_slot::of(key)))
+            });
+        }
+        run.requests.clone().all(|request| {
+            let Some(first) = request.arg(at).map(hash_slot::of) else {
+                return false;
+            };
+            let mut others = found.keys.places(request.len()).skip(1);
+            slots.is_mine(first)
+                && others.all(|at| request.arg(at).map(hash_slot::of) == Some(first))
+        })
+    }
+
+    /// Whether the keys of a request, or of the transaction that it ends, are served here.
+    #[cold]
+    pub(super) fn check_slots(&self, spec: &CommandSpec, request: Request<'_>) -> CommandResult {
+        let session = &*self.context.session;
+        if session.is_of_primary {
+            return Ok(());
+        }
+        let routes = self.context.settings.hash_slots.routes();
+        let mut query = query_of(session, &routes);
+        let table = self.context.table;
+        match &session.transaction {
+            Some(transaction) if spec.in_transaction == InTransaction::Runs => {
+                for queued in transaction.queue() {
+                    if let Some(spec) = table.spec(queued.index) {
+                        add_keys(&mut query, &routes, table, spec, queued.request());
+                    }
+                }
+            }
+            _ => add_keys(&mut query, &routes, table, spec, request),
+        }
+        Ok(query.judge(&routes)?)
+    }
+}

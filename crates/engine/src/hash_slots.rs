@@ -1,0 +1,378 @@
+//! In cluster mode: which hash slots this node serves, and what is answered about keys of others.
+//!
+//! ```text
+//!   plan ─► are all keys of the run in slots that are Mine? ─► the short way, as without a cluster
+//!                     │ no
+//!                     ▼
+//!            Query: the keys of one request ─► admit ─► runs, or MOVED, CROSSSLOT, CLUSTERDOWN
+//! ```
+//!
+//! The server publishes [`Routes`]; one byte per slot, derived from them, is what requests look at mostly. Outside of
+//! cluster mode nobody looks at anything but [`HashSlots::is_on`].
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::hash_slot::{self, HASH_SLOTS};
+
+/// Requests about the slot are served without a second look. Of all other slots the routes tell.
+const MINE: u8 = 1;
+
+/// No owner.
+pub const UNSERVED: u16 = u16::MAX;
+
+/// Where clients find a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Name or address, as clients are to be told; empty where they are to use the one that they know.
+    pub host: String,
+    /// The port without encryption; 0 where there is none.
+    pub port: u16,
+    /// The one with; 0 where there is none.
+    pub tls_port: u16,
+}
+
+/// Who serves which slot, as this node knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Routes {
+    /// The primaries.
+    pub endpoints: Vec<Endpoint>,
+    /// For each slot, which of them, or [`UNSERVED`].
+    pub owners: Vec<u16>,
+    /// The primary of this node's shard.
+    pub own: u16,
+    /// Whether this node is a replica of it.
+    pub is_replica: bool,
+    /// The cluster is down: no keys are served.
+    pub is_down: bool,
+    /// But to read them (`cluster-allow-reads-when-down`).
+    pub reads_when_down: bool,
+    /// But shard channels (`cluster-allow-pubsubshard-when-down`).
+    pub channels_when_down: bool,
+    /// Keys of several slots, all of this node, in one request (`cluster-cross-slot`).
+    pub crosses_slots: bool,
+    /// This node's port with encryption; 0 where there is none.
+    pub tls_port: u16,
+    /// How many databases there are (`cluster-databases`).
+    pub databases: u16,
+}
+
+impl Routes {
+    /// Who owns a slot, if anybody does.
+    #[must_use]
+    pub fn owner(&self, slot: u16) -> Option<u16> {
+        let owner = self.owners.get(usize::from(slot)).copied();
+        owner.filter(|owner| *owner != UNSERVED)
+    }
+
+    /// Whether this node is the primary that owns a slot.
+    #[must_use]
+    pub fn serves(&self, slot: u16) -> bool {
+        !self.is_replica && self.owner(slot) == Some(self.own)
+    }
+
+    /// Whether it is that, or a replica of it.
+    #[must_use]
+    pub fn is_of_shard(&self, slot: u16) -> bool {
+        self.owner(slot) == Some(self.own)
+    }
+}
+
+/// Why a request is not served here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// Its keys are of several slots.
+    CrossSlot,
+    /// Nobody owns the slot.
+    Unserved,
+    /// The cluster is down.
+    Down,
+    /// The cluster is down to writes.
+    DownToWrites,
+    /// Another node serves the slot.
+    Moved {
+        /// Which slot.
+        slot: u16,
+        /// Where.
+        host: String,
+        /// At which port.
+        port: u16,
+    },
+}
+
+impl Elsewhere {
+    /// What a client reads, code included.
+    #[must_use]
+    pub fn text(&self) -> Cow<'static, str> {
+        match self {
+            Self::CrossSlot => CROSS_SLOT.into(),
+            Self::Unserved => "CLUSTERDOWN Hash slot not served".into(),
+            Self::Down => "CLUSTERDOWN The cluster is down".into(),
+            Self::DownToWrites => {
+                "CLUSTERDOWN The cluster is down and only accepts read commands".into()
+            }
+            Self::Moved { slot, host, port } => format!("MOVED {slot} {host}:{port}").into(),
+        }
+    }
+
+    /// What a script reads that calls a command.
+    #[must_use]
+    pub fn text_in_script(&self) -> &'static str {
+        match self {
+            Self::Down => "ERR Script attempted to execute a command while the cluster is down",
+            Self::DownToWrites => {
+                "ERR Script attempted to execute a write command while the cluster is down and readonly"
+            }
+            Self::CrossSlot | Self::Unserved | Self::Moved { .. } => {
+                "ERR Script attempted to access a non local key in a cluster node"
+            }
+        }
+    }
+}
+
+const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+/// What a script reads that comes to another slot than before.
+pub const CROSS_SLOT_IN_SCRIPT: &str =
+    "ERR Script attempted to access keys that do not hash to the same slot";
+
+/// What is asked about one request, or about all requests of a transaction.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Query {
+    /// The slot of the first key.
+    pub slot: Option<u16>,
+    /// Another key is of another slot.
+    pub(crate) crosses: bool,
+    /// Of those, one that is not of this node's shard.
+    pub(crate) strays_to: Option<u16>,
+    /// It changes something.
+    pub is_write: bool,
+    /// It is about shard channels.
+    pub is_about_channels: bool,
+    /// The client reads from replicas (READONLY).
+    pub reads_replicas: bool,
+    /// The client came with encryption.
+    pub is_encrypted: bool,
+}
+
+impl Query {
+    /// Adds a key, or a shard channel.
+    pub fn add(&mut self, routes: &Routes, name: &[u8]) {
+        let slot = hash_slot::of(name);
+        if self.slot.is_none_or(|first| first == slot) {
+            self.slot = Some(slot);
+            return;
+        }
+        self.crosses = true;
+        if !routes.is_of_shard(slot) {
+            self.strays_to = Some(slot);
+        }
+    }
+
+    /// Whether the request may run here.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn judge(&self, routes: &Routes) -> Result<(), Elsewhere> {
+        let Some(slot) = self.slot else {
+            return Ok(());
+        };
+        let Some(owner) = routes.owner(slot) else {
+            return Err(Elsewhere::Unserved);
+        };
+        if self.crosses && (!routes.crosses_slots || self.strays_to.is_some()) {
+            return Err(Elsewhere::CrossSlot);
+        }
+        if routes.is_down {
+            let is_served = if self.is_about_channels {
+                routes.channels_when_down
+            } else if routes.reads_when_down && self.is_write {
+                return Err(Elsewhere::DownToWrites);
+            } else {
+                routes.reads_when_down
+            };
+            if !is_served {
+                return Err(Elsewhere::Down);
+            }
+        }
+        let reads_here = (self.reads_replicas && !self.is_write) || self.is_about_channels;
+        if owner == routes.own && (!routes.is_replica || reads_here) {
+            return Ok(());
+        }
+        let endpoint = routes.endpoints.get(usize::from(owner)).cloned();
+        let endpoint = endpoint.unwrap_or_default();
+        let port = if self.is_encrypted && endpoint.tls_port != 0 || endpoint.port == 0 {
+            endpoint.tls_port
+        } else {
+            endpoint.port
+        };
+        Err(Elsewhere::Moved {
+            slot,
+            host: endpoint.host,
+            port,
+        })
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct HashSlots {
+    is_on: AtomicBool,
+    states: Box<[AtomicU8]>,
+    routes: Mutex<Arc<Routes>>,
+    version: AtomicU64,
+}
+
+impl Default for HashSlots {
+    fn default() -> Self {
+        Self {
+            is_on: AtomicBool::new(false),
+            states: (0..HASH_SLOTS).map(|_| AtomicU8::new(0)).collect(),
+            routes: Mutex::default(),
+            version: AtomicU64::new(0),
+        }
+    }
+}
+
+impl HashSlots {
+    /// Whether there is a cluster.
+    #[inline]
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Whether a slot is served without a second look.
+    #[inline]
+    pub(crate) fn is_mine(&self, slot: u16) -> bool {
+        let state = self.states.get(usize::from(slot));
+        state.is_some_and(|state| state.load(Ordering::Relaxed) == MINE)
+    }
+
+    /// Says who serves what from now on. Begins cluster mode.
+    pub fn publish(&self, routes: Routes) {
+        let routes = Arc::new(routes);
+        let mut known = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Arc::clone(&routes);
+        for (slot, state) in (0..).zip(&self.states) {
+            let is_mine = routes.serves(slot) && !routes.is_down;
+            state.store(if is_mine { MINE } else { 0 }, Ordering::Release);
+        }
+        self.version.fetch_add(1, Ordering::Release);
+        self.is_on.store(true, Ordering::Release);
+    }
+
+    /// Who serves what.
+    #[must_use]
+    pub fn routes(&self) -> Arc<Routes> {
+        Arc::clone(&self.routes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes() -> Routes {
+        let endpoint = |host: &str, port, tls_port| Endpoint {
+            host: host.to_owned(),
+            port,
+            tls_port,
+        };
+        let mut owners = vec![0; HASH_SLOTS];
+        owners[12_182] = 1;
+        owners[5_061] = UNSERVED;
+        Routes {
+            endpoints: vec![endpoint("a", 1, 2), endpoint("b", 3, 4)],
+            owners,
+            ..Routes::default()
+        }
+    }
+
+    fn ask(routes: &Routes, query: Query, names: &[&str]) -> String {
+        let mut query = query;
+        for name in names {
+            query.add(routes, name.as_bytes());
+        }
+        let judged = query.judge(routes);
+        judged.map_or_else(|no| no.text().into_owned(), |()| "here".to_owned())
+    }
+
+    #[test]
+    fn keys_are_served_moved_or_refused_as_redis_does() {
+        let mut routes = routes();
+        let plain = Query::default();
+        let write = Query {
+            is_write: true,
+            ..plain
+        };
+        assert_eq!(ask(&routes, plain, &[]), "here");
+        assert_eq!(ask(&routes, plain, &["hello"]), "here");
+        assert_eq!(ask(&routes, plain, &["foo"]), "MOVED 12182 b:3");
+        let encrypted = Query {
+            is_encrypted: true,
+            ..plain
+        };
+        assert_eq!(ask(&routes, encrypted, &["foo"]), "MOVED 12182 b:4");
+        assert_eq!(
+            ask(&routes, plain, &["bar"]),
+            "CLUSTERDOWN Hash slot not served"
+        );
+        assert_eq!(ask(&routes, plain, &["hello", "{hello}2"]), "here");
+        assert_eq!(ask(&routes, plain, &["hello", "other"]), CROSS_SLOT);
+        routes.crosses_slots = true;
+        assert_eq!(ask(&routes, plain, &["hello", "other"]), "here");
+        assert_eq!(ask(&routes, plain, &["hello", "foo"]), CROSS_SLOT);
+        routes.is_down = true;
+        let down = "CLUSTERDOWN The cluster is down";
+        assert_eq!(ask(&routes, plain, &["hello"]), down);
+        let channels = Query {
+            is_about_channels: true,
+            ..plain
+        };
+        assert_eq!(ask(&routes, channels, &["hello"]), down);
+        (routes.reads_when_down, routes.channels_when_down) = (true, true);
+        assert_eq!(ask(&routes, plain, &["hello"]), "here");
+        assert_eq!(ask(&routes, channels, &["hello"]), "here");
+        let down = "CLUSTERDOWN The cluster is down and only accepts read commands";
+        assert_eq!(ask(&routes, write, &["hello"]), down);
+    }
+
+    #[test]
+    fn a_replica_serves_who_asks_to_read_from_it() {
+        let routes = Routes {
+            is_replica: true,
+            ..routes()
+        };
+        let plain = Query::default();
+        let reader = Query {
+            reads_replicas: true,
+            ..plain
+        };
+        let writer = Query {
+            is_write: true,
+            ..reader
+        };
+        assert_eq!(ask(&routes, plain, &["hello"]), "MOVED 866 a:1");
+        assert_eq!(ask(&routes, reader, &["hello"]), "here");
+        assert_eq!(ask(&routes, writer, &["hello"]), "MOVED 866 a:1");
+    }
+
+    #[test]
+    fn states_follow_the_routes() {
+        let slots = HashSlots::default();
+        assert!(!slots.is_on() && !slots.is_mine(866));
+        slots.publish(routes());
+        assert!(slots.is_on() && slots.is_mine(866) && !slots.is_mine(12_182));
+        slots.publish(Routes {
+            is_down: true,
+            ..routes()
+        });
+        assert!(!slots.is_mine(866));
+        slots.publish(Routes {
+            is_replica: true,
+            ..routes()
+        });
+        assert!(!slots.is_mine(866));
+    }
+}

@@ -1,0 +1,60 @@
+//! In cluster mode: from requests to what is asked about their keys, by the rows of their commands.
+//!
+//! Nothing that rows are made of uses this, so that it adds nothing to the circle of rows and contexts.
+
+use protocol::Request;
+
+use crate::client_record::ClientRecord;
+use crate::flags::{Flags, KeyAccess};
+use crate::hash_slots::{Elsewhere, Query, Routes};
+use crate::key_places as places;
+use crate::session::Session;
+use crate::spec::CommandSpec;
+use crate::table::Table;
+use crate::waiting::Waiting;
+
+/// Why a request that waits is not served here any more, if it is not.
+#[must_use]
+pub fn elsewhere(waiting: &Waiting, table: &Table, routes: &Routes) -> Option<Elsewhere> {
+    let spec = table.spec(waiting.command)?;
+    let mut query = Query {
+        reads_replicas: waiting.client.has_flag(ClientRecord::READS_REPLICAS),
+        ..Query::default()
+    };
+    add_keys(&mut query, routes, table, spec, waiting.request.request());
+    query.judge(routes).err()
+}
+
+/// What is asked for a client, without a key yet.
+pub(crate) fn query_of(session: &Session, routes: &Routes) -> Query {
+    let local = session.client.local_address.rsplit_once(':');
+    let port = local.and_then(|(_, port)| port.parse::<u16>().ok());
+    Query {
+        reads_replicas: session.client.has_flag(ClientRecord::READS_REPLICAS),
+        is_encrypted: routes.tls_port != 0 && port == Some(routes.tls_port),
+        ..Query::default()
+    }
+}
+
+/// Adds the keys and shard channels of a request, as far as its arguments tell them.
+pub(crate) fn add_keys(
+    query: &mut Query,
+    routes: &Routes,
+    table: &Table,
+    spec: &CommandSpec,
+    request: Request<'_>,
+) {
+    query.is_write |= spec.flags.has(Flags::WRITE);
+    if spec.keys.is_empty() {
+        return;
+    }
+    let is_about_channels = spec.flags.has(Flags::PUBSUB);
+    query.is_about_channels |= is_about_channels;
+    for (at, access) in places::of(table, spec, &request).unwrap_or_default() {
+        if (is_about_channels || !access.has(KeyAccess::NOT_KEY))
+            && let Some(name) = request.arg(at)
+        {
+            query.add(routes, name);
+        }
+    }
+}
