@@ -278,6 +278,10 @@ fn serve(
         node.begin_loading(0);
     }
     node.set_persistence(persistence);
+    // Nobody is to be answered as by a server that is in no cluster.
+    let in_cluster = node.cluster_mode.begin(&node);
+    in_cluster.map_err(because("cannot take part in the cluster"))?;
+    control::hold_back(&node).map_err(because("cannot take part in the control group"))?;
     // Once more below, with what the threads take: one of them may be asked before all run.
     node.note_startup_memory();
     let workers = start_workers(&node, listeners)?;
@@ -307,7 +311,6 @@ fn serve(
 
 /// Follows and is followed, as the configuration says, or the control group.
 fn begin_replication(node: &Arc<Node>) -> io::Result<()> {
-    node.cluster_mode.begin(node)?;
     let part = control::prepare(node)?;
     let level = node.core.config.current().durability.level;
     if let Some(reason) = node.refuses_level(level) {

@@ -79,7 +79,7 @@ impl ClusterMode {
         };
         part.introduce(&config)?;
         let _first = self.0.set(part);
-        self.publish(node);
+        self.publish(node, &node.core.config.current());
         let seen = self.seen(node);
         if let Some(me) = seen.as_ref().and_then(|seen| seen.me()) {
             let id = &me.id;
@@ -98,7 +98,7 @@ impl ClusterMode {
                 "What this node says of itself cannot be kept: {error}"
             ));
         }
-        self.publish(node);
+        self.publish(node, config);
     }
 
     /// The cluster as this node knows it; `None` outside of one.
@@ -121,15 +121,14 @@ impl ClusterMode {
         let part = self.0.get().ok_or(DISABLED)?;
         let _one = part.ordering.lock().unwrap_or_else(PoisonError::into_inner);
         let ordered = part.carry_out(order, &node.core.config.current());
-        self.publish(node);
+        self.publish(node, &node.core.config.current());
         ordered
     }
 
     /// Says what is served here, and ends the waits of clients for keys that are not any more.
-    fn publish(&self, node: &Node) {
+    fn publish(&self, node: &Node, config: &Config) {
         let Some(part) = self.0.get() else { return };
-        let config = node.core.config.current();
-        let routes = shown::routes(&part.log.watch(), part.log.own(), &config);
+        let routes = shown::routes(&part.log.watch(), part.log.own(), config);
         let slots = &node.core.settings.hash_slots;
         if slots.is_on() && *slots.routes() == routes {
             return;

@@ -57,6 +57,23 @@ pub(crate) struct Part {
     log: OnceLock<Arc<RaftLog<Links>>>,
 }
 
+/// Has a node of a group neither write nor show anything until the group says what it is: it may have been the primary, and
+/// be it no more. To be called before clients are served.
+///
+/// # Errors
+/// Those of the system; a file that is damaged.
+pub(crate) fn hold_back(node: &Node) -> io::Result<()> {
+    let config = node.core.config.current();
+    let place = DataPlace::within(&config.dir);
+    let kept = Kept::read(&SystemDisk, &directory_within(&place.directory))?;
+    let is_member = kept.is_some_and(|kept| kept.raft_id.is_some());
+    if is_member || config.group.is_wanted() {
+        node.core.settings.refusals.set_read_only(true);
+        node.core.settings.refusals.set_stale(true);
+    }
+    Ok(())
+}
+
 /// Reads what this node is in the group, where it is in one or is to be. From here on nothing is written but in an
 /// office that the group gave. Called when the data is loaded, before replication begins.
 ///

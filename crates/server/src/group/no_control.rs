@@ -8,6 +8,14 @@ use crate::node::Node;
 /// Never made.
 pub(crate) enum Part {}
 
+/// Does nothing.
+///
+/// # Errors
+/// None.
+pub(crate) fn hold_back(_: &Node) -> io::Result<()> {
+    Ok(())
+}
+
 /// Refuses where a group is wanted.
 ///
 /// # Errors

@@ -117,6 +117,10 @@ const DEFAULTS_THAT_DIFFER: &[(&str, &str)] = &[
         "repl-backlog-size",
         "replicas that come back find what they missed; Valkey has raised it, too",
     ),
+    (
+        "cluster-node-timeout",
+        "the control group finds a lost node within it",
+    ),
     ("dir", "is made absolute when the server enters it"),
     ("unixsocket", "set by this test"),
     ("port", "set by this test"),

@@ -108,14 +108,14 @@ fn questions_are_answered_on_standard_output() {
 
 #[test]
 fn faults_end_the_start_with_their_reason_on_standard_error() {
-    let refused = output(&["--port", "0", "--cluster-enabled", "yes"]);
+    let refused = output(&["--port", "0", "--io-threads", "none"]);
     assert_eq!(refused.status.code(), Some(1));
     let reason = text(&refused.stderr);
     assert!(
         reason.starts_with("\n*** FATAL CONFIG FILE ERROR (Iolite "),
         "{reason}"
     );
-    assert!(reason.contains("has no cluster mode"), "{reason}");
+    assert!(reason.contains("io-threads"), "{reason}");
     assert!(text(&refused.stdout).is_empty());
 }
 

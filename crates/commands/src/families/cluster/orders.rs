@@ -33,17 +33,17 @@ fn carry_out(
     Ok(())
 }
 
-/// Slots, each once.
+/// Slots, as ranges of one.
 fn single_slots(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
     let mut ranges = Vec::new();
     while args.remaining() > 0 {
         let slot = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
         ranges.push((slot, slot));
     }
-    each_once(ranges)
+    Ok(ranges)
 }
 
-/// Ranges of slots, each slot once.
+/// Ranges of slots.
 fn slot_ranges(args: &mut Args<'_>, name: &str) -> Result<Vec<(u16, u16)>, CommandError> {
     if !args.remaining().is_multiple_of(2) {
         return Err(CommandError::WrongArity(format!("cluster|{name}").into()));
@@ -59,37 +59,31 @@ fn slot_ranges(args: &mut Args<'_>, name: &str) -> Result<Vec<(u16, u16)>, Comma
         }
         ranges.push((first, last));
     }
-    each_once(ranges)
-}
-
-fn each_once(ranges: Vec<(u16, u16)>) -> Result<Vec<(u16, u16)>, CommandError> {
-    let mut was_named = vec![false; HASH_SLOTS];
-    for slot in ranges.iter().flat_map(|(first, last)| *first..=*last) {
-        if std::mem::replace(&mut was_named[usize::from(slot)], true) {
-            let text = format!("ERR Slot {slot} specified multiple times");
-            return Err(CommandError::Text(text.into()));
-        }
-    }
     Ok(ranges)
 }
 
-/// Refuses slots that have an owner already, or that have none.
-fn check_owners(
+/// Refuses slots that have an owner already, or that have none, and those that are named twice; the first one counts.
+fn check_slots(
     context: &Context<'_>,
     ranges: &[(u16, u16)],
     are_to_be_owned: bool,
 ) -> CommandResult {
     let routes = context.settings.hash_slots.routes();
+    let mut was_named = vec![false; HASH_SLOTS];
     for slot in ranges.iter().flat_map(|(first, last)| *first..=*last) {
-        if routes.owner(slot).is_some() != are_to_be_owned {
+        let text = if routes.owner(slot).is_some() != are_to_be_owned {
             let why = if are_to_be_owned {
                 "unassigned"
             } else {
                 "busy"
             };
-            let text = format!("ERR Slot {slot} is already {why}");
-            return Err(CommandError::Text(text.into()));
-        }
+            format!("ERR Slot {slot} is already {why}")
+        } else if std::mem::replace(&mut was_named[usize::from(slot)], true) {
+            format!("ERR Slot {slot} specified multiple times")
+        } else {
+            continue;
+        };
+        return Err(CommandError::Text(text.into()));
     }
     Ok(())
 }
@@ -101,7 +95,7 @@ pub(super) fn add_slots(
 ) -> CommandResult {
     admit(context)?;
     let ranges = single_slots(args)?;
-    check_owners(context, &ranges, false)?;
+    check_slots(context, &ranges, false)?;
     carry_out(context, &ClusterOrder::AddSlots(ranges), reply)
 }
 
@@ -112,7 +106,7 @@ pub(super) fn add_slots_range(
 ) -> CommandResult {
     admit(context)?;
     let ranges = slot_ranges(args, "addslotsrange")?;
-    check_owners(context, &ranges, false)?;
+    check_slots(context, &ranges, false)?;
     carry_out(context, &ClusterOrder::AddSlots(ranges), reply)
 }
 
@@ -123,7 +117,7 @@ pub(super) fn del_slots(
 ) -> CommandResult {
     admit(context)?;
     let ranges = single_slots(args)?;
-    check_owners(context, &ranges, true)?;
+    check_slots(context, &ranges, true)?;
     carry_out(context, &ClusterOrder::DelSlots(ranges), reply)
 }
 
@@ -134,7 +128,7 @@ pub(super) fn del_slots_range(
 ) -> CommandResult {
     admit(context)?;
     let ranges = slot_ranges(args, "delslotsrange")?;
-    check_owners(context, &ranges, true)?;
+    check_slots(context, &ranges, true)?;
     carry_out(context, &ClusterOrder::DelSlots(ranges), reply)
 }
 

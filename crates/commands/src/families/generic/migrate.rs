@@ -88,7 +88,9 @@ fn keys_of(_table: &Table, request: &Request<'_>) -> Vec<(usize, KeyAccess)> {
     let is_single = request.arg(3).is_some_and(|key| !key.is_empty());
     match keys_option(request) {
         Some(at) if !is_single => (at + 1..request.len()).map(|at| (at, ACCESS)).collect(),
-        _ => vec![(3, ACCESS)],
+        // Both are a fault of the request, which names no key then.
+        Some(_) => Vec::new(),
+        None => vec![(3, ACCESS)],
     }
 }
 
