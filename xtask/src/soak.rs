@@ -183,6 +183,18 @@ pub const PARTS: &[SoakPart] = &[
         commands: |_| vec![parts::model("shuttle", &["store", "durability"])],
     },
     SoakPart {
+        name: "lints",
+        purpose: "clippy, no warning, where the gate has no time for it: benchmarks, and the server without features",
+        needs: &[&tools::CPP_COMPILER],
+        commands: |_| {
+            let mut all = cargo(&["clippy", "--workspace", "--all-targets"]);
+            all.args(["--", "-D", "warnings"]);
+            let mut bare = cargo(&["clippy", "-p", "server", "--no-default-features"]);
+            bare.args(["--", "-D", "warnings"]);
+            vec![all, bare]
+        },
+    },
+    SoakPart {
         name: "docs",
         purpose: "rustdoc, no warning",
         needs: &[&tools::CPP_COMPILER],

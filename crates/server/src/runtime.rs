@@ -278,10 +278,7 @@ fn serve(
         node.begin_loading(0);
     }
     node.set_persistence(persistence);
-    // Nobody is to be answered as by a server that is in no cluster.
-    let in_cluster = node.cluster_mode.begin(&node);
-    in_cluster.map_err(because("cannot take part in the cluster"))?;
-    control::hold_back(&node).map_err(because("cannot take part in the control group"))?;
+    know_others(&node).map_err(because("cannot take part with others"))?;
     // Once more below, with what the threads take: one of them may be asked before all run.
     node.note_startup_memory();
     let workers = start_workers(&node, listeners)?;
@@ -307,6 +304,12 @@ fn serve(
         .log
         .warning(format_args!("Iolite is now ready to exit, bye bye..."));
     ended
+}
+
+/// Looks whether this node is of a cluster or of a control group: nobody is to be answered as by one that is not.
+fn know_others(node: &Node) -> io::Result<()> {
+    node.cluster_mode.begin(node)?;
+    control::hold_back(node)
 }
 
 /// Follows and is followed, as the configuration says, or the control group.

@@ -76,6 +76,23 @@ fn a_primary_without_a_majority_takes_no_writes() {
     let _primary = wait_for_primary(&both, "together");
 }
 
+/// It was the primary, and another one may be by now.
+#[test]
+fn who_comes_back_alone_takes_no_write_from_the_first_moment_on() {
+    let mut nodes = three();
+    for node in &mut nodes {
+        node.kill();
+    }
+    nodes[0].start();
+    let mut client = nodes[0].client();
+    for _ in 0..200 {
+        let written = client.command(&["SET", "early", "1"]).unwrap();
+        assert!(matches!(written, protocol::Value::Error(_)), "{written:?}");
+        let read = client.command(&["GET", "early"]).unwrap();
+        assert!(matches!(read, protocol::Value::Error(_)), "{read:?}");
+    }
+}
+
 #[test]
 fn two_copies_and_a_witness_survive_the_loss_of_the_primary() {
     let mut first = Node::first();
