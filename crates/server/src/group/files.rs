@@ -64,7 +64,15 @@ impl Kept {
         let path = directory.join(NAME);
         let file = match disk.open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // A file in the way of the directory is for whoever keeps data there to tell: this node is in no group.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         let bytes = consensus::read_file(&*file)?;
