@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cluster::bytes::{Malformed, Reader, Writer, record, take_record};
 use durability::disk::{Disk, DiskFile};
+use durability::whole_file;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 
@@ -23,11 +24,10 @@ use crate::codec::{read_entry, read_log_id, read_vote, write_entry, write_log_id
 use crate::{Entry, LogId, Types, Vote};
 
 const JOURNAL: &str = "journal";
-const NEW: &str = "journal.new";
 /// What a journal begins with, and its version.
 const HEAD: &[u8] = b"IOLITE CONTROL JOURNAL 1\n";
-/// No journal is read that is longer.
-const BYTES_MAX: u64 = 1 << 30;
+/// No file of a control log is read that is longer.
+pub(crate) const BYTES_MAX: u64 = 1 << 30;
 /// No single write is longer: more than that after a damaged record is damage.
 const TORN_BYTES_MAX: usize = 64 << 20;
 
@@ -155,14 +155,7 @@ impl DiskLog {
     /// vote with it, and joins as a new one.
     pub fn open(disk: &Arc<dyn Disk>, directory: &Path) -> io::Result<Self> {
         let path = directory.join(JOURNAL);
-        match disk.create_directory(directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        // Its own name has to last, too, or all that is in it is lost.
-        if let Some(parent) = directory.parent() {
-            disk.sync_directory(parent)?;
-        }
+        whole_file::make_directory(&**disk, directory)?;
         let mut kept = Kept::default();
         let (file, end) = match disk.open_for_writing(&path) {
             Ok(file) => {
@@ -174,7 +167,9 @@ impl DiskLog {
                 (file, end)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                write_whole(&**disk, directory, NEW, JOURNAL, &kept.encode())?
+                let bytes = kept.encode();
+                let file = whole_file::replace(&**disk, directory, JOURNAL, &bytes)?;
+                (file, bytes.len() as u64)
             }
             Err(error) => return Err(error),
         };
@@ -199,41 +194,14 @@ impl DiskLog {
 /// Those of the system.
 pub fn forget(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
     for name in [JOURNAL, crate::machine::SNAPSHOT] {
-        match disk.remove(&directory.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        whole_file::remove(disk, &directory.join(name))?;
     }
     disk.sync_directory(directory)
 }
 
-/// Writes a file whole: under another name first, durable before it has its own.
-///
-/// # Errors
-/// Those of the system; the old one is there then.
-pub fn write_whole(
-    disk: &dyn Disk,
-    directory: &Path,
-    new: &str,
-    name: &str,
-    bytes: &[u8],
-) -> io::Result<(Box<dyn DiskFile>, u64)> {
-    let path = directory.join(new);
-    match disk.remove(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let file = disk.create(&path)?;
-    file.write_at(bytes, 0)?;
-    file.sync()?;
-    disk.rename(&path, &directory.join(name))?;
-    disk.sync_directory(directory)?;
-    Ok((file, bytes.len() as u64))
-}
-
 /// Reads what is there; where it ends. What a crash tore off the end is passed over.
 fn read_journal(file: &dyn DiskFile, path: &Path, kept: &mut Kept) -> io::Result<u64> {
-    let bytes = read_file(file)?;
+    let bytes = whole_file::read_all(file, BYTES_MAX)?;
     let damaged = |at: usize, what: &dyn std::fmt::Display| {
         let path = path.display();
         io::Error::new(
@@ -261,24 +229,6 @@ fn is_torn(rest: &[u8]) -> bool {
         take_record(&mut from).is_ok_and(|body| !body.is_empty())
     };
     rest.len() <= TORN_BYTES_MAX && !(1..rest.len()).any(has_record)
-}
-
-/// Reads a file whole; one of the control group is not longer than a journal may be.
-///
-/// # Errors
-/// Those of the system.
-pub fn read_file(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
-    let size = file.size()?;
-    if size > BYTES_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "longer than a control file may be",
-        ));
-    }
-    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
-    let count = file.read_at(&mut bytes, 0)?;
-    bytes.truncate(count);
-    Ok(bytes)
 }
 
 impl Inner {
@@ -390,9 +340,9 @@ impl<C: Types> RaftLogStorage<C> for DiskLog {
         inner.kept.entries.retain(|index, _| *index > id.index);
         inner.kept.purged = Some(id);
         let bytes = inner.kept.encode();
-        let written = write_whole(&*inner.disk, &inner.directory, NEW, JOURNAL, &bytes);
+        let written = whole_file::replace(&*inner.disk, &inner.directory, JOURNAL, &bytes);
         match written {
-            Ok((file, end)) => (inner.file, inner.end) = (file, end),
+            Ok(file) => (inner.file, inner.end) = (file, bytes.len() as u64),
             Err(error) => {
                 inner.is_broken = true;
                 return Err(error);

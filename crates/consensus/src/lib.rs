@@ -32,7 +32,7 @@ use cluster::Applied;
 use openraft::impls::leader_id_adv::LeaderId;
 use openraft::{EmptyNode, EntryPayload, RaftTypeConfig};
 
-pub use disk_log::{DiskLog, forget, read_file, write_whole};
+pub use disk_log::{DiskLog, forget};
 pub use machine::{Machine, Published};
 pub use network::{Carrier, Network, Peer, Unreached, serve};
 #[cfg(feature = "tokio")]

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cluster::bytes::{Malformed, Reader, Writer, record, take_record};
 use cluster::{Applied, ControlState, Proposal};
 use durability::disk::Disk;
+use durability::whole_file;
 use futures_util::{Stream, TryStreamExt as _};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{
@@ -21,11 +22,10 @@ use openraft::{
 };
 
 use crate::codec::{StoredMembers, read_log_id, read_stored, write_log_id, write_stored};
-use crate::disk_log::{read_file, write_whole};
+use crate::disk_log::BYTES_MAX;
 use crate::{Leader, LogId, Types};
 
 pub(crate) const SNAPSHOT: &str = "snapshot";
-const NEW: &str = "snapshot.new";
 
 pub(crate) type Meta = SnapshotMeta<Leader, u64, EmptyNode>;
 pub(crate) type Whole = Snapshot<Leader, u64, EmptyNode, Vec<u8>>;
@@ -145,7 +145,7 @@ impl<C: Types> RaftSnapshotBuilder<C> for Builder {
 
     async fn build_snapshot(&mut self) -> Result<Whole, io::Error> {
         let bytes = encode_snapshot(&self.meta, &self.bytes);
-        write_whole(&*self.disk, &self.directory, NEW, SNAPSHOT, &bytes)?;
+        whole_file::replace(&*self.disk, &self.directory, SNAPSHOT, &bytes)?;
         Ok(Snapshot {
             meta: self.meta.clone(),
             snapshot: self.bytes.clone(),
@@ -203,17 +203,16 @@ impl<C: Types> RaftStateMachine<C> for Machine {
         let bytes = encode_snapshot(meta, &snapshot);
         // What cannot be read takes the place of nothing.
         ControlState::decode(&snapshot).map_err(damaged)?;
-        write_whole(&*self.disk, &self.directory, NEW, SNAPSHOT, &bytes)?;
+        whole_file::replace(&*self.disk, &self.directory, SNAPSHOT, &bytes)?;
         self.take_in(meta, &snapshot)
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Whole>, io::Error> {
-        let file = match self.disk.open(&self.directory.join(SNAPSHOT)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let path = self.directory.join(SNAPSHOT);
+        let Some(bytes) = whole_file::read(&*self.disk, &path, BYTES_MAX)? else {
+            return Ok(None);
         };
-        let (meta, snapshot) = decode_snapshot(&read_file(&*file)?).map_err(damaged)?;
+        let (meta, snapshot) = decode_snapshot(&bytes).map_err(damaged)?;
         Ok(Some(Snapshot { meta, snapshot }))
     }
 }

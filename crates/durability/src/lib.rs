@@ -21,3 +21,4 @@ pub mod log;
 pub mod planted;
 #[cfg(any(test, feature = "simulated"))]
 pub mod simulated;
+pub mod whole_file;

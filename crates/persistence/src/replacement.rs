@@ -15,13 +15,12 @@ use std::sync::Arc;
 use base::clock::Clock;
 use durability::checkpoint::{CheckpointFault, Manifest, remove_replaced, replace_manifest};
 use durability::log::{Log, Options};
+use durability::whole_file;
 
 use crate::recovery::Place;
 
 /// A manifest that is about to be in force.
 const DECIDED_NAME: &str = "MANIFEST.sync";
-/// One that is being written.
-const DECIDED_NEW_NAME: &str = "MANIFEST.sync.new";
 /// A manifest is not longer than this.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
@@ -31,17 +30,8 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 /// # Errors
 /// Those of the system: then it may be decided or not, which a start finds out.
 pub fn decide(place: &Place, manifest: &Manifest) -> io::Result<()> {
-    let (disk, new) = (&place.disk, place.directory.join(DECIDED_NEW_NAME));
-    match disk.remove(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let file = disk.create(&new)?;
-    file.write_at(manifest.encode().as_bytes(), 0)?;
-    file.sync()?;
-    drop(file);
-    disk.rename(&new, &place.directory.join(DECIDED_NAME))?;
-    disk.sync_directory(&place.directory)
+    let bytes = manifest.encode().into_bytes();
+    whole_file::replace(&*place.disk, &place.directory, DECIDED_NAME, &bytes).map(drop)
 }
 
 /// Whether a replacement was [decided](decide) that is not finished.

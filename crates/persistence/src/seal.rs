@@ -9,20 +9,19 @@
 //!   sum 0c3f12aa55a0e1d7    CRC-64 of the lines above
 //! ```
 //!
-//! The file is written anew, synced and put in place of the one before, so that a start finds one of them.
+//! The file is [written whole](durability::whole_file), so that a start finds this one or the one before.
 
 use std::io;
-use std::path::Path;
 
 use base::crc::crc64;
+use durability::whole_file;
 
 use crate::recovery::Place;
 
 const NAME: &str = "SEAL";
-const NEW_NAME: &str = "SEAL.new";
 const HEAD: &str = "iolite-seal 1";
 /// It is not longer than this.
-const BYTES_MAX: usize = 1 << 10;
+const BYTES_MAX: u64 = 1 << 10;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,16 +41,14 @@ impl SealRecord {
     /// Those of the system, and [`io::ErrorKind::InvalidData`] where it is not what was written: whoever goes on without
     /// would break a promise.
     pub fn read(place: &Place) -> io::Result<Option<Self>> {
-        let file = match place.disk.open(&place.directory.join(NAME)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
+        let path = place.directory.join(NAME);
+        let Some(bytes) = whole_file::read(&*place.disk, &path, BYTES_MAX)? else {
+            return Ok(None);
         };
-        let mut bytes = [0; BYTES_MAX];
-        let count = file.read_at(&mut bytes, 0)?;
-        let text = std::str::from_utf8(&bytes[..count]).ok();
+        let text = std::str::from_utf8(&bytes).ok();
         let record = text.and_then(Self::decode);
         record.map(Some).ok_or_else(|| {
-            let reason = format!("{}: not what was written", shown(&place.directory));
+            let reason = format!("{}: not what was written", path.display());
             io::Error::new(io::ErrorKind::InvalidData, reason)
         })
     }
@@ -61,17 +58,8 @@ impl SealRecord {
     /// # Errors
     /// Those of the system: then it may be so or not.
     pub fn write(&self, place: &Place) -> io::Result<()> {
-        let (disk, new) = (&place.disk, place.directory.join(NEW_NAME));
-        match disk.remove(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = disk.create(&new)?;
-        file.write_at(self.encode().as_bytes(), 0)?;
-        file.sync()?;
-        drop(file);
-        disk.rename(&new, &place.directory.join(NAME))?;
-        disk.sync_directory(&place.directory)
+        let bytes = self.encode().into_bytes();
+        whole_file::replace(&*place.disk, &place.directory, NAME, &bytes).map(drop)
     }
 
     fn encode(&self) -> String {
@@ -107,10 +95,6 @@ impl SealRecord {
     }
 }
 
-fn shown(directory: &Path) -> String {
-    directory.join(NAME).display().to_string()
-}
-
 /// How the system names the machine's present start; nothing where it does not.
 #[must_use]
 pub fn boot_id() -> String {
@@ -121,7 +105,7 @@ pub fn boot_id() -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
     use durability::disk::Disk as _;

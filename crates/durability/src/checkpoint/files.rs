@@ -9,6 +9,7 @@ use super::manifest::{Manifest, ManifestFlaw};
 use super::reader::PartReader;
 use crate::disk::Disk;
 use crate::planted::{self, Bug};
+use crate::whole_file;
 
 /// The name of the manifest that counts.
 pub const MANIFEST_NAME: &str = "MANIFEST";
@@ -81,11 +82,7 @@ pub fn replace_manifest(disk: &dyn Disk, directory: &Path, manifest: &Manifest) 
         ));
     }
     let new = directory.join(MANIFEST_NEW_NAME);
-    if let Err(error) = disk.remove(&new)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
+    whole_file::remove(disk, &new)?;
     let file = disk.create(&new)?;
     file.write_at(text.as_bytes(), 0)?;
     if !planted::is_on(Bug::ManifestUnsynced) {

@@ -16,11 +16,11 @@ use base::random::fill_from_os;
 use cluster::control_log::RaftId;
 use cluster::{Applied, ControlLog, ControlState, Membership, NodeId, Proposal, Unavailable};
 use durability::disk::Disk;
+use durability::whole_file;
 
 const MAGIC: &[u8; 8] = b"IOLITECL";
 const VERSION: u8 = 1;
 const NAME: &str = "node";
-const NEW: &str = "node.new";
 /// A file is not longer than this.
 const BYTES_MAX: u64 = 256 << 20;
 
@@ -46,14 +46,9 @@ impl LoneLog {
     /// # Errors
     /// Those of the system; and where the file is not what was written.
     pub(super) fn open(disk: Arc<dyn Disk>, data: &Path) -> io::Result<Self> {
-        for directory in [data.to_path_buf(), data.join("cluster")] {
-            match disk.create_directory(&directory) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-        }
-        disk.sync_directory(data)?;
         let directory = data.join("cluster");
+        whole_file::make_directory(&*disk, data)?;
+        whole_file::make_directory(&*disk, &directory)?;
         let mut kept = match read(&*disk, &directory.join(NAME))? {
             Some(kept) => kept,
             None => Kept {
@@ -171,39 +166,19 @@ fn decode(bytes: &[u8]) -> Option<Kept> {
 }
 
 fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Kept>> {
-    let file = match disk.open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
+    let Some(bytes) = whole_file::read(disk, path, BYTES_MAX)? else {
+        return Ok(None);
     };
-    let damaged = || {
+    decode(&bytes).map(Some).ok_or_else(|| {
         let path = path.display();
         let what = format!("{path} is damaged: without it this node is another one");
         io::Error::new(io::ErrorKind::InvalidData, what)
-    };
-    let size = file.size()?;
-    if size > BYTES_MAX {
-        return Err(damaged());
-    }
-    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
-    let count = file.read_at(&mut bytes, 0)?;
-    decode(bytes.get(..count).unwrap_or_default())
-        .map(Some)
-        .ok_or_else(damaged)
+    })
 }
 
 /// Writes the file whole; it is durable then. Otherwise what was there is there still.
 fn write(disk: &dyn Disk, directory: &Path, kept: &Kept) -> io::Result<()> {
-    let new = directory.join(NEW);
-    match disk.remove(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let file = disk.create(&new)?;
-    file.write_at(&encode(kept), 0)?;
-    file.sync()?;
-    disk.rename(&new, &directory.join(NAME))?;
-    disk.sync_directory(directory)
+    whole_file::replace(disk, directory, NAME, &encode(kept)).map(drop)
 }
 
 #[cfg(test)]

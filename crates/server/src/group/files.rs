@@ -19,10 +19,12 @@ use cluster::NodeId;
 use cluster::control_log::RaftId;
 use durability::checksum::crc32c;
 use durability::disk::Disk;
+use durability::whole_file;
 
 const HEAD: &str = "iolite-control 1";
 const NAME: &str = "node";
-const NEW: &str = "node.new";
+/// It is not longer than this: there are not that many nodes.
+const BYTES_MAX: u64 = 1 << 20;
 
 /// Where a node is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,20 +64,13 @@ impl Kept {
     /// Those of the system; and where the file is not what was written.
     pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> io::Result<Option<Self>> {
         let path = directory.join(NAME);
-        let file = match disk.open(&path) {
-            Ok(file) => file,
+        let bytes = match whole_file::read(disk, &path, BYTES_MAX) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(None),
             // A file in the way of the directory is for whoever keeps data there to tell: this node is in no group.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                return Ok(None);
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
             Err(error) => return Err(error),
         };
-        let bytes = consensus::read_file(&*file)?;
         let damaged = || {
             let path = path.display();
             let what = format!("{path} is damaged: this node can join the group anew, without it");
@@ -90,15 +85,9 @@ impl Kept {
     /// # Errors
     /// Those of the system; what was there is there still.
     pub(crate) fn write(&self, disk: &dyn Disk, directory: &Path) -> io::Result<()> {
-        match disk.create_directory(directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        if let Some(parent) = directory.parent() {
-            disk.sync_directory(parent)?;
-        }
+        whole_file::make_directory(disk, directory)?;
         let bytes = self.encode().into_bytes();
-        consensus::write_whole(disk, directory, NEW, NAME, &bytes).map(drop)
+        whole_file::replace(disk, directory, NAME, &bytes).map(drop)
     }
 
     fn encode(&self) -> String {

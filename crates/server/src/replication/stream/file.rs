@@ -18,17 +18,16 @@ use std::io;
 use std::path::PathBuf;
 
 use base::crc::crc64;
-use durability::disk::Disk;
+use durability::whole_file;
 use persistence::recovery::Place as FilePlace;
 use replication::transcode::Place;
 
 use super::super::history::{History, ReplicationId};
 
 const NAME: &str = "stream";
-const NEW_NAME: &str = "stream.new";
 const TITLE: &str = "iolite-stream 1";
 /// It is not longer than this: more places than an index has.
-const BYTES_MAX: usize = 4 << 20;
+const BYTES_MAX: u64 = 4 << 20;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,46 +104,25 @@ impl Kept {
     /// # Errors
     /// Those of the system.
     pub(super) fn write(&self, place: &FilePlace) -> io::Result<()> {
-        let (new, path) = (place.directory.join(NEW_NAME), path_of(place));
-        remove_file(&*place.disk, &new)?;
-        let file = place.disk.create(&new)?;
-        file.write_at(self.encode().as_bytes(), 0)?;
-        file.sync()?;
-        place.disk.rename(&new, &path)?;
-        place.disk.sync_directory(&place.directory)
+        let bytes = self.encode().into_bytes();
+        whole_file::replace(&*place.disk, &place.directory, NAME, &bytes).map(drop)
     }
 
     /// What is there, if it can be read.
     pub(super) fn read(place: &FilePlace) -> Option<Self> {
-        let file = place.disk.open(&path_of(place)).ok()?;
-        let mut bytes = vec![0; BYTES_MAX];
-        let mut len = 0;
-        while len < bytes.len() {
-            let count = file.read_at(&mut bytes[len..], len as u64).ok()?;
-            if count == 0 {
-                break;
-            }
-            len += count;
-        }
-        Self::parse(std::str::from_utf8(&bytes[..len]).ok()?)
+        let bytes = whole_file::read(&*place.disk, &path_of(place), BYTES_MAX).ok()??;
+        Self::parse(std::str::from_utf8(&bytes).ok()?)
     }
 }
 
 /// Replicas cannot go on from anything that was kept.
 pub(super) fn forget(place: &FilePlace) {
     // Where the system does not remove it, what it says does not fit the log.
-    let _left = remove_file(&*place.disk, &path_of(place));
+    let _left = whole_file::remove(&*place.disk, &path_of(place));
 }
 
 fn path_of(place: &FilePlace) -> PathBuf {
     place.directory.join(NAME)
-}
-
-fn remove_file(disk: &dyn Disk, path: &std::path::Path) -> io::Result<()> {
-    match disk.remove(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
