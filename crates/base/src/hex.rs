@@ -15,9 +15,33 @@ pub fn text(bytes: &[u8]) -> String {
     pairs.map(char::from).collect()
 }
 
+/// The bytes that digits stand for, two for each; none where they are not just so many, small or large. O(n).
+#[must_use]
+pub fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if pairs.len() != N || !rest.is_empty() {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_are_bytes_again() {
+        assert_eq!(bytes(&text(&[0, 15, 160, 255])), Some([0, 15, 160, 255]));
+        assert_eq!(bytes("FF0a"), Some([255, 10]));
+        for wrong in ["", "0", "000", "0g", "+1", "é"] {
+            assert_eq!(bytes::<1>(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn each_byte_has_two_digits() {

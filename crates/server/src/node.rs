@@ -39,6 +39,7 @@ use crate::replication::state::Replication;
 use crate::tier::{self, TierInUse, Wakes};
 use crate::tls;
 use crate::{identity, limits, open_files, process};
+use persistence::directory::DataDirectory;
 use persistence::environment::Environment;
 use persistence::running::Persistence;
 use persistence::tail::Tail;
@@ -318,6 +319,18 @@ impl Node {
     #[must_use]
     pub fn persistence(&self) -> Option<&Persistence> {
         self.keeping.persistence.get()
+    }
+
+    /// Takes the directory of the data, for as long as what is returned lives, unless what keeps the data has it.
+    ///
+    /// # Errors
+    /// When another server has it, and what the system says.
+    pub(crate) fn take_directory(&self) -> io::Result<Option<DataDirectory>> {
+        if self.persistence().is_some_and(Persistence::has_directory) {
+            return Ok(None);
+        }
+        let taken = DataDirectory::take(&self.core.config.current().dir);
+        taken.map(Some).map_err(io::Error::other)
     }
 
     /// Refuses another working directory where data is kept in this one.

@@ -278,7 +278,7 @@ fn serve(
         node.begin_loading(0);
     }
     node.set_persistence(persistence);
-    know_others(&node).map_err(because("cannot take part with others"))?;
+    let member = know_others(&node).map_err(because("cannot take part with others"))?;
     // Once more below, with what the threads take: one of them may be asked before all run.
     node.note_startup_memory();
     let workers = start_workers(&node, listeners)?;
@@ -290,7 +290,7 @@ fn serve(
         }
         Loading::Stopped => stop_while_loading(&node, pid_file),
     };
-    begin_replication(&node).map_err(because("cannot take part in the control group"))?;
+    begin_replication(&node, member).map_err(because("cannot take part in the control group"))?;
     sentinel::open(&node).map_err(because("cannot answer clients of Sentinels"))?;
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
@@ -307,14 +307,15 @@ fn serve(
 }
 
 /// Looks whether this node is of a cluster or of a control group: nobody is to be answered as by one that is not.
-fn know_others(node: &Node) -> io::Result<()> {
+fn know_others(node: &Node) -> io::Result<Option<control::Known>> {
     node.cluster_mode.begin(node)?;
-    control::hold_back(node)
+    control::look(node)
 }
 
 /// Follows and is followed, as the configuration says, or the control group.
-fn begin_replication(node: &Arc<Node>) -> io::Result<()> {
-    let part = control::prepare(node)?;
+fn begin_replication(node: &Arc<Node>, member: Option<control::Known>) -> io::Result<()> {
+    let part = member.map(|known| control::prepare(node, known));
+    let part = part.transpose()?;
     let level = node.core.config.current().durability.level;
     if let Some(reason) = node.refuses_level(level) {
         return Err(io::Error::other(format!("durability: {reason}")));

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::crc::crc64;
-use base::random::fill_from_os;
 use cluster::control_log::RaftId;
 use cluster::{Applied, ControlLog, ControlState, Membership, NodeId, Proposal, Unavailable};
 use durability::disk::Disk;
 use durability::whole_file;
+
+use crate::group::unique;
 
 const MAGIC: &[u8; 8] = b"IOLITECL";
 const VERSION: u8 = 1;
@@ -52,7 +53,7 @@ impl LoneLog {
         let mut kept = match read(&*disk, &directory.join(NAME))? {
             Some(kept) => kept,
             None => Kept {
-                own: new_name(),
+                own: unique::node_id(),
                 ..Kept::default()
             },
         };
@@ -79,7 +80,11 @@ impl LoneLog {
     pub(super) fn reset(&self, is_new_name: bool) -> io::Result<()> {
         let mut kept = self.lock();
         let new = Kept {
-            own: if is_new_name { new_name() } else { kept.own },
+            own: if is_new_name {
+                unique::node_id()
+            } else {
+                kept.own
+            },
             start_count: kept.start_count,
             state: Arc::default(),
         };
@@ -91,12 +96,6 @@ impl LoneLog {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn new_name() -> NodeId {
-    let mut id = NodeId::default();
-    fill_from_os(&mut id.0);
-    id
 }
 
 impl ControlLog for LoneLog {

@@ -17,22 +17,18 @@ pub(crate) mod state;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base::random::fill_from_os;
 use cluster::entry::ShardChange;
 use cluster::state::{FEATURE_LEVEL, roles};
-use cluster::{
-    Applied, ControlLog, ControlState, Entry, LogEnd, NodeId, NodeRecord, Proposal, RequestId,
-    ShardId,
-};
+use cluster::{Applied, ControlLog, ControlState, Entry, LogEnd, NodeId, NodeRecord, ShardId};
 use durability::disk::SystemDisk;
 use engine::CommandError;
 use engine::cluster::{ClusterOrder, ClusterSeen, DISABLED, Ordered};
 use engine::hash_slots::Routes;
 use engine::key_query::elsewhere;
-use persistence::directory::DataDirectory;
 use persistence::recovery::Place;
 
-use crate::config::Config;
+use crate::config::{Config, LINK_PORT_DISTANCE};
+use crate::group::unique;
 use crate::node::Node;
 use lone_log::LoneLog;
 
@@ -40,14 +36,12 @@ pub(crate) use migrate::ask_server;
 pub use state::ClusterMode;
 use state::Part;
 
-/// The port for nodes is the one for clients and so much more.
-const LINK_PORT_DISTANCE: u16 = 10_000;
 /// The shard of a node by itself.
 const FIRST_SHARD: ShardId = ShardId(0);
 
 impl ClusterMode {
-    /// Reads what this node knew, where the configuration asks for cluster mode, and says what it serves. Called when the
-    /// data is loaded.
+    /// Reads what this node knew, where the configuration asks for cluster mode, and says what it serves. Called before
+    /// clients are served.
     ///
     /// # Errors
     /// Those of the system; a file that is damaged.
@@ -66,10 +60,7 @@ impl ClusterMode {
                 "a control group and cluster mode do not go together in this version",
             ));
         }
-        let taken = match node.persistence().is_some_and(|kept| kept.has_directory()) {
-            true => None,
-            false => Some(DataDirectory::take(&config.dir).map_err(io::Error::other)?),
-        };
+        let taken = node.take_directory()?;
         let place = Place::within(&config.dir);
         let log = LoneLog::open(Arc::new(SystemDisk), &place.directory)?;
         let part = Part {
@@ -165,7 +156,7 @@ impl Part {
         let record = record(config, self.log.start_count());
         let known = state.nodes.get(&node);
         let propose = |entry| {
-            let applied = self.log.propose(&proposal(entry));
+            let applied = self.log.propose(&unique::proposal(entry));
             applied.map_err(|error| io::Error::other(error.to_string()))
         };
         match known {
@@ -199,16 +190,9 @@ fn shard_of(state: &ControlState, node: NodeId) -> Option<ShardId> {
     found.map(|(id, _)| *id)
 }
 
-/// An entry as a request that is like no other.
-fn proposal(entry: Entry) -> Proposal {
-    let mut request = RequestId::default();
-    fill_from_os(&mut request.0);
-    Proposal { request, entry }
-}
-
 /// Proposes an entry for a client.
 fn propose(log: &LoneLog, entry: Entry) -> Result<Applied, CommandError> {
-    let applied = log.propose(&proposal(entry));
+    let applied = log.propose(&unique::proposal(entry));
     applied.map_err(|error| CommandError::Text(format!("ERR {error}").into()))
 }
 

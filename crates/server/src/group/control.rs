@@ -1,7 +1,8 @@
 //! How this node takes part in the control group: from its files and its configuration to threads, and back.
 //!
 //! ```text
-//!   prepare: files ─► name, number of starts; the group decides from here on (Duty)        before replication begins
+//!   look:    files ─► whether it is in a group; then nothing is written or shown            before clients are served
+//!   prepare: name, number of starts; the group decides from here on (Duty)                  before replication begins
 //!   begin:   in a group already, or begins one ─► Raft, thread "group"                      after it
 //!            asks to be let in ─► thread "join" ─► as above
 //! ```
@@ -13,10 +14,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use base::random::fill_from_os;
 use cluster::control_log::RaftId;
 use cluster::state::{FEATURE_LEVEL, FIRST_RAFT_ID, roles};
-use cluster::{Entry, NodeId, NodeRecord, Proposal, RequestId, Times};
+use cluster::{Entry, NodeRecord, Times};
 use consensus::{Options, RaftLog};
 use durability::disk::{Disk, SystemDisk};
 use engine::CommandError;
@@ -29,7 +29,8 @@ use super::duty::Duty;
 use super::files::{Kept, KnownPeer, Place, directory_within, id_of};
 use super::forming::Answer;
 use super::holder::{SharedLog, TakesPart};
-use super::links::{Links, Subject};
+use super::links::{Links, Subject, spawn};
+use super::unique;
 use crate::config::{Config, LINK_PORT_DISTANCE};
 use crate::node::Node;
 use crate::replication::session::Session;
@@ -57,51 +58,42 @@ pub(crate) struct Part {
     log: OnceLock<Arc<RaftLog<Links>>>,
 }
 
-/// Has a node of a group neither write nor show anything until the group says what it is: it may have been the primary, and
-/// be it no more. To be called before clients are served.
+/// What a node knows of itself that is in a group, or is to be.
+pub(crate) struct Known(Kept);
+
+/// Looks whether this node is in a group, or is to be: then it neither writes nor shows anything until the group says what
+/// it is, since it may have been the primary and be it no more. Called before clients are served.
 ///
 /// # Errors
 /// Those of the system; a file that is damaged.
-pub(crate) fn hold_back(node: &Node) -> io::Result<()> {
+pub(crate) fn look(node: &Node) -> io::Result<Option<Known>> {
     let config = node.core.config.current();
     let place = DataPlace::within(&config.dir);
     let kept = Kept::read(&SystemDisk, &directory_within(&place.directory))?;
-    let is_member = kept.is_some_and(|kept| kept.raft_id.is_some());
-    if is_member || config.group.is_wanted() {
-        node.core.settings.refusals.set_read_only(true);
-        node.core.settings.refusals.set_stale(true);
-    }
-    Ok(())
-}
-
-/// Reads what this node is in the group, where it is in one or is to be. From here on nothing is written but in an
-/// office that the group gave. Called when the data is loaded, before replication begins.
-///
-/// # Errors
-/// Those of the system; files that are damaged; a configuration that does not go together.
-pub(crate) fn prepare(node: &Arc<Node>) -> io::Result<Option<Arc<Part>>> {
-    let config = node.core.config.current();
-    let place = DataPlace::within(&config.dir);
-    let (disk, directory): (Arc<dyn Disk>, _) =
-        (Arc::new(SystemDisk), directory_within(&place.directory));
-    let kept = Kept::read(&*disk, &directory)?;
     let is_member = kept.as_ref().is_some_and(|kept| kept.raft_id.is_some());
     if !is_member && !config.group.is_wanted() {
         return Ok(None);
     }
+    node.core.settings.refusals.set_read_only(true);
+    node.core.settings.refusals.set_stale(true);
+    Ok(Some(Known(kept.unwrap_or_else(|| Kept {
+        id: unique::node_id(),
+        ..Kept::default()
+    }))))
+}
+
+/// Has the group decide from here on: nothing is written but in an office that it gave. Called when the data is loaded,
+/// before replication begins.
+///
+/// # Errors
+/// Those of the system; files that are damaged; a configuration that does not go together.
+pub(crate) fn prepare(node: &Arc<Node>, Known(mut kept): Known) -> io::Result<Arc<Part>> {
+    let config = node.core.config.current();
+    let place = DataPlace::within(&config.dir);
+    let (disk, directory): (Arc<dyn Disk>, _) =
+        (Arc::new(SystemDisk), directory_within(&place.directory));
     check(node, &config)?;
-    let taken = match node.persistence().is_some_and(|kept| kept.has_directory()) {
-        true => None,
-        false => Some(DataDirectory::take(&config.dir).map_err(io::Error::other)?),
-    };
-    let mut kept = kept.unwrap_or_else(|| {
-        let mut id = NodeId::default();
-        fill_from_os(&mut id.0);
-        Kept {
-            id,
-            ..Kept::default()
-        }
-    });
+    let taken = node.take_directory()?;
     kept.start_count += 1;
     kept.write(&*disk, &directory)?;
     if config.group.is_witness {
@@ -111,14 +103,10 @@ pub(crate) fn prepare(node: &Arc<Node>) -> io::Result<Option<Arc<Part>>> {
     let asked = events.clone();
     let links = Links::new(node, Box::new(move |one| post(&asked, Event::Asked(one))));
     let duty = match config.group.is_witness {
+        // It has no data to show, and takes none: that stays as it was begun.
         true => None,
         false => Some(Duty::begin(node, kept.id).map_err(io::Error::other)?),
     };
-    if duty.is_none() {
-        // It has no data to show, and takes none.
-        node.core.settings.refusals.set_read_only(true);
-        node.core.settings.refusals.set_stale(true);
-    }
     let part = Part {
         disk,
         directory,
@@ -132,7 +120,7 @@ pub(crate) fn prepare(node: &Arc<Node>) -> io::Result<Option<Arc<Part>>> {
     };
     let part = Arc::new(part);
     node.control.set(Arc::<Part>::clone(&part));
-    Ok(Some(part))
+    Ok(part)
 }
 
 /// Takes part, or asks to be let in.
@@ -298,13 +286,11 @@ impl Part {
         first: &Place,
     ) -> Result<(RaftId, Vec<KnownPeer>), String> {
         let id = lock(&self.kept).id;
-        let mut request = RequestId::default();
-        fill_from_os(&mut request.0);
         let entry = Entry::Join {
             node: id,
             record: record.clone(),
         };
-        let bytes = Proposal { request, entry }.encode();
+        let bytes = unique::proposal(entry).encode();
         let mut place = first.clone();
         for _ in 0..HOPS_MAX {
             let told = self
@@ -434,15 +420,6 @@ fn local_address(to: (&str, u16)) -> Option<String> {
 fn has_keys(node: &Node) -> bool {
     let mut handle = node.core.store.handle();
     (0..node.core.store.databases()).any(|database| handle.len(database) > 0)
-}
-
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the threads of the control group"
-)]
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let thread = std::thread::Builder::new().name(name.into());
-    thread.spawn(run).map(drop)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

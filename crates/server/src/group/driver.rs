@@ -18,14 +18,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use base::random::Prng;
 use cluster::control_log::ControlLog as _;
 use cluster::entry::ShardChange;
 use cluster::leader::{self, Leader};
 use cluster::member::{self, Member};
 use cluster::message::{Heartbeat, Message, Seal};
 use cluster::state::roles;
-use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, Proposal, RequestId, Times};
+use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, Times};
 use consensus::{RaftLog, Standing};
 
 use super::control::Part;
@@ -34,6 +33,7 @@ use super::files::{KnownPeer, Place};
 use super::forming;
 use super::links::{Asked, Links, Reply, Subject, Told};
 use super::reconcile::Reconciler;
+use super::unique;
 use super::view::{SHARD, Seen};
 use crate::config::DurabilityLevel;
 use crate::node::Node;
@@ -93,7 +93,6 @@ pub(crate) struct Driver {
     records_own: bool,
     has_left: bool,
     published: Option<(u64, Option<u64>, u64, usize)>,
-    random: Prng,
     tick: Duration,
 }
 
@@ -154,7 +153,6 @@ impl Driver {
             records_own: false,
             has_left: false,
             published: None,
-            random: Prng::from_os(),
             tick: Duration::from_millis((times.heartbeat_ms / TICKS_PER_HEARTBEAT).max(1)),
         }
     }
@@ -329,7 +327,7 @@ impl Driver {
             record: self.record.clone(),
         };
         let events = self.events.clone();
-        let proposal = self.proposal(entry);
+        let proposal = unique::proposal(entry);
         self.log
             .propose_anywhere(&proposal, move |_| post(&events, Event::Recorded));
     }
@@ -411,8 +409,8 @@ impl Driver {
         }
     }
 
-    fn leave(&mut self, node: NodeId) {
-        let proposal = self.proposal(Entry::Leave { node });
+    fn leave(&self, node: NodeId) {
+        let proposal = unique::proposal(Entry::Leave { node });
         let events = self.events.clone();
         self.log.propose_anywhere(&proposal, move |applied| {
             let outcome = applied.map_err(|error| error.to_string());
@@ -609,7 +607,7 @@ impl Driver {
         }
     }
 
-    fn propose(&mut self, entry: Entry) {
+    fn propose(&self, entry: Entry) {
         match &entry {
             Entry::Promote { term, primary, end, .. } => self.tell(&format!(
                 "The control leader promotes {primary} to the primary of term {term}: its log ends at {} of term {}",
@@ -621,16 +619,10 @@ impl Driver {
             Entry::NodeState { node, .. } => self.tell(&format!("Node {node} is heard again")),
             _ => {}
         }
-        let proposal = self.proposal(entry);
+        let proposal = unique::proposal(entry);
         let events = self.events.clone();
         self.log
             .propose_later(&proposal, move |_| post(&events, Event::StateChanged));
-    }
-
-    pub(super) fn proposal(&mut self, entry: Entry) -> Proposal {
-        let mut request = RequestId::default();
-        self.random.fill(&mut request.0);
-        Proposal { request, entry }
     }
 
     /// Has the members of Raft and of the shard be those that there are.
@@ -661,7 +653,7 @@ impl Driver {
         match step.into_asks() {
             super::reconcile::Asks::Raft(change) => self.log.change_later(change, done),
             super::reconcile::Asks::Entry(entry) => {
-                let proposal = self.proposal(entry);
+                let proposal = unique::proposal(entry);
                 self.log.propose_later(&proposal, move |applied| {
                     done(applied.map(drop).map_err(|error| error.to_string()));
                 });
@@ -674,13 +666,13 @@ impl Driver {
         if !self.reconciler.begin() {
             return;
         }
-        let join = self.proposal(Entry::Join {
+        let join = unique::proposal(Entry::Join {
             node: self.own,
             record: self.record.clone(),
         });
         let end = self.duty.as_ref().map(|duty| duty.log_end().0);
         let create = end.map(|end| {
-            self.proposal(Entry::Shard {
+            unique::proposal(Entry::Shard {
                 shard: SHARD,
                 expected_epoch: 0,
                 change: ShardChange::Create {

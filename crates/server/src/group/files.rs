@@ -15,6 +15,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use base::hex;
 use cluster::NodeId;
 use cluster::control_log::RaftId;
 use durability::checksum::crc32c;
@@ -143,14 +144,7 @@ impl Kept {
 
 /// A node's name, from 40 digits.
 pub(crate) fn id_of(text: &str) -> Option<NodeId> {
-    let mut id = NodeId::default();
-    if text.len() != 2 * id.0.len() || !text.is_ascii() {
-        return None;
-    }
-    for (at, byte) in id.0.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(id)
+    hex::bytes(text).map(NodeId)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, Proposal};
 use super::driver::{Driver, Event, place_of, post};
 use super::files::{KnownPeer, Place};
 use super::links::Reply;
+use super::unique;
 
 /// What a node is told that wants to join.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +86,7 @@ pub(crate) fn peers_of(state: &ControlState, own: NodeId) -> Vec<KnownPeer> {
 
 impl Driver {
     /// A node wants to join.
-    pub(super) fn join(&mut self, from: NodeId, bytes: &[u8], reply: Reply) {
+    pub(super) fn join(&self, from: NodeId, bytes: &[u8], reply: Reply) {
         let asked = match Proposal::decode(bytes) {
             Ok(Proposal {
                 entry: Entry::Join { node, record },
@@ -105,7 +106,7 @@ impl Driver {
             "Node {from} at {}:{} wants to join",
             record.host, record.client_port
         ));
-        let proposal = self.proposal(Entry::Join { node: from, record });
+        let proposal = unique::proposal(Entry::Join { node: from, record });
         let events = self.events.clone();
         self.log.propose_later(&proposal, move |applied| {
             let outcome = applied.map_err(|error| error.to_string());

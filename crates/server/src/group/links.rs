@@ -582,8 +582,12 @@ fn hear_answers(mut reader: Reader, pending: &Pending, stopping: &AtomicBool, no
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "the threads of control links")]
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+/// Begins a thread of the control group.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the threads of the control group"
+)]
+pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let thread = std::thread::Builder::new().name(name.into());
     thread.spawn(run).map(drop)
 }

@@ -26,4 +26,5 @@ pub mod holder;
 mod links;
 #[cfg(feature = "cluster")]
 mod reconcile;
+pub(crate) mod unique;
 pub mod view;

@@ -6,27 +6,29 @@ use std::sync::Arc;
 use crate::node::Node;
 
 /// Never made.
+pub(crate) enum Known {}
+/// Never made.
 pub(crate) enum Part {}
-
-/// Does nothing.
-///
-/// # Errors
-/// None.
-pub(crate) fn hold_back(_: &Node) -> io::Result<()> {
-    Ok(())
-}
 
 /// Refuses where a group is wanted.
 ///
 /// # Errors
 /// Why there is none.
-pub(crate) fn prepare(node: &Arc<Node>) -> io::Result<Option<Arc<Part>>> {
+pub(crate) fn look(node: &Node) -> io::Result<Option<Known>> {
     match node.core.config.current().group.is_wanted() {
         true => Err(io::Error::other(
             "this server was built without a control group",
         )),
         false => Ok(None),
     }
+}
+
+/// Does nothing.
+///
+/// # Errors
+/// None.
+pub(crate) fn prepare(_: &Arc<Node>, known: Known) -> io::Result<Arc<Part>> {
+    match known {}
 }
 
 /// Does nothing.
