@@ -13,13 +13,12 @@ use super::{about, admit, slot};
 
 const OUT_OF_RANGE: CommandError = CommandError::fixed("ERR Invalid or out of range slot");
 
-/// Has an order carried out.
+/// Has an order carried out, by a server that is known to be in cluster mode.
 fn carry_out(
     context: &mut Context<'_>,
     order: &ClusterOrder,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    admit(context)?;
     if !context.may_block {
         return Err(CommandError::fixed(
             "ERR The cluster is not changed inside of a transaction or a script",
@@ -44,8 +43,10 @@ fn single_slots(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
 }
 
 /// Ranges of slots.
-fn slot_ranges(args: &mut Args<'_>, name: &str) -> Result<Vec<(u16, u16)>, CommandError> {
+fn slot_ranges(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
     if !args.remaining().is_multiple_of(2) {
+        let name = args.request().arg(1).unwrap_or_default();
+        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
         return Err(CommandError::WrongArity(format!("cluster|{name}").into()));
     }
     let mut ranges = Vec::new();
@@ -88,15 +89,32 @@ fn check_slots(
     Ok(())
 }
 
+/// How the arguments of a request name slots.
+type Named = fn(&mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError>;
+/// What is to be done with slots.
+type Change = fn(Vec<(u16, u16)>) -> ClusterOrder;
+
+/// ADDSLOTS, DELSLOTS and their forms with ranges.
+fn change_slots(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+    named: Named,
+    change: Change,
+) -> CommandResult {
+    admit(context)?;
+    let ranges = named(args)?;
+    let order = change(ranges.clone());
+    check_slots(context, &ranges, matches!(order, ClusterOrder::DelSlots(_)))?;
+    carry_out(context, &order, reply)
+}
+
 pub(super) fn add_slots(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    admit(context)?;
-    let ranges = single_slots(args)?;
-    check_slots(context, &ranges, false)?;
-    carry_out(context, &ClusterOrder::AddSlots(ranges), reply)
+    change_slots(context, args, reply, single_slots, ClusterOrder::AddSlots)
 }
 
 pub(super) fn add_slots_range(
@@ -104,10 +122,7 @@ pub(super) fn add_slots_range(
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    admit(context)?;
-    let ranges = slot_ranges(args, "addslotsrange")?;
-    check_slots(context, &ranges, false)?;
-    carry_out(context, &ClusterOrder::AddSlots(ranges), reply)
+    change_slots(context, args, reply, slot_ranges, ClusterOrder::AddSlots)
 }
 
 pub(super) fn del_slots(
@@ -115,10 +130,7 @@ pub(super) fn del_slots(
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    admit(context)?;
-    let ranges = single_slots(args)?;
-    check_slots(context, &ranges, true)?;
-    carry_out(context, &ClusterOrder::DelSlots(ranges), reply)
+    change_slots(context, args, reply, single_slots, ClusterOrder::DelSlots)
 }
 
 pub(super) fn del_slots_range(
@@ -126,10 +138,7 @@ pub(super) fn del_slots_range(
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    admit(context)?;
-    let ranges = slot_ranges(args, "delslotsrange")?;
-    check_slots(context, &ranges, true)?;
-    carry_out(context, &ClusterOrder::DelSlots(ranges), reply)
+    change_slots(context, args, reply, slot_ranges, ClusterOrder::DelSlots)
 }
 
 pub(super) fn flush_slots(
@@ -363,6 +372,7 @@ pub(super) fn bump_epoch(
     _args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
+    admit(context)?;
     carry_out(context, &ClusterOrder::BumpEpoch, reply)
 }
 

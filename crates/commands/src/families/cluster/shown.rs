@@ -311,14 +311,23 @@ pub(super) fn replicas(
     Ok(())
 }
 
+/// One word about the node that is asked.
+fn of_me(
+    context: &mut Context<'_>,
+    reply: &mut Reply<'_>,
+    word: fn(&NodeSeen) -> &str,
+) -> CommandResult {
+    let seen = seen(context)?;
+    reply.bulk_str(seen.me().map_or("", word));
+    Ok(())
+}
+
 pub(super) fn my_id(
     context: &mut Context<'_>,
     _args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let seen = seen(context)?;
-    reply.bulk_str(seen.me().map_or("", |me| &me.id));
-    Ok(())
+    of_me(context, reply, |me| &me.id)
 }
 
 pub(super) fn my_shard_id(
@@ -326,9 +335,7 @@ pub(super) fn my_shard_id(
     _args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let seen = seen(context)?;
-    reply.bulk_str(seen.me().map_or("", |me| &me.shard_id));
-    Ok(())
+    of_me(context, reply, |me| &me.shard_id)
 }
 
 pub(super) fn count_failure_reports(
