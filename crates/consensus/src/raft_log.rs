@@ -292,22 +292,41 @@ impl<K: Carrier> RaftLog<K> {
         received
     }
 
-    /// Has the leader do something, whoever that is.
-    fn ask_leader<F>(
+    /// Has the leader do something, whoever that is; given up after a while.
+    fn at_leader<F>(
         &self,
         request: Vec<u8>,
         here: impl Fn(GroupRaft) -> F + Send + Sync + 'static,
-    ) -> Result<u64, Unavailable>
+    ) -> impl Future<Output = Result<u64, Unavailable>> + Send + 'static
     where
         F: Future<Output = Result<u64, Unavailable>> + Send + 'static,
     {
-        let (raft, carrier, time) = (
+        let time = self.patience();
+        let led = led(
             self.raft.clone(),
             Arc::clone(&self.carrier),
-            self.patience(),
+            time,
+            request,
+            here,
         );
-        let asked = self.wait(time, led(raft, carrier, time, request, here));
-        asked.unwrap_or(Err(Unavailable::NoMajority))
+        async move {
+            let led = tokio::time::timeout(time, led).await;
+            led.unwrap_or(Err(Unavailable::NoMajority))
+        }
+    }
+
+    /// Proposes at whoever leads.
+    fn proposed(
+        &self,
+        proposal: &Proposal,
+    ) -> impl Future<Output = Result<Applied, Unavailable>> + Send + 'static {
+        let bytes = proposal.encode();
+        let request = propose_request(&bytes);
+        let led = self.at_leader(request, move |raft| {
+            let bytes = bytes.clone();
+            async move { propose(&raft, bytes).await }
+        });
+        async move { led.await.and_then(applied_of) }
     }
 
     /// Proposes at whoever leads; `done` is told what became of it, on the thread.
@@ -316,25 +335,8 @@ impl<K: Carrier> RaftLog<K> {
         proposal: &Proposal,
         done: impl FnOnce(Result<Applied, Unavailable>) + Send + 'static,
     ) {
-        let bytes = proposal.encode();
-        let request = propose_request(&bytes);
-        let (raft, carrier, time) = (
-            self.raft.clone(),
-            Arc::clone(&self.carrier),
-            self.patience(),
-        );
-        drop(self.handle.spawn(async move {
-            let here = move |raft: GroupRaft| {
-                let bytes = bytes.clone();
-                async move { propose(&raft, bytes).await }
-            };
-            let led = led(raft, carrier, time, request, here);
-            let led = tokio::time::timeout(time, led).await;
-            done(
-                led.unwrap_or(Err(Unavailable::NoMajority))
-                    .and_then(applied_of),
-            );
-        }));
+        let proposed = self.proposed(proposal);
+        drop(self.handle.spawn(async move { done(proposed.await) }));
     }
 }
 
@@ -420,20 +422,18 @@ fn applied_of(number: u64) -> Result<Applied, Unavailable> {
 
 impl<K: Carrier> ControlLog for RaftLog<K> {
     fn propose(&self, proposal: &Proposal) -> Result<Applied, Unavailable> {
-        let bytes = proposal.encode();
-        let request = propose_request(&bytes);
-        let applied = self.ask_leader(request, move |raft| {
-            let bytes = bytes.clone();
-            async move { propose(&raft, bytes).await }
-        })?;
-        applied_of(applied)
+        // It gives up by itself.
+        let proposed = self.wait(self.patience() * 2, self.proposed(proposal));
+        proposed.unwrap_or(Err(Unavailable::NoMajority))
     }
 
     fn read_barrier(&self) -> Result<Arc<ControlState>, Unavailable> {
-        let index = self.ask_leader(
+        let led = self.at_leader(
             barrier_request(),
             |raft| async move { barrier(&raft).await },
-        )?;
+        );
+        let index = self.wait(self.patience() * 2, led);
+        let index = index.unwrap_or(Err(Unavailable::NoMajority))?;
         let (raft, time) = (self.raft.clone(), self.patience());
         let waited = self.wait(time, async move {
             let wait = raft.wait(Some(time));
