@@ -25,6 +25,7 @@ use crate::config::{Change, ConfigError, Permission};
 use crate::link::{Message, own_posts};
 use crate::log::Level;
 use crate::node::Node;
+use crate::statistics::{Sample, tier_status};
 use crate::worker::deliveries::Deliveries;
 use persistence::held_replies::LogView;
 use persistence::tail::BEFORE_LOG;
@@ -112,7 +113,11 @@ impl TierPort for Port<'_> {
         order: TierOrder,
     ) -> Result<Vec<(&'static str, String)>, CommandError> {
         let tier = self.node.tier().ok_or(NO_TIER)?;
-        tier.obey(store, order)
+        match order {
+            TierOrder::Status => Ok(tier_status(&Sample::take(self.node, store))),
+            TierOrder::Compact => tier.compact(store),
+            TierOrder::Scrub => Ok(tier.scrub()),
+        }
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) use row::{Family, Row};
 #[cfg(feature = "http")]
 pub(crate) use row::{Kind, Value};
 pub(crate) use sample::Sample;
+pub(crate) use tier::status as tier_status;
 
 /// When a section is shown, besides when it is asked for by its name.
 #[derive(Clone, Copy, PartialEq, Eq)]

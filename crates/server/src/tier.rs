@@ -15,13 +15,13 @@ mod values;
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use base::clock::Clock;
 use durability::disk::{Disk, SystemDisk};
-use engine::{CommandError, Promotion, Settings, TierOrder};
+use engine::{CommandError, Promotion, Settings};
 use store::{ColdKind, DemotionLimits, Handle, Key, Locator, Store};
 use tier::{Entry, Tier, TierFault, TierOptions};
 
@@ -173,82 +173,79 @@ impl TierInUse {
         if !self.values.comes_back_as_it_is(&victim) {
             return Ok(false);
         }
-        let entry = Entry {
-            kind: victim.kind.number(),
-            keyspace: victim.index,
-            key: &victim.key,
-            body: &victim.body,
-        };
-        let place = self.tier.append(&entry).map_err(refusal)?;
-        let swapped =
-            locator_of(place, victim.kind).is_some_and(|locator| store.swap_cold(&victim, locator));
-        if swapped {
-            self.values.figures.demoted.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.tier.forget(place);
-        }
-        Ok(swapped)
+        let written = self.demoter.write(store, &[victim]);
+        Ok(written.map_err(refusal)? == 1)
     }
 
-    /// Does what TIER asks for.
-    pub(crate) fn obey(
+    /// Writes what is in use together, and frees the rest: what came of it.
+    pub(crate) fn compact(
         &self,
         store: &mut Handle,
-        order: TierOrder,
     ) -> Result<Vec<(&'static str, String)>, CommandError> {
-        match order {
-            TierOrder::Status => Ok(self.status(store.stubs())),
-            TierOrder::Compact => {
-                let mut moved = 0;
-                while let Some(slot) = self.tier.next_to_compact(self.compact_below.max(1)) {
-                    moved += compact(&self.tier, store, slot).map_err(refusal)?;
-                    if self.tier.remove_dead() == 0 {
-                        break;
-                    }
-                }
-                let removed = self.tier.remove_dead();
-                Ok(vec![
-                    ("moved", moved.to_string()),
-                    ("removed", removed.to_string()),
-                ])
-            }
-            TierOrder::Scrub => {
-                let (read, faults) = self.tier.scrub();
-                Ok(vec![
-                    ("entries", read.to_string()),
-                    ("damaged_segments", faults.len().to_string()),
-                ])
+        let mut moved = 0;
+        while let Some(slot) = self.tier.next_to_compact(self.compact_below.max(1)) {
+            moved += compact(&self.tier, store, slot).map_err(refusal)?;
+            if self.tier.remove_dead() == 0 {
+                break;
             }
         }
+        let removed = self.tier.remove_dead();
+        Ok(vec![
+            ("moved", moved.to_string()),
+            ("removed", removed.to_string()),
+        ])
     }
 
-    /// How things stand, by name.
-    pub(crate) fn status(&self, stubs: u64) -> Vec<(&'static str, String)> {
-        let (figures, own) = (self.tier.figures(), &self.values.figures);
-        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let rows = [
-            ("tier_enabled", 1),
-            ("tier_keys", stubs),
-            ("tier_bytes_live", figures.live_bytes),
-            ("tier_bytes_used", figures.used_bytes),
-            ("tier_segments", figures.segments),
-            ("tier_demoted", count(&own.demoted)),
-            ("tier_reads", count(&own.reads)),
-            ("tier_reads_pending", self.readers.pending()),
-            ("tier_coalesced", self.readers.coalesced()),
-            ("tier_blocking_reads", count(&own.blocking_reads)),
-            ("tier_writes_bytes", figures.written_bytes),
-            ("tier_compacted_bytes", figures.compacted_bytes),
-            ("tier_checksum_errors", count(&own.damaged)),
-            ("tier_io_errors", count(&own.refused)),
-        ];
-        let mut told: Vec<_> = rows
-            .into_iter()
-            .map(|(name, value)| (name, value.to_string()))
-            .collect();
-        told.push(("tier_state", self.demoter.state().to_owned()));
-        told
+    /// Reads everything: what came of it.
+    pub(crate) fn scrub(&self) -> Vec<(&'static str, String)> {
+        let (read, faults) = self.tier.scrub();
+        vec![
+            ("entries", read.to_string()),
+            ("damaged_segments", faults.len().to_string()),
+        ]
     }
+
+    /// How things stand, with so many keys whose values are out of memory.
+    pub(crate) fn standing(&self, keys: u64) -> Standing {
+        let own = &self.values.figures;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Standing {
+            keys,
+            tier: self.tier.figures(),
+            demoted: count(&own.demoted),
+            reads: count(&own.reads),
+            reads_pending: self.readers.pending(),
+            coalesced: self.readers.coalesced(),
+            blocking_reads: count(&own.blocking_reads),
+            damaged: count(&own.damaged),
+            refused: count(&own.refused),
+            state: self.demoter.state(),
+        }
+    }
+}
+
+/// How a tier stands.
+pub(crate) struct Standing {
+    /// Keys whose values are out of memory.
+    pub(crate) keys: u64,
+    /// What the segments take.
+    pub(crate) tier: tier::Figures,
+    /// Values that left memory.
+    pub(crate) demoted: u64,
+    /// Reads of values.
+    pub(crate) reads: u64,
+    /// Those that are wanted or under way.
+    pub(crate) reads_pending: u64,
+    /// Waits for a value that was being read already.
+    pub(crate) coalesced: u64,
+    /// Reads with the key held.
+    pub(crate) blocking_reads: u64,
+    /// Reads of what was not written there.
+    pub(crate) damaged: u64,
+    /// Reads that the system refused.
+    pub(crate) refused: u64,
+    /// ok, full, idle or failed.
+    pub(crate) state: &'static str,
 }
 
 /// Writes what is still named of a segment elsewhere; how many entries.

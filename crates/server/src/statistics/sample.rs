@@ -11,6 +11,7 @@ use store::{Handle, Statistics};
 use crate::config::Config;
 use crate::counters::{Count, Sums};
 use crate::node::Node;
+use crate::tier::Standing;
 
 /// A moment. What costs something is read when a row first asks for it, and then once.
 pub(crate) struct Sample<'a> {
@@ -26,6 +27,7 @@ pub(crate) struct Sample<'a> {
     rates: OnceCell<[f64; 5]>,
     figures: OnceCell<Figures>,
     loading: OnceCell<Progress>,
+    tier: OnceCell<Option<Standing>>,
 }
 
 impl<'a> Sample<'a> {
@@ -44,6 +46,7 @@ impl<'a> Sample<'a> {
             rates: OnceCell::new(),
             figures: OnceCell::new(),
             loading: OnceCell::new(),
+            tier: OnceCell::new(),
         }
     }
 
@@ -77,6 +80,15 @@ impl<'a> Sample<'a> {
                 |persistence| persistence.checkpointer.figures(),
             )
         })
+    }
+
+    /// How the tier stands, where there is one.
+    pub(crate) fn tier(&self) -> Option<&Standing> {
+        let standing = self.tier.get_or_init(|| {
+            let keys = self.store.borrow().stubs();
+            self.node.tier().map(|tier| tier.standing(keys))
+        });
+        standing.as_ref()
     }
 
     /// How far the loading is that goes on; zeros at other times, for tools that look for the names.

@@ -160,7 +160,7 @@ impl Demoter {
     }
 
     /// Writes copies, and exchanges their records for stubs; how many.
-    fn write(&self, store: &mut Handle, victims: &[Victim]) -> Result<u64, TierFault> {
+    pub(super) fn write(&self, store: &mut Handle, victims: &[Victim]) -> Result<u64, TierFault> {
         let entries: Vec<_> = victims.iter().map(entry_of).collect();
         let places = self.tier.append_all(&entries)?;
         let mut count = 0;
