@@ -276,6 +276,9 @@ pub struct CommandSpec {
     pub other_databases: Option<OtherDatabases>,
     /// For what follows elements of values to further keys: whether one request does.
     pub looks_up: Option<fn(&Request<'_>) -> bool>,
+    /// Whether it needs the values of the keys that it reads. Without, what is in memory of a value that is not (its
+    /// type, length, deadline) is enough, and nobody waits for the rest.
+    pub needs_values: bool,
     /// Which arguments nobody else may see: names and passwords.
     pub secrets: Option<fn(&Request<'_>, usize) -> bool>,
     /// What it does in a transaction.
@@ -340,6 +343,7 @@ impl CommandSpec {
         keys_of: None,
         other_databases: None,
         looks_up: None,
+        needs_values: true,
         secrets: None,
         in_transaction: InTransaction::Queued,
         runs: None,

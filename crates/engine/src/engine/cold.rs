@@ -19,30 +19,6 @@ use crate::transaction::Reach;
 /// A request that was given its values so often and finds others cold each time has them read where it needs them.
 const ROUNDS_MAX: u8 = 8;
 
-/// Commands that read keys, as their rows say, and need no value: what a stub tells is enough.
-const NEED_NO_VALUE: [&str; 20] = [
-    "EXISTS",
-    "TYPE",
-    "TTL",
-    "PTTL",
-    "EXPIRETIME",
-    "PEXPIRETIME",
-    "TOUCH",
-    "STRLEN",
-    "EXPIRE",
-    "PEXPIRE",
-    "EXPIREAT",
-    "PEXPIREAT",
-    "PERSIST",
-    "ENCODING",
-    "FREQ",
-    "IDLETIME",
-    "REFCOUNT",
-    "TIER",
-    "WATCH",
-    "DEL",
-];
-
 impl Visit<'_> {
     /// Whether a request has to wait for values that lie out of memory, which are being read then.
     #[cold]
@@ -110,7 +86,7 @@ impl Visit<'_> {
 
     /// The keys whose values a request needs, as far as its arguments tell.
     fn keys_with_values<'r>(&self, spec: &CommandSpec, request: Request<'r>) -> Vec<Key<'r>> {
-        if spec.keys.is_empty() || NEED_NO_VALUE.contains(&spec.name) {
+        if spec.keys.is_empty() || !spec.needs_values {
             return Vec::new();
         }
         let database = self.context.session.database;

@@ -19,6 +19,7 @@ const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "DEL",
+        needs_values: false,
         on_condition: OnCondition::Deletes,
         arity: Arity::AtLeast(2),
         flags: Flags::WRITE,
@@ -50,6 +51,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "EXISTS",
+        needs_values: false,
         history: &[("3.0.3", "Takes several keys.")],
         arity: Arity::AtLeast(2),
         flags: Flags::READONLY.with(Flags::FAST),
@@ -65,6 +67,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "TOUCH",
+        needs_values: false,
         arity: Arity::AtLeast(2),
         flags: Flags::READONLY.with(Flags::FAST),
         keys: ALL_LOOKED_AT,
@@ -80,6 +83,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "TYPE",
+        needs_values: false,
         arity: Arity::Exactly(2),
         flags: Flags::READONLY.with(Flags::FAST),
         keys: &[KeySpec::one(1, KeyAccess::RO)],

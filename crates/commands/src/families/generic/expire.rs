@@ -36,6 +36,7 @@ const GETTER: CommandSpec = CommandSpec {
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "EXPIRE",
+        needs_values: false,
         on_condition: OnCondition::ChangesDeadline,
         history: &[("7.0.0", "Added `NX`, `XX`, `GT` and `LT`.")],
         summary: "Makes a key stop existing some seconds from now.",
@@ -56,6 +57,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "PEXPIRE",
+        needs_values: false,
         on_condition: OnCondition::ChangesDeadline,
         history: &[("7.0.0", "Added `NX`, `XX`, `GT` and `LT`.")],
         since: "2.6.0",
@@ -77,6 +79,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "EXPIREAT",
+        needs_values: false,
         on_condition: OnCondition::ChangesDeadline,
         history: &[("7.0.0", "Added `NX`, `XX`, `GT` and `LT`.")],
         since: "1.2.0",
@@ -94,6 +97,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "PEXPIREAT",
+        needs_values: false,
         on_condition: OnCondition::ChangesDeadline,
         history: &[("7.0.0", "Added `NX`, `XX`, `GT` and `LT`.")],
         since: "2.6.0",
@@ -111,6 +115,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "TTL",
+        needs_values: false,
         history: &[(
             "2.8.0",
             "Tells a missing key, -2, from one without a deadline.",
@@ -122,6 +127,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "PTTL",
+        needs_values: false,
         history: &[(
             "2.8.0",
             "Tells a missing key, -2, from one without a deadline.",
@@ -134,6 +140,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "EXPIRETIME",
+        needs_values: false,
         since: "7.0.0",
         summary: "Says when a key stops existing, in seconds since 1970; -1: never, -2: no such key.",
         handler: |context, args, reply| tell_deadline(context, args, reply, 1000, false),
@@ -141,6 +148,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "PEXPIRETIME",
+        needs_values: false,
         since: "7.0.0",
         summary: "Says when a key stops existing, in milliseconds since 1970; -1: never, -2: no such key.",
         handler: |context, args, reply| tell_deadline(context, args, reply, 1, false),
@@ -148,6 +156,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "PERSIST",
+        needs_values: false,
         on_condition: OnCondition::ChangesDeadline,
         arity: Arity::Exactly(2),
         since: "2.2.0",

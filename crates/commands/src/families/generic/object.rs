@@ -31,12 +31,14 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     subcommands: &[
         CommandSpec {
             name: "ENCODING",
+            needs_values: false,
             summary: "Names the form in which a value is kept.",
             handler: encoding,
             ..INSPECTOR
         },
         CommandSpec {
             name: "FREQ",
+            needs_values: false,
             since: "4.0.0",
             summary: "Gives the logarithmic counter of uses, under an LFU policy.",
             handler: frequency,
@@ -44,18 +46,21 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         },
         CommandSpec {
             name: "IDLETIME",
+            needs_values: false,
             summary: "Gives the seconds since the value was last used, unless under an LFU policy.",
             handler: idle_time,
             ..INSPECTOR
         },
         CommandSpec {
             name: "REFCOUNT",
+            needs_values: false,
             summary: "Gives the number of references to a value, as clients of Redis know it.",
             handler: reference_count,
             ..INSPECTOR
         },
         CommandSpec {
             name: "TIER",
+            needs_values: false,
             since: "0.1.0",
             summary: "Tells whether a value is in memory (hot) or on a device (ssd).",
             handler: tier,

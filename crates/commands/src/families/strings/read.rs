@@ -43,6 +43,7 @@ pub(super) const MGET: CommandSpec = CommandSpec {
 
 pub(super) const STRLEN: CommandSpec = CommandSpec {
     name: "STRLEN",
+    needs_values: false,
     arity: Arity::Exactly(2),
     flags: Flags::READONLY.with(Flags::FAST),
     keys: &[KeySpec::one(1, KeyAccess::RO)],

@@ -56,6 +56,7 @@ pub const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "WATCH",
+        needs_values: false,
         in_transaction: InTransaction::Refuses,
         arity: Arity::AtLeast(2),
         keys: &[KeySpec::range(1, -1, 1, KeyAccess::RO)],
