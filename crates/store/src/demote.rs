@@ -140,20 +140,25 @@ impl Handle {
 }
 
 impl Indexed {
+    /// Does something as a user of the store: nobody has it alone meanwhile.
+    fn inside<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        let entered = self.enter();
+        let result = body(self);
+        if entered {
+            self.leave();
+        }
+        result
+    }
+
     fn cold_key(&mut self, key: &Key<'_>, uses: bool) -> Option<ColdKey> {
         if self.shared.cold().stubs() == 0 || self.holds_several() {
             return None;
         }
-        let entered = self.enter();
-        self.see_index(key.database());
-        let found = self
-            .seen
-            .get(key.database())
-            .and_then(|index| look_for_stub(&self.shared, index, key, uses));
-        if entered {
-            self.leave();
-        }
-        found
+        self.inside(|way| {
+            way.see_index(key.database());
+            let index = way.seen.get(key.database())?;
+            look_for_stub(&way.shared, index, key, uses)
+        })
     }
 
     fn collect_victims(
@@ -163,7 +168,16 @@ impl Indexed {
         bytes: usize,
         victims: &mut Vec<Victim>,
     ) -> bool {
-        let entered = self.enter();
+        self.inside(|way| way.collect_inside(hand, limits, bytes, victims))
+    }
+
+    fn collect_inside(
+        &self,
+        hand: &mut DemotionHand,
+        limits: &DemotionLimits,
+        bytes: usize,
+        victims: &mut Vec<Victim>,
+    ) -> bool {
         let databases = self.shared.databases.count();
         let (mut taken, mut left) = (0, BUCKETS_MAX);
         let mut emptied = 0;
@@ -194,39 +208,27 @@ impl Indexed {
             hand.bucket += 1;
             left -= 1;
         }
-        if entered {
-            self.leave();
-        }
         emptied < databases
     }
 
     fn victim_of(&mut self, key: &Key<'_>, limits: &DemotionLimits) -> Option<Victim> {
-        let entered = self.enter();
-        self.see_index(key.database());
-        let victim = self.seen.get(key.database()).and_then(|index| {
+        self.inside(|way| {
+            way.see_index(key.database());
+            let index = way.seen.get(key.database())?;
             let home = index.lock(key.hash());
             let bucket = index.bucket(home.number);
-            let spot = find(&self.shared, index, bucket, key.hash(), key.bytes());
+            let spot = find(&way.shared, index, bucket, key.hash(), key.bytes());
             let victim = spot.and_then(|spot| {
                 let place = (index.id(), home.number, bucket.word().version());
-                copy_record(&self.shared, &self.local, place, spot.link, limits)
+                copy_record(&way.shared, &way.local, place, spot.link, limits)
             });
             bucket.unlock(false);
             victim
-        });
-        if entered {
-            self.leave();
-        }
-        victim
+        })
     }
 
     fn swap_cold(&mut self, victim: &Victim, locator: Locator) -> bool {
-        let entered = self.enter();
-        let swapped = self.swap_inside(victim, locator).is_some();
-        if entered {
-            self.leave();
-        }
-        swapped
+        self.inside(|way| way.swap_inside(victim, locator).is_some())
     }
 
     fn swap_inside(&mut self, victim: &Victim, locator: Locator) -> Option<()> {
@@ -255,43 +257,34 @@ impl Indexed {
     }
 
     fn names(&mut self, index: u64, key: &[u8]) -> Option<Locator> {
-        let entered = self.enter();
-        let hash = self.shared.hasher.hash(key);
-        let named = self.seen.by_id(index).and_then(|(_, index)| {
+        self.inside(|way| {
+            let hash = way.shared.hasher.hash(key);
+            let (_, index) = way.seen.by_id(index)?;
             let home = index.lock(hash);
             let bucket = index.bucket(home.number);
-            let named = find(&self.shared, index, bucket, hash, key)
-                .and_then(|spot| view_of(&self.shared, spot.link))
-                .filter(|view| view.form() == Form::Cold)
+            let named = find_stub(&way.shared, index, bucket, hash, key)
                 .map(|view| Locator::from_word(view.value_word()));
             bucket.unlock(false);
             named
-        });
-        if entered {
-            self.leave();
-        }
-        named
+        })
     }
 
     fn relocate(&mut self, index: u64, key: &[u8], old: Locator, new: Locator) -> bool {
-        let entered = self.enter();
-        let hash = self.shared.hasher.hash(key);
-        let moved = self.seen.by_id(index).is_some_and(|(_, index)| {
+        self.inside(|way| {
+            let hash = way.shared.hasher.hash(key);
+            let Some((_, index)) = way.seen.by_id(index) else {
+                return false;
+            };
             let home = index.lock(hash);
             let bucket = index.bucket(home.number);
-            let view = find(&self.shared, index, bucket, hash, key)
-                .and_then(|spot| view_of(&self.shared, spot.link))
-                .filter(|view| view.form() == Form::Cold && view.value_word() == old.to_word());
+            let view = find_stub(&way.shared, index, bucket, hash, key)
+                .filter(|view| view.value_word() == old.to_word());
             if let Some(view) = &view {
                 view.set_value_word(new.to_word());
             }
             bucket.unlock(view.is_some());
             view.is_some()
-        });
-        if entered {
-            self.leave();
-        }
-        moved
+        })
     }
 }
 
@@ -345,6 +338,18 @@ fn find<'i>(
         // SAFETY: the caller holds the bucket.
         view_of(shared, link).is_some_and(|view| unsafe { view.key_is(key) })
     })
+}
+
+/// The stub of a key in a bucket that the caller holds, if it has one.
+fn find_stub<'a>(
+    shared: &'a Shared,
+    index: &Index,
+    bucket: &Bucket,
+    hash: u64,
+    key: &[u8],
+) -> Option<View<'a>> {
+    let spot = find(shared, index, bucket, hash, key)?;
+    view_of(shared, spot.link).filter(|view| view.form() == Form::Cold)
 }
 
 /// Copies the values of a bucket that may go, and takes the marks of the others away.
