@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //!  1. Attachments are in the order of their places, and none is before `sent`.
-//!  2. What is held is at the end, in parts whose tickets of one watermark rise; whatever is added behind belongs to the
+//!  2. What is held is at the end, in parts whose tickets of one watermark rise; whatever is added after it belongs to the
 //!     last part. Each part begins where something was added, so an attachment is wholly in one.
 
 use std::collections::VecDeque;

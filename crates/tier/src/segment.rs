@@ -81,7 +81,7 @@ impl Segment {
         }
     }
 
-    /// Writes entries behind the last.
+    /// Writes entries after the last.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), TierFault> {
         let end = self.end_bytes.load(Ordering::Relaxed);
         self.file

@@ -164,7 +164,7 @@ impl Tier {
                 rest = &rest[1..];
             }
             if let Err(fault) = segment.write(&bytes) {
-                // What stands behind its good end is nobody's.
+                // What comes after its good end is nobody's.
                 seal(&mut writer, &segment);
                 return Err(fault);
             }
