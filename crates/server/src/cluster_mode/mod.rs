@@ -99,7 +99,7 @@ impl ClusterMode {
         let mut seen = shown::seen(&part.log.watch(), part.log.own(), &config);
         if let Some(me) = seen.nodes.get_mut(seen.own) {
             me.replication_offset = node.replication.offset(node);
-            me.is_loading = node.core.settings.refusals.is_loading();
+            me.is_loading = node.core.shared.refusals.is_loading();
         }
         Some(Arc::new(seen))
     }
@@ -120,7 +120,7 @@ impl ClusterMode {
     fn publish(&self, node: &Node, config: &Config) {
         let Some(part) = self.0.get() else { return };
         let routes = shown::routes(&part.log.watch(), part.log.own(), config);
-        let slots = &node.core.settings.hash_slots;
+        let slots = &node.core.shared.hash_slots;
         if slots.is_on() && *slots.routes() == routes {
             return;
         }

@@ -74,8 +74,8 @@ pub(crate) fn look(node: &Node) -> io::Result<Option<Known>> {
     if !is_member && !config.group.is_wanted() {
         return Ok(None);
     }
-    node.core.settings.refusals.set_read_only(true);
-    node.core.settings.refusals.set_stale(true);
+    node.core.shared.refusals.set_read_only(true);
+    node.core.shared.refusals.set_stale(true);
     Ok(Some(Known(kept.unwrap_or_else(|| Kept {
         id: unique::node_id(),
         ..Kept::default()
