@@ -180,7 +180,7 @@ impl ClusterMode {
         seen.is_orphan = part.is_orphan.load(Ordering::Relaxed);
         if let Some(me) = seen.nodes.get_mut(seen.own) {
             me.replication_offset = node.replication.offset(node);
-            me.is_loading = node.core.settings.refusals.is_loading();
+            me.is_loading = node.core.shared.refusals.is_loading();
         }
         Some(Arc::new(seen))
     }
@@ -213,7 +213,7 @@ impl ClusterMode {
         // Who is about to take over has writes wait, and serves them then.
         let is_out = matches!(node.replication.role(), Role::Sealed | Role::Following);
         routes.is_down |= !routes.is_replica && is_out;
-        let slots = &node.core.settings.hash_slots;
+        let slots = &node.core.shared.hash_slots;
         if slots.is_on() && *slots.routes() == routes {
             return;
         }

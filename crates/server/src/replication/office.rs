@@ -82,7 +82,7 @@ impl Replication {
             self.stream.keep_names(self.history());
         }
         self.role.set(role);
-        node.core.settings.refusals.set_read_only(true);
+        node.core.shared.refusals.set_read_only(true);
         node.core.store.set_follower(true);
         self.let_writes_go(node);
         if let Some(following) = standing.following.take() {
@@ -143,9 +143,9 @@ impl Replication {
         };
         node.core
             .env
-            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+            .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
         self.role.set(role);
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         refusals.set_read_only(false);
         refusals.set_stale(false);
         if let Some(following) = standing.following.take() {
@@ -170,7 +170,7 @@ impl Replication {
         }
         node.core
             .env
-            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+            .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
         wait_for_writers(node);
         let end = own_link::own_log(node).map_or(0, |log| log.tail());
         let mut waited = Duration::ZERO;
@@ -192,7 +192,7 @@ impl Replication {
     /// No control group decides any more: this node is a primary by itself.
     pub(crate) fn end_under_group(&self, node: &Arc<Node>) {
         self.fence.end_group();
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         refusals.set_no_lease(false);
         refusals.set_no_majority(false);
         self.judge_level(node, &node.core.config.current());
@@ -286,7 +286,7 @@ impl Replication {
     /// Looks whether writes that wait for a majority may begin.
     fn judge_majority(&self, node: &Node) {
         let can_commit = self.fence.is_quorum() && self.fence.has_majority();
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         if refusals.has_no_majority() == can_commit {
             refusals.set_no_majority(!can_commit);
         }
@@ -297,7 +297,7 @@ impl Replication {
         let holds_all = config.durability.level == DurabilityLevel::Quorum;
         self.fence
             .set_level(holds_all, config.durability.quorum_fsync);
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         refusals.set_quorum_for_all(holds_all && self.fence.is_grouped());
     }
 
@@ -310,7 +310,7 @@ impl Replication {
     /// Looks whether the lease stands: without one no write begins. Called by workers at the beginning of a turn.
     #[inline]
     pub(crate) fn look_at_lease(&self, node: &Node) {
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         let is_over = self.fence.office() > 0 && !self.fence.has_lease();
         if refusals.has_no_lease() != is_over {
             refusals.set_no_lease(is_over);
