@@ -79,10 +79,11 @@ fn planted_mistakes_are_found() {
     for (bug, known) in [
         (Bug::PromoteWithoutSeal, 21),
         (Bug::LeaseWithoutQuorum, 425),
-        (Bug::PromoteWithinLease, 276),
+        (Bug::PromoteWithinLease, 211),
         (Bug::LeaseFromReceipt, 501),
-        (Bug::OneAnswer, 0),
-        (Bug::ForgetPredecessor, 0),
+        (Bug::OneAnswer, 65),
+        (Bug::ForgetPredecessor, 211),
+        (Bug::ForgetLeaderLease, 1_664),
     ] {
         let found = found(bug, known);
         println!("{bug:?}: {found:?}");

@@ -9,11 +9,11 @@ pub(super) struct Group {
     pub(super) leader: Option<usize>,
     /// In which term each believes that it leads.
     pub(super) believes: Vec<Option<u64>>,
-    reign: u64,
+    pub(super) reign: u64,
     /// When a quorum confirmed each as the leader.
     confirmed_ms: Vec<u64>,
     /// When each voter last acknowledged a leader.
-    acked_ms: Vec<u64>,
+    pub(super) acked_ms: Vec<u64>,
     election_ms: u64,
     requests: u64,
 }

@@ -177,7 +177,7 @@ impl World {
             log: Rc::default(),
             seal: 0,
             start_count: 1,
-            member: Member::new(id, self.times, 1),
+            member: Member::new(id, self.times, 1, 0),
             leader: Leader::new(self.times, 0),
             view: ControlState::default(),
             acked: BTreeMap::new(),
@@ -288,7 +288,7 @@ impl World {
         let (now_ms, times) = (self.clock_ms(at), self.times);
         let node = &mut self.nodes[at];
         node.start_count += 1;
-        node.member = Member::new(node.id, times, node.start_count);
+        node.member = Member::new(node.id, times, node.start_count, now_ms);
         let end = end_of(&node.log);
         node.member.add_copy(SHARD, node.seal, end, end.sequence);
         node.leader = Leader::new(times, now_ms);
@@ -319,6 +319,7 @@ impl World {
         self.group.step(self.now_ms, |a, b| {
             is_up[a] && is_up[b] && (a == b || !cut[a][b] && !cut[b][a])
         });
+        self.note_acknowledged();
         for (at, _) in is_up.iter().enumerate().filter(|(_, is_up)| **is_up) {
             self.learn(at, &is_up);
         }
@@ -334,6 +335,18 @@ impl World {
         }
         for (at, _) in is_up.iter().enumerate().filter(|(_, is_up)| **is_up) {
             self.tick(at);
+        }
+    }
+
+    /// Voters know when they acknowledged a leader, by their own clocks, until they are restarted.
+    fn note_acknowledged(&mut self) {
+        for at in 0..self.nodes.len() {
+            if self.group.acked_ms[at] == self.now_ms {
+                let (reign, clock_ms) = (self.group.reign, self.clock_ms(at));
+                self.nodes[at]
+                    .member
+                    .note_acknowledged((reign, 0), clock_ms);
+            }
         }
     }
 
@@ -381,8 +394,11 @@ impl World {
         let now_ms = self.clock_ms(at);
         let has_quorum = self.group.has_quorum(at, self.now_ms);
         let believes = self.group.believes[at];
+        let voters = self.nodes.iter().map(|node| node.id).collect();
         let node = &mut self.nodes[at];
-        node.leader.set_leading(believes, now_ms);
+        node.leader.set_voters(voters, now_ms);
+        let reign = believes.map(|reign| (reign, 0));
+        node.leader.set_leading(reign, now_ms);
         let orders = node.leader.on_tick(now_ms, &node.view, has_quorum);
         let actions = node.member.on_tick(now_ms);
         self.act(at, actions);
