@@ -49,6 +49,7 @@ mod thread;
 mod verify;
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use base::random::Prng;
@@ -467,6 +468,7 @@ impl Replication {
 
     /// Writes wait no more for another role.
     fn let_writes_go(&self, node: &Node) {
+        self.hands_over.store(false, Ordering::Relaxed);
         let gate = &node.core.shared.gate;
         if gate.changes_role() {
             node.core

@@ -10,6 +10,7 @@
 //!  2. Nothing is served in a term before its frame is durable.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cluster::{NodeId, Shard, ShardId};
@@ -82,9 +83,11 @@ impl Replication {
             self.stream.keep_names(self.history());
         }
         self.role.set(role);
-        node.core.shared.refusals.set_read_only(true);
         node.core.store.set_follower(true);
-        self.let_writes_go(node);
+        if !self.hands_over() {
+            node.core.shared.refusals.set_read_only(true);
+            self.let_writes_go(node);
+        }
         if let Some(following) = standing.following.take() {
             following.stop();
         }
@@ -184,12 +187,29 @@ impl Replication {
         Ok(())
     }
 
-    /// Writes wait no more.
-    pub(crate) fn resume(&self, node: &Node) {
-        self.let_writes_go(node);
+    /// This primary leaves its office next, for a copy that has all it has: writes wait until it knows who has the office.
+    pub(crate) fn begin_hand_over(&self) {
+        self.hands_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether writes wait for the primary to which the office was handed over.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.hands_over.load(Ordering::Relaxed)
+    }
+
+    /// Writes wait no more for another primary, unless this node is about to become one.
+    pub(crate) fn end_hand_over(&self, node: &Node) {
+        let role = self.role();
+        if role == Role::Sealed {
+            node.core.shared.refusals.set_read_only(true);
+        }
+        if role != Role::TakingOver {
+            self.let_writes_go(node);
+        }
     }
 
     /// No control group decides any more: this node is a primary by itself.
+    #[cfg(feature = "cluster")]
     pub(crate) fn end_under_group(&self, node: &Arc<Node>) {
         self.fence.end_group();
         let refusals = &node.core.shared.refusals;
