@@ -152,7 +152,7 @@ impl Driver {
             declines,
             now_ms,
         } = setup;
-        let mut member = Member::new(own, times, record.start_count);
+        let mut member = Member::new(own, times, record.start_count, now_ms);
         member.set_declines(declines);
         let shard = duty.as_ref().and_then(|duty| duty.shard_of_log());
         if let (Some(duty), Some(shard)) = (&duty, shard) {
@@ -244,8 +244,7 @@ impl Driver {
         self.note_log();
         self.note_level();
         self.standing = self.log.standing();
-        let reign = self.standing.is_ready.then_some(self.standing.term);
-        self.leader.set_leading(reign, now_ms);
+        self.note_leader(now_ms);
         let state = self.log.watch();
         if state.index > self.state.index {
             let was_in = self.state.nodes.contains_key(&self.own);
@@ -260,6 +259,24 @@ impl Driver {
         };
         self.publish(now_ms);
         self.begin_own_shard();
+    }
+
+    /// Who leads, and who may: when this node acknowledged itself counts for leaders after it.
+    fn note_leader(&mut self, now_ms: u64) {
+        let standing = &self.standing;
+        let reign = standing.leader.map(|leader| (standing.term, leader));
+        if let Some(reign) = reign.filter(|_| standing.is_leader) {
+            self.member.note_acknowledged(reign, now_ms);
+        }
+        let membership = self.log.membership();
+        let ids = membership.voters.iter();
+        let voters = ids.map(|id| self.state.node_of(*id).map(|(node, _)| *node));
+        // Where one of them is not known yet, no majority can be counted.
+        let voters = voters.collect::<Option<BTreeSet<NodeId>>>();
+        let voters = voters.filter(|_| !membership.is_changing);
+        self.leader.set_voters(voters.unwrap_or_default(), now_ms);
+        let reign = reign.filter(|_| standing.is_ready);
+        self.leader.set_leading(reign, now_ms);
     }
 
     /// Whether writes are to wait for a majority may have been changed.
@@ -539,7 +556,13 @@ impl Driver {
             reply,
         } = asked;
         match subject {
-            Subject::Raft => self.log.serve(bytes, move |answer| reply.answer(answer)),
+            Subject::Raft => {
+                // By the time of now, which is after the leader sent it: that is what its quorum counts from.
+                if let (Some(reign), Some(now_ms)) = (consensus::leader_of(&bytes), self.now_ms()) {
+                    self.member.note_acknowledged(reign, now_ms);
+                }
+                self.log.serve(bytes, move |answer| reply.answer(answer));
+            }
             Subject::Join => self.join(from, &bytes, reply),
             Subject::HandOver => self.hand_over(from, reply),
             Subject::Meet | Subject::Publish => {
