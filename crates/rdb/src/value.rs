@@ -13,7 +13,8 @@
 //! | stream | 15 | 19 | 21 | 21 | 21 |
 //!
 //! All of these are read, and besides them 3 (scores as texts), 9 (zipmap), 10, 12, 13 and 14
-//! (ziplists), 22 and 23 of Redis (deadlines before they were published).
+//! (ziplists), 22 and 23 of Redis (deadlines before they were published), 26 (streams since Redis 8.6), 29 and 31 (hashes by
+//! templates of their own; those by a template of their file are 30 and 32, which only [`file`](crate::file) can read).
 
 use structures::Object;
 
@@ -64,6 +65,26 @@ pub(crate) mod code {
     pub(crate) const HASH_LISTPACK_DEADLINES_EARLY: u8 = 23;
     pub(crate) const HASH_DEADLINES: u8 = 24;
     pub(crate) const HASH_LISTPACK_DEADLINES: u8 = 25;
+    pub(crate) const STREAM_PRODUCERS: u8 = 26;
+    pub(crate) const STREAM_RELEASED: u8 = 27;
+    pub(crate) const ARRAY: u8 = 28;
+    pub(crate) const HASH_TEMPLATE_LISTPACK: u8 = 29;
+    pub(crate) const HASH_OF_TEMPLATE_LISTPACK: u8 = 30;
+    pub(crate) const HASH_TEMPLATE: u8 = 31;
+    pub(crate) const HASH_OF_TEMPLATE: u8 = 32;
+}
+
+/// What a type is that others have and that has no counterpart here, and since when.
+#[must_use]
+pub(crate) fn name_of_foreign(type_code: u8) -> Option<&'static str> {
+    match type_code {
+        code::STREAM_RELEASED => Some("a stream with entries released by XNACK, since Redis 8.8"),
+        code::ARRAY => Some("an array, since Redis 8.8"),
+        code::HASH_OF_TEMPLATE_LISTPACK | code::HASH_OF_TEMPLATE => {
+            Some("a hash by a template that only its file has, since Redis 8.10")
+        }
+        _ => None,
+    }
 }
 
 /// Reads the body of a value whose type has this code.
@@ -101,7 +122,9 @@ pub fn read(type_code: u8, reader: &mut Reader<'_>) -> Result<Value, Malformed> 
         code::HASH_LISTPACK_DEADLINES => {
             hashes::read_listpack_deadlines(reader, true).map(Object::Hash)
         }
-        code::STREAM_PLAIN | code::STREAM_COUNTERS | code::STREAM => {
+        code::HASH_TEMPLATE_LISTPACK => hashes::read_template_listpack(reader).map(Object::Hash),
+        code::HASH_TEMPLATE => hashes::read_template(reader).map(Object::Hash),
+        code::STREAM_PLAIN | code::STREAM_COUNTERS | code::STREAM | code::STREAM_PRODUCERS => {
             streams::read(reader, type_code).map(Object::Stream)
         }
         other => Err(Malformed::Type(other)),
