@@ -46,6 +46,7 @@ pub mod value;
 pub mod writer;
 
 mod bytes;
+mod code;
 mod elements;
 mod listpack;
 mod metadata;

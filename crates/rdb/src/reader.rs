@@ -17,8 +17,8 @@ use base::number::IntegerText;
 use structures::{BlockLimit, HashLimits, SetLimits, SortedSetLimits, StreamLimits};
 
 use crate::bytes::{Bytes, index};
+use crate::code::name_of_foreign;
 use crate::lzf;
-use crate::value::name_of_foreign;
 
 /// What is wrong with received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use std::collections::HashMap;
 
 use structures::Element;
 
+use crate::code;
 use crate::listpack;
 use crate::reader::{Malformed, Reader};
-use crate::value::code;
 use crate::writer::write_length;
 
 /// How names are written in a payload.

@@ -6,10 +6,10 @@ use std::io::Read;
 use super::input::Input;
 use super::{Fault, FileError, ModuleName};
 use crate::VERSION_VALKEY;
+use crate::code;
 use crate::metadata::{self, part};
 use crate::reader::Malformed;
 use crate::templates::Templates;
-use crate::value::code;
 
 /// Types of modules: one whose end only the module knows, and one that anybody can pass.
 const MODULE_EARLY: u8 = 6;

@@ -9,11 +9,11 @@ use super::{
     CHECKSUM_VERSION, Fault, FileError, HEAD_BYTES, ModuleName, SHOWN_BYTES_MAX, TEMPLATES_VERSION,
     Usage, opcode,
 };
-use crate::metadata;
 use crate::reader::{Limits, Malformed, Reader, Text};
 use crate::templates::{Templates, is_by_template};
 use crate::value::{self, Value};
 use crate::{VERSION_VALKEY, is_read};
+use crate::{code, metadata};
 
 /// Reads a file from its front, once.
 #[derive(Debug)]
@@ -240,7 +240,7 @@ impl<R: Read> FileReader<R> {
                     deadline_unix_ms: self.deadline_unix_ms.take(),
                     usage: self.usage.take(),
                     key: self.text(key)?,
-                    type_code: value::code::HASH,
+                    type_code: code::HASH,
                     offset: self.input.offset_of(body.start),
                     body: &self.expanded,
                 })

@@ -12,7 +12,7 @@
 
 use structures::{Element, Encoding, FieldDeadline, Hash, HashLimits, Packed};
 
-use super::code;
+use crate::code;
 use crate::elements::Elements;
 use crate::reader::{Malformed, Reader};
 use crate::writer::{Output, Style, write_length, write_length_u64, write_text};

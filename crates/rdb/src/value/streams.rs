@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use structures::stream::{Counters, Group};
 use structures::{EntryId, Stream};
 
-use super::code;
+use crate::code;
 use crate::reader::{Malformed, Reader};
 use crate::writer::{Output, Style, write_length, write_length_u64, write_text};
 
