@@ -383,6 +383,7 @@ impl Leader {
                 is_fresh: false,
                 declines: false,
                 is_blank: false,
+                successor: None,
             };
             Some((*node, answer))
         };
@@ -440,6 +441,11 @@ fn is_enough(
     if all.iter().all(|node| answers.contains_key(node)) {
         return true;
     }
+    let is_due = now_ms.saturating_sub(round.began_ms) >= times.answers_ms;
+    let is_awaited = |node: &NodeId| !answers.contains_key(node) && !silent.contains(node);
+    if successor_of(round).as_ref().is_some_and(is_awaited) && !is_due {
+        return false;
+    }
     if shard.is_quorum {
         // Who may have forgotten what it acknowledged does not count.
         let certain = answers.values().filter(|answer| answer.is_certain);
@@ -457,6 +463,11 @@ fn is_enough(
         false => times.answers_ms,
     };
     now_ms.saturating_sub(round.began_ms) >= patience_ms
+}
+
+/// For whom the primary of before has left its office, if it said so.
+fn successor_of(round: &Round) -> Option<NodeId> {
+    round.answers.values().find_map(|answer| answer.successor)
 }
 
 /// The member with the most. A copy of the log alone is never it, and where it has more, nobody is. The primary of before that
@@ -478,6 +489,15 @@ fn choose<'r>(round: &'r Round, shard: &Shard) -> Option<&'r SealAnswer> {
         )
     };
     let best = round.answers.values().filter(is_willing).max_by_key(merit);
+    let successor = successor_of(round);
+    let successor = round
+        .answers
+        .values()
+        .filter(is_willing)
+        .find(|answer| Some(answer.node) == successor);
+    // As long as nobody has more.
+    let successor = successor.filter(|one| best.is_some_and(|best| best.end == one.end));
+    let best = successor.or(best);
     let best = best.or_else(|| round.answers.values().find(is_former))?;
     let most = round.answers.values().map(|answer| answer.end).max()?;
     (best.end == most || !shard.is_quorum).then_some(best)

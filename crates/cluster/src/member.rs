@@ -87,8 +87,8 @@ pub struct Member {
     beat_ms: Option<u64>,
     index: u64,
     copies: BTreeMap<ShardId, Copy>,
-    /// It has left the office of that shard so that another member takes it.
-    hands_over: Option<ShardId>,
+    /// It has left the office of that shard so that this member takes it.
+    hands_over: Option<(ShardId, NodeId)>,
     acknowledged: Acknowledged,
 }
 
@@ -259,6 +259,8 @@ impl Member {
             return None;
         }
         copy.sealing = None;
+        let handed_over = self.hands_over.filter(|(shard, _)| *shard == seal.shard);
+        let successor = handed_over.map(|(_, successor)| successor);
         Some(Action::Answer(SealAnswer {
             node: self.id,
             seal,
@@ -266,8 +268,9 @@ impl Member {
             applied: copy.applied,
             is_certain,
             is_fresh: copy.lived == 0,
-            declines: self.declines || self.hands_over == Some(seal.shard),
+            declines: self.declines || successor.is_some(),
             is_blank: copy.is_blank,
+            successor,
         }))
     }
 
@@ -353,12 +356,12 @@ impl Member {
     }
 
     /// Another member is to be promoted in place of this one, which leaves its office: it gives its lease back with that.
-    pub fn hand_over(&mut self, shard: ShardId) -> Vec<Action> {
+    pub fn hand_over(&mut self, shard: ShardId, to: NodeId) -> Vec<Action> {
         let Some(copy) = self.copies.get_mut(&shard).filter(|copy| copy.office > 0) else {
             return Vec::new();
         };
         leave(copy);
-        self.hands_over = Some(shard);
+        self.hands_over = Some((shard, to));
         self.hurry();
         vec![Action::LeaveOffice { shard }]
     }

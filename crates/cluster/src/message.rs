@@ -86,6 +86,8 @@ pub struct SealAnswer {
     pub declines: bool,
     /// It has nothing of the shard yet, and cannot be promoted.
     pub is_blank: bool,
+    /// It has left its office for this member, which has all of its log.
+    pub successor: Option<NodeId>,
 }
 
 /// Any of them.
@@ -145,6 +147,10 @@ impl Message {
                 writer.u8(u8::from(answer.is_fresh));
                 writer.u8(u8::from(answer.declines));
                 writer.u8(u8::from(answer.is_blank));
+                writer.u8(u8::from(answer.successor.is_some()));
+                if let Some(successor) = answer.successor {
+                    writer.raw(&successor.0);
+                }
             }
             Self::Gone(index) => drop(writer.u8(5).u64(*index)),
         }
@@ -188,6 +194,10 @@ impl Message {
                 is_fresh: reader.bool()?,
                 declines: reader.bool()?,
                 is_blank: reader.bool()?,
+                successor: match reader.bool()? {
+                    true => Some(NodeId(reader.array()?)),
+                    false => None,
+                },
             }),
             5 => Self::Gone(reader.u64()?),
             kind => return Err(Malformed::Kind(kind)),

@@ -278,12 +278,13 @@ fn slots(ranges: &[SlotRange], expected: Option<ShardId>, owner: Option<ShardId>
 #[test]
 fn slots_go_from_the_owner_that_is_expected() {
     let mut log = three();
+    assert_eq!(log.join(4), Applied::Done);
     let (one, two) = (Some(SHARD), Some(ShardId(2)));
     log.apply(Entry::Shard {
         shard: ShardId(2),
         expected_epoch: 0,
         change: ShardChange::Create {
-            primary: node(2),
+            primary: node(4),
             end: LogEnd::default(),
             is_quorum: false,
         },
@@ -381,6 +382,7 @@ fn messages_come_back_from_their_bytes() {
             end,
             applied: 5,
             is_blank: true,
+            successor: Some(node(3)),
             is_certain: true,
             is_fresh: false,
             declines: true,
@@ -404,4 +406,106 @@ proptest! {
             prop_assert_eq!(proposal.encode(), bytes);
         }
     }
+}
+
+/// Nodes 1 to 3 in cluster mode, each with a shard of its own number.
+fn cluster() -> Log {
+    let mut log = Log::default();
+    for byte in 1..=3 {
+        let record = NodeRecord {
+            roles: roles::DATA | roles::CLUSTER,
+            ..NodeRecord::default()
+        };
+        let node = node(byte);
+        assert_eq!(log.apply(Entry::Join { node, record }), Applied::Done);
+        assert_eq!(log.begin_shard(byte, byte.into()), Applied::Done);
+    }
+    log
+}
+
+impl Log {
+    fn begin_shard(&mut self, primary: u8, shard: u32) -> Applied {
+        self.apply(Entry::Shard {
+            shard: ShardId(shard),
+            expected_epoch: 0,
+            change: ShardChange::Create {
+                primary: node(primary),
+                end: LogEnd::default(),
+                is_quorum: false,
+            },
+        })
+    }
+
+    fn move_to(&mut self, shard: u32, byte: u8) -> Applied {
+        let shard = ShardId(shard);
+        let expected_epoch = self.state.shards[&shard].epoch;
+        let change = ShardChange::Add {
+            node: node(byte),
+            kind: CopyKind::Data,
+        };
+        let applied = self.apply(Entry::Shard {
+            shard,
+            expected_epoch,
+            change,
+        });
+        if applied == Applied::Done {
+            let expected_epoch = self.state.shards[&shard].epoch;
+            let finish = Entry::Shard {
+                shard,
+                expected_epoch,
+                change: ShardChange::Finish,
+            };
+            assert_eq!(self.apply(finish), Applied::Done);
+        }
+        applied
+    }
+}
+
+#[test]
+fn a_node_is_of_one_shard() {
+    let mut log = cluster();
+    assert_eq!(log.begin_shard(1, 9), Applied::Refused, "it has one");
+    assert_eq!(
+        log.apply(slots(&[(0, 99)], None, Some(ShardId(1)))),
+        Applied::Done
+    );
+    assert_eq!(log.move_to(2, 1), Applied::Refused, "it owns slots");
+    assert_eq!(log.move_to(1, 2), Applied::Done);
+    assert!(!log.state.shards.contains_key(&ShardId(2)));
+    assert_eq!(log.state.shard_of(node(2)), Some(ShardId(1)));
+    assert_eq!(log.move_to(3, 2), Applied::Done, "a replica moves on");
+    assert_eq!(log.state.shards[&ShardId(1)].members.len(), 1);
+    assert_eq!(log.state.shard_of(node(2)), Some(ShardId(3)));
+    assert_eq!(log.move_to(1, 3), Applied::Refused, "it has a replica");
+}
+
+#[test]
+fn who_is_alone_and_owns_nothing_leaves_with_its_shard() {
+    let mut log = cluster();
+    assert_eq!(
+        log.apply(slots(&[(5, 5)], None, Some(ShardId(1)))),
+        Applied::Done
+    );
+    assert_eq!(log.apply(Entry::Leave { node: node(1) }), Applied::Refused);
+    assert_eq!(log.apply(Entry::Leave { node: node(3) }), Applied::Done);
+    assert!(!log.state.shards.contains_key(&ShardId(3)));
+    assert_eq!(
+        log.apply(Entry::Leave { node: node(3) }),
+        Applied::Stale,
+        "told again"
+    );
+}
+
+#[test]
+fn nodes_of_a_group_are_all_in_cluster_mode_or_none() {
+    let mut log = cluster();
+    let data = |roles| Entry::Join {
+        node: node(9),
+        record: NodeRecord {
+            roles,
+            ..NodeRecord::default()
+        },
+    };
+    assert_eq!(log.apply(data(roles::DATA)), Applied::Refused);
+    assert_eq!(log.apply(data(roles::WITNESS)), Applied::Done);
 }

@@ -99,7 +99,7 @@ impl Driver {
             duty.begin_hand_over();
         }
         self.handed_over_ms = self.now_ms();
-        let actions = self.member.hand_over(shard);
+        let actions = self.member.hand_over(shard, to);
         self.perform(actions);
         done(Ok(()));
     }
