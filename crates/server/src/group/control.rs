@@ -353,6 +353,9 @@ impl Part {
     pub(super) fn forget_group(&self) -> io::Result<()> {
         let active = lock(&self.taking).active.take();
         self.links.retain(|_| false);
+        if let Some(node) = self.node.upgrade() {
+            node.control.documents.forget();
+        }
         if let Some(active) = active {
             active.log.stop();
         }

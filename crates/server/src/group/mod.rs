@@ -14,6 +14,7 @@ pub(crate) mod control;
 #[cfg(not(feature = "cluster"))]
 #[path = "no_control.rs"]
 pub(crate) mod control;
+pub(crate) mod documents;
 #[cfg(feature = "cluster")]
 mod driver;
 pub mod duty;
