@@ -312,7 +312,7 @@ impl UsersPort for Port<'_> {
         made: &mut dyn FnMut() -> Result<Option<Vec<u8>>, CommandError>,
     ) -> Result<(), CommandError> {
         let node = self.node;
-        node.control.documents.change(node, name, made)
+        documents::change(node, name, made)
     }
 }
 

@@ -12,7 +12,6 @@
 //! Invariant: what is written was made from the version that it names. So no change is lost, whatever is changed where.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use access::{Change, DEFAULT, Rules, parse_file};
@@ -40,103 +39,79 @@ type Outcome = Result<(), CommandError>;
 /// What a user is to be, as a line of a file of users; none to remove it.
 pub(crate) type Made<'a> = &'a mut dyn FnMut() -> Result<Option<Vec<u8>>, CommandError>;
 
-/// Which documents this node has taken.
-#[derive(Debug, Default)]
-pub(crate) struct Documents {
-    taken: Mutex<Taken>,
+/// Has this node have the users of the group, where they changed.
+pub(crate) fn take(node: &Node, state: &ControlState) {
+    if !is_wanted(node) || !are_complete(state) {
+        return;
+    }
+    let mut taken = node.control.documents.lock();
+    // Whoever looked earlier may come later.
+    if state.index <= taken.index {
+        return;
+    }
+    taken.index = state.index;
+    let users = users_of(state).map(|(name, document)| (name.clone(), document.version));
+    let users: BTreeMap<Vec<u8>, u64> = users.collect();
+    if taken.users == users {
+        return;
+    }
+    let is_first = taken.users.is_empty();
+    taken.users = users;
+    let changes = replace(node, state);
+    end_clients(node, &changes, is_first);
 }
 
-#[derive(Debug, Default)]
-struct Taken {
-    /// The index of the control state that they are of.
-    index: u64,
-    /// Names of users, and their versions.
-    versions: BTreeMap<Vec<u8>, u64>,
+/// Changes a user on all nodes; waits until that holds here. `made` says what it is to be from what it is, and is asked again
+/// where somebody else changed it meanwhile.
+pub(crate) fn change(node: &Node, name: &[u8], made: Made<'_>) -> Outcome {
+    let log = node.control.log();
+    let log = log.ok_or(CommandError::fixed(
+        "ERR this server is in no control group",
+    ))?;
+    wait_for_users(node, &*log)?;
+    for _ in 0..ATTEMPTS {
+        take(node, &log.watch());
+        // Before what is made of it is looked at: a change that comes between is noticed by the version.
+        let expected_version = node.control.documents.version_of_user(name);
+        let body = made()?;
+        if body.is_none() && expected_version == 0 {
+            return Ok(());
+        }
+        let entry = Entry::Document {
+            kind: DocumentKind::User,
+            name: name.to_vec(),
+            expected_version,
+            body,
+        };
+        if !entry.is_within_limits() {
+            return Err(CommandError::fixed(
+                "ERR a user of a control group has a name of at most 255 bytes and rules of at most 1 MiB",
+            ));
+        }
+        match log.propose(&unique::proposal(entry)) {
+            Ok(Applied::Stale) => {}
+            Ok(_) => {
+                take(node, &log.watch());
+                return Ok(());
+            }
+            Err(reason) => return Err(refused(&reason.to_string())),
+        }
+    }
+    Err(refused("others change this user all the time"))
 }
 
-impl Documents {
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Has this node have the users of the group, where they changed.
-    pub(crate) fn take(&self, node: &Node, state: &ControlState) {
-        if !is_wanted(node) || !are_complete(state) {
-            return;
+/// The users that the group begins with are there a moment after it.
+fn wait_for_users(node: &Node, log: &dyn cluster::ControlLog) -> Outcome {
+    for _ in 0..LOOKS {
+        if are_complete(&log.watch()) {
+            return Ok(());
         }
-        let mut taken = self.taken();
-        // Whoever looked earlier may come later.
-        if state.index <= taken.index {
-            return;
+        if node.is_stopping() {
+            break;
         }
-        taken.index = state.index;
-        let versions = users_of(state).map(|(name, document)| (name.clone(), document.version));
-        let versions: BTreeMap<Vec<u8>, u64> = versions.collect();
-        if taken.versions == versions {
-            return;
-        }
-        let is_first = taken.versions.is_empty();
-        taken.versions = versions;
-        let changes = replace(node, state);
-        end_clients(node, &changes, is_first);
+        std::thread::sleep(LOOK);
     }
-
-    /// This node has left its group, whose users stay here and are its own.
-    pub(crate) fn forget(&self) {
-        *self.taken() = Taken::default();
-    }
-
-    /// Changes a user on all nodes; waits until that holds here. `made` says what it is to be from what it is, and is asked
-    /// again where somebody else changed it meanwhile.
-    pub(crate) fn change(&self, node: &Node, name: &[u8], made: Made<'_>) -> Outcome {
-        let log = node.control.log();
-        let log = log.ok_or(CommandError::fixed(
-            "ERR this server is in no control group",
-        ))?;
-        self.wait_for_users(node, &*log)?;
-        for _ in 0..ATTEMPTS {
-            self.take(node, &log.watch());
-            let expected_version = self.taken().versions.get(name).copied().unwrap_or(0);
-            let body = made()?;
-            if body.is_none() && expected_version == 0 {
-                return Ok(());
-            }
-            let entry = Entry::Document {
-                kind: DocumentKind::User,
-                name: name.to_vec(),
-                expected_version,
-                body,
-            };
-            if !entry.is_within_limits() {
-                return Err(CommandError::fixed(
-                    "ERR a user of a control group has a name of at most 255 bytes and rules of at most 1 MiB",
-                ));
-            }
-            match log.propose(&unique::proposal(entry)) {
-                Ok(Applied::Stale) => {}
-                Ok(_) => {
-                    self.take(node, &log.watch());
-                    return Ok(());
-                }
-                Err(reason) => return Err(refused(&reason.to_string())),
-            }
-        }
-        Err(refused("others change this user all the time"))
-    }
-
-    /// The users that the group begins with are there a moment after it.
-    fn wait_for_users(&self, node: &Node, log: &dyn cluster::ControlLog) -> Outcome {
-        for _ in 0..LOOKS {
-            if are_complete(&log.watch()) {
-                return Ok(());
-            }
-            if node.is_stopping() {
-                break;
-            }
-            std::thread::sleep(LOOK);
-        }
-        Err(refused("it has no users yet"))
-    }
+    Err(refused("it has no users yet"))
 }
 
 fn refused(reason: &str) -> CommandError {

@@ -33,7 +33,7 @@ use super::documents;
 use super::duty::{Duty, PrimaryAddress};
 use super::files::{KnownPeer, Place};
 use super::forming;
-use super::links::{Asked, Links, Reply, Subject, Told};
+use super::links::{Asked, Links, Reply, Subject, Told, spawn};
 use super::reconcile::{Look, Reconciler};
 use super::unique;
 use super::view::{SHARD, Seen};
@@ -349,7 +349,7 @@ impl Driver {
         }
         if let Some(node) = self.node.upgrade() {
             // Before it serves anybody: who may do what comes first.
-            node.control.documents.take(&node, &state);
+            documents::take(&node, &state);
         }
         let is_primary = self
             .own_shard()

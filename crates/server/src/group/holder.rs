@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use cluster::NodeId;
 use engine::{CommandError, TopicKind};
 
-use super::documents::Documents;
+use super::taken::TakenDocuments;
 use crate::replication::session::Session;
 
 /// The control log, as callers that may wait have it.
@@ -74,7 +74,7 @@ pub(crate) trait TakesPart: Send + Sync {
 pub struct Control {
     part: OnceLock<Arc<dyn TakesPart>>,
     /// What this node has of the group beside data.
-    pub(crate) documents: Documents,
+    pub(crate) documents: TakenDocuments,
 }
 
 impl Control {

@@ -36,5 +36,6 @@ mod reconcile;
 pub(crate) mod record;
 #[cfg(feature = "cluster")]
 mod relay;
+pub(crate) mod taken;
 pub(crate) mod unique;
 pub mod view;
