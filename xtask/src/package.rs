@@ -110,6 +110,7 @@ impl Package {
         let directory = Path::new(library.trim()).parent().map(Path::to_owned);
         let directory = directory.ok_or("the C++ compiler has no static library")?;
         let mut build = cargo(&["build", "--profile", "dist", "--package", "server"]);
+        build.env("KEEP_SYMBOLS", "yes");
         build.env("CXXSTDLIB", "static=stdc++");
         build.env("RUSTFLAGS", flags(&directory));
         build.env("CARGO_TARGET_DIR", target_directory().join("package-build"));

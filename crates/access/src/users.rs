@@ -131,25 +131,13 @@ impl Users {
     /// # Errors
     /// What is wrong; nothing is changed then.
     pub fn set(&self, name: &[u8], rules: &[&[u8]], catalog: &Catalog) -> Result<Change, SetError> {
-        if !is_valid_name(name) {
-            return Err(SetError::Name);
-        }
-        let rules = merge_selectors(rules).map_err(|at| {
-            SetError::Parenthesis(rules.get(at).map_or_else(Vec::new, |word| word.to_vec()))
-        })?;
+        let rules = checked(name, rules)?;
         let defaults = self.defaults();
         // Held over reading and writing: two changes at a time make both.
         let mut known = self.known();
         let user = known.get(name).cloned();
         let before = user.as_ref().map(|user| user.rules());
-        let mut new = match &before {
-            Some(before) => Rules::clone(before),
-            None => Rules::new(defaults),
-        };
-        for rule in &rules {
-            let applied = new.apply(rule, catalog, defaults);
-            applied.map_err(|error| SetError::Rule(rule.to_vec(), error))?;
-        }
+        let new = applied(before.as_deref(), &rules, catalog, defaults)?;
         let user = match user {
             Some(user) => {
                 user.set(new);
@@ -162,6 +150,22 @@ impl Users {
             }
         };
         Ok(Change { user, before })
+    }
+
+    /// What [`Users::set`] would make of a user, as a line of a file of users. Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Users::set`].
+    pub fn line_with(
+        &self,
+        name: &[u8],
+        rules: &[&[u8]],
+        catalog: &Catalog,
+    ) -> Result<Vec<u8>, SetError> {
+        let rules = checked(name, rules)?;
+        let before = self.find(name).map(|user| user.rules());
+        let new = applied(before.as_deref(), &rules, catalog, self.defaults())?;
+        Ok(User::new(name, new).line())
     }
 
     /// Forgets a user; it is told. The default user stays.
@@ -222,6 +226,31 @@ impl Users {
     }
 }
 
+/// The rules of a change as they are applied.
+fn checked(name: &[u8], rules: &[&[u8]]) -> Result<Vec<Vec<u8>>, SetError> {
+    if !is_valid_name(name) {
+        return Err(SetError::Name);
+    }
+    let merged = merge_selectors(rules).map_err(|at| {
+        SetError::Parenthesis(rules.get(at).map_or_else(Vec::new, |word| word.to_vec()))
+    })?;
+    Ok(merged.iter().map(|rule| rule.to_vec()).collect())
+}
+
+fn applied(
+    before: Option<&Rules>,
+    rules: &[Vec<u8>],
+    catalog: &Catalog,
+    defaults: Defaults,
+) -> Result<Rules, SetError> {
+    let mut new = before.map_or_else(|| Rules::new(defaults), Rules::clone);
+    for rule in rules {
+        let applied = new.apply(rule, catalog, defaults);
+        applied.map_err(|error| SetError::Rule(rule.clone(), error))?;
+    }
+    Ok(new)
+}
+
 /// Whether a user may be called so.
 #[must_use]
 pub fn is_valid_name(name: &[u8]) -> bool {
@@ -252,6 +281,18 @@ mod tests {
         assert!(!user.rules().is_on());
         assert!(users.remove(b"default").is_none() && users.remove(b"a").is_some());
         assert_eq!(users.all().len(), 1);
+    }
+
+    #[test]
+    fn a_change_may_be_tried() {
+        let users = Users::new();
+        set(&users, "a", "on ~x").unwrap();
+        let before = users.find(b"a").unwrap().line();
+        let line = users.line_with(b"a", &[b"~y"], small()).unwrap();
+        assert_eq!(users.find(b"a").unwrap().line(), before);
+        set(&users, "a", "~y").unwrap();
+        assert_eq!(users.find(b"a").unwrap().line(), line);
+        assert!(users.line_with(b"new", &[b"on"], small()).is_ok() && users.find(b"new").is_none());
     }
 
     #[test]

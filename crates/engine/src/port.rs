@@ -207,6 +207,27 @@ pub trait UsersPort {
     fn save_users(&mut self) -> Result<(), CommandError> {
         Err(NO_USERS_FILE)
     }
+
+    /// Whether users are those of a control group: they are changed on all of its nodes or on none.
+    fn shares_users(&self) -> bool {
+        false
+    }
+
+    /// Changes a user of the control group: `made` says what it is to be, as a line of a file of users, from what it is
+    /// here; none removes it. It may be asked again. Waits until this holds here: to be called outside of the store.
+    ///
+    /// # Errors
+    /// What the client is to read; those of `made`.
+    fn change_shared_user(
+        &mut self,
+        name: &[u8],
+        made: &mut dyn FnMut() -> Result<Option<Vec<u8>>, CommandError>,
+    ) -> Result<(), CommandError> {
+        let _ = (name, made);
+        Err(CommandError::fixed(
+            "ERR this server is in no control group",
+        ))
+    }
 }
 
 /// Channels, and who hears what is published to them.

@@ -22,6 +22,7 @@ use crate::aside::Queue;
 use crate::clients;
 use crate::cluster_mode::ask_server;
 use crate::config::{Change, ConfigError, Permission};
+use crate::group::documents;
 use crate::link::{Message, own_posts};
 use crate::log::Level;
 use crate::node::Node;
@@ -246,29 +247,7 @@ impl ClientsPort for Port<'_> {
     }
 
     fn kill_clients(&mut self, session: &Session, filter: &ClientFilter) -> KillCount {
-        let mut count = KillCount::default();
-        for client in self
-            .node
-            .sessions
-            .clients
-            .matching(filter, self.node.core.clock.now_unix_ms())
-        {
-            count.clients += 1;
-            if client.id == session.client.id {
-                count.caller = true;
-            } else if client.has_flag(ClientRecord::REPLICA | ClientRecord::PRIMARY) {
-                self.node.replication.kill(&client);
-            } else if let Some(worker) = self.node.workers().get(client.worker) {
-                client.set_flag(ClientRecord::KILLED, true);
-                // From now on nothing is taken for it.
-                let _waited = client.waiter().is_some_and(|waiter| waiter.claim());
-                worker.post(Message::Kill {
-                    client: client.id,
-                    place: client.place,
-                });
-            }
-        }
-        count
+        kill_clients(self.node, session.client.id, filter)
     }
 
     fn push(&mut self, to: &ClientRecord, push: &Push) {
@@ -282,6 +261,29 @@ impl ClientsPort for Port<'_> {
     fn unpause_clients(&mut self) {
         self.node.unpause_clients();
     }
+}
+
+/// Closes connections; that of the caller is left to the caller, and told.
+pub(crate) fn kill_clients(node: &Node, caller: u64, filter: &ClientFilter) -> KillCount {
+    let mut count = KillCount::default();
+    let now_unix_ms = node.core.clock.now_unix_ms();
+    for client in node.sessions.clients.matching(filter, now_unix_ms) {
+        count.clients += 1;
+        if client.id == caller {
+            count.caller = true;
+        } else if client.has_flag(ClientRecord::REPLICA | ClientRecord::PRIMARY) {
+            node.replication.kill(&client);
+        } else if let Some(worker) = node.workers().get(client.worker) {
+            client.set_flag(ClientRecord::KILLED, true);
+            // From now on nothing is taken for it.
+            let _waited = client.waiter().is_some_and(|waiter| waiter.claim());
+            worker.post(Message::Kill {
+                client: client.id,
+                place: client.place,
+            });
+        }
+    }
+    count
 }
 
 impl UsersPort for Port<'_> {
@@ -298,6 +300,19 @@ impl UsersPort for Port<'_> {
 
     fn save_users(&mut self) -> Result<(), CommandError> {
         self.node.save_users()
+    }
+
+    fn shares_users(&self) -> bool {
+        documents::is_wanted(self.node) && self.node.control.log().is_some()
+    }
+
+    fn change_shared_user(
+        &mut self,
+        name: &[u8],
+        made: &mut dyn FnMut() -> Result<Option<Vec<u8>>, CommandError>,
+    ) -> Result<(), CommandError> {
+        let node = self.node;
+        documents::change(node, name, made)
     }
 }
 

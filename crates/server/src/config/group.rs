@@ -18,6 +18,8 @@ pub struct Group {
     pub sentinel_port: u16,
     /// How they call the group.
     pub sentinel_name: String,
+    /// Whether users are those of the group.
+    pub shares_users: bool,
     /// Whether it never becomes the primary by itself.
     pub declines: bool,
 }

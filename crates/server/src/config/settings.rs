@@ -198,6 +198,7 @@ impl Settings {
                 .map_or_else(String::new, |name| {
                     String::from_utf8_lossy(name).into_owned()
                 }),
+            shares_users: self.choice("cluster-sync", &[("acl", true), ("none", false)]),
             declines: false,
         }
     }

@@ -394,6 +394,9 @@ impl Part {
         let active = lock(&self.taking).active.take();
         self.links.retain(|_| false);
         self.relay.retain(|_| false);
+        if let Some(node) = self.node.upgrade() {
+            node.control.documents.forget();
+        }
         if let Some(active) = active {
             active.log.stop();
         }

@@ -14,6 +14,7 @@
 //!  2. What a seal's answer says of the log was looked up after the seal was durable.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -28,11 +29,12 @@ use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, Shard, ShardId, 
 use consensus::{RaftLog, Standing};
 
 use super::control::Part;
+use super::documents;
 use super::duty::{Duty, PrimaryAddress};
 use super::files::{KnownPeer, Place};
 use super::forming;
 use super::handing_over::HandedOver;
-use super::links::{Asked, Links, Reply, Subject, Told};
+use super::links::{Asked, Links, Reply, Subject, Told, spawn};
 use super::reconcile::{Look, Reconciler};
 use super::unique;
 use super::view::{SHARD, Seen};
@@ -106,6 +108,8 @@ pub(crate) struct Driver {
     pub(super) begins: bool,
     /// The shard that was proposed.
     pub(super) proposed_shard: Option<ShardId>,
+    /// The group's first users are being written by this node.
+    writes_users: Arc<AtomicBool>,
     /// Whether it follows somebody now, or did last.
     was_replica: bool,
     /// Since when nobody is known to lead.
@@ -169,6 +173,7 @@ impl Driver {
             is_cluster: record.roles & roles::CLUSTER != 0,
             begins: false,
             proposed_shard: None,
+            writes_users: Arc::default(),
             was_replica: false,
             leaderless_ms: None,
             handed_over_ms: None,
@@ -351,6 +356,10 @@ impl Driver {
         }
         if let Some(id) = state.shard_of(self.own).filter(|_| self.duty.is_some()) {
             self.take_shard(id);
+        }
+        if let Some(node) = self.node.upgrade() {
+            // Before it serves anybody: who may do what comes first.
+            documents::take(&node, &state);
         }
         let is_primary = self
             .own_shard()
@@ -775,6 +784,7 @@ impl Driver {
         }
         if self.standing.is_ready && self.standing.has_quorum {
             self.reconcile(now_ms);
+            self.write_first_users();
         }
     }
 
@@ -794,6 +804,29 @@ impl Driver {
         let events = self.events.clone();
         self.log
             .propose_later(&proposal, move |_| post(&events, Event::StateChanged));
+    }
+
+    /// The users of this node are the group's, where it has none yet.
+    fn write_first_users(&self) {
+        let is_founded = !self.state.nodes.is_empty() && self.duty.is_some();
+        if !is_founded || documents::are_complete(&self.state) {
+            return;
+        }
+        if let Some(node) = self
+            .node
+            .upgrade()
+            .filter(|node| documents::is_wanted(node))
+            && !self.writes_users.swap(true, Ordering::Relaxed)
+        {
+            let writes = Arc::clone(&self.writes_users);
+            let spawned = spawn("users", move || {
+                documents::write_first(&node);
+                writes.store(false, Ordering::Relaxed);
+            });
+            if spawned.is_err() {
+                self.writes_users.store(false, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Has the members of Raft and of the shard be those that there are.

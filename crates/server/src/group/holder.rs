@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use cluster::NodeId;
 use engine::{CommandError, TopicKind};
 
+use super::taken::TakenDocuments;
 use crate::replication::session::Session;
 
 /// The control log, as callers that may wait have it.
@@ -76,7 +77,11 @@ pub(crate) trait TakesPart: Send + Sync {
 
 /// See the module.
 #[derive(Default)]
-pub struct Control(OnceLock<Arc<dyn TakesPart>>);
+pub struct Control {
+    part: OnceLock<Arc<dyn TakesPart>>,
+    /// What this node has of the group beside data.
+    pub(crate) documents: TakenDocuments,
+}
 
 impl Control {
     /// Says what takes part; once.
@@ -85,12 +90,12 @@ impl Control {
         expect(dead_code, reason = "nothing takes part")
     )]
     pub(super) fn set(&self, part: Arc<dyn TakesPart>) {
-        let _already_set = self.0.set(part);
+        let _already_set = self.part.set(part);
     }
 
     /// Serves a link of the group until it ends; false where this node is in none.
     pub(crate) fn serve(&self, session: Session, address: &str) -> bool {
-        let part = self.0.get();
+        let part = self.part.get();
         if let Some(part) = part {
             part.serve(session, address);
         }
@@ -102,7 +107,7 @@ impl Control {
     /// # Errors
     /// What the client is to read.
     pub(crate) fn leave(&self, node: &[u8]) -> Result<(), CommandError> {
-        let part = self.0.get();
+        let part = self.part.get();
         let part = part.ok_or(CommandError::fixed(
             "ERR this server is in no control group",
         ));
@@ -111,18 +116,18 @@ impl Control {
 
     /// What takes part, once something does.
     pub(crate) fn part(&self) -> Option<&dyn TakesPart> {
-        Some(&**self.0.get()?)
+        Some(&**self.part.get()?)
     }
 
     /// The control log, where this node takes part. Its calls wait: not for workers.
     #[must_use]
     pub fn log(&self) -> Option<SharedLog> {
-        self.0.get()?.log()
+        self.part.get()?.log()
     }
 
     /// Takes part no more; for a server that stops.
     pub(crate) fn stop(&self) {
-        if let Some(part) = self.0.get() {
+        if let Some(part) = self.part.get() {
             part.stop();
         }
     }

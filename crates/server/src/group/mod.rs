@@ -14,6 +14,7 @@ pub(crate) mod control;
 #[cfg(not(feature = "cluster"))]
 #[path = "no_control.rs"]
 pub(crate) mod control;
+pub(crate) mod documents;
 #[cfg(feature = "cluster")]
 mod driver;
 pub mod duty;
@@ -35,5 +36,6 @@ mod reconcile;
 pub(crate) mod record;
 #[cfg(feature = "cluster")]
 mod relay;
+pub(crate) mod taken;
 pub(crate) mod unique;
 pub mod view;

@@ -14,6 +14,7 @@ mod failover;
 mod forming;
 mod kills;
 mod sentinel;
+mod users;
 
 /// What is known of one another.
 const SECRET: &str = "a secret of the group";

@@ -8,7 +8,7 @@ mod users;
 use access::Change;
 use engine::args::Args;
 use engine::context::Context;
-use engine::error::CommandResult;
+use engine::error::{CommandError, CommandResult};
 use engine::port::{ClientCondition, ClientFilter};
 use engine::session::Fate;
 use protocol::Reply;
@@ -45,6 +45,11 @@ fn end_subscribers(context: &mut Context<'_>, change: &Change) {
 /// ACL LOAD: the users of the file and no others. Clients stay whose user is still there, unless they listen
 /// to what they may hear no more.
 fn load(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    if context.server.shares_users() {
+        return Err(CommandError::fixed(
+            "ERR The users are those of the control group (cluster-sync acl): ACL SETUSER and ACL DELUSER change them on all nodes",
+        ));
+    }
     for change in context.server.load_users()? {
         if context.shared.access.users.has(&change.user) {
             end_subscribers(context, &change);

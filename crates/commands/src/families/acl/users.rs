@@ -24,6 +24,9 @@ pub(super) fn set(
 ) -> CommandResult {
     let name = args.bytes()?;
     let rules: Vec<&[u8]> = args.rest().collect();
+    if context.server.shares_users() {
+        return set_in_group(context, name, &rules, reply);
+    }
     let set = context
         .shared
         .access
@@ -31,6 +34,27 @@ pub(super) fn set(
         .set(name, &rules, context.table.catalog());
     let change = set.map_err(|error| refuse(&error))?;
     end_subscribers(context, &change);
+    reply.ok();
+    Ok(())
+}
+
+/// All nodes of the control group have it then, or none. Who is subscribed to what it may hear no more is closed by whoever
+/// takes it up, on each node.
+fn set_in_group(
+    context: &mut Context<'_>,
+    name: &[u8],
+    rules: &[&[u8]],
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    context.pace.admit_waiting()?;
+    let (users, catalog) = (&context.shared.access.users, context.table.catalog());
+    let mut made = || {
+        let line = users.line_with(name, rules, catalog);
+        line.map(Some).map_err(|error| refuse(&error))
+    };
+    // What is wrong with the rules is said at once.
+    made()?;
+    context.outside(|server| server.change_shared_user(name, &mut made))?;
     reply.ok();
     Ok(())
 }
@@ -65,6 +89,16 @@ pub(super) fn remove(
         ));
     }
     let mut removed = 0;
+    if context.server.shares_users() {
+        context.pace.admit_waiting()?;
+        for name in names {
+            let is_there = context.shared.access.users.find(name).is_some();
+            context.outside(|server| server.change_shared_user(name, &mut || Ok(None)))?;
+            removed += i64::from(is_there);
+        }
+        reply.integer(removed);
+        return Ok(());
+    }
     for name in names {
         if context.shared.access.users.remove(name).is_some() {
             removed += 1;

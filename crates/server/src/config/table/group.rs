@@ -24,6 +24,7 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("join", Kind::Text, "").admit(node_to_join).at_start(),
     Directive::new("witness", Kind::Switch, "no").at_start(),
     Directive::new("cluster-node-timeout", TIMEOUT, "1500").at_start(),
+    Directive::new("cluster-sync", Kind::Choice(&["acl", "none"]), "acl").at_start(),
     Directive::new("sentinel-port", PORT, "0").at_start(),
     Directive::new("sentinel-master-name", Kind::Text, "mymaster").admit(master_name),
 ];

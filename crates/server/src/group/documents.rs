@@ -1,0 +1,224 @@
+//! Users under a control group: they are documents of its control log, which every node takes (`cluster-sync`).
+//!
+//! ```text
+//!   ACL SETUSER, anywhere ─► the user as it is here, with the rules ─► document, at the version it was made from
+//!                                    ▲                                      │ another one came first: again
+//!   control state has changed ───────┴── users of this node ◄───────────────┘ committed and applied: OK
+//! ```
+//!
+//! The users that a group begins with are those of the node that begins it. The default user is the last that is written:
+//! as long as it is not there, nobody takes anything.
+//!
+//! Invariant: what is written was made from the version that it names. So no change is lost, whatever is changed where.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use access::{Change, DEFAULT, Rules, parse_file};
+use cluster::state::{DocumentKind, Versioned};
+use cluster::{Applied, ControlState, Entry};
+use engine::{ClientCondition, ClientFilter, CommandError};
+
+use super::unique;
+use crate::link::Message;
+use crate::node::Node;
+use crate::port::kill_clients;
+
+/// So often a change is made anew, because others came first.
+const ATTEMPTS: usize = 20;
+/// Users of a group that has just begun are waited for so often, ...
+const LOOKS: u32 = 100;
+/// ... and so long each time.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// No client has this number.
+const NOBODY: u64 = 0;
+
+/// What became of a change.
+type Outcome = Result<(), CommandError>;
+/// What a user is to be, as a line of a file of users; none to remove it.
+pub(crate) type Made<'a> = &'a mut dyn FnMut() -> Result<Option<Vec<u8>>, CommandError>;
+
+/// Has this node have the users of the group, where they changed.
+pub(crate) fn take(node: &Node, state: &ControlState) {
+    if !is_wanted(node) || !are_complete(state) {
+        return;
+    }
+    let mut taken = node.control.documents.lock();
+    // Whoever looked earlier may come later.
+    if state.index <= taken.index {
+        return;
+    }
+    taken.index = state.index;
+    let users = users_of(state).map(|(name, document)| (name.clone(), document.version));
+    let users: BTreeMap<Vec<u8>, u64> = users.collect();
+    if taken.users == users {
+        return;
+    }
+    let is_first = taken.users.is_empty();
+    taken.users = users;
+    let changes = replace(node, state);
+    end_clients(node, &changes, is_first);
+}
+
+/// Changes a user on all nodes; waits until that holds here. `made` says what it is to be from what it is, and is asked again
+/// where somebody else changed it meanwhile.
+pub(crate) fn change(node: &Node, name: &[u8], made: Made<'_>) -> Outcome {
+    let log = node.control.log();
+    let log = log.ok_or(CommandError::fixed(
+        "ERR this server is in no control group",
+    ))?;
+    wait_for_users(node, &*log)?;
+    for _ in 0..ATTEMPTS {
+        take(node, &log.watch());
+        // Before what is made of it is looked at: a change that comes between is noticed by the version.
+        let expected_version = node.control.documents.version_of_user(name);
+        let body = made()?;
+        if body.is_none() && expected_version == 0 {
+            return Ok(());
+        }
+        let entry = Entry::Document {
+            kind: DocumentKind::User,
+            name: name.to_vec(),
+            expected_version,
+            body,
+        };
+        if !entry.is_within_limits() {
+            return Err(CommandError::fixed(
+                "ERR a user of a control group has a name of at most 255 bytes and rules of at most 1 MiB",
+            ));
+        }
+        match log.propose(&unique::proposal(entry)) {
+            Ok(Applied::Stale) => {}
+            Ok(_) => {
+                take(node, &log.watch());
+                return Ok(());
+            }
+            Err(reason) => return Err(refused(&reason.to_string())),
+        }
+    }
+    Err(refused("others change this user all the time"))
+}
+
+/// The users that the group begins with are there a moment after it.
+fn wait_for_users(node: &Node, log: &dyn cluster::ControlLog) -> Outcome {
+    for _ in 0..LOOKS {
+        if are_complete(&log.watch()) {
+            return Ok(());
+        }
+        if node.is_stopping() {
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    Err(refused("it has no users yet"))
+}
+
+fn refused(reason: &str) -> CommandError {
+    CommandError::Text(format!("ERR The control group did not take the change: {reason}").into())
+}
+
+/// Whether this node has the users of its group.
+pub(crate) fn is_wanted(node: &Node) -> bool {
+    node.core.config.current().group.shares_users
+}
+
+/// Whether the group has users: those that it began with are written.
+pub(crate) fn are_complete(state: &ControlState) -> bool {
+    state
+        .documents
+        .contains_key(&(DocumentKind::User, DEFAULT.to_vec()))
+}
+
+fn users_of(state: &ControlState) -> impl Iterator<Item = (&Vec<u8>, &Versioned)> {
+    let documents = state.documents.iter();
+    documents
+        .filter(|((kind, _), _)| *kind == DocumentKind::User)
+        .map(|((_, name), document)| (name, document))
+}
+
+/// The users of this node as the group's first ones. Waits: on a thread of its own.
+pub(crate) fn write_first(node: &Node) {
+    let Some(log) = node.control.log() else {
+        return;
+    };
+    let mut users = node.core.shared.access.users.all();
+    users.sort_by_key(|user| user.name() == DEFAULT);
+    for user in users {
+        let entry = Entry::Document {
+            kind: DocumentKind::User,
+            name: user.name().to_vec(),
+            expected_version: 0,
+            body: Some(user.line()),
+        };
+        let name = String::from_utf8_lossy(user.name());
+        if !entry.is_within_limits() {
+            let line = format!("User '{name}' is too long for the control group, and left out");
+            node.core.log.warning(format_args!("{line}"));
+            continue;
+        }
+        // Where the group has it already, that one counts.
+        if let Err(reason) = log.propose(&unique::proposal(entry)) {
+            let line = format!("User '{name}' was not written to the control log: {reason}");
+            node.core.log.warning(format_args!("{line}"));
+            return;
+        }
+    }
+}
+
+/// Has the users of the state and no others; what became of those that there were.
+fn replace(node: &Node, state: &ControlState) -> Vec<Change> {
+    let users = &node.core.shared.access.users;
+    let catalog = node.core.env.table.catalog();
+    let (mut known, mut default) = (Vec::new(), Rules::unrestricted());
+    for (name, document) in users_of(state) {
+        match parse_file(&document.body, catalog, users.defaults()) {
+            Ok(parsed) => {
+                for (name, rules) in parsed {
+                    match name == DEFAULT {
+                        true => default = rules,
+                        false => known.push((name, rules)),
+                    }
+                }
+            }
+            // A newer node may know commands that this one does not. Who cannot be checked may do nothing.
+            Err(errors) => {
+                let name = String::from_utf8_lossy(name);
+                let reason = errors
+                    .into_iter()
+                    .next()
+                    .map(|(_, error)| error.to_string());
+                let reason = reason.unwrap_or_default();
+                node.core.log.warning(format_args!(
+                    "User '{name}' of the control group cannot be had here: {reason}"
+                ));
+                if name.as_bytes() == DEFAULT {
+                    default = Rules::new(users.defaults());
+                }
+            }
+        }
+    }
+    users.replace(known, default)
+}
+
+/// Closes connections of users that are gone, and of subscribers to what they may hear no more.
+fn end_clients(node: &Node, changes: &[Change], is_first: bool) {
+    let users = &node.core.shared.access.users;
+    for change in changes {
+        let name = String::from_utf8_lossy(change.user.name()).into_owned();
+        if users.has(&change.user) {
+            if change.loses_channels() {
+                let user = change.user.name().into();
+                node.broadcast(&Message::RulesChanged { user });
+            }
+            continue;
+        }
+        if is_first {
+            node.core.log.warning(format_args!(
+                "User '{name}' is gone: the control group does not have it"
+            ));
+        }
+        let filter = ClientFilter::of(ClientCondition::User(name));
+        kill_clients(node, NOBODY, &filter);
+    }
+}
