@@ -25,7 +25,11 @@ mod shared;
 mod stream;
 mod text;
 
-pub use ports::{Admission, Field, Figures, Link, Section, Sessions, Unready};
-pub use serve::Console;
+pub use ports::{
+    Admission, Duplex, Encrypted, Encryption, Field, Figures, Link, Section, Sessions, Unready,
+};
+pub use serve::{Console, answer};
 pub use settings::{MetricsAuth, Settings};
 pub use text::{Format, write};
+/// A connection that came.
+pub use tokio::net::TcpStream;

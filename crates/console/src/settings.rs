@@ -32,6 +32,8 @@ pub struct Settings {
     pub has_commands: bool,
     /// How long who is logged in stays so.
     pub session_ttl: Duration,
+    /// Whether connections are encrypted: browsers then send the cookie over such alone.
+    pub is_encrypted: bool,
     /// Whether others than this machine are refused while there is no password.
     pub protected_mode: bool,
 }

@@ -46,14 +46,47 @@ pub(crate) fn open(node: &Arc<Node>, balancer: &Arc<Balancer>) -> io::Result<()>
         balancer: Arc::clone(balancer),
     };
     let settings = settings(&config)?;
-    let console = Console::start(settings, Arc::new(view), Arc::new(ways), || {})?;
+    let encryption = match settings.is_encrypted {
+        true => Some(encryption(node, &config)?),
+        false => None,
+    };
+    let scheme = if encryption.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let console = Console::start(settings, Arc::new(view), Arc::new(ways), encryption, || {})?;
     for address in console.addresses() {
         node.core
             .log
-            .notice(format_args!("Management port: http://{address}/"));
+            .notice(format_args!("Management port: {scheme}://{address}/"));
     }
     *node.management() = Some(Box::new(console));
     Ok(())
+}
+
+#[cfg(feature = "tls")]
+fn encryption(node: &Node, config: &Config) -> io::Result<Arc<dyn console::Encryption>> {
+    let rules = config.tls.rules.clone();
+    let clock = Arc::clone(&node.core.clock);
+    let page = crate::tls::PageTls::load(rules, clock).map_err(io::Error::other)?;
+    Ok(Arc::new(page))
+}
+
+#[cfg(not(feature = "tls"))]
+fn encryption(_node: &Node, _config: &Config) -> io::Result<Arc<dyn console::Encryption>> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(feature = "tls")]
+impl console::Encryption for crate::tls::PageTls {
+    fn accept(&self, stream: console::TcpStream) -> console::Encrypted {
+        let accept = self.server().accept(stream);
+        Box::pin(async move {
+            let stream = accept.await?;
+            Ok(Box::new(stream) as Box<dyn console::Duplex>)
+        })
+    }
 }
 
 /// Closes the port.
@@ -91,6 +124,7 @@ fn settings(config: &Config) -> io::Result<Settings> {
         metrics_token_file: http.metrics_token_file.clone(),
         allowed_hosts: http.allowed_hosts.clone(),
         has_console: http.has_console,
+        is_encrypted: http.is_encrypted,
         has_commands: http.has_commands,
         session_ttl: Duration::from_secs(http.session_ttl_s),
         protected_mode: config.protected_mode,

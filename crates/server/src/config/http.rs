@@ -9,6 +9,8 @@ pub struct Http {
     pub port: u16,
     /// Addresses to listen on.
     pub bind: Vec<String>,
+    /// Whether connections are encrypted, with the certificate of `tls-cert-file`.
+    pub is_encrypted: bool,
     /// Who has to say who he is to read metrics.
     pub metrics_auth: MetricsAuth,
     /// The file of the word that lets one read metrics.

@@ -176,6 +176,7 @@ impl Settings {
         Http {
             port: self.number("http-port"),
             bind: texts("http-bind"),
+            is_encrypted: self.switch("http-tls"),
             metrics_auth: self.choice("http-metrics-auth", &METRICS_AUTH),
             metrics_token_file: self.path("http-metrics-token-file"),
             allowed_hosts: texts("http-allowed-hosts"),

@@ -20,6 +20,7 @@ const TTL_DEFAULT: &str = "43200";
 const TTL_S_MAX: i128 = 2_592_000;
 
 const PORT: Directive = Directive::new("http-port", integer(0, PORT_MAX), "0").at_start();
+const TLS: Directive = Directive::new("http-tls", SWITCH, "no").at_start();
 #[cfg(not(feature = "http"))]
 const NOT_BUILT: &str = "was built without the management port";
 
@@ -30,7 +31,10 @@ pub(super) const ROWS: &[Directive] = &[
     #[cfg(not(feature = "http"))]
     PORT.fixed(NOT_BUILT),
     Directive::new("http-bind", NAMES, "127.0.0.1 -::1").at_start(),
-    Directive::new("http-tls", SWITCH, "no").at_start().fixed("has no TLS on the management port"),
+    #[cfg(feature = "tls")]
+    TLS,
+    #[cfg(not(feature = "tls"))]
+    TLS.fixed("was built without TLS"),
     Directive::new("http-metrics-auth", AUTH, "auto"),
     Directive::new("http-metrics-token-file", TEXT, ""),
     Directive::new("http-allowed-hosts", NAMES, ""),
