@@ -78,6 +78,8 @@ pub struct ClusterSeen {
     pub control_term: u64,
     /// How many voters may be lost.
     pub fault_tolerance: usize,
+    /// Published messages that were not sent to another node, which did not take those before.
+    pub dropped_messages: u64,
 }
 
 impl ClusterSeen {

@@ -303,7 +303,13 @@ impl UsersPort for Port<'_> {
 
 impl PubSubPort for Port<'_> {
     fn publish(&mut self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published {
-        self.node.sessions.pubsub.publish(kind, channel, message)
+        let published = self.node.sessions.pubsub.publish(kind, channel, message);
+        if self.node.core.shared.hash_slots.is_on()
+            && let Some(group) = self.node.control.part()
+        {
+            group.relay(kind, channel, message);
+        }
+        published
     }
 
     fn subscribe(
@@ -505,7 +511,7 @@ impl ProcessPort for Port<'_> {
             self.node.broadcast(&Message::KeysFree);
         }
         if let (Some(queue), Some(text)) =
-            (self.queue, self.node.core.settings.scripts.running.busy())
+            (self.queue, self.node.core.shared.scripts.running.busy())
         {
             queue.refuse(self.node, text);
         }

@@ -15,7 +15,7 @@ impl Visit<'_> {
     /// said quickly.
     #[inline]
     pub(super) fn are_mine(&self, run: &Run<'_>, found: &Found) -> bool {
-        let slots = &self.context.settings.hash_slots;
+        let slots = &self.context.shared.hash_slots;
         let spec = found.spec;
         if spec.keys.len() != 1 || spec.keys_of.is_some() || spec.other_databases.is_some() {
             return false;
@@ -44,7 +44,7 @@ impl Visit<'_> {
         if session.is_of_primary {
             return Ok(());
         }
-        let routes = self.context.settings.hash_slots.routes();
+        let routes = self.context.shared.hash_slots.routes();
         let mut query = query_of(session, &routes);
         let table = self.context.table;
         match &session.transaction {

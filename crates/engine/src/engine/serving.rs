@@ -24,7 +24,7 @@ use crate::key_places as places;
 use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::Session;
-use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::table::{Found, Table};
 use crate::waiting::{Turn, Waited, Waiter, Waiters};
 
@@ -36,7 +36,7 @@ pub(super) struct Serving<'a> {
     pub(super) place: Place,
     pub(super) table: &'static Table,
     pub(super) server: &'a mut dyn ServerPort,
-    pub(super) settings: &'a Settings,
+    pub(super) shared: &'a Shared,
     pub(super) random: &'a mut Prng,
     pub(super) plan: &'a mut Plan,
     pub(super) waiters: &'a Arc<Waiters>,
@@ -126,7 +126,7 @@ impl Serving<'_> {
             session: &mut session,
             table: self.table,
             server: self.server,
-            settings: self.settings,
+            shared: self.shared,
             random: self.random,
             now_unix_ms: self.now_unix_ms,
             pace: Pace {

@@ -2,34 +2,42 @@
 //!
 //! ```text
 //!   CLUSTER … ─► orders ─► ControlLog ─► control state ─► shown: ClusterSeen (what CLUSTER tells)
-//!                          (LoneLog)                  └─► Routes ─► engine's hash slots, clients that wait
+//!                          (LoneLog,                 └─► Routes ─► engine's hash slots, clients that wait
+//!                           or the group's)
 //! ```
 //!
-//! A node by itself is a group of itself: its log is [`lone_log`], without Raft. Everything above the log asks for no more
-//! than the trait [`ControlLog`], so that the log of a group can take its place.
+//! A node by itself is a group of itself: its log is [`lone_log`], without Raft. When it meets another node it is of a group,
+//! whose log takes that one's place; the hash slots that it owned by itself it brings along. Everything above the log asks for no
+//! more than the trait [`ControlLog`].
 
 mod lone_log;
+#[cfg(feature = "cluster")]
+mod membership;
 mod migrate;
 mod orders;
 mod shown;
 pub(crate) mod state;
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cluster::entry::ShardChange;
-use cluster::state::{FEATURE_LEVEL, roles};
-use cluster::{Applied, ControlLog, ControlState, Entry, LogEnd, NodeId, NodeRecord, ShardId};
+use cluster::{Applied, ControlLog, ControlState, Entry, LogEnd, NodeId, ShardId};
 use durability::disk::SystemDisk;
 use engine::CommandError;
 use engine::cluster::{ClusterOrder, ClusterSeen, DISABLED, Ordered};
 use engine::hash_slots::Routes;
 use engine::key_query::elsewhere;
 use persistence::recovery::Place;
+use replication::TermId;
 
-use crate::config::{Config, LINK_PORT_DISTANCE};
+use crate::config::Config;
+use crate::group::holder::SharedLog;
+use crate::group::record::record;
 use crate::group::unique;
 use crate::node::Node;
+use crate::replication::role::Role;
 use lone_log::LoneLog;
 
 pub(crate) use migrate::ask_server;
@@ -40,12 +48,12 @@ use state::Part;
 const FIRST_SHARD: ShardId = ShardId(0);
 
 impl ClusterMode {
-    /// Reads what this node knew, where the configuration asks for cluster mode, and says what it serves. Called before
-    /// clients are served.
+    /// Reads what this node knew, where the configuration asks for cluster mode, and says what it serves: nothing yet, where it
+    /// is a member of a group. Called before clients are served.
     ///
     /// # Errors
     /// Those of the system; a file that is damaged.
-    pub(crate) fn begin(&self, node: &Node) -> io::Result<()> {
+    pub(crate) fn begin(&self, node: &Node, member: Option<NodeId>) -> io::Result<()> {
         let config = node.core.config.current();
         if !config.cluster.is_on {
             return Ok(());
@@ -55,22 +63,23 @@ impl ClusterMode {
                 "replicaof directive not allowed in cluster mode",
             ));
         }
-        if config.group.is_wanted() {
-            return Err(io::Error::other(
-                "a control group and cluster mode do not go together in this version",
-            ));
-        }
         let taken = node.take_directory()?;
         let place = Place::within(&config.dir);
-        let log = LoneLog::open(Arc::new(SystemDisk), &place.directory)?;
+        let lone = LoneLog::open(Arc::new(SystemDisk), &place.directory)?;
         let part = Part {
             _taken: taken,
-            log,
+            lone: Arc::new(lone),
             ordering: Mutex::default(),
+            member: Mutex::new(member),
+            left: Mutex::default(),
+            is_cut_off: AtomicBool::new(false),
         };
-        part.introduce(&config)?;
+        if member.is_none() {
+            part.introduce(&config)?;
+            node.replication.own.set_id(TermId(part.lone.own().0));
+        }
         let _first = self.0.set(part);
-        self.publish(node, &node.core.config.current());
+        self.publish(node);
         let seen = self.seen(node);
         if let Some(me) = seen.as_ref().and_then(|seen| seen.me()) {
             let id = &me.id;
@@ -84,22 +93,39 @@ impl ClusterMode {
     /// The directives have changed.
     pub(crate) fn apply(&self, node: &Node, config: &Config) {
         let Some(part) = self.0.get() else { return };
-        if let Err(error) = part.introduce(config) {
+        if part.is_member(node) {
+            if let Some(group) = node.control.part() {
+                group.configured();
+            }
+        } else if let Err(error) = part.introduce(config) {
             node.core.log.warning(format_args!(
                 "What this node says of itself cannot be kept: {error}"
             ));
         }
-        self.publish(node, config);
+        self.publish_by(node, config);
     }
 
     /// The cluster as this node knows it; `None` outside of one.
     pub(crate) fn seen(&self, node: &Node) -> Option<Arc<ClusterSeen>> {
         let part = self.0.get()?;
         let config = node.core.config.current();
-        let mut seen = shown::seen(&part.log.watch(), part.log.own(), &config);
+        let is_cut_off = part.is_cut_off.load(Ordering::Relaxed);
+        let (state, own) = part.known(node);
+        let mut seen = shown::seen(&state, own, &config, is_cut_off);
+        if part.is_member(node) {
+            let group = node.group.get();
+            seen.leader = group
+                .leader
+                .map_or_else(String::new, |leader| leader.to_string());
+            seen.control_term = group.control_term;
+            let voters = group.membership.voters.len();
+            seen.fault_tolerance = cluster::voters::fault_tolerance(voters);
+        }
+        let group = node.control.part();
+        seen.dropped_messages = group.map_or(0, |group| group.dropped_messages());
         if let Some(me) = seen.nodes.get_mut(seen.own) {
             me.replication_offset = node.replication.offset(node);
-            me.is_loading = node.core.settings.refusals.is_loading();
+            me.is_loading = node.core.shared.refusals.is_loading();
         }
         Some(Arc::new(seen))
     }
@@ -110,17 +136,34 @@ impl ClusterMode {
     /// What it is to read.
     pub(crate) fn order(&self, node: &Node, order: &ClusterOrder) -> Result<Ordered, CommandError> {
         let part = self.0.get().ok_or(DISABLED)?;
-        let _one = part.ordering.lock().unwrap_or_else(PoisonError::into_inner);
-        let ordered = part.carry_out(order, &node.core.config.current());
-        self.publish(node, &node.core.config.current());
+        let _one = lock(&part.ordering);
+        let ordered = part.carry_out(node, order);
+        self.publish(node);
         ordered
     }
 
+    fn publish(&self, node: &Node) {
+        if self.0.get().is_some() {
+            self.publish_by(node, &node.core.config.current());
+        }
+    }
+
     /// Says what is served here, and ends the waits of clients for keys that are not any more.
-    fn publish(&self, node: &Node, config: &Config) {
+    fn publish_by(&self, node: &Node, config: &Config) {
         let Some(part) = self.0.get() else { return };
-        let routes = shown::routes(&part.log.watch(), part.log.own(), config);
-        let slots = &node.core.settings.hash_slots;
+        let (newest, own) = part.known(node);
+        part.note_left(&newest);
+        // In a group, what its thread has taken up: that changes this node's role before or after, as it has to be.
+        let state = match part.is_member(node) {
+            true => Arc::clone(&node.group.get().state),
+            false => newest,
+        };
+        let is_cut_off = part.is_cut_off.load(Ordering::Relaxed);
+        let mut routes = shown::routes(&state, own, config, is_cut_off);
+        // Who is about to take over, or has just handed over, has writes wait, which are served here or there then.
+        let is_out = matches!(node.replication.role(), Role::Sealed | Role::Following);
+        routes.is_down |= !routes.is_replica && is_out && !node.replication.hands_over();
+        let slots = &node.core.shared.hash_slots;
         if slots.is_on() && *slots.routes() == routes {
             return;
         }
@@ -149,14 +192,49 @@ fn end_waits(node: &Node, routes: &Routes) {
 }
 
 impl Part {
-    /// Says in the log what this node is, and that its shard is there.
+    /// Whether this node is in a group.
+    fn is_member(&self, node: &Node) -> bool {
+        self.member(node).is_some()
+    }
+
+    fn member(&self, node: &Node) -> Option<NodeId> {
+        let member = node.control.part().and_then(|part| part.member());
+        member.or_else(|| *lock(&self.member))
+    }
+
+    /// This node's name.
+    fn own(&self, node: &Node) -> NodeId {
+        self.member(node).unwrap_or_else(|| self.lone.own())
+    }
+
+    /// The control log: the group's, once this node takes part in one, or its own.
+    fn log(&self, node: &Node) -> Option<SharedLog> {
+        let group = node.control.log();
+        let lone = || (!self.is_member(node)).then(|| Arc::clone(&self.lone) as SharedLog);
+        group.or_else(lone)
+    }
+
+    /// What is known, and this node's name; nothing is known as long as a member does not take part.
+    fn known(&self, node: &Node) -> (Arc<ControlState>, NodeId) {
+        let log = self.log(node);
+        let state = log.map(|log| log.watch()).unwrap_or_default();
+        (state, self.own(node))
+    }
+
+    /// Remembers who was a member and is none any more.
+    fn note_left(&self, state: &ControlState) {
+        let mut left = lock(&self.left);
+        left.note(state);
+    }
+
+    /// Says in this node's own log what it is, and that its shard is there.
     fn introduce(&self, config: &Config) -> io::Result<()> {
-        let state = self.log.watch();
-        let node = self.log.own();
-        let record = record(config, self.log.start_count());
+        let state = self.lone.watch();
+        let node = self.lone.own();
+        let record = record(config, self.lone.start_count(), true, None);
         let known = state.nodes.get(&node);
         let propose = |entry| {
-            let applied = self.log.propose(&unique::proposal(entry));
+            let applied = self.lone.propose(&unique::proposal(entry));
             applied.map_err(|error| io::Error::other(error.to_string()))
         };
         match known {
@@ -168,7 +246,7 @@ impl Part {
             }
             Some(_) => {}
         }
-        if shard_of(&state, node).is_none() {
+        if state.shard_of(node).is_none() {
             propose(Entry::Shard {
                 shard: FIRST_SHARD,
                 expected_epoch: 0,
@@ -183,43 +261,15 @@ impl Part {
     }
 }
 
-/// The shard that a node is a member of.
-fn shard_of(state: &ControlState, node: NodeId) -> Option<ShardId> {
-    let mut shards = state.shards.iter();
-    let found = shards.find(|(_, shard)| shard.members.contains_key(&node));
-    found.map(|(id, _)| *id)
-}
-
-/// Proposes an entry for a client.
-fn propose(log: &LoneLog, entry: Entry) -> Result<Applied, CommandError> {
+/// Proposes an entry for a client, and waits until it is seen here.
+fn propose(log: &SharedLog, entry: Entry) -> Result<Applied, CommandError> {
     let applied = log.propose(&unique::proposal(entry));
-    applied.map_err(|error| CommandError::Text(format!("ERR {error}").into()))
+    let applied = applied.map_err(|error| CommandError::Text(format!("ERR {error}").into()))?;
+    // Where nobody confirms it any more, it was done all the same.
+    let _seen = log.read_barrier();
+    Ok(applied)
 }
 
-/// What this node says of itself.
-fn record(config: &Config, start_count: u64) -> NodeRecord {
-    let told = |told: u16, real: u16| if told == 0 { real } else { told };
-    let cluster = &config.cluster;
-    let client_port = told(cluster.announce_port, config.port);
-    let base_port = if config.port == 0 {
-        config.tls.port
-    } else {
-        config.port
-    };
-    let link_port = match cluster.port {
-        0 => base_port.saturating_add(LINK_PORT_DISTANCE),
-        port => port,
-    };
-    NodeRecord {
-        name: cluster.announce_name.clone(),
-        host: cluster.announce_ip.clone(),
-        client_port,
-        link_port: told(cluster.announce_bus_port, link_port),
-        zone: config.availability_zone.clone(),
-        hostname: cluster.announce_hostname.clone(),
-        tls_port: told(cluster.announce_tls_port, config.tls.port),
-        roles: roles::DATA,
-        start_count,
-        feature_level: FEATURE_LEVEL,
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

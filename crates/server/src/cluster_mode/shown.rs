@@ -6,37 +6,58 @@ use cluster::{ControlState, NodeId, ShardId};
 use engine::cluster::{ClusterSeen, EndpointKind, NodeSeen};
 use engine::hash_slots::{Endpoint, Routes, UNSERVED};
 
-use super::shard_of;
 use crate::config::Config;
+use crate::group::record::record;
 
-/// Whether keys are served.
-fn is_ok(state: &ControlState, config: &Config) -> bool {
-    !config.cluster.requires_full_coverage || state.slots.count() == HASH_SLOTS
+/// Whether keys are served: a majority decides, and all hash slots have a primary that is there, or need not.
+fn is_ok(state: &ControlState, config: &Config, is_cut_off: bool) -> bool {
+    let is_failed = |id: NodeId| state.nodes.get(&id).is_none_or(|node| node.is_failed);
+    let is_served = || {
+        state.slots.count() == HASH_SLOTS
+            && (state.shards.iter())
+                .all(|(id, shard)| !is_failed(shard.primary) || state.slots.of(*id).is_empty())
+    };
+    !is_cut_off && (!config.cluster.requires_full_coverage || is_served())
 }
 
-pub(super) fn seen(state: &ControlState, own: NodeId, config: &Config) -> ClusterSeen {
+pub(super) fn seen(
+    state: &ControlState,
+    own: NodeId,
+    config: &Config,
+    is_cut_off: bool,
+) -> ClusterSeen {
     let mut nodes: Vec<NodeSeen> = state
         .nodes
         .iter()
         .map(|(id, node)| node_seen(state, (*id, node), own))
         .collect();
+    if !state.nodes.contains_key(&own) {
+        // It knows itself, also while it goes into a group or out of one.
+        let record = record(config, 0, true, None);
+        let myself = Member {
+            record,
+            ..Member::default()
+        };
+        nodes.push(node_seen(state, (own, &myself), own));
+    }
     // This node first, as it is what most look for.
     nodes.sort_by_key(|node| !node.is_me);
     ClusterSeen {
         nodes,
         own: 0,
-        is_ok: is_ok(state, config),
+        is_ok: is_ok(state, config, is_cut_off),
         epoch: state.index,
         endpoint: config.cluster.endpoint,
         leader: own.to_string(),
         control_term: 0,
         fault_tolerance: 0,
+        dropped_messages: 0,
     }
 }
 
 fn node_seen(state: &ControlState, (id, node): (NodeId, &Member), own: NodeId) -> NodeSeen {
     let record = &node.record;
-    let shard_id = shard_of(state, id);
+    let shard_id = state.shard_of(id);
     let shard = shard_id.and_then(|shard| state.shards.get(&shard));
     let primary = shard
         .map(|shard| shard.primary)
@@ -80,7 +101,12 @@ fn shard_name(shard: ShardId) -> String {
     base::hex::text(&bytes)
 }
 
-pub(super) fn routes(state: &ControlState, own: NodeId, config: &Config) -> Routes {
+pub(super) fn routes(
+    state: &ControlState,
+    own: NodeId,
+    config: &Config,
+    is_cut_off: bool,
+) -> Routes {
     let mut endpoints = Vec::new();
     let mut owners = vec![UNSERVED; HASH_SLOTS];
     let (mut own_index, mut is_replica) = (UNSERVED - 1, false);
@@ -99,7 +125,7 @@ pub(super) fn routes(state: &ControlState, own: NodeId, config: &Config) -> Rout
         owners,
         own: own_index,
         is_replica,
-        is_down: !is_ok(state, config),
+        is_down: !is_ok(state, config, is_cut_off),
         reads_when_down: cluster.reads_when_down,
         channels_when_down: cluster.channels_when_down,
         crosses_slots: cluster.crosses_slots,

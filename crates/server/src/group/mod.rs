@@ -25,6 +25,11 @@ pub mod holder;
 #[cfg(feature = "cluster")]
 mod links;
 #[cfg(feature = "cluster")]
+mod meeting;
+#[cfg(feature = "cluster")]
 mod reconcile;
+pub(crate) mod record;
+#[cfg(feature = "cluster")]
+mod relay;
 pub(crate) mod unique;
 pub mod view;

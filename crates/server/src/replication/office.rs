@@ -10,9 +10,10 @@
 //!  2. Nothing is served in a term before its frame is durable.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cluster::{NodeId, Shard};
+use cluster::{NodeId, Shard, ShardId};
 use persistence::seal::{SealRecord, boot_id};
 use replication::TermId;
 
@@ -44,6 +45,8 @@ impl Replication {
         let is_certain = known
             .as_ref()
             .is_none_or(|known| known.is_certain && known.boot == boot);
+        let shard = known.as_ref().and_then(|known| known.shard).map(ShardId);
+        self.fence.restore_shard_of_log(shard);
         self.fence.raise(known.map_or(0, |known| known.term));
         self.fence.set_certain(is_certain);
         if node.persistence().is_some_and(|kept| kept.has_directory()) {
@@ -80,9 +83,11 @@ impl Replication {
             self.stream.keep_names(self.history());
         }
         self.role.set(role);
-        node.core.settings.refusals.set_read_only(true);
         node.core.store.set_follower(true);
-        self.let_writes_go(node);
+        if !self.hands_over() {
+            node.core.shared.refusals.set_read_only(true);
+            self.let_writes_go(node);
+        }
         if let Some(following) = standing.following.take() {
             following.stop();
         }
@@ -141,9 +146,9 @@ impl Replication {
         };
         node.core
             .env
-            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+            .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
         self.role.set(role);
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         refusals.set_read_only(false);
         refusals.set_stale(false);
         if let Some(following) = standing.following.take() {
@@ -151,6 +156,73 @@ impl Replication {
         }
         standing.order = Some(Order::Office(term, done));
         self.wake_thread(standing, node);
+    }
+
+    /// Has writes wait, until a copy has all that this node has. Writes wait still when this returns.
+    ///
+    /// # Errors
+    /// Why it has not.
+    pub(crate) fn wait_for_copy(
+        &self,
+        node: &Arc<Node>,
+        copy: NodeId,
+        time: Duration,
+    ) -> Result<(), String> {
+        if self.role() != Role::Primary {
+            return Err("this node is not the primary".to_owned());
+        }
+        node.core
+            .env
+            .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
+        wait_for_writers(node);
+        let end = own_link::own_log(node).map_or(0, |log| log.tail());
+        let mut waited = Duration::ZERO;
+        while self.fence.copy_end(copy).is_none_or(|known| known < end) {
+            if waited >= time || node.is_stopping() || self.role() != Role::Primary {
+                return Err("the replica does not have all of the log in time".to_owned());
+            }
+            std::thread::sleep(LOOK);
+            waited += LOOK;
+        }
+        Ok(())
+    }
+
+    /// This primary leaves its office next, for a copy that has all it has: writes wait until it knows who has the office.
+    pub(crate) fn begin_hand_over(&self) {
+        self.hands_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether writes wait for the primary to which the office was handed over.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.hands_over.load(Ordering::Relaxed)
+    }
+
+    /// Writes wait no more for another primary, unless this node is about to become one.
+    pub(crate) fn end_hand_over(&self, node: &Node) {
+        let role = self.role();
+        if role == Role::Sealed {
+            node.core.shared.refusals.set_read_only(true);
+        }
+        if role != Role::TakingOver {
+            self.let_writes_go(node);
+        }
+    }
+
+    /// No control group decides any more: this node is a primary by itself, which begins with nothing if it is to be emptied.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn end_under_group(&self, node: &Arc<Node>, is_emptied: bool) {
+        self.fence.end_group();
+        let refusals = &node.core.shared.refusals;
+        refusals.set_no_lease(false);
+        refusals.set_no_majority(false);
+        self.judge_level(node, &node.core.config.current());
+        let standing = self.standing();
+        if let Ok(role) = role::next(self.role(), Event::Unfollow)
+            && role == Role::TakingOver
+        {
+            self.is_emptied.store(is_emptied, Ordering::Relaxed);
+            self.leave_primary(standing, node, role, "it is by itself");
+        }
     }
 
     /// Sees to it that nothing is appended any more, and that the seal and the log are durable.
@@ -235,7 +307,7 @@ impl Replication {
     /// Looks whether writes that wait for a majority may begin.
     fn judge_majority(&self, node: &Node) {
         let can_commit = self.fence.is_quorum() && self.fence.has_majority();
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         if refusals.has_no_majority() == can_commit {
             refusals.set_no_majority(!can_commit);
         }
@@ -246,7 +318,7 @@ impl Replication {
         let holds_all = config.durability.level == DurabilityLevel::Quorum;
         self.fence
             .set_level(holds_all, config.durability.quorum_fsync);
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         refusals.set_quorum_for_all(holds_all && self.fence.is_grouped());
     }
 
@@ -259,7 +331,7 @@ impl Replication {
     /// Looks whether the lease stands: without one no write begins. Called by workers at the beginning of a turn.
     #[inline]
     pub(crate) fn look_at_lease(&self, node: &Node) {
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         let is_over = self.fence.office() > 0 && !self.fence.has_lease();
         if refusals.has_no_lease() != is_over {
             refusals.set_no_lease(is_over);
@@ -313,12 +385,31 @@ impl Replication {
         }
     }
 
+    /// Says for good that this node's log is of that shard, if the node still is.
+    ///
+    /// # Errors
+    /// Where it is not, or the disk failed.
+    pub(crate) fn take_log_for(&self, node: &Node, shard: Option<ShardId>) -> Result<(), String> {
+        if !self.fence.is_grouped() || self.fence.shard_of_log() == shard {
+            return Ok(());
+        }
+        self.seal_record(shard)
+            .write(&own_link::place_of(node))
+            .map_err(|error| format!("the seal is not on disk: {error}"))?;
+        self.fence.take_log_for(shard).map(drop)
+    }
+
     fn write_seal(&self, node: &Node) -> std::io::Result<()> {
-        let record = SealRecord {
+        let record = self.seal_record(self.fence.shard_of_log());
+        record.write(&own_link::place_of(node))
+    }
+
+    fn seal_record(&self, shard: Option<ShardId>) -> SealRecord {
+        SealRecord {
+            shard: shard.map(|shard| shard.0),
             term: self.fence.seal(),
             boot: boot_id(),
             is_certain: self.fence.is_certain(),
-        };
-        record.write(&own_link::place_of(node))
+        }
     }
 }

@@ -9,6 +9,7 @@ use testkit::client::Client;
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 
+mod clusters;
 mod failover;
 mod forming;
 mod kills;
@@ -92,8 +93,9 @@ impl Node {
     }
 
     pub(crate) fn field(&self, name: &str) -> String {
-        let Value::Bulk(bytes) = self.run(&["INFO", "replication"]) else {
-            panic!("INFO gives text")
+        let info = self.run(&["INFO", "replication"]);
+        let Value::Bulk(bytes) = info else {
+            panic!("INFO gives text: {info:?}")
         };
         let text = String::from_utf8(bytes).unwrap();
         let line = text

@@ -94,7 +94,7 @@ pub(super) fn slot_stats(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     admit(context)?;
-    let routes = context.settings.hash_slots.routes();
+    let routes = context.shared.hash_slots.routes();
     let mine = |slot: &u16| routes.is_of_shard(*slot);
     let slots: Vec<(u16, i64)> = if args.take_word("SLOTSRANGE") {
         let (first, last) = (slot_arg(args)?, slot_arg(args)?);

@@ -28,7 +28,7 @@ pub(super) fn info(
         .iter()
         .filter(|node| !node.ranges.is_empty())
         .count();
-    let fields: [(&str, String); 15] = [
+    let fields: [(&str, String); 16] = [
         (
             "cluster_state",
             (if seen.is_ok { "ok" } else { "fail" }).to_owned(),
@@ -50,6 +50,10 @@ pub(super) fn info(
         ("control_leader", seen.leader.clone()),
         ("control_term", seen.control_term.to_string()),
         ("control_fault_tolerance", seen.fault_tolerance.to_string()),
+        (
+            "published_messages_dropped",
+            seen.dropped_messages.to_string(),
+        ),
     ];
     let mut text = String::new();
     for (name, value) in fields {
@@ -167,7 +171,7 @@ pub(super) fn slots(
 
 /// Whether the client came with encryption.
 fn is_encrypted(context: &Context<'_>) -> bool {
-    let tls_port = context.settings.hash_slots.routes().tls_port;
+    let tls_port = context.shared.hash_slots.routes().tls_port;
     let local = context.session.client.local_address.rsplit_once(':');
     let port = local.and_then(|(_, port)| port.parse::<u16>().ok());
     tls_port != 0 && port == Some(tls_port)

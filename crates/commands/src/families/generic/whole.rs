@@ -107,7 +107,7 @@ fn flush(
 }
 
 fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    if context.settings.hash_slots.is_on() {
+    if context.shared.hash_slots.is_on() {
         return Err(CommandError::fixed(
             "ERR SWAPDB is not allowed in cluster mode",
         ));
@@ -144,7 +144,7 @@ fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 
 /// Whether there is a cluster, and one database in it.
 pub(super) fn has_one_database(context: &Context<'_>) -> bool {
-    let slots = &context.settings.hash_slots;
+    let slots = &context.shared.hash_slots;
     slots.is_on() && context.store.store().databases() == 1
 }
 
