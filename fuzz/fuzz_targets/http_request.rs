@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base::metrics::Metric;
 use console::{
-    Admission, Figures, Link, MetricsAuth, Section, Sessions, Settings, Unready, answer,
+    Admission, Export, Figures, Link, MetricsAuth, Section, Sessions, Settings, Unready, answer,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -75,6 +75,7 @@ fuzz_target!(|input: &[u8]| {
         has_console: true,
         has_commands: true,
         session_ttl: Duration::from_secs(60),
+        export: Export::default(),
         is_encrypted: false,
         protected_mode: true,
     };

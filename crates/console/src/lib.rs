@@ -16,6 +16,7 @@ mod limits;
 mod link;
 mod login;
 mod metrics_access;
+mod otlp;
 mod ports;
 mod probes;
 mod rest;
@@ -25,6 +26,7 @@ mod shared;
 mod stream;
 mod text;
 
+pub use otlp::{Export, Target};
 pub use ports::{
     Admission, Duplex, Encrypted, Encryption, Field, Figures, Link, Section, Sessions, Unready,
 };

@@ -25,7 +25,7 @@ use crate::limits::{
 use crate::ports::{Duplex, Encryption, Figures, Sessions};
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::{api, files, guard, login, metrics_access, probes, rest, stream};
+use crate::{api, files, guard, login, metrics_access, otlp, probes, rest, stream};
 
 /// The management port, while it is open.
 pub struct Console {
@@ -71,6 +71,7 @@ impl Console {
                     for listener in listeners {
                         tokio::spawn(accept(listener, own.clone(), encryption.clone()));
                     }
+                    tokio::spawn(otlp::export(own.clone()));
                     tokio::spawn(look(own));
                     until.notified().await;
                 });

@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::metrics::Metric;
-use console::{Admission, Console, Field, Figures, Link, Section, Sessions, Settings, Unready};
+use console::{
+    Admission, Console, Export, Field, Figures, Link, Section, Sessions, Settings, Target, Unready,
+};
 use reactor::{Balancer, Endpoint, InProcessPeer, PeerInfo, in_process_pair};
 use store::Handle;
 
 use crate::config::{Config, MetricsAuth};
 use crate::counters::Count;
+use crate::identity;
 use crate::node::{Managed, Node};
 use crate::statistics::{self, Sample};
 
@@ -46,6 +49,13 @@ pub(crate) fn open(node: &Arc<Node>, balancer: &Arc<Balancer>) -> io::Result<()>
         balancer: Arc::clone(balancer),
     };
     let settings = settings(&config)?;
+    if !settings.export.endpoint.is_empty()
+        && let Err(reason) = Target::parse(&settings.export.endpoint)
+    {
+        node.core
+            .log
+            .warning(format_args!("No metrics are sent: {reason}"));
+    }
     let encryption = match settings.is_encrypted {
         true => Some(encryption(node, &config)?),
         false => None,
@@ -63,6 +73,41 @@ pub(crate) fn open(node: &Arc<Node>, balancer: &Arc<Balancer>) -> io::Result<()>
     }
     *node.management() = Some(Box::new(console));
     Ok(())
+}
+
+/// What is sent to a collector. Where the directive names none, the variables of OpenTelemetry count.
+fn export(config: &Config) -> Export {
+    let http = &config.http;
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let name = match variable("OTEL_SERVICE_NAME") {
+        name if name.is_empty() => "iolite".to_owned(),
+        name => name,
+    };
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim();
+    let mut resource = vec![
+        ("service.name".to_owned(), name),
+        (
+            "service.version".to_owned(),
+            identity::IOLITE_VERSION.to_owned(),
+        ),
+        (
+            "service.instance.id".to_owned(),
+            format!("{host}:{}", config.port),
+        ),
+    ];
+    let more = variable("OTEL_RESOURCE_ATTRIBUTES");
+    let more = more.split(',').filter_map(|pair| pair.split_once('='));
+    resource.extend(more.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())));
+    Export {
+        endpoint: match http.otlp_endpoint.is_empty() {
+            true => variable("OTEL_EXPORTER_OTLP_ENDPOINT"),
+            false => http.otlp_endpoint.clone(),
+        },
+        interval: Duration::from_secs(http.otlp_interval_s),
+        headers_file: http.otlp_headers_file.clone(),
+        resource,
+    }
 }
 
 #[cfg(feature = "tls")]
@@ -127,6 +172,7 @@ fn settings(config: &Config) -> io::Result<Settings> {
         is_encrypted: http.is_encrypted,
         has_commands: http.has_commands,
         session_ttl: Duration::from_secs(http.session_ttl_s),
+        export: export(config),
         protected_mode: config.protected_mode,
     })
 }

@@ -183,6 +183,12 @@ impl Settings {
             has_console: self.switch("http-console"),
             has_commands: self.switch("http-commands"),
             session_ttl_s: self.number("http-session-ttl"),
+            otlp_endpoint: self
+                .text("otlp-endpoint")
+                .map(|text| String::from_utf8_lossy(text).into_owned())
+                .unwrap_or_default(),
+            otlp_interval_s: self.number("otlp-interval"),
+            otlp_headers_file: self.path("otlp-headers-file"),
         }
     }
 

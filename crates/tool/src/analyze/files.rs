@@ -19,8 +19,8 @@ use crate::error::BenchError;
 const STRING_BYTES_MAX: usize = 512 << 20;
 /// Collections beyond so many elements have their large form.
 const SMALL_ENTRIES: usize = 128;
-/// What a record has beside key, value and deadline.
-const HEAD_BYTES: usize = 16;
+/// What a record has beside key, value and deadline. The key takes a multiple of its size.
+const HEAD_BYTES: usize = 8;
 /// A record's share of the index.
 const INDEX_BYTES: usize = 12;
 /// The smallest slot of a record; up to where slots differ by this; and the largest.
@@ -28,8 +28,8 @@ const SLOT_BYTES_MIN: usize = 32;
 const SLOT_STEP_BYTES: usize = 16;
 const SLOT_FINE_BYTES_MAX: usize = 512;
 const SLOT_BYTES_MAX: usize = 16 << 10;
-/// What a longer string has beside its bytes, which lie apart: a word in the record, and their own head.
-const APART_WORD_BYTES: usize = 12;
+/// What a longer string has beside its bytes, which lie apart: words in the record, and their own head.
+const APART_WORD_BYTES: usize = 24;
 const APART_HEAD_BYTES: usize = 64;
 /// What a collection of one block does without: the head of a large one.
 const LARGE_HEAD_BYTES: usize = 48;
@@ -136,7 +136,7 @@ fn seen<'k>(
     now_unix_ms: u64,
 ) -> Seen<'k> {
     let deadline_bytes = if deadline_unix_ms.is_some() { 8 } else { 0 };
-    let record_bytes = key.len() + deadline_bytes + HEAD_BYTES;
+    let record_bytes = HEAD_BYTES + key.len().next_multiple_of(HEAD_BYTES) + deadline_bytes;
     let (type_name, encoding, bytes, elements) = match value {
         Value::String(text) if record_bytes + text.len() > SLOT_BYTES_MAX => (
             "string",

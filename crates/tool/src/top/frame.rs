@@ -9,8 +9,8 @@ use super::sample::{CommandStat, Sample, part};
 
 /// Columns of a frame.
 const WIDTH: usize = 80;
-/// Lines of a frame above its commands, with their head.
-const HEAD_LINES: usize = 11;
+/// Replicas of a frame.
+const REPLICAS_SHOWN: usize = 3;
 
 /// A command between two samples.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,34 @@ struct Replica {
     address: String,
     state: String,
     lag_bytes: u64,
+}
+
+impl Row {
+    fn line(&self) -> String {
+        let [p50, p99] = match self.percentiles_us {
+            Some([p50, p99, _]) => [format!("{p50:.0}"), format!("{p99:.0}")],
+            None => ["-".to_owned(), "-".to_owned()],
+        };
+        format!(
+            "{:<22}{:>11}{:>8.1}{:>10.2}{p50:>9}{p99:>9}{:>9}",
+            self.name,
+            count(self.calls_per_s),
+            self.busy_percent,
+            self.us_per_call,
+            self.failed
+        )
+    }
+}
+
+impl Replica {
+    fn line(&self) -> String {
+        format!(
+            "  replica {:<28} {:<12} {} behind",
+            self.address,
+            self.state,
+            human(self.lag_bytes)
+        )
+    }
 }
 
 /// See the module.
@@ -110,33 +138,25 @@ impl Frame {
 
     /// At most so many lines.
     pub(super) fn text(&self, lines: usize) -> String {
+        let mut all = self.head();
+        all.extend(self.replicas.iter().take(REPLICAS_SHOWN).map(Replica::line));
+        all.push(String::new());
+        all.push(format!(
+            "{:<22}{:>11}{:>8}{:>10}{:>9}{:>9}{:>9}",
+            "COMMAND", "CALLS/S", "BUSY %", "US/CALL", "P50 US", "P99 US", "FAILED"
+        ));
+        all.extend(self.rows.iter().map(Row::line));
         let mut text = String::new();
-        // Writing to a string does not fail.
-        let mut line = |words: String| {
-            let shown: String = words.chars().take(WIDTH).collect();
+        for line in all.iter().take(lines) {
+            let shown: String = line.chars().take(WIDTH).collect();
+            // Writing to a string does not fail.
             let _written = writeln!(text, "{}", shown.trim_end());
-        };
-        line(format!(
-            "{}  {}  {}  up {}",
-            self.address,
-            self.version,
-            self.mode,
-            duration(self.uptime_s)
-        ));
-        line(format!(
-            "requests   {:>10}/s   in {:>9}/s   out {:>9}/s   hits {}",
-            count(self.requests_per_s),
-            human(whole(self.input_bytes_per_s)),
-            human(whole(self.output_bytes_per_s)),
-            self.hits_percent
-                .map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1} %"))
-        ));
-        line(format!(
-            "keys       {:>10}     expired {:>6}/s   evicted {:>6}/s",
-            self.keys,
-            count(self.expired_per_s),
-            count(self.evicted_per_s)
-        ));
+        }
+        text
+    }
+
+    /// What is above the commands.
+    fn head(&self) -> Vec<String> {
         let limit = match self.limit_bytes {
             0 => "no limit".to_owned(),
             limit => format!(
@@ -145,46 +165,40 @@ impl Frame {
                 human(limit)
             ),
         };
-        line(format!(
-            "memory     {:>10}     {limit}   resident {}",
-            human(self.used_bytes),
-            human(self.resident_bytes)
-        ));
-        line(format!(
-            "clients    {:>10}     blocked {}",
-            self.clients, self.blocked_clients
-        ));
-        line(format!("kept       {}", self.persistence));
-        line(self.replication());
-        for replica in self.replicas.iter().take(3) {
-            line(format!(
-                "  replica {:<28} {:<12} {} behind",
-                replica.address,
-                replica.state,
-                human(replica.lag_bytes)
-            ));
-        }
-        line(String::new());
-        line(format!(
-            "{:<22}{:>11}{:>8}{:>10}{:>9}{:>9}{:>9}",
-            "COMMAND", "CALLS/S", "BUSY %", "US/CALL", "P50 US", "P99 US", "FAILED"
-        ));
-        let rows = lines.saturating_sub(HEAD_LINES + self.replicas.len().min(3));
-        for row in self.rows.iter().take(rows) {
-            let [p50, p99] = match row.percentiles_us {
-                Some([p50, p99, _]) => [format!("{p50:.0}"), format!("{p99:.0}")],
-                None => ["-".to_owned(), "-".to_owned()],
-            };
-            line(format!(
-                "{:<22}{:>11}{:>8.1}{:>10.2}{p50:>9}{p99:>9}{:>9}",
-                row.name,
-                count(row.calls_per_s),
-                row.busy_percent,
-                row.us_per_call,
-                row.failed
-            ));
-        }
-        text
+        let hits = self.hits_percent.map(|percent| format!("{percent:.1} %"));
+        vec![
+            format!(
+                "{}  {}  {}  up {}",
+                self.address,
+                self.version,
+                self.mode,
+                duration(self.uptime_s)
+            ),
+            format!(
+                "requests   {:>10}/s   in {:>9}/s   out {:>9}/s   hits {}",
+                count(self.requests_per_s),
+                human(whole(self.input_bytes_per_s)),
+                human(whole(self.output_bytes_per_s)),
+                hits.as_deref().unwrap_or("-")
+            ),
+            format!(
+                "keys       {:>10}     expired {:>6}/s   evicted {:>6}/s",
+                self.keys,
+                count(self.expired_per_s),
+                count(self.evicted_per_s)
+            ),
+            format!(
+                "memory     {:>10}     {limit}   resident {}",
+                human(self.used_bytes),
+                human(self.resident_bytes)
+            ),
+            format!(
+                "clients    {:>10}     blocked {}",
+                self.clients, self.blocked_clients
+            ),
+            format!("kept       {}", self.persistence),
+            self.replication(),
+        ]
     }
 
     fn replication(&self) -> String {

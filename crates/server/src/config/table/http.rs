@@ -18,6 +18,8 @@ const NAMES: Kind = words(64);
 /// Half a day, and a month.
 const TTL_DEFAULT: &str = "43200";
 const TTL_S_MAX: i128 = 2_592_000;
+/// A day.
+const OTLP_S_MAX: i128 = 86_400;
 
 const PORT: Directive = Directive::new("http-port", integer(0, PORT_MAX), "0").at_start();
 const TLS: Directive = Directive::new("http-tls", SWITCH, "no").at_start();
@@ -41,4 +43,7 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("http-console", SWITCH, "yes"),
     Directive::new("http-commands", SWITCH, "no"),
     Directive::new("http-session-ttl", integer(60, TTL_S_MAX), TTL_DEFAULT),
+    Directive::new("otlp-endpoint", TEXT, ""),
+    Directive::new("otlp-interval", integer(1, OTLP_S_MAX), "60"),
+    Directive::new("otlp-headers-file", TEXT, ""),
 ];
