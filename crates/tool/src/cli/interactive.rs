@@ -118,27 +118,23 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), BenchErr
             Err(ReadlineError::Interrupted | ReadlineError::Eof) => break,
             Err(error) => return Err(editor(error)),
         };
-        let line = line.trim();
-        if line.is_empty() {
-            continue;
-        }
-        if !has_secret(line) {
-            let _added = lines.add_history_entry(line);
-        }
-        match step(&mut client, &mut state, &mut lines, line, out) {
-            Ok(true) => break,
-            Ok(false) => {}
-            Err(BenchError::Connection(address, error)) => {
-                let text = format!("{address}: {error}\n");
-                written(out.write_all(text.as_bytes()))?;
-                // The next line asks again; what was begun on the old connection is gone.
-                if let Ok(fresh) = Client::connect(options) {
-                    client = fresh;
-                    state.is_in_transaction = false;
-                    state.database = options.endpoint.database;
-                }
+        let mut is_last = false;
+        // What is pasted may be several lines.
+        for line in line
+            .split('\n')
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+        {
+            if !has_secret(line) {
+                let _added = lines.add_history_entry(line);
             }
-            Err(error) => written(writeln!(out, "{error}"))?,
+            is_last = run_line(options, &mut client, &mut state, &mut lines, line, out)?;
+            if is_last {
+                break;
+            }
+        }
+        if is_last {
+            break;
         }
     }
     if let Some(path) = &history {
@@ -146,6 +142,31 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), BenchErr
         let _saved = lines.save_history(path);
     }
     Ok(())
+}
+
+/// Does what a line says, by a new connection where the old one is lost; whether it was the last.
+fn run_line<'o>(
+    options: &'o Options,
+    client: &mut Client<'o>,
+    state: &mut State,
+    lines: &mut Lines,
+    line: &str,
+    out: &mut dyn Write,
+) -> Result<bool, BenchError> {
+    match step(client, state, lines, line, out) {
+        Ok(is_last) => return Ok(is_last),
+        Err(BenchError::Connection(address, error)) => {
+            written(writeln!(out, "{address}: {error}"))?;
+            // The next line asks again; what was begun on the old connection is gone.
+            if let Ok(fresh) = Client::connect(options) {
+                *client = fresh;
+                state.is_in_transaction = false;
+                state.database = options.endpoint.database;
+            }
+        }
+        Err(error) => written(writeln!(out, "{error}"))?,
+    }
+    Ok(false)
 }
 
 struct State {
