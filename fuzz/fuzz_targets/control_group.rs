@@ -27,16 +27,20 @@ fuzz_target!(|input: &[u8]| {
         }
         2 => {
             let at = rest.len() / 2;
-            if let (Ok(state), Ok(proposal)) =
-                (ControlState::decode(&rest[at..]), Proposal::decode(&rest[..at]))
-            {
+            if let (Ok(state), Ok(proposal)) = (
+                ControlState::decode(&rest[at..]),
+                Proposal::decode(&rest[..at]),
+            ) {
                 apply(state, &proposal);
             }
         }
         _ => {
             let mut left = rest;
             while let Ok(body) = take_record(&mut left) {
-                assert!(rest.windows(record(body).len()).any(|part| part == record(body)));
+                assert!(
+                    rest.windows(record(body).len())
+                        .any(|part| part == record(body))
+                );
             }
         }
     }

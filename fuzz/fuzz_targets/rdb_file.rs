@@ -84,7 +84,8 @@ fn comes_back(records: &[Kept], version: u16) {
     };
     let fits = |one: &&Kept| {
         // The first version of streams has no counters, and times are written with a sign.
-        let is_whole = version > VERSION_MIN || !matches!(one.value, Value::Object(Object::Stream(_)));
+        let is_whole =
+            version > VERSION_MIN || !matches!(one.value, Value::Object(Object::Stream(_)));
         let deadline = one.deadline_unix_ms.unwrap_or(0);
         is_whole && version >= value::version_needed(&one.value) && i64::try_from(deadline).is_ok()
     };

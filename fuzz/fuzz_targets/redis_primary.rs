@@ -35,7 +35,11 @@ fuzz_target!(|input: &[u8]| {
 fn hear(flags: u8, bytes: &[u8], step: usize) -> Heard {
     let from = ReplicationId::parse(&[b'a'; 40]).filter(|_| flags & 1 != 0);
     let mut follower = Follower::new(Introduction {
-        password: if flags & 2 != 0 { b"x".to_vec() } else { Vec::new() },
+        password: if flags & 2 != 0 {
+            b"x".to_vec()
+        } else {
+            Vec::new()
+        },
         version: (flags & 4 != 0).then_some("9.0.0"),
         asks_for_link: flags & 8 != 0,
         from: from.map(|id| (id, 1)),

@@ -7,6 +7,7 @@
 //! `cargo xtask check-packages` unpacks each and runs the server that is in it, without the build's directories.
 
 mod archives;
+mod bill;
 mod checks;
 mod image;
 mod tree;
@@ -61,6 +62,7 @@ pub fn make() -> Outcome<()> {
     let package = Package::begin()?;
     let program = package.build()?;
     let tree = tree::make(&package, &program)?;
+    bill::make(&package, &tree)?;
     archives::tarball(&package, &tree)?;
     archives::deb(&package, &tree)?;
     archives::deb_compat(&package)?;

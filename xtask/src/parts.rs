@@ -40,6 +40,7 @@ const DECODERS: &[&str] = &[
     "crates/access",
     "crates/base",
     "crates/cluster",
+    "crates/console",
     "crates/durability",
     "crates/protocol",
     "crates/rdb",

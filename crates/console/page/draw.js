@@ -239,6 +239,19 @@ export function heat(canvas, frames) {
   canvas.cells = { cells, left: LEFT, wide, row, tall, rows };
 }
 
+// A map of all hash slots, by row: whose they are, as numbers from 0 on; -1 for nobody, and what moves stands out.
+export function slots(canvas, owners, moving) {
+  const columns = 256, rows = 64, of = canvas.getContext("2d"), size = canvas.width / columns;
+  const names = ["c1", "c2", "c3", "c5", "c7", "c4"].map(colour);
+  of.clearRect(0, 0, canvas.width, canvas.height);
+  for (let slot = 0; slot < columns * rows; slot += 1) {
+    const owner = owners[slot];
+    if (owner < 0 && !moving.has(slot)) continue;
+    of.fillStyle = moving.has(slot) ? colour("ink") : names[owner % names.length];
+    of.fillRect((slot % columns) * size, Math.floor(slot / columns) * size, size, size);
+  }
+}
+
 export function hover(canvas) {
   let tip;
   const hide = () => { if (tip) tip.remove(); tip = undefined; };

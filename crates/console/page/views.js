@@ -1,6 +1,6 @@
 // The views but the one of keys.
 
-import { h, add, fill, card, table, count, bytes, micros, percent, span, clock, spark, lines, heat, hover, quantile, show, LIMITS } from "./draw.js";
+import { h, add, fill, card, table, count, bytes, micros, percent, span, clock, spark, lines, heat, hover, slots, quantile, show, LIMITS } from "./draw.js";
 import { store, ask, run, info, confirm, say, value } from "./app.js";
 
 const every = (seconds, what) => {
@@ -218,8 +218,9 @@ export function persistence(root) {
     try { say(await run(args)); } catch (error) { say(error.message); }
   };
   add(root, [head("Persistence", h("button", { type: "button", onclick: () => save(["BGSAVE"], "Make a checkpoint") }, "Make a checkpoint"), h("button", { type: "button", onclick: () => save(["BGREWRITEAOF"], "Shorten the log") }, "Shorten the log")), place]);
-  const state = h("div"), log = h("div"), progress = h("div");
-  add(place, [card("w4", "Checkpoints", null, state), card("w4", "Log", null, log), card("w4", "Now", null, progress), card("", "Changes that are in no checkpoint", null, canvas)]);
+  const state = h("div"), log = h("div"), progress = h("div"), cold = h("div"), tier = card("", "Tier", "values out of memory", cold);
+  tier.hidden = true;
+  add(place, [card("w4", "Checkpoints", null, state), card("w4", "Log", null, log), card("w4", "Now", null, progress), tier, card("", "Changes that are in no checkpoint", null, canvas)]);
   const ok = (it) => (it ? h("span", { class: "good" }, "ok") : h("span", { class: "bad" }, "failed"));
   stops.push(every(2, async () => {
     const it = (await info("persistence")).Persistence, level = await run(["CONFIG", "GET", "durability"]);
@@ -227,6 +228,13 @@ export function persistence(root) {
     fill(log, it.aof_enabled ? facts([["can be written", ok(it.aof_last_write_status)], ["checkpoint and log", bytes(it.aof_current_size)], ["checkpoint", bytes(it.aof_base_size)], ["log after it", bytes(it.aof_current_size - it.aof_base_size)], ["not yet durable", bytes(it.aof_buffer_length)], ["shortened", count(it.aof_rewrites)]]) : h("p", { class: "empty" }, "There is no log (durability, appendonly)."));
     const running = it.rdb_bgsave_in_progress || it.aof_rewrite_in_progress;
     fill(progress, it.loading ? [h("p", {}, "Data is being loaded."), meter(it.loading_loaded_perc / 100)] : running ? [h("p", {}, "A checkpoint is being made."), meter((Number(it.current_fork_perc) / 100) * 0.79), facts([["keys", count(it.current_save_keys_processed) + " of " + count(it.current_save_keys_total)], ["rate", bytes(it.checkpoint_current_bytes_per_sec) + "/s"], ["memory held", bytes(it.current_cow_size)]])] : h("p", { class: "empty" }, "Nothing is being saved or loaded."));
+  }));
+  stops.push(every(5, async () => {
+    const it = (await info("tier")).Tier;
+    tier.hidden = !it;
+    if (!it) return;
+    const is_well = it.tier_state === "ok";
+    fill(cold, facts([["state", h("span", { class: is_well ? "good" : "bad" }, it.tier_state)], ["keys", count(it.tier_keys)], ["their values", bytes(it.tier_bytes_live)], ["on the device", bytes(it.tier_bytes_used) + " in " + count(it.tier_segments) + " segments"], ["demoted", count(it.tier_demoted)], ["read", count(it.tier_reads) + " times, " + count(it.tier_reads_pending) + " wait"], ["faults", count(it.tier_checksum_errors + it.tier_io_errors)]]));
   }));
   return { frame: () => { const frames = store.frames(300); lines(canvas, frames.map((frame) => frame.t), [{ name: "changes", colour: "c1", fill: true, values: frames.map((frame) => store.at(frame, "changes")) }]); }, stop: () => stops.forEach((stop) => stop()) };
 }
@@ -237,12 +245,36 @@ export function replication(root) {
   const state = h("div"), stream = h("div"), stops = [], canvas = h("canvas", { class: "chart", role: "img", "aria-label": "Bytes to and from other servers" });
   stops.push(hover(canvas));
   const replicas = table([{ name: "replica", of: (r) => r.ip + ":" + r.port, class: "mono" }, { name: "state", of: (r) => r.state }, { name: "link", of: (r) => r.link || "" }, { name: "offset", number: true, of: (r) => Number(r.offset) }, { name: "behind", number: true, of: (r) => Number(r.lag_bytes), text: (r) => (r.lag_bytes ? bytes(Number(r.lag_bytes)) : "–") }, { name: "heard", number: true, of: (r) => Number(r.lag_ms ?? r.lag * 1000), text: (r) => (r.lag_ms ?? r.lag * 1000) + " ms ago" }], { by: 4, label: "Replicas", empty: "No replica is connected." });
-  add(root, [head("Replication"), h("div", { class: "grid" }, card("w6", "This server", null, state), card("w6", "Stream", null, stream), card("", "Replicas", null, replicas.element), card("", "Bytes to and from other servers", null, canvas))]);
+  const group = table([{ name: "node", of: (r) => r.name || r.id.slice(0, 8), class: "mono" }, { name: "address", of: (r) => r.addr, class: "mono" }, { name: "role", of: (r) => r.role }, { name: "votes", of: (r) => r.votes }, { name: "health", of: (r) => r.health, text: (r) => h("span", { class: r.health === "ok" || r.health === "up" ? "good" : "bad" }, r.health) }], { by: 0, down: false, label: "Control group", empty: "This server is in no control group." });
+  const leader = h("p", { class: "note" }), map = h("canvas", { width: "1024", height: "256", class: "slots", role: "img", "aria-label": "Hash slots by owner" }), owners = h("div"), cluster = card("", "Hash slots", "16,384, by row of 256", map, owners);
+  cluster.hidden = true;
+  add(root, [head("Replication"), h("div", { class: "grid" }, card("w6", "This server", null, state), card("w6", "Stream", null, stream), card("", "Replicas", null, replicas.element), card("", "Control group", null, leader, group.element), cluster, card("", "Bytes to and from other servers", null, canvas))]);
   stops.push(every(2, async () => {
     const it = (await info("replication")).Replication, is_replica = it.role === "slave";
     fill(state, facts([["role", h("b", {}, is_replica ? "replica" : "primary")], is_replica && ["primary", it.master_host + ":" + it.master_port], is_replica && ["link", h("span", { class: it.master_link_status === "up" ? "good" : "bad" }, it.master_link_status)], is_replica && ["heard", it.master_last_io_seconds_ago + " s ago"], is_replica && ["state", it.iolite_state || ""], is_replica && it.master_sync_in_progress ? ["reads everything", String(it.master_sync_perc || 0) + " %"] : null, ["failover", it.master_failover_state], ["replicas", count(it.connected_slaves)]]));
     fill(stream, facts([["name", h("span", { class: "mono" }, it.master_replid)], ["offset", count(it.master_repl_offset)], ["backlog", it.repl_backlog_active ? bytes(it.repl_backlog_histlen) + " of " + bytes(it.repl_backlog_size) : "none"], ["from offset", count(it.repl_backlog_first_byte_offset)]]));
     replicas.set(Object.entries(it).filter(([name]) => /^slave\d+$/.test(name)).map(([, text]) => parts(text)));
+    const nodes = Object.entries(it).filter(([name]) => /^control_node\d+$/.test(name)).map(([, text]) => parts(text));
+    group.set(nodes);
+    leader.textContent = nodes.length > 0 ? "led by " + it.control_leader + " in term " + it.control_term + "; " + it.control_fault_tolerance + " may fail" : "";
+  }));
+  stops.push(every(5, async () => {
+    const it = (await info("cluster")).Cluster;
+    cluster.hidden = !(it && it.cluster_enabled);
+    if (cluster.hidden) return;
+    const ranges = await run(["CLUSTER", "SLOTS"]), all = new Array(16384).fill(-1), names = [], counts = [];
+    for (const [from, to, node] of ranges) {
+      const name = node[0] + ":" + node[1];
+      if (!names.includes(name)) { names.push(name); counts.push(0); }
+      const at = names.indexOf(name);
+      counts[at] += to - from + 1;
+      all.fill(at, from, to + 1);
+    }
+    // What moves stands behind the node itself: [slot->-to] and [slot-<-from].
+    const moving = new Set([...(await run(["CLUSTER", "NODES"])).matchAll(/\[(\d+)-[<>]-/g)].map((found) => Number(found[1])));
+    slots(map, all, moving);
+    const nobody = all.filter((owner) => owner < 0).length;
+    fill(owners, facts([...names.map((name, at) => [name, count(counts[at]) + " slots"]), ["nobody's", count(nobody)], moving.size > 0 && ["moving", count(moving.size)]]));
   }));
   return { frame: () => { const frames = store.frames(300); lines(canvas, frames.map((frame) => frame.t), [{ name: "to replicas", colour: "c1", fill: true, values: frames.map((frame) => store.at(frame, "repl_out")) }, { name: "from the primary", colour: "c3", values: frames.map((frame) => store.at(frame, "repl_in")) }], (v) => bytes(v) + "/s"); }, stop: () => stops.forEach((stop) => stop()) };
 }

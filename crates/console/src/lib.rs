@@ -16,6 +16,7 @@ mod limits;
 mod link;
 mod login;
 mod metrics_access;
+mod otlp;
 mod ports;
 mod probes;
 mod rest;
@@ -25,7 +26,12 @@ mod shared;
 mod stream;
 mod text;
 
-pub use ports::{Admission, Field, Figures, Link, Section, Sessions, Unready};
-pub use serve::Console;
+pub use otlp::{Export, Target};
+pub use ports::{
+    Admission, Duplex, Encrypted, Encryption, Field, Figures, Link, Section, Sessions, Unready,
+};
+pub use serve::{Console, answer};
 pub use settings::{MetricsAuth, Settings};
 pub use text::{Format, write};
+/// A connection that came.
+pub use tokio::net::TcpStream;

@@ -197,10 +197,19 @@ pub(crate) async fn log_in(
     };
     let word = shared.logins.add(login);
     let cookie = format!(
-        "{COOKIE}={word}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}",
-        ttl.as_secs()
+        "{COOKIE}={word}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{}",
+        ttl.as_secs(),
+        secure(&shared)
     );
     ([(header::SET_COOKIE, cookie)], Json(json!({"user": user}))).into_response()
+}
+
+/// What has a browser keep the cookie to encrypted connections.
+fn secure(shared: &Shared) -> &'static str {
+    match shared.settings().is_encrypted {
+        true => "; Secure",
+        false => "",
+    }
 }
 
 fn refuse(status: StatusCode, reason: &str) -> Response {
@@ -210,7 +219,10 @@ fn refuse(status: StatusCode, reason: &str) -> Response {
 /// `POST /logout`.
 pub(crate) async fn log_out(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     end(&shared, &headers);
-    let cookie = format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+    let cookie = format!(
+        "{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0{}",
+        secure(&shared)
+    );
     ([(header::SET_COOKIE, cookie)], Json(json!({}))).into_response()
 }
 

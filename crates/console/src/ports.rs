@@ -1,7 +1,9 @@
 //! What the server gives the console: figures to tell, and sessions to run commands in.
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use base::metrics::Metric;
@@ -108,4 +110,18 @@ pub trait Sessions: Send + Sync {
 
     /// What changes when the user does: another rule, another password; nothing for who is none.
     fn mark(&self, user: &[u8]) -> Option<u64>;
+}
+
+/// Bytes both ways.
+pub trait Duplex: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
+
+impl<T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// A connection once its handshake is made.
+pub type Encrypted = Pin<Box<dyn Future<Output = io::Result<Box<dyn Duplex>>> + Send>>;
+
+/// What makes encrypted connections of those that come.
+pub trait Encryption: Send + Sync {
+    /// Makes the handshake, with the certificate of this moment.
+    fn accept(&self, stream: tokio::net::TcpStream) -> Encrypted;
 }

@@ -15,16 +15,17 @@ use base::clock::{Clock as _, SystemClock};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Duration, MissedTickBehavior, interval, timeout};
 
 use crate::limits::{
     BODY_BYTES_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEADERS_MAX, REQUEST_TIME_MAX,
 };
-use crate::ports::{Figures, Sessions};
+use crate::ports::{Duplex, Encryption, Figures, Sessions};
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::{api, files, guard, login, metrics_access, probes, rest, stream};
+use crate::{api, files, guard, login, metrics_access, otlp, probes, rest, stream};
 
 /// The management port, while it is open.
 pub struct Console {
@@ -35,7 +36,8 @@ pub struct Console {
 }
 
 impl Console {
-    /// Listens and serves on a thread of its own, which `begin` is run on first.
+    /// Listens and serves on a thread of its own, which `begin` is run on first. With an encryption all connections are
+    /// encrypted.
     ///
     /// # Errors
     /// When an address cannot be listened on, or there are too many threads.
@@ -47,6 +49,7 @@ impl Console {
         settings: Settings,
         figures: Arc<dyn Figures>,
         sessions: Arc<dyn Sessions>,
+        encryption: Option<Arc<dyn Encryption>>,
         begin: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let listeners: io::Result<Vec<TcpListener>> =
@@ -66,8 +69,9 @@ impl Console {
                 begin();
                 runtime.block_on(async move {
                     for listener in listeners {
-                        tokio::spawn(accept(listener, own.clone()));
+                        tokio::spawn(accept(listener, own.clone(), encryption.clone()));
                     }
+                    tokio::spawn(otlp::export(own.clone()));
                     tokio::spawn(look(own));
                     until.notified().await;
                 });
@@ -108,7 +112,7 @@ fn listen(address: &SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-async fn accept(listener: TcpListener, shared: Shared) {
+async fn accept(listener: TcpListener, shared: Shared, encryption: Option<Arc<dyn Encryption>>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
@@ -120,7 +124,13 @@ async fn accept(listener: TcpListener, shared: Shared) {
         };
         match listener.accept().await {
             Ok((stream, from)) => {
-                tokio::spawn(serve(stream, from, routes.clone(), place));
+                tokio::spawn(enter(
+                    stream,
+                    from,
+                    routes.clone(),
+                    encryption.clone(),
+                    place,
+                ));
             }
             // No descriptor is free: somebody will give one back.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -128,12 +138,25 @@ async fn accept(listener: TcpListener, shared: Shared) {
     }
 }
 
-async fn serve(
+/// Serves a connection, behind its handshake where there is one; it has a place for as long as that takes.
+async fn enter(
     stream: tokio::net::TcpStream,
     from: SocketAddr,
     routes: Router,
+    encryption: Option<Arc<dyn Encryption>>,
     _place: OwnedSemaphorePermit,
 ) {
+    let Some(encryption) = encryption else {
+        return serve(stream, from, routes).await;
+    };
+    // Who makes no handshake, or takes too long for it, is closed.
+    let accepted = timeout(REQUEST_TIME_MAX, encryption.accept(stream)).await;
+    if let Ok(Ok(stream)) = accepted {
+        serve(stream, from, routes).await;
+    }
+}
+
+async fn serve(stream: impl Duplex + 'static, from: SocketAddr, routes: Router) {
     let routes = routes.layer(axum::Extension(axum::extract::ConnectInfo(from)));
     let mut server = http1::Builder::new();
     server
@@ -146,6 +169,45 @@ async fn serve(
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
         .await;
 }
+
+/// What a connection with these bytes is answered, for tests and the fuzz target: no socket, and nobody who waits. Of an
+/// answer without an end, what comes at once.
+///
+/// # Errors
+/// Without a runtime.
+pub fn answer(
+    input: &[u8],
+    settings: Settings,
+    figures: Arc<dyn Figures>,
+    sessions: Arc<dyn Sessions>,
+) -> io::Result<Vec<u8>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let routes = routes(&Shared::new(settings, figures, sessions));
+    let from = SocketAddr::from(([127, 0, 0, 1], 1));
+    runtime.block_on(async move {
+        let (mut own, other) = tokio::io::duplex(ANSWER_BYTES_MAX);
+        let serving = tokio::spawn(serve(other, from, routes));
+        own.write_all(input).await?;
+        own.shutdown().await?;
+        let mut out = vec![0; ANSWER_BYTES_MAX];
+        let mut len = 0;
+        while let Ok(Ok(count)) = timeout(ANSWER_TIME, own.read(&mut out[len..])).await
+            && count > 0
+        {
+            len += count;
+        }
+        serving.abort();
+        out.truncate(len);
+        Ok(out)
+    })
+}
+
+/// Of an answer without sockets.
+const ANSWER_BYTES_MAX: usize = 2 << 20;
+/// So long more of it is waited for.
+const ANSWER_TIME: Duration = Duration::from_millis(20);
 
 /// Counts a request, and lets none take its time.
 async fn within_time(shared: Shared, request: Request, next: Next) -> Response {

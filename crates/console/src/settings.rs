@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::otlp::Export;
+
 /// Who has to say who he is to read metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsAuth {
@@ -32,6 +34,10 @@ pub struct Settings {
     pub has_commands: bool,
     /// How long who is logged in stays so.
     pub session_ttl: Duration,
+    /// What is sent to a collector of metrics.
+    pub export: Export,
+    /// Whether connections are encrypted: browsers then send the cookie over such alone.
+    pub is_encrypted: bool,
     /// Whether others than this machine are refused while there is no password.
     pub protected_mode: bool,
 }

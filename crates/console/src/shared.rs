@@ -27,6 +27,8 @@ pub(crate) struct Inner {
     history: Mutex<History>,
     requests: AtomicU64,
     refusals: AtomicU64,
+    exports: AtomicU64,
+    failed_exports: AtomicU64,
 }
 
 /// A way to it.
@@ -57,6 +59,8 @@ impl Shared {
             history: Mutex::default(),
             requests: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
+            exports: AtomicU64::new(0),
+            failed_exports: AtomicU64::new(0),
         }))
     }
 }
@@ -84,12 +88,20 @@ impl Inner {
         self.refusals.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Notes a document for a collector, and whether it was taken.
+    pub(crate) fn count_export(&self, is_taken: bool) {
+        self.exports.fetch_add(1, Ordering::Relaxed);
+        if !is_taken {
+            self.failed_exports.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// The server's metrics, and those of the port itself.
     #[allow(clippy::cast_precision_loss, reason = "what metrics are made of")]
     pub(crate) fn all_metrics(&self) -> Vec<Metric> {
         let mut metrics = self.figures.metrics();
         let streams = STREAMS_MAX - self.streams.available_permits();
-        let own: [(&'static str, MetricKind, &'static str, f64); 4] = [
+        let own: [(&'static str, MetricKind, &'static str, f64); 6] = [
             (
                 "iolite_console_requests_total",
                 MetricKind::Counter,
@@ -101,6 +113,18 @@ impl Inner {
                 MetricKind::Counter,
                 "Requests that no honest client sends.",
                 self.refusals.load(Ordering::Relaxed) as f64,
+            ),
+            (
+                "iolite_otlp_exports_total",
+                MetricKind::Counter,
+                "Documents for a collector of metrics.",
+                self.exports.load(Ordering::Relaxed) as f64,
+            ),
+            (
+                "iolite_otlp_failures_total",
+                MetricKind::Counter,
+                "Documents that no collector took.",
+                self.failed_exports.load(Ordering::Relaxed) as f64,
             ),
             (
                 "iolite_console_sessions",

@@ -32,12 +32,17 @@ use order::{Order, Wish};
 pub enum Invocation {
     /// Run the server.
     Serve(Box<Startup>),
-    /// Measure servers: the words of the load generator's command line.
-    Bench(Vec<String>),
+    /// Run a tool that asks a server from outside, with these words.
+    Tool(tool::Tool, Vec<String>),
     /// Read these files, and tell what is in them.
     Check(Vec<PathBuf>),
     /// Look at a running server.
-    Doctor(crate::doctor::Target),
+    Doctor {
+        /// The server.
+        target: crate::doctor::Target,
+        /// As JSON.
+        is_json: bool,
+    },
     /// Look at the control group of a running server, or change it.
     Cluster {
         /// The server.
@@ -115,8 +120,8 @@ pub fn read(
 ) -> Result<Invocation, StartError> {
     let program = arguments.first().cloned().unwrap_or_default();
     let options = arguments.get(1..).unwrap_or_default();
-    if let Some(words) = bench_words(&program, options) {
-        return Ok(Invocation::Bench(words));
+    if let Some((tool, words)) = tool_words(&program, options) {
+        return Ok(Invocation::Tool(tool, words));
     }
     if let Some(asked) = tools::read(options)? {
         return Ok(asked);
@@ -185,16 +190,19 @@ impl Startup {
     }
 }
 
-/// The words of the load generator, if it is asked for: as `iolite bench`, or by a link to the binary
-/// that is called `iolite-bench`. A configuration file of the name `bench` is still `./bench`.
-fn bench_words(program: &OsStr, options: &[OsString]) -> Option<Vec<String>> {
-    let words = match options.split_first() {
-        _ if Path::new(program).file_name() == Some(OsStr::new("iolite-bench")) => options,
-        Some((first, rest)) if first == "bench" => rest,
-        _ => return None,
+/// A tool with its words, if one is asked for: as in `iolite bench`, or by a link to the binary that is called
+/// `iolite-bench` or `redis-cli`. A configuration file of the name `bench` is still `./bench`.
+fn tool_words(program: &OsStr, options: &[OsString]) -> Option<(tool::Tool, Vec<String>)> {
+    let name = Path::new(program).file_name().and_then(OsStr::to_str);
+    let (tool, words) = match name.and_then(tool::Tool::by_link) {
+        Some(tool) => (tool, options),
+        None => {
+            let (first, rest) = options.split_first()?;
+            (tool::Tool::by_word(first.to_str()?)?, rest)
+        }
     };
     let texts = words.iter().map(|word| word.to_string_lossy().into_owned());
-    Some(texts.collect())
+    Some((tool, texts.collect()))
 }
 
 /// What the first option alone decides.
@@ -324,6 +332,10 @@ fn usage(program: &OsStr) -> String {
        {program} --check-system
        {program} help [COMMAND]
        {program} bench [options] (measure a server; bench --help)
+       {program} cli [options] [COMMAND ARGS...] (a client; cli --help)
+       {program} top [options] (what a server does, once a second)
+       {program} analyze FILE or --live (what takes the memory)
+       {program} migrate SOURCE TARGET (copy keys between servers)
        {program} --recover-to POINT [options] (start with the data as it was then)
        {program} check FILE... (verify files, and tell what is in them)
        {program} doctor [--host HOST] [--port PORT] (say what is wrong with a server)

@@ -180,7 +180,8 @@ fn value_of<'t>(node: &[(&'t str, &'t str)], name: &str) -> &'t str {
     found.map_or("", |(_, value)| value)
 }
 
-fn quoted(text: &str) -> String {
+/// A text of JSON.
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for character in text.chars() {
         match character {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use protocol::{Value, decode_value, encode_request};
 
+use crate::cluster_tool::quoted;
 use crate::system_check;
 
 /// How long the server may take to answer.
@@ -119,49 +120,99 @@ pub struct Findings {
     pub code: u8,
 }
 
-/// Asks the server and looks at the machine.
+/// Asks the server and looks at the machine; for people, or as one object of JSON.
 #[must_use]
-pub fn examine(target: &Target) -> Findings {
-    let facts = match ask(target) {
-        Ok(facts) => facts,
-        Err(error) => {
-            let (host, port) = (&target.host, target.port);
-            let text = format!("CRITICAL server: {host}:{port} cannot be asked: {error}\n");
-            return Findings { text, code: 2 };
-        }
+pub fn examine(target: &Target, is_json: bool) -> Findings {
+    let (host, port) = (&target.host, target.port);
+    let found = match ask(target) {
+        Ok(facts) => judge(&facts),
+        Err(error) => vec![Found {
+            name: "server",
+            severity: Severity::Critical,
+            reason: format!("{host}:{port} cannot be asked: {error}"),
+            remedy: "Start it, or name its address, port and password.",
+        }],
     };
-    let mut findings = judge(&facts);
     let machine = system_check::report();
-    if !machine.is_good {
-        findings.code = findings.code.max(1);
-    }
-    let _infallible = write!(findings.text, "\nThis machine:\n{}", machine.text);
-    findings
+    let code = code(&found).max(u8::from(!machine.is_good));
+    let text = match is_json {
+        true => json(&found, &machine, code),
+        false => format!("{}\nThis machine:\n{}", text(&found), machine.text),
+    };
+    Findings { text, code }
 }
 
-fn judge(facts: &Facts) -> Findings {
-    let mut found: Vec<(&Rule, String)> = RULES
-        .iter()
-        .filter_map(|rule| Some((rule, (rule.find)(facts)?)))
-        .collect();
-    found.sort_by_key(|(rule, _)| std::cmp::Reverse(rule.severity));
+/// Something that is wrong.
+struct Found {
+    name: &'static str,
+    severity: Severity,
+    reason: String,
+    remedy: &'static str,
+}
+
+/// What the rules find, the worst first.
+fn judge(facts: &Facts) -> Vec<Found> {
+    let found = RULES.iter().filter_map(|rule| {
+        Some(Found {
+            name: rule.name,
+            severity: rule.severity,
+            reason: (rule.find)(facts)?,
+            remedy: rule.remedy,
+        })
+    });
+    let mut found: Vec<Found> = found.collect();
+    found.sort_by_key(|found| std::cmp::Reverse(found.severity));
+    found
+}
+
+fn code(found: &[Found]) -> u8 {
+    match found.first().map(|found| found.severity) {
+        Some(Severity::Critical) => 2,
+        Some(Severity::Warning) => 1,
+        Some(Severity::Note) | None => 0,
+    }
+}
+
+fn text(found: &[Found]) -> String {
     let mut text = String::new();
-    for (rule, reason) in &found {
-        let word = match rule.severity {
+    for one in found {
+        let word = match one.severity {
             Severity::Note => "note",
             Severity::Warning => "WARNING",
             Severity::Critical => "CRITICAL",
         };
-        let _infallible = writeln!(text, "{word} {}: {reason}\n    {}", rule.name, rule.remedy);
+        let _infallible = writeln!(
+            text,
+            "{word} {}: {}\n    {}",
+            one.name, one.reason, one.remedy
+        );
     }
     let (looked, wrong) = (RULES.len(), found.len());
     let _infallible = writeln!(text, "{looked} rules, {wrong} with something to say");
-    let code = match found.first().map(|(rule, _)| rule.severity) {
-        Some(Severity::Critical) => 2,
-        Some(Severity::Warning) => 1,
-        Some(Severity::Note) | None => 0,
-    };
-    Findings { text, code }
+    text
+}
+
+fn json(found: &[Found], machine: &system_check::Report, code: u8) -> String {
+    let findings = found.iter().map(|one| {
+        let severity = match one.severity {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        };
+        format!(
+            "{{\"rule\":{},\"severity\":\"{severity}\",\"reason\":{},\"remedy\":{}}}",
+            quoted(one.name),
+            quoted(&one.reason),
+            quoted(one.remedy)
+        )
+    });
+    format!(
+        "{{\"code\":{code},\"rules\":{},\"findings\":[{}],\"machine\":{{\"is_good\":{},\"text\":{}}}}}\n",
+        RULES.len(),
+        findings.collect::<Vec<_>>().join(","),
+        machine.is_good,
+        quoted(&machine.text)
+    )
 }
 
 /// A connection to a server, as the user that asks.
@@ -236,6 +287,14 @@ pub(crate) fn command(stream: &mut TcpStream, words: &[&str]) -> io::Result<Valu
 mod tests {
     use super::*;
 
+    fn judged(facts: &Facts) -> Findings {
+        let found = judge(facts);
+        Findings {
+            text: text(&found),
+            code: code(&found),
+        }
+    }
+
     /// What is planted, and whether in CONFIG.
     type Planted<'a> = &'a [(&'a str, &'a str, bool)];
 
@@ -306,7 +365,7 @@ mod tests {
     fn each_rule_finds_its_fault() {
         assert_eq!(FAULTS.len(), RULES.len());
         for (name, planted) in FAULTS {
-            let found = judge(&facts(planted));
+            let found = judged(&facts(planted));
             assert!(
                 found.text.contains(&format!(" {name}: ")),
                 "{name}: {}",
@@ -324,7 +383,7 @@ mod tests {
             ("bind", "127.0.0.1", true),
             ("tls_server_cert_serial", "none", false),
         ];
-        let found = judge(&facts(&well));
+        let found = judged(&facts(&well));
         assert!(
             found.text.contains(", 0 with something to say") && found.code == 0,
             "{}",
@@ -334,7 +393,7 @@ mod tests {
 
     #[test]
     fn the_worst_comes_first_and_is_the_code() {
-        let found = judge(&facts(&[
+        let found = judged(&facts(&[
             ("maxmemory", "0", true),
             ("aof_last_write_status", "err", false),
         ]));
@@ -344,5 +403,21 @@ mod tests {
             found.text
         );
         assert_eq!(found.code, 2);
+    }
+
+    #[test]
+    fn programs_are_told_as_json() {
+        let found = judge(&facts(&[("aof_last_write_status", "err", false)]));
+        let machine = system_check::Report {
+            text: "[a]...\"b\"\n".to_owned(),
+            is_good: true,
+        };
+        let text = json(&found, &machine, 2);
+        assert!(text.starts_with("{\"code\":2,\"rules\":"), "{text}");
+        assert!(
+            text.contains("\"rule\":\"log-faulty\",\"severity\":\"critical\""),
+            "{text}"
+        );
+        assert!(text.contains(r#""text":"[a]...\"b\"\u000a""#), "{text}");
     }
 }

@@ -25,14 +25,14 @@ fn main() -> ExitCode {
             print!("{text}");
             ExitCode::from(code)
         }
-        Ok(cli::Invocation::Bench(words)) => tool::run(words),
+        Ok(cli::Invocation::Tool(tool, words)) => tool.run(words),
         Ok(cli::Invocation::Check(files)) => {
             let checked = check::files(commands::table(), &files);
             print!("{}", checked.text);
             ExitCode::from(u8::from(!checked.is_good))
         }
-        Ok(cli::Invocation::Doctor(target)) => {
-            let found = server::doctor::examine(&target);
+        Ok(cli::Invocation::Doctor { target, is_json }) => {
+            let found = server::doctor::examine(&target, is_json);
             print!("{}", found.text);
             ExitCode::from(found.code)
         }

@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::metrics::Metric;
-use console::{Admission, Console, Field, Figures, Link, Section, Sessions, Settings, Unready};
+use console::{
+    Admission, Console, Export, Field, Figures, Link, Section, Sessions, Settings, Target, Unready,
+};
 use reactor::{Balancer, Endpoint, InProcessPeer, PeerInfo, in_process_pair};
 use store::Handle;
 
 use crate::config::{Config, MetricsAuth};
 use crate::counters::Count;
+use crate::identity;
 use crate::node::{Managed, Node};
 use crate::statistics::{self, Sample};
 
@@ -46,14 +49,89 @@ pub(crate) fn open(node: &Arc<Node>, balancer: &Arc<Balancer>) -> io::Result<()>
         balancer: Arc::clone(balancer),
     };
     let settings = settings(&config)?;
-    let console = Console::start(settings, Arc::new(view), Arc::new(ways), || {})?;
+    if !settings.export.endpoint.is_empty()
+        && let Err(reason) = Target::parse(&settings.export.endpoint)
+    {
+        node.core
+            .log
+            .warning(format_args!("No metrics are sent: {reason}"));
+    }
+    let encryption = match settings.is_encrypted {
+        true => Some(encryption(node, &config)?),
+        false => None,
+    };
+    let scheme = if encryption.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let console = Console::start(settings, Arc::new(view), Arc::new(ways), encryption, || {})?;
     for address in console.addresses() {
         node.core
             .log
-            .notice(format_args!("Management port: http://{address}/"));
+            .notice(format_args!("Management port: {scheme}://{address}/"));
     }
     *node.management() = Some(Box::new(console));
     Ok(())
+}
+
+/// What is sent to a collector. Where the directive names none, the variables of OpenTelemetry count.
+fn export(config: &Config) -> Export {
+    let http = &config.http;
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let name = match variable("OTEL_SERVICE_NAME") {
+        name if name.is_empty() => "iolite".to_owned(),
+        name => name,
+    };
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim();
+    let mut resource = vec![
+        ("service.name".to_owned(), name),
+        (
+            "service.version".to_owned(),
+            identity::IOLITE_VERSION.to_owned(),
+        ),
+        (
+            "service.instance.id".to_owned(),
+            format!("{host}:{}", config.port),
+        ),
+    ];
+    let more = variable("OTEL_RESOURCE_ATTRIBUTES");
+    let more = more.split(',').filter_map(|pair| pair.split_once('='));
+    resource.extend(more.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())));
+    Export {
+        endpoint: match http.otlp_endpoint.is_empty() {
+            true => variable("OTEL_EXPORTER_OTLP_ENDPOINT"),
+            false => http.otlp_endpoint.clone(),
+        },
+        interval: Duration::from_secs(http.otlp_interval_s),
+        headers_file: http.otlp_headers_file.clone(),
+        resource,
+    }
+}
+
+#[cfg(feature = "tls")]
+fn encryption(node: &Node, config: &Config) -> io::Result<Arc<dyn console::Encryption>> {
+    let rules = config.tls.rules.clone();
+    let clock = Arc::clone(&node.core.clock);
+    let page = crate::tls::PageTls::load(rules, clock).map_err(io::Error::other)?;
+    Ok(Arc::new(page))
+}
+
+#[cfg(not(feature = "tls"))]
+fn encryption(_node: &Node, _config: &Config) -> io::Result<Arc<dyn console::Encryption>> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(feature = "tls")]
+impl console::Encryption for crate::tls::PageTls {
+    fn accept(&self, stream: console::TcpStream) -> console::Encrypted {
+        let accept = self.server().accept(stream);
+        Box::pin(async move {
+            let stream = accept.await?;
+            Ok(Box::new(stream) as Box<dyn console::Duplex>)
+        })
+    }
 }
 
 /// Closes the port.
@@ -91,8 +169,10 @@ fn settings(config: &Config) -> io::Result<Settings> {
         metrics_token_file: http.metrics_token_file.clone(),
         allowed_hosts: http.allowed_hosts.clone(),
         has_console: http.has_console,
+        is_encrypted: http.is_encrypted,
         has_commands: http.has_commands,
         session_ttl: Duration::from_secs(http.session_ttl_s),
+        export: export(config),
         protected_mode: config.protected_mode,
     })
 }

@@ -317,6 +317,47 @@ pub(crate) fn options(rules: &TlsRules) -> ServerOptions {
     }
 }
 
+/// What encrypts the management port: the server's certificate, without a question for one of the client, since those who
+/// use the port have passwords and tokens.
+#[cfg(feature = "http")]
+pub(crate) struct PageTls {
+    rules: TlsRules,
+    clock: Arc<dyn Clock>,
+    read: Mutex<(Vec<Print>, Arc<Server>)>,
+}
+
+#[cfg(feature = "http")]
+impl PageTls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// What cannot be used.
+    pub(crate) fn load(mut rules: TlsRules, clock: Arc<dyn Clock>) -> Result<Self, SetupError> {
+        rules.client_certificate = ClientCertificate::No;
+        let prints = prints(&rules);
+        let server = Server::load(&options(&rules), &clock)?;
+        Ok(Self {
+            rules,
+            clock,
+            read: Mutex::new((prints, Arc::new(server))),
+        })
+    }
+
+    /// What was read last: again, if the files changed and can be read.
+    pub(crate) fn server(&self) -> Arc<Server> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let prints = prints(&self.rules);
+        if prints != read.0 {
+            // What cannot be read is tried once; what was read before stays in force.
+            read.0 = prints;
+            if let Ok(server) = Server::load(&options(&self.rules), &self.clock) {
+                read.1 = Arc::new(server);
+            }
+        }
+        Arc::clone(&read.1)
+    }
+}
+
 /// What the files look like that `rules` name, and those in their directory.
 fn prints(rules: &TlsRules) -> Vec<Print> {
     let of = |path: &Path| {

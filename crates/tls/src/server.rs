@@ -82,6 +82,15 @@ pub struct Server {
 }
 
 impl Server {
+    /// Makes the handshake of a connection of tokio's, with what was read.
+    #[cfg(feature = "tokio")]
+    pub fn accept(
+        &self,
+        stream: tokio::net::TcpStream,
+    ) -> tokio_rustls::Accept<tokio::net::TcpStream> {
+        tokio_rustls::TlsAcceptor::from(Arc::clone(&self.config)).accept(stream)
+    }
+
     /// Reads everything that `options` name.
     ///
     /// # Errors

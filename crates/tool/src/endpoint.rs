@@ -12,10 +12,13 @@ use protocol::{Value, decode_value, encode_request};
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::error::BenchError;
+use crate::framing::ReplyEnd;
 use crate::tls::{TlsClient, TlsStream};
 
 /// How long a server may take to accept, and to answer a question.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longer than anybody waits.
+const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +100,7 @@ impl Endpoint {
             address: self.address.clone(),
             link: link.map_err(|error| BenchError::Connection(self.address.clone(), error))?,
             input: Vec::new(),
+            end: ReplyEnd::default(),
         };
         session.enter(self)?;
         Ok(session)
@@ -203,6 +207,8 @@ pub struct Session {
     address: Address,
     link: Link,
     input: Vec<u8>,
+    /// How far the reply at the front of `input` was looked through.
+    end: ReplyEnd,
 }
 
 impl Session {
@@ -228,10 +234,52 @@ impl Session {
     /// The connection ended, or the answer is none.
     pub fn ask(&mut self, words: &[&str]) -> Result<Value, BenchError> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.request(&words)
+    }
+
+    /// As [`ask`](Self::ask), of any bytes.
+    ///
+    /// # Errors
+    /// The connection ended, or the answer is none.
+    pub fn request(&mut self, words: &[&[u8]]) -> Result<Value, BenchError> {
         let mut request = Vec::new();
-        encode_request(&mut request, &words);
-        let sent = self.link.write_all(&request).and_then(|()| self.receive());
+        encode_request(&mut request, words);
+        self.send(&request)?;
+        self.reply()
+    }
+
+    /// Sends requests.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn send(&mut self, requests: &[u8]) -> Result<(), BenchError> {
+        let sent = self.link.write_all(requests);
         sent.map_err(|error| BenchError::Connection(self.address.clone(), error))
+    }
+
+    /// Waits for the next reply or message.
+    ///
+    /// # Errors
+    /// The connection ended, or what came is none.
+    pub fn reply(&mut self) -> Result<Value, BenchError> {
+        let received = self.receive();
+        received.map_err(|error| BenchError::Connection(self.address.clone(), error))
+    }
+
+    /// How long a reply is waited for; without a time, for ever.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn set_patience(&mut self, patience: Option<Duration>) -> Result<(), BenchError> {
+        let set = match &mut self.link {
+            Link::Tcp(stream) => stream.set_read_timeout(patience),
+            Link::Unix(stream) => stream.set_read_timeout(patience),
+            Link::Tls(stream, _) => {
+                stream.set_patience(patience.unwrap_or(FOR_EVER));
+                Ok(())
+            }
+        };
+        set.map_err(|error| BenchError::Connection(self.address.clone(), error))
     }
 
     /// Asks what must not be answered with an error; `request` names it in the message.
@@ -301,13 +349,17 @@ impl Session {
     }
 
     fn receive(&mut self) -> io::Result<Value> {
-        let mut piece = [0; 16 * 1024];
+        let mut piece = [0; 64 * 1024];
         loop {
-            let decoded = decode_value(&self.input);
-            let decoded = decoded.map_err(|error| io::Error::other(error.to_string()))?;
-            if let Some((value, used)) = decoded {
-                self.input.drain(..used);
-                return Ok(value);
+            // Only what is whole is decoded, and every byte is looked at once: replies may be long.
+            if self.end.find(&self.input).is_some() {
+                let decoded = decode_value(&self.input);
+                let decoded = decoded.map_err(|error| io::Error::other(error.to_string()))?;
+                self.end = ReplyEnd::default();
+                if let Some((value, used)) = decoded {
+                    self.input.drain(..used);
+                    return Ok(value);
+                }
             }
             match self.link.read(&mut piece) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

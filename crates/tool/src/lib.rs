@@ -1,4 +1,14 @@
-//! The load generator: workloads, measurements, comparisons and their report.
+//! The tools that ask a server from outside: the load generator, a client, a view, an analysis, a migration.
+//!
+//! | Word | What it is |
+//! |---|---|
+//! | `bench` | measures servers and compares them |
+//! | [`cli`] | a client for people and scripts |
+//! | [`top`] | what a server does, once a second |
+//! | [`analyze`] | what takes the memory, of a file or a server |
+//! | [`migrate`] | copies keys from one server to another |
+//!
+//! They speak the protocol and nothing else, so that they serve for Redis and Valkey as well. The load generator:
 //!
 //! ```text
 //!   options ──> measure ──> run ──> worker, one a thread
@@ -17,21 +27,26 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+pub mod analyze;
+pub mod cli;
 pub mod endpoint;
 pub mod error;
 pub mod histogram;
 pub mod keys;
 pub mod metric;
+pub mod migrate;
 pub mod options;
 pub mod process;
 pub mod record;
 pub mod run;
 pub mod template;
+pub mod top;
 pub mod workload;
 
 mod catalogue;
 mod contestant;
 mod digits;
+mod framing;
 mod idle;
 mod measure;
 mod output;
@@ -39,6 +54,7 @@ mod pool;
 mod progress;
 mod replies;
 mod report;
+mod server;
 mod suite;
 #[cfg(feature = "tls")]
 pub mod tls;
@@ -51,6 +67,69 @@ mod worker;
 use error::BenchError;
 use measure::Measurement;
 use options::Job;
+
+/// A tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// The load generator.
+    Bench,
+    /// The client.
+    Cli,
+    /// The view.
+    Top,
+    /// The analysis.
+    Analyze,
+    /// The migration.
+    Migrate,
+}
+
+/// Tools, the words that ask for them, and names of links to the binary that do.
+const TOOLS: [(Tool, &str, &[&str]); 5] = [
+    (Tool::Bench, "bench", &["iolite-bench"]),
+    (Tool::Cli, "cli", &["iolite-cli", "redis-cli", "valkey-cli"]),
+    (Tool::Top, "top", &["iolite-top"]),
+    (Tool::Analyze, "analyze", &["iolite-analyze"]),
+    (Tool::Migrate, "migrate", &["iolite-migrate"]),
+];
+
+impl Tool {
+    /// The tool that a first word asks for.
+    #[must_use]
+    pub fn by_word(word: &str) -> Option<Self> {
+        let found = TOOLS.iter().find(|(_, own, _)| *own == word);
+        found.map(|(tool, ..)| *tool)
+    }
+
+    /// The tool that is meant where the binary is called so.
+    #[must_use]
+    pub fn by_link(name: &str) -> Option<Self> {
+        let found = TOOLS.iter().find(|(.., links)| links.contains(&name));
+        found.map(|(tool, ..)| *tool)
+    }
+
+    /// Does what the words behind it say.
+    pub fn run(self, words: Vec<String>) -> ExitCode {
+        match self {
+            Self::Bench => run(words),
+            Self::Cli => cli::run(words),
+            Self::Top => top::run(words),
+            Self::Analyze => analyze::run(words),
+            Self::Migrate => migrate::run(words),
+        }
+    }
+}
+
+/// What the tools take, for help, completions and the manual.
+#[must_use]
+pub fn commands() -> Vec<clap::Command> {
+    vec![
+        options::command(),
+        cli::command(),
+        top::command(),
+        analyze::command(),
+        migrate::command(),
+    ]
+}
 
 /// Does what the words after `bench` say.
 pub fn run(words: Vec<String>) -> ExitCode {

@@ -14,11 +14,11 @@ use crate::template::Template;
 use crate::tls::TlsClient;
 use crate::workload::{Limit, Pace, ValueBytes, Workload};
 
-mod command;
+pub(crate) mod command;
 mod given;
 
 pub use command::command;
-use given::Given;
+pub(crate) use given::Given;
 
 /// What comes before the options, in messages.
 const NAME: &str = "iolite bench";
@@ -217,31 +217,9 @@ pub struct TlsOptions {
 
 /// Which server, and how to enter.
 fn read_server(given: &Given<'_>, options: &mut Options) -> Result<(), BenchError> {
-    let mut entrance = Entrance::default();
-    if let Some(uri) = given.text("-u") {
-        entrance.read_uri(uri)?;
-    }
+    options.endpoint = endpoint_of(given, "--dbnum")?;
+    options.endpoint.pid = given.number("--server-pid")?;
     let owned = |id| given.text(id).map(str::to_owned);
-    let host = owned("-h").or(entrance.host);
-    let port = given.number("-p")?.or(entrance.port);
-    let endpoint = &mut options.endpoint;
-    endpoint.address = match given.text("-s") {
-        Some(path) => Address::Unix(path.into()),
-        None => Address::Tcp(
-            host.unwrap_or_else(|| "127.0.0.1".to_owned()),
-            port.unwrap_or(6379),
-        ),
-    };
-    let user = owned("--user").or(entrance.user);
-    let password = owned("-a").or(entrance.password);
-    endpoint.credentials = password.map(|password| (user, password));
-    endpoint.database = given.number("--dbnum")?.unwrap_or(entrance.database);
-    endpoint.is_resp3 = given.has("-3");
-    endpoint.pid = given.number("--server-pid")?;
-    if given.has("--tls") || entrance.is_encrypted {
-        let tls = TlsClient::load(tls_of(given)).map_err(BenchError::Usage)?;
-        endpoint.tls = Some(tls);
-    }
     for (name, address) in given.pairs("--compare")?.0 {
         options.compare.push((name, parse_address(&address)?));
     }
@@ -252,6 +230,60 @@ fn read_server(given: &Given<'_>, options: &mut Options) -> Result<(), BenchErro
     options.rounds = given.positive("--rounds")?.unwrap_or(options.rounds);
     options.may_flush = given.has("--flush");
     Ok(())
+}
+
+/// The server that the options name; `database` is the name of the option for the numbered database.
+pub(crate) fn endpoint_of(given: &Given<'_>, database: &str) -> Result<Endpoint, BenchError> {
+    let mut entrance = Entrance::default();
+    if let Some(uri) = given.text("-u") {
+        entrance.read_uri(uri)?;
+    }
+    let owned = |id| given.text(id).map(str::to_owned);
+    let host = owned("-h").or(entrance.host);
+    let port = given.number("-p")?.or(entrance.port);
+    let address = match given.text("-s") {
+        Some(path) => Address::Unix(path.into()),
+        None => Address::Tcp(
+            host.unwrap_or_else(|| "127.0.0.1".to_owned()),
+            port.unwrap_or(6379),
+        ),
+    };
+    let mut endpoint = Endpoint::new("server", address);
+    let user = owned("--user").or(entrance.user);
+    let password = owned("-a").or(entrance.password);
+    endpoint.credentials = password.map(|password| (user, password));
+    endpoint.database = given.number(database)?.unwrap_or(entrance.database);
+    endpoint.is_resp3 = given.has("-3");
+    if given.has("--tls") || entrance.is_encrypted {
+        let tls = TlsClient::load(tls_of(given)).map_err(BenchError::Usage)?;
+        endpoint.tls = Some(tls);
+    }
+    Ok(endpoint)
+}
+
+/// The server at a place: an address, or a URI.
+pub(crate) fn endpoint_at(given: &Given<'_>, place: &str) -> Result<Endpoint, BenchError> {
+    let mut entrance = Entrance::default();
+    let address = match place.contains("://") {
+        true => {
+            entrance.read_uri(place)?;
+            let host = entrance.host.take();
+            Address::Tcp(
+                host.unwrap_or_else(|| "127.0.0.1".to_owned()),
+                entrance.port.unwrap_or(6379),
+            )
+        }
+        false => parse_address(place)?,
+    };
+    let mut endpoint = Endpoint::new("server", address);
+    let user = entrance.user;
+    endpoint.credentials = entrance.password.map(|password| (user, password));
+    endpoint.database = entrance.database;
+    if given.has("--tls") || entrance.is_encrypted {
+        let tls = TlsClient::load(tls_of(given)).map_err(BenchError::Usage)?;
+        endpoint.tls = Some(tls);
+    }
+    Ok(endpoint)
 }
 
 /// How connections are encrypted.
@@ -449,7 +481,7 @@ fn check(shape: &Workload) -> Result<(), BenchError> {
 }
 
 /// `host:port`, `[::1]:port`, or the path of a Unix socket.
-fn parse_address(text: &str) -> Result<Address, BenchError> {
+pub(crate) fn parse_address(text: &str) -> Result<Address, BenchError> {
     if text.starts_with('/') || text.starts_with('.') {
         return Ok(Address::Unix(text.into()));
     }

@@ -85,6 +85,11 @@ impl TlsStream {
         self.stream.send(bytes)
     }
 
+    /// How long reads and writes wait.
+    pub(crate) fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// As `recv`, but waits.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {

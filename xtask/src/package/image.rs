@@ -12,6 +12,9 @@ use super::tree::set_mode;
 use super::{Outcome, Package, copy, make_directory, output, run, write};
 use crate::workspace_root;
 
+/// Names under which scripts call a client.
+const CLIENT_NAMES: [&str; 2] = ["redis-cli", "valkey-cli"];
+
 /// Programs of the shell that the entry, health checks and a person inside need.
 const SHELL_PROGRAMS: [&str; 18] = [
     "sh", "cat", "chown", "cp", "df", "env", "find", "grep", "id", "ls", "mkdir", "nc", "ps", "rm",
@@ -90,6 +93,10 @@ fn fill(root: &Path, tree: &Path) -> Outcome<()> {
     let programs = root.join("usr/bin");
     copy(&tree.join("usr/bin/iolite"), &programs.join("iolite"))?;
     link_names(&programs)?;
+    // Health checks of charts and compose files call the client.
+    for name in CLIENT_NAMES {
+        link("iolite", &programs.join(name))?;
+    }
     copy(Path::new("/bin/busybox"), &programs.join("busybox"))?;
     for name in SHELL_PROGRAMS {
         link("busybox", &programs.join(name))?;

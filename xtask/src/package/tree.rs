@@ -34,7 +34,9 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Tools of the binary that have a page of the manual of their own.
-const MANUALS: [&str; 3] = ["check", "import", "export"];
+const MANUALS: [&str; 8] = [
+    "analyze", "bench", "check", "cli", "export", "import", "migrate", "top",
+];
 
 /// Puts the files together; where they are.
 pub(super) fn make(package: &Package, program: &Path) -> Outcome<PathBuf> {

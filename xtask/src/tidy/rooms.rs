@@ -43,7 +43,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("console", &["access", "base", "protocol"]),
     ("tls", &["base", "reactor"]),
-    ("tool", &["base", "protocol", "reactor", "tls"]),
+    (
+        "tool",
+        &[
+            "base",
+            "protocol",
+            "reactor",
+            "tls",
+            "rdb",
+            "structures",
+            "durability",
+        ],
+    ),
     (
         "persistence",
         &[

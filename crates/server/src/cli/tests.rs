@@ -172,16 +172,21 @@ fn questions_are_answered_without_a_server() {
 }
 
 #[test]
-fn the_load_generator_is_a_word_or_a_name_away() {
+fn a_tool_is_a_word_or_a_name_away() {
     let words = |arguments: &[&str]| {
         let arguments = arguments.iter().map(OsString::from).collect();
         match read(arguments, std::iter::empty(), &mut std::io::empty()).unwrap() {
-            Invocation::Bench(words) => Some(words),
+            Invocation::Tool(tool, words) => Some((tool, words)),
             _ => None,
         }
     };
-    let expected = Some(vec!["-t".to_owned(), "get".to_owned()]);
+    let bench = (tool::Tool::Bench, vec!["-t".to_owned(), "get".to_owned()]);
+    let expected = Some(bench);
     assert_eq!(words(&["/usr/bin/iolite", "bench", "-t", "get"]), expected);
     assert_eq!(words(&["/usr/bin/iolite-bench", "-t", "get"]), expected);
+    let client = Some((tool::Tool::Cli, vec!["ping".to_owned()]));
+    assert_eq!(words(&["iolite", "cli", "ping"]), client);
+    assert_eq!(words(&["/usr/bin/redis-cli", "ping"]), client);
+    assert_eq!(words(&["/usr/bin/redis-server", "--port", "1"]), None);
     assert_eq!(words(&["/usr/bin/iolite", "--port", "1"]), None);
 }

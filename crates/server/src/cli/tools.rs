@@ -54,7 +54,10 @@ pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartErro
             let files = given.get_many::<PathBuf>("files").unwrap_or_default();
             Some(Invocation::Check(files.cloned().collect()))
         }
-        Some(("doctor", given)) => Some(Invocation::Doctor(target(given))),
+        Some(("doctor", given)) => Some(Invocation::Doctor {
+            target: target(given),
+            is_json: given.get_flag("json"),
+        }),
         Some(("cluster", given)) => given.subcommand().map(|(word, given)| Invocation::Cluster {
             target: target(given),
             wish: match word {
@@ -140,7 +143,7 @@ fn command() -> Command {
                 .help("The configuration file")
                 .value_hint(ValueHint::FilePath),
         )
-        .subcommand(tool::options::command())
+        .subcommands(tool::commands())
         .subcommand(
             Command::new("check")
                 .about("Verifies files of this server, RDB files and AOF, and tells what is in them")
@@ -171,9 +174,17 @@ fn target(given: &ArgMatches) -> Target {
 }
 
 fn doctor() -> Command {
-    asking(Command::new("doctor").about(
+    let doctor = Command::new("doctor").about(
         "Looks at a running server and at this machine, and says what is wrong and what to do",
-    ))
+    );
+    asking(doctor.arg(json()))
+}
+
+fn json() -> Arg {
+    Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .help("As JSON")
 }
 
 fn cluster() -> Command {
@@ -181,10 +192,6 @@ fn cluster() -> Command {
         .value_name("NODE")
         .required(true)
         .help("Its name: 40 digits");
-    let json = Arg::new("json")
-        .long("json")
-        .action(ArgAction::SetTrue)
-        .help("As JSON");
     Command::new("cluster")
         .about("The control group of a running server")
         .subcommand_required(true)
@@ -192,7 +199,7 @@ fn cluster() -> Command {
         .subcommand(asking(
             Command::new("status")
                 .about("Who is in it, and who leads")
-                .arg(json),
+                .arg(json()),
         ))
         .subcommand(asking(
             Command::new("leave").about("Has a node leave it").arg(node),
@@ -332,7 +339,9 @@ mod tests {
         let mut all = command();
         all.build();
         let names = all.get_subcommands().map(Command::get_name);
-        let mut names: Vec<&str> = names.filter(|name| *name != "bench").collect();
+        let mut names: Vec<&str> = names
+            .filter(|name| tool::Tool::by_word(name).is_none())
+            .collect();
         names.sort_unstable();
         assert_eq!(names, WORDS);
     }

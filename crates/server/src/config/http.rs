@@ -9,6 +9,8 @@ pub struct Http {
     pub port: u16,
     /// Addresses to listen on.
     pub bind: Vec<String>,
+    /// Whether connections are encrypted, with the certificate of `tls-cert-file`.
+    pub is_encrypted: bool,
     /// Who has to say who he is to read metrics.
     pub metrics_auth: MetricsAuth,
     /// The file of the word that lets one read metrics.
@@ -21,6 +23,12 @@ pub struct Http {
     pub has_commands: bool,
     /// Seconds for which who is logged in stays so.
     pub session_ttl_s: u64,
+    /// Where metrics are sent; empty for nowhere.
+    pub otlp_endpoint: String,
+    /// Seconds between two times.
+    pub otlp_interval_s: u64,
+    /// The file of headers that they are sent with.
+    pub otlp_headers_file: Option<PathBuf>,
 }
 
 /// Values of `http-metrics-auth`.

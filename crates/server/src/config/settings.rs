@@ -176,12 +176,19 @@ impl Settings {
         Http {
             port: self.number("http-port"),
             bind: texts("http-bind"),
+            is_encrypted: self.switch("http-tls"),
             metrics_auth: self.choice("http-metrics-auth", &METRICS_AUTH),
             metrics_token_file: self.path("http-metrics-token-file"),
             allowed_hosts: texts("http-allowed-hosts"),
             has_console: self.switch("http-console"),
             has_commands: self.switch("http-commands"),
             session_ttl_s: self.number("http-session-ttl"),
+            otlp_endpoint: self
+                .text("otlp-endpoint")
+                .map(|text| String::from_utf8_lossy(text).into_owned())
+                .unwrap_or_default(),
+            otlp_interval_s: self.number("otlp-interval"),
+            otlp_headers_file: self.path("otlp-headers-file"),
         }
     }
 

@@ -59,7 +59,9 @@ mod tier;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;
+mod tools;
 mod tracking;
 mod transactions;
 mod transcripts;
 mod turns;
+mod upgrade;

@@ -542,3 +542,66 @@ fn a_server_that_cannot_read_its_files_does_not_start() {
     assert!(told.contains(&nowhere), "{told}");
     assert!(Path::new(&certificate).exists());
 }
+
+/// The page is reached by people, who have no certificates; what the server shows is the certificate of its files.
+#[cfg(feature = "http")]
+#[test]
+fn the_management_port_shows_the_servers_certificate() {
+    let files = Files::new();
+    let (certificate, key) = (files.path("server.crt"), files.path("server.key"));
+    let port = free_port().unwrap();
+    let words = [
+        "--http-port",
+        &port.to_string(),
+        "--http-tls",
+        "yes",
+        "--tls-cert-file",
+        certificate.to_str().unwrap(),
+        "--tls-key-file",
+        key.to_str().unwrap(),
+    ];
+    let _server = ServerBuilder::iolite().args(&words).start().unwrap();
+    let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let connect = || {
+        let patience = Patience::of(PATIENCE);
+        loop {
+            match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+                Ok(socket) => return socket,
+                Err(error) => assert!(patience.lasts(), "{error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let ask = |client: &tls::Client| -> io::Result<String> {
+        let socket = connect();
+        socket.set_nonblocking(true)?;
+        let stream = client.connect(socket.into(), "localhost");
+        let mut stream = stream.map_err(io::Error::other)?;
+        while stream.handshake()? != Handshake::Done {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut link = TlsLink(stream);
+        link.write_all(request)?;
+        let mut text = Vec::new();
+        // Whether the end is announced does not matter.
+        let _ended = link.read_to_end(&mut text);
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    };
+    let answered = ask(&files.client(false)).unwrap();
+    assert!(answered.starts_with("HTTP/1.1 200"), "{answered}");
+    // Another certificate is shown as soon as it is there; who trusts nobody is not served.
+    files.sign("server");
+    assert!(
+        ask(&files.client(false))
+            .unwrap()
+            .starts_with("HTTP/1.1 200")
+    );
+    let nobody = tls::Client::load(&ClientOptions::default()).unwrap();
+    assert!(ask(&nobody).is_err());
+    // Without TLS there is no answer of HTTP.
+    let mut plain = connect();
+    plain.write_all(request).unwrap();
+    let mut text = Vec::new();
+    let _closed = plain.read_to_end(&mut text);
+    assert!(!text.starts_with(b"HTTP/"), "{}", text.escape_ascii());
+}

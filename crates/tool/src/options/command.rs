@@ -65,7 +65,7 @@ fn report() -> Command {
 }
 
 /// `--help` alone: `-h` is the host.
-fn help() -> Arg {
+pub(crate) fn help() -> Arg {
     named("--help").action(ArgAction::Help).help("Prints this")
 }
 
@@ -103,14 +103,14 @@ fn named(name: &'static str) -> Arg {
 }
 
 /// An option with a value, which may begin with a minus.
-fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+pub(crate) fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     named(name)
         .value_name(value)
         .help(help)
         .allow_hyphen_values(true)
 }
 
-fn flag(name: &'static str, help: &'static str) -> Arg {
+pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
     named(name).help(help).action(ArgAction::SetTrue)
 }
 
@@ -162,7 +162,7 @@ fn server() -> Vec<Arg> {
     ]
 }
 
-fn encryption() -> Vec<Arg> {
+pub(crate) fn encryption() -> Vec<Arg> {
     vec![
         flag(
             "--tls",

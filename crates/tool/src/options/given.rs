@@ -9,29 +9,29 @@ use clap::ArgMatches;
 use crate::error::BenchError;
 
 /// See the module.
-pub(super) struct Given<'m>(pub(super) &'m ArgMatches);
+pub(crate) struct Given<'m>(pub(crate) &'m ArgMatches);
 
 /// Names with their values.
 type Pairs = Vec<(String, String)>;
 
 impl Given<'_> {
     /// Whether a flag was given.
-    pub(super) fn has(&self, flag: &str) -> bool {
+    pub(crate) fn has(&self, flag: &str) -> bool {
         self.0.get_flag(flag)
     }
 
     /// The value of an option.
-    pub(super) fn text(&self, flag: &str) -> Option<&str> {
+    pub(crate) fn text(&self, flag: &str) -> Option<&str> {
         self.0.get_one::<String>(flag).map(String::as_str)
     }
 
     /// All values of an option.
-    pub(super) fn all(&self, flag: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn all(&self, flag: &str) -> impl Iterator<Item = &str> {
         let values = self.0.try_get_many::<String>(flag).ok().flatten();
         values.unwrap_or_default().map(String::as_str)
     }
 
-    pub(super) fn number<N: FromStr>(&self, flag: &str) -> Result<Option<N>, BenchError> {
+    pub(crate) fn number<N: FromStr>(&self, flag: &str) -> Result<Option<N>, BenchError> {
         let read = |text: &str| {
             text.parse()
                 .map_err(|_| BenchError::Usage(format!("{flag}: '{text}' is not a number")))
@@ -40,18 +40,18 @@ impl Given<'_> {
     }
 
     /// A whole number above 0.
-    pub(super) fn positive(&self, flag: &str) -> Result<Option<usize>, BenchError> {
+    pub(crate) fn positive(&self, flag: &str) -> Result<Option<usize>, BenchError> {
         self.text(flag).map(|text| positive(flag, text)).transpose()
     }
 
     /// `1,10,100`.
-    pub(super) fn positive_list(&self, flag: &str) -> Result<Option<Vec<usize>>, BenchError> {
+    pub(crate) fn positive_list(&self, flag: &str) -> Result<Option<Vec<usize>>, BenchError> {
         let list = |text: &str| text.split(',').map(|part| positive(flag, part)).collect();
         self.text(flag).map(list).transpose()
     }
 
     /// A number not below 0.
-    pub(super) fn amount(&self, flag: &str) -> Result<Option<f64>, BenchError> {
+    pub(crate) fn amount(&self, flag: &str) -> Result<Option<f64>, BenchError> {
         let read = |text: &str| {
             let number = text.parse().ok();
             let number = number.filter(|number: &f64| number.is_finite() && *number >= 0.0);
@@ -60,7 +60,7 @@ impl Given<'_> {
         self.text(flag).map(read).transpose()
     }
 
-    pub(super) fn seconds(&self, flag: &str) -> Result<Option<Duration>, BenchError> {
+    pub(crate) fn seconds(&self, flag: &str) -> Result<Option<Duration>, BenchError> {
         let time = |seconds| {
             Duration::try_from_secs_f64(seconds)
                 .map_err(|_| BenchError::Usage(format!("{flag}: {seconds} is too long")))
@@ -70,7 +70,7 @@ impl Given<'_> {
 
     /// `NAME=VALUE` words up to the first that is none, one at least, and the words from there on: they are the
     /// request that is measured.
-    pub(super) fn pairs(&self, flag: &str) -> Result<(Pairs, Vec<String>), BenchError> {
+    pub(crate) fn pairs(&self, flag: &str) -> Result<(Pairs, Vec<String>), BenchError> {
         let mut words = self.all(flag).peekable();
         let is_given = words.peek().is_some();
         let mut pairs = Vec::new();

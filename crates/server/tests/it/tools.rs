@@ -1,0 +1,357 @@
+//! The tools of the binary, run against servers: what a person or a script would see.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use testkit::process::{Server, ServerBuilder, iolite_program, temporary_directory};
+
+fn started() -> (Server, String) {
+    let server = ServerBuilder::iolite()
+        .args(&["--enable-debug-command", "yes"])
+        .tcp()
+        .start()
+        .unwrap();
+    let port = server.address().unwrap().port().to_string();
+    (server, port)
+}
+
+fn tool(words: &[&str]) -> Output {
+    Command::new(iolite_program())
+        .args(words)
+        .env_remove("IOLITE_AUTH")
+        .env_remove("REDISCLI_AUTH")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// The standard output of a tool that ends well.
+fn told(words: &[&str]) -> String {
+    let output = tool(words);
+    assert!(output.status.success(), "{words:?} {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The standard output of the client for these lines.
+fn lines(port: &str, words: &[&str], input: &[u8]) -> (String, Option<i32>) {
+    let mut client = Command::new(iolite_program())
+        .args(["cli", "-p", port])
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    client.stdin.take().unwrap().write_all(input).unwrap();
+    let output = client.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    (text, output.status.code())
+}
+
+fn fill(port: &str, words: &[&str]) {
+    let mut all = vec!["cli", "-p", port];
+    all.extend(words);
+    told(&all);
+}
+
+#[test]
+fn the_client_answers_people_scripts_and_programs() {
+    let (_server, port) = started();
+    let cli = |words: &[&str]| {
+        let mut all = vec!["cli", "-p", &port];
+        all.extend(words);
+        told(&all)
+    };
+    assert_eq!(cli(&["SET", "a", "x\"y"]), "OK\n");
+    assert_eq!(cli(&["GET", "a"]), "x\"y\n");
+    assert_eq!(cli(&["--no-raw", "GET", "a"]), "\"x\\\"y\"\n");
+    cli(&["HSET", "h", "f", "1"]);
+    assert_eq!(cli(&["--json", "HGETALL", "h"]), "{\"f\":\"1\"}\n");
+    assert_eq!(cli(&["--csv", "HMGET", "h", "f", "g"]), "\"1\",NULL\n");
+    assert_eq!(cli(&["-r", "3", "INCR", "n"]), "1\n2\n3\n");
+    let (text, code) = lines(&port, &[], b"SET b 2\nGET b\n\nNOSUCH\n");
+    assert!(text.starts_with("OK\n2\nERR unknown command"), "{text}");
+    assert_eq!(code, Some(0));
+    let (_, code) = lines(&port, &["-e"], b"NOSUCH\nGET b\n");
+    assert_eq!(code, Some(1));
+    let (text, _) = lines(&port, &["-x", "SET", "last"], b"of input");
+    assert_eq!(text, "OK\n");
+    assert_eq!(cli(&["GET", "last"]), "of input\n");
+    let mut keys: Vec<String> = cli(&["--scan"]).lines().map(str::to_owned).collect();
+    keys.sort();
+    assert_eq!(keys, ["a", "b", "h", "last", "n"]);
+    let refused = tool(&["cli", "-p", "1", "PING"]);
+    assert_eq!(refused.status.code(), Some(1));
+}
+
+#[test]
+fn a_pipe_of_requests_ends_with_the_last_reply() {
+    let (_server, port) = started();
+    let mut requests = Vec::new();
+    for number in 0..20_000 {
+        requests.extend_from_slice(format!("SET key:{number} {number}\r\n").as_bytes());
+    }
+    let (text, code) = lines(&port, &["--pipe"], &requests);
+    assert!(text.ends_with("errors: 0, replies: 20000\n"), "{text}");
+    assert_eq!(code, Some(0));
+    let (text, code) = lines(&port, &["--pipe"], b"NOSUCH\r\nPING\r\n");
+    assert!(text.ends_with("errors: 1, replies: 2\n"), "{text}");
+    assert_eq!(code, Some(1));
+}
+
+/// Scripts read the output of `redis-cli --bigkeys`, so that it has to be the same.
+#[test]
+fn the_biggest_keys_are_told_as_redis_cli_tells_them() {
+    let (_server, port) = started();
+    fill(&port, &["SET", "s", "abc"]);
+    fill(&port, &["RPUSH", "l", "1", "2"]);
+    fill(&port, &["ZADD", "z", "1", "a"]);
+    fill(&port, &["XADD", "x", "*", "f", "v"]);
+    for flag in ["--bigkeys", "--memkeys"] {
+        let own = told(&["cli", "-p", &port, flag]);
+        let other = Command::new("redis-cli").args(["-p", &port, flag]).output();
+        let Ok(other) = other else {
+            return;
+        };
+        let other = String::from_utf8(other.stdout).unwrap();
+        // Types come in the order of a hash table there.
+        let sorted = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&own), sorted(&other), "{flag}");
+    }
+}
+
+#[test]
+fn a_frame_tells_what_the_server_does() {
+    let (_server, port) = started();
+    let text = told(&["top", "-p", &port, "--once", "-i", "0.1"]);
+    assert!(text.contains("iolite") && text.contains("memory"), "{text}");
+    let text = told(&["top", "-p", &port, "--once", "--json", "-i", "0.2"]);
+    let frame: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(frame["replication"]["role"], "master");
+    assert!(frame["interval_s"].as_f64().unwrap() >= 0.2, "{text}");
+    assert_eq!(frame["commands"][0]["name"], "info");
+}
+
+#[test]
+fn a_doctor_tells_programs_too() {
+    let (_server, port) = started();
+    let output = tool(&["doctor", "-p", &port, "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["code"].as_i64(), output.status.code().map(i64::from));
+    let rules: Vec<&str> = told["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|found| found["rule"].as_str())
+        .collect();
+    assert!(rules.contains(&"memory-unlimited"), "{rules:?}");
+}
+
+/// What a checkpoint, an RDB file and the running server are said to take is the same, about.
+#[test]
+fn an_analysis_of_files_agrees_with_the_server() {
+    let (server, port) = started();
+    for number in 0..300 {
+        let key = format!("user:{number}");
+        fill_quietly(&port, &key, 10 + number);
+    }
+    fill(&port, &["RPUSH", "jobs:a", "1", "2", "3"]);
+    fill(&port, &["SET", "session:1", "x", "EX", "30"]);
+    fill(&port, &["SAVE"]);
+    let directory = server.directory().to_str().unwrap().to_owned();
+    let live = analysis(&["--live", "-p", &port]);
+    let checkpoint = analysis(&[&directory]);
+    let file = temporary_directory("analyze").unwrap().join("dump.rdb");
+    let dump = Command::new("redis-cli")
+        .args(["-p", &port, "--rdb", file.to_str().unwrap()])
+        .output();
+    let dumped = dump.is_ok_and(|output| output.status.success());
+    let mut others = vec![checkpoint];
+    if dumped {
+        others.push(analysis(&[file.to_str().unwrap()]));
+    }
+    let _removed = std::fs::remove_dir_all(file.parent().unwrap());
+    let bytes = live["bytes"].as_f64().unwrap();
+    for other in others {
+        assert_eq!(other["keys"], live["keys"]);
+        let of_other = other["bytes"].as_f64().unwrap();
+        assert!((of_other / bytes - 1.0).abs() < 0.02, "{of_other} {bytes}");
+        assert_eq!(other["prefixes"][0]["name"], "user:");
+        assert_eq!(other["ttl"][0]["keys"], 1);
+    }
+}
+
+fn analysis(words: &[&str]) -> serde_json::Value {
+    let mut all = vec!["analyze", "--json"];
+    all.extend(words);
+    serde_json::from_str(&told(&all)).unwrap()
+}
+
+fn fill_quietly(port: &str, key: &str, len: usize) {
+    fill(port, &["SET", key, &"x".repeat(len)]);
+}
+
+struct Pair {
+    _source: Server,
+    _target: Server,
+    from: String,
+    to: String,
+    ports: [String; 2],
+    directory: PathBuf,
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let _removed = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn pair(name: &str) -> Pair {
+    let ((source, from), (target, to)) = (started(), started());
+    Pair {
+        _source: source,
+        _target: target,
+        ports: [from.clone(), to.clone()],
+        from: format!("127.0.0.1:{from}"),
+        to: format!("127.0.0.1:{to}"),
+        directory: temporary_directory(name).unwrap(),
+    }
+}
+
+impl Pair {
+    fn migrate(&self, words: &[&str]) -> (serde_json::Value, Option<i32>) {
+        let mut all = vec!["migrate", &self.from, &self.to, "--json", "-q"];
+        all.extend(words);
+        let output = tool(&all);
+        let told = serde_json::from_slice(&output.stdout);
+        (told.unwrap_or_default(), output.status.code())
+    }
+
+    fn digests(&self) -> [String; 2] {
+        [0, 1].map(|at| told(&["cli", "-p", &self.ports[at], "DEBUG", "DIGEST"]))
+    }
+
+    fn is_same(&self) -> bool {
+        let [source, target] = self.digests();
+        source == target
+    }
+
+    fn state(&self) -> String {
+        self.directory.join("state").to_str().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn a_migration_copies_compares_and_repairs() {
+    let pair = pair("migrate");
+    let [from, to] = [pair.ports[0].as_str(), pair.ports[1].as_str()];
+    fill(from, &["DEBUG", "POPULATE", "3000", "key", "30"]);
+    for words in [
+        &["RPUSH", "l", "1", "2"][..],
+        &["HSET", "h", "a", "1", "b", "2"],
+        &["HPEXPIREAT", "h", "4000000000000", "FIELDS", "1", "a"],
+        &["XADD", "x", "1-1", "f", "v"],
+        &["XGROUP", "CREATE", "x", "g", "0"],
+        &["SET", "ttl", "v", "PXAT", "4000000000000"],
+        &["-n", "3", "SADD", "s", "a", "b"],
+    ] {
+        fill(from, words);
+    }
+    let (told, code) = pair.migrate(&["--compare"]);
+    assert_eq!(
+        (told["copied"].as_u64(), code),
+        (Some(3005), Some(0)),
+        "{told}"
+    );
+    assert!(pair.is_same());
+    // A target that has keys is left alone.
+    assert_eq!(pair.migrate(&[]).1, Some(2));
+    // Changed, missing and added keys are found and put right.
+    fill(to, &["SET", "key:1", "other"]);
+    fill(to, &["DEL", "key:2"]);
+    fill(to, &["SET", "added", "x"]);
+    fill(to, &["PERSIST", "ttl"]);
+    let (told, code) = pair.migrate(&["--compare-only"]);
+    assert_eq!(
+        (told["differing"].as_u64(), code),
+        (Some(4), Some(1)),
+        "{told}"
+    );
+    let (told, code) = pair.migrate(&["--compare-only", "--repair"]);
+    assert_eq!(
+        (told["repaired"].as_u64(), code),
+        (Some(4), Some(0)),
+        "{told}"
+    );
+    assert!(pair.is_same());
+}
+
+/// Whatever changes meanwhile is copied again, and nothing comes back that was deleted.
+#[test]
+fn a_migration_follows_what_changes_meanwhile() {
+    let pair = pair("migrate-follow");
+    let from = pair.ports[0].clone();
+    fill(&from, &["DEBUG", "POPULATE", "20000", "key", "30"]);
+    let mut requests = Vec::new();
+    for number in 0..30_000_u32 {
+        let at = number.wrapping_mul(2_654_435_761) % 20_000;
+        let line = match number % 4 {
+            0 => format!("SET key:{at} {number}\r\n"),
+            1 => format!("DEL key:{at}\r\n"),
+            2 => format!("HSET hash:{} f{} {number}\r\n", at % 50, at % 7),
+            _ => format!("SET key:{at} {number} PX {}\r\n", 1 + at % 3_000),
+        };
+        requests.extend_from_slice(line.as_bytes());
+    }
+    let writer = std::thread::spawn(move || lines(&from, &["--pipe"], &requests));
+    let (told, code) = pair.migrate(&["--follow-for", "4", "--count", "50", "--rate", "20000"]);
+    assert_eq!(code, Some(0), "{told}");
+    writer.join().unwrap();
+    // What expires goes on both sides by itself, but not at the same instant.
+    crate::limits::eventually("both are the same", || pair.is_same());
+    let events = [
+        "cli",
+        "-p",
+        &pair.ports[0],
+        "CONFIG",
+        "GET",
+        "notify-keyspace-events",
+    ];
+    assert_eq!(self::told(&events), "notify-keyspace-events\n\n");
+}
+
+#[test]
+fn a_migration_goes_on_where_it_was_killed() {
+    let pair = pair("migrate-kill");
+    fill(&pair.ports[0], &["DEBUG", "POPULATE", "20000", "key", "30"]);
+    let state = pair.state();
+    for _ in 0..3 {
+        let mut migration = Command::new(iolite_program())
+            .args(["migrate", &pair.from, &pair.to, "--state", &state])
+            .args(["--rate", "20000", "--count", "100", "-q"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        crate::limits::eventually("something is copied", || Path::new(&state).exists());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        migration.kill().unwrap();
+        migration.wait().unwrap();
+    }
+    let (told, code) = pair.migrate(&["--state", &state, "--compare"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(told["differing"].as_u64(), Some(0));
+    assert!(pair.is_same());
+}
+
+#[test]
+fn a_migration_by_replication_hands_over() {
+    let pair = pair("migrate-replicate");
+    fill(&pair.ports[0], &["DEBUG", "POPULATE", "500", "key", "30"]);
+    let done = told(&["migrate", &pair.from, &pair.to, "--replicate", "-q"]);
+    assert!(done.contains("has all that it has"), "{done}");
+    assert!(pair.is_same());
+}

@@ -1,0 +1,149 @@
+//! `iolite analyze`: what takes the memory: types, prefixes, time to live, and the biggest keys.
+//!
+//! ```text
+//!   an RDB file ────────────┐
+//!   a checkpoint ───────────┼──> keys with type, size, elements, deadline ──> tally ──> text, JSON or CSV
+//!   a live server, by SCAN ─┘
+//! ```
+//!
+//! One key is held at a time, and of prefixes a bounded number, so that a file of any length is analysed in little memory.
+//! Sizes of a live server are its own (`MEMORY USAGE`); those of files are what this server would take, about.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Arg, Command, ValueHint, value_parser};
+
+use crate::error::BenchError;
+use crate::options::Given;
+use crate::options::command::{flag, option};
+use crate::server;
+
+mod files;
+mod live;
+mod report;
+mod tally;
+
+use tally::{Rules, Tally};
+
+const NAME: &str = "iolite analyze";
+/// Keys that are named.
+const TOP: usize = 10;
+/// Prefixes that are named.
+const PREFIXES: usize = 20;
+
+/// What it takes.
+#[must_use]
+pub fn command() -> Command {
+    Command::new("analyze")
+        .bin_name(NAME)
+        .about("What takes the memory: by type, prefix and time to live, with the biggest keys")
+        .override_usage(
+            "iolite analyze FILE [OPTIONS]      an RDB file, or a directory with a checkpoint\n       \
+             iolite analyze --live [OPTIONS]    a server, by SCAN",
+        )
+        .disable_help_flag(true)
+        .args_override_self(true)
+        .arg(
+            Arg::new("file")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .value_hint(ValueHint::AnyPath)
+                .help("An RDB file, a directory with a checkpoint, or dir of a server"),
+        )
+        .args(what())
+        .next_help_heading("The server")
+        .args(server::arguments())
+}
+
+fn what() -> Vec<Arg> {
+    vec![
+        flag("--live", "A running server"),
+        option("--top", "N", "How many keys are named (10)"),
+        option("--prefixes", "N", "How many prefixes are named (20)"),
+        option("--depth", "N", "Of how many parts a prefix is (1)"),
+        option("--delimiter", "TEXT", "Between the parts of keys (:)"),
+        option("--pattern", "PATTERN", "With --live: only keys like this"),
+        option("--count", "N", "With --live: keys in a step (500)"),
+        option("-i", "SECONDS", "With --live: wait so long after each step"),
+        flag("--json", "As JSON"),
+        flag("--csv", "A line a prefix, comma-separated"),
+    ]
+}
+
+/// Does what the words after `analyze` say.
+pub fn run(words: Vec<String>) -> ExitCode {
+    let mut out = std::io::stdout();
+    match execute(words, &mut out) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without standard error there is nobody to tell.
+            let _told = writeln!(std::io::stderr(), "{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(words: Vec<String>, out: &mut dyn Write) -> Result<(), BenchError> {
+    let words = std::iter::once(NAME.to_owned()).chain(words);
+    let (text, matches) = match command().try_get_matches_from(words) {
+        Ok(matches) => (String::new(), Some(matches)),
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => (error.to_string(), None),
+        Err(error) => return Err(BenchError::Usage(error.to_string().trim_end().to_owned())),
+    };
+    let text = match matches {
+        Some(matches) => analysis(&Given(&matches))?,
+        None => text,
+    };
+    let written = out.write_all(text.as_bytes());
+    written.map_err(|error| BenchError::System("standard output", error))
+}
+
+fn analysis(given: &Given<'_>) -> Result<String, BenchError> {
+    let positive = |name: &str, default| Ok(given.positive(name)?.unwrap_or(default));
+    let delimiter = given.text("--delimiter").unwrap_or(":").as_bytes().to_vec();
+    if delimiter.is_empty() {
+        return Err(BenchError::Usage("--delimiter is empty".to_owned()));
+    }
+    let rules = Rules {
+        top: positive("--top", TOP)?,
+        depth: positive("--depth", 1)?,
+        delimiter,
+    };
+    let mut tally = Tally::new(rules);
+    let file: Option<&PathBuf> = given.0.get_one("file");
+    let source = match (file, given.has("--live")) {
+        (Some(path), false) => files::read(path, &mut tally)?,
+        (None, true) => {
+            let walk = live::Walk {
+                pattern: given.text("--pattern"),
+                count: given.number("--count")?.unwrap_or(500),
+                pause: given.seconds("-i")?.unwrap_or_default(),
+            };
+            live::read(&server::endpoint(given)?, &walk, &mut tally)?
+        }
+        _ => {
+            return Err(BenchError::Usage(
+                "iolite analyze needs a FILE, or --live; --help tells more".to_owned(),
+            ));
+        }
+    };
+    let prefixes = positive("--prefixes", PREFIXES)?;
+    Ok(match () {
+        () if given.has("--json") => report::json(&source, &tally, prefixes),
+        () if given.has("--csv") => report::csv(&tally, prefixes),
+        () => report::text(&source, &tally, prefixes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_fit_together() {
+        command().debug_assert();
+    }
+}

@@ -1,0 +1,272 @@
+//! Keys of files: RDB, and our checkpoints.
+
+use std::fs::File;
+use std::io::{BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use base::clock::{Clock as _, SystemClock};
+use base::record_head::{NUMBER, TEXT};
+use durability::checkpoint::{MANIFEST_NAME, open_part, read_manifest};
+use durability::disk::SystemDisk;
+use rdb::file::{FileReader, Item};
+use rdb::{Limits, Reader, Value, value};
+use structures::{Encoding, Object};
+
+use super::tally::{Seen, Tally};
+use crate::error::BenchError;
+
+/// The longest text that a server takes.
+const STRING_BYTES_MAX: usize = 512 << 20;
+/// Collections beyond so many elements have their large form.
+const SMALL_ENTRIES: usize = 128;
+/// What a record has beside key, value and deadline. The key takes a multiple of its size.
+const HEAD_BYTES: usize = 8;
+/// A record's share of the index.
+const INDEX_BYTES: usize = 12;
+/// The smallest slot of a record; up to where slots differ by this; and the largest.
+const SLOT_BYTES_MIN: usize = 32;
+const SLOT_STEP_BYTES: usize = 16;
+const SLOT_FINE_BYTES_MAX: usize = 512;
+const SLOT_BYTES_MAX: usize = 16 << 10;
+/// What a longer string has beside its bytes, which lie apart: words in the record, and their own head.
+const APART_WORD_BYTES: usize = 24;
+const APART_HEAD_BYTES: usize = 64;
+/// What a collection of one block does without: the head of a large one.
+const LARGE_HEAD_BYTES: usize = 48;
+/// Where a server keeps its files below `dir`.
+const DATA_NAME: &str = "iolite-data";
+
+/// Counts the keys of a file; what it was.
+pub(super) fn read(path: &Path, tally: &mut Tally) -> Result<String, BenchError> {
+    let places = [path.to_owned(), path.join(DATA_NAME)];
+    for place in places {
+        if place.join(MANIFEST_NAME).is_file() {
+            return checkpoint(&place, tally);
+        }
+    }
+    rdb_file(path, tally)
+}
+
+fn limits() -> Limits {
+    Limits {
+        string_bytes_max: STRING_BYTES_MAX,
+        ..Limits::narrow(SMALL_ENTRIES)
+    }
+}
+
+fn fault(path: &Path, error: impl ToString) -> BenchError {
+    BenchError::File(PathBuf::from(path), error.to_string())
+}
+
+fn rdb_file(path: &Path, tally: &mut Tally) -> Result<String, BenchError> {
+    let mut file = File::open(path).map_err(|error| fault(path, error))?;
+    let mut start = [0; 5];
+    let is_rdb = file.read_exact(&mut start).is_ok() && matches!(&start, b"REDIS" | b"VALKE");
+    if !is_rdb {
+        return Err(fault(
+            path,
+            "this is neither an RDB file nor a directory with a checkpoint",
+        ));
+    }
+    let source = std::io::Cursor::new(start).chain(BufReader::new(file));
+    let limits = limits();
+    let mut reader = FileReader::open(source, limits).map_err(|error| fault(path, error))?;
+    let version = reader.version();
+    let now_unix_ms = SystemClock::new().now_unix_ms();
+    while let Some(item) = reader.next().map_err(|error| fault(path, error))? {
+        let Item::Record(record) = item else { continue };
+        // Texts are counted as they are found; a collection is read to see what it takes.
+        let value = match record.value(version, &limits) {
+            Ok(value) => value,
+            Err(error) => return Err(fault(path, error)),
+        };
+        tally.add(&seen(
+            record.database,
+            record.key.as_bytes(),
+            &value,
+            record.deadline_unix_ms,
+            now_unix_ms,
+        ));
+    }
+    Ok(format!("{}, RDB version {version}", path.display()))
+}
+
+fn checkpoint(path: &Path, tally: &mut Tally) -> Result<String, BenchError> {
+    let manifest = read_manifest(&SystemDisk, path).map_err(|error| fault(path, error))?;
+    let manifest = manifest.ok_or_else(|| fault(path, "there is no checkpoint"))?;
+    let limits = limits();
+    let now_unix_ms = SystemClock::new().now_unix_ms();
+    for number in 0..manifest.parts.len() {
+        let part = open_part(&SystemDisk, path, &manifest, number);
+        let mut part = part.map_err(|error| fault(path, error))?;
+        let version = part.head().value_version;
+        while let Some(block) = part.next_block().map_err(|error| fault(path, error))? {
+            for record in block.records() {
+                let value = match record.head.type_code {
+                    TEXT => Value::String(record.body.to_vec()),
+                    // A number takes eight bytes, whatever it spells.
+                    NUMBER => Value::String(b"10000000".to_vec()),
+                    code => {
+                        let mut reader = Reader::new(record.body, version, &limits);
+                        value::read(code, &mut reader).map_err(|error| fault(path, error))?
+                    }
+                };
+                tally.add(&seen(
+                    record.head.database.into(),
+                    record.key,
+                    &value,
+                    record.head.deadline_unix_ms,
+                    now_unix_ms,
+                ));
+            }
+        }
+    }
+    Ok(format!(
+        "{}, checkpoint of generation {}; what the log has behind it is not counted",
+        path.display(),
+        manifest.generation
+    ))
+}
+
+fn seen<'k>(
+    database: u32,
+    key: &'k [u8],
+    value: &Value,
+    deadline_unix_ms: Option<u64>,
+    now_unix_ms: u64,
+) -> Seen<'k> {
+    let deadline_bytes = if deadline_unix_ms.is_some() { 8 } else { 0 };
+    let record_bytes = HEAD_BYTES + key.len().next_multiple_of(HEAD_BYTES) + deadline_bytes;
+    let (type_name, encoding, bytes, elements) = match value {
+        Value::String(text) if record_bytes + text.len() > SLOT_BYTES_MAX => (
+            "string",
+            "raw",
+            slot_bytes(record_bytes + APART_WORD_BYTES) + APART_HEAD_BYTES + text.len(),
+            1,
+        ),
+        Value::String(text) => {
+            let encoding = match base::number::parse_i64(text) {
+                Some(_) => "int",
+                None => "raw",
+            };
+            ("string", encoding, slot_bytes(record_bytes + text.len()), 1)
+        }
+        Value::Object(object) => {
+            let own = match object.encoding() {
+                Encoding::Listpack | Encoding::Intset => {
+                    object.memory_bytes().saturating_sub(LARGE_HEAD_BYTES)
+                }
+                _ => object.memory_bytes(),
+            };
+            let bytes = slot_bytes(record_bytes) + own;
+            (
+                type_name(object),
+                object.encoding().name(),
+                bytes,
+                object.len(),
+            )
+        }
+    };
+    Seen {
+        database,
+        key,
+        type_name,
+        encoding,
+        bytes: (bytes + INDEX_BYTES) as u64,
+        elements: elements as u64,
+        ttl_ms: deadline_unix_ms.map(|at| at.saturating_sub(now_unix_ms)),
+    }
+}
+
+/// The slot of a record with so many bytes: beyond fine steps, four sizes between one power of two and the next.
+fn slot_bytes(bytes: usize) -> usize {
+    let bytes = bytes.max(SLOT_BYTES_MIN);
+    match bytes <= SLOT_FINE_BYTES_MAX {
+        true => bytes.next_multiple_of(SLOT_STEP_BYTES),
+        false => bytes.next_multiple_of((1_usize << bytes.ilog2()) / 4),
+    }
+}
+
+fn type_name(object: &Object) -> &'static str {
+    match object {
+        Object::List(_) => "list",
+        Object::Set(_) => "set",
+        Object::SortedSet(_) => "zset",
+        Object::Hash(_) => "hash",
+        Object::Stream(_) => "stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdb::Style;
+    use rdb::file::{Content, Entry, FileWriter};
+
+    use super::super::tally::Rules;
+    use super::*;
+
+    fn tally() -> Tally {
+        Tally::new(Rules {
+            top: 3,
+            depth: 1,
+            delimiter: b":".to_vec(),
+        })
+    }
+
+    /// As MEMORY USAGE says of keys `k:N` with values of `N` bytes.
+    #[test]
+    fn sizes_are_those_of_the_server() {
+        for (len, expected) in [
+            (1, 44),
+            (20, 60),
+            (40, 76),
+            (60, 92),
+            (100, 140),
+            (200, 236),
+            (500, 652),
+            (1000, 1036),
+            (3000, 3084),
+            (150, 188),
+            (300, 332),
+            (10_000, 10_252),
+            (100_000, 100_124),
+        ] {
+            let key = format!("k:{len}");
+            let value = Value::String(vec![b'x'; len]);
+            let seen = seen(0, key.as_bytes(), &value, None, 0);
+            assert_eq!(seen.bytes, expected, "{len}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_counted() {
+        let style = Style {
+            version: 11,
+            compresses: true,
+        };
+        let mut writer = FileWriter::new(Vec::new(), style, true);
+        writer.database(0, || None).unwrap();
+        for (key, text) in [("a:1", "x".repeat(100)), ("b:1", "x".repeat(10_000))] {
+            let entry = Entry {
+                key: key.as_bytes(),
+                deadline_unix_ms: None,
+                usage: None,
+                content: Content::Text(text.as_bytes()),
+            };
+            writer.record(&entry).unwrap();
+        }
+        writer.finish().unwrap();
+        let path = std::env::temp_dir().join(format!("iolite-analyze-{}", std::process::id()));
+        std::fs::write(&path, writer.into_sink()).unwrap();
+        let mut tally = tally();
+        let source = read(&path, &mut tally);
+        std::fs::write(&path, b"something else").unwrap();
+        let refused = read(&path, &mut self::tally()).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert!(source.unwrap().contains("RDB version 11"));
+        assert_eq!(tally.total.keys, 2);
+        assert_eq!(tally.total.bytes, 140 + 10_252);
+        assert_eq!(tally.biggest()[0].key, b"b:1");
+        assert!(refused.to_string().contains("neither an RDB file"));
+    }
+}

@@ -1,0 +1,182 @@
+//! Sums as text, JSON and CSV.
+
+use std::fmt::Write as _;
+
+use base::memory_size::human;
+use serde_json::{Value, json};
+
+use super::tally::{Big, SPANS, Sum, Tally};
+
+/// Bytes of a key that are shown.
+const KEY_BYTES_SHOWN: usize = 60;
+
+pub(super) fn text(source: &str, tally: &Tally, prefixes: usize) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _written = writeln!(
+        text,
+        "{source}\n{} keys, {} ({} bytes)",
+        tally.total.keys,
+        human(tally.total.bytes),
+        tally.total.bytes
+    );
+    let total = tally.total.bytes;
+    let types: Vec<(String, Sum)> = tally
+        .by_encoding
+        .iter()
+        .map(|((name, encoding), sum)| (format!("{name} ({encoding})"), *sum))
+        .collect();
+    table(&mut text, "TYPE", &types, total);
+    if tally.by_database.len() > 1 {
+        let databases: Vec<(String, Sum)> = tally
+            .by_database
+            .iter()
+            .map(|(number, sum)| (format!("db{number}"), *sum))
+            .collect();
+        table(&mut text, "DATABASE", &databases, total);
+    }
+    table(&mut text, "TIME TO LIVE", &spans(tally), total);
+    let mut named: Vec<(String, Sum)> = tally
+        .prefixes()
+        .iter()
+        .take(prefixes)
+        .map(|(prefix, sum)| (prefix_name(prefix), *sum))
+        .collect();
+    if tally.beyond.keys > 0 {
+        named.push(("(of prefixes that came too late)".to_owned(), tally.beyond));
+    }
+    table(&mut text, "PREFIX", &named, total);
+    keys(&mut text, "BIGGEST KEYS", &tally.biggest());
+    keys(&mut text, "MOST ELEMENTS", &tally.longest());
+    text
+}
+
+fn table(text: &mut String, title: &str, rows: &[(String, Sum)], total: u64) {
+    let _written = writeln!(
+        text,
+        "\n{title:<34}{:>10}{:>12}{:>8}{:>13}",
+        "KEYS", "BYTES", "SHARE", "ELEMENTS"
+    );
+    for (name, sum) in rows {
+        let _written = writeln!(
+            text,
+            "{:<34}{:>10}{:>12}{:>6.1} %{:>13}",
+            shortened(name, 33),
+            sum.keys,
+            human(sum.bytes),
+            percent(sum.bytes, total),
+            sum.elements
+        );
+    }
+}
+
+fn keys(text: &mut String, title: &str, keys: &[Big]) {
+    let _written = writeln!(text, "\n{title}");
+    for big in keys {
+        let _written = writeln!(
+            text,
+            "{:>10}{:>13} elements  {:<7} db{} {}",
+            human(big.bytes),
+            big.elements,
+            big.type_name,
+            big.database,
+            shortened(&shown(&big.key), KEY_BYTES_SHOWN)
+        );
+    }
+}
+
+fn shown(key: &[u8]) -> String {
+    base::words::quote(key)
+}
+
+fn prefix_name(prefix: &[u8]) -> String {
+    match prefix.is_empty() {
+        true => "(none)".to_owned(),
+        false => format!("{}*", prefix.escape_ascii()),
+    }
+}
+
+fn shortened(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(characters - 1).chain(['…']).collect(),
+    }
+}
+
+fn spans(tally: &Tally) -> Vec<(String, Sum)> {
+    let names = SPANS.iter().map(|(_, name)| *name).chain(["for ever"]);
+    let rows = names.zip(tally.by_ttl).filter(|(_, sum)| sum.keys > 0);
+    rows.map(|(name, sum)| (name.to_owned(), sum)).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}
+
+pub(super) fn json(source: &str, tally: &Tally, prefixes: usize) -> String {
+    let sums = |rows: Vec<(String, Sum)>| -> Vec<Value> {
+        rows.into_iter()
+            .map(|(name, sum)| sum_json(&name, &sum))
+            .collect()
+    };
+    let types = tally
+        .by_type
+        .iter()
+        .map(|(name, sum)| ((*name).to_owned(), *sum));
+    let encodings = tally
+        .by_encoding
+        .iter()
+        .map(|((name, encoding), sum)| (format!("{name}/{encoding}"), *sum));
+    let databases = tally
+        .by_database
+        .iter()
+        .map(|(number, sum)| (number.to_string(), *sum));
+    let named = tally.prefixes();
+    let named = named.iter().take(prefixes);
+    let named = named.map(|(prefix, sum)| (String::from_utf8_lossy(prefix).into_owned(), *sum));
+    let mut text = json!({
+        "source": source,
+        "keys": tally.total.keys,
+        "bytes": tally.total.bytes,
+        "types": sums(types.collect()),
+        "encodings": sums(encodings.collect()),
+        "databases": sums(databases.collect()),
+        "ttl": sums(spans(tally)),
+        "prefixes": sums(named.collect()),
+        "prefixes_beyond": sum_json("", &tally.beyond),
+        "biggest": tally.biggest().iter().map(big_json).collect::<Vec<_>>(),
+        "most_elements": tally.longest().iter().map(big_json).collect::<Vec<_>>(),
+    })
+    .to_string();
+    text.push('\n');
+    text
+}
+
+fn sum_json(name: &str, sum: &Sum) -> Value {
+    json!({"name": name, "keys": sum.keys, "bytes": sum.bytes, "elements": sum.elements})
+}
+
+fn big_json(big: &Big) -> Value {
+    json!({
+        "key": String::from_utf8_lossy(&big.key),
+        "database": big.database,
+        "type": big.type_name,
+        "bytes": big.bytes,
+        "elements": big.elements,
+    })
+}
+
+/// A line a prefix.
+pub(super) fn csv(tally: &Tally, prefixes: usize) -> String {
+    let mut text = "prefix,keys,bytes,elements\n".to_owned();
+    for (prefix, sum) in tally.prefixes().iter().take(prefixes) {
+        let name = String::from_utf8_lossy(prefix).replace('"', "\"\"");
+        let _written = writeln!(
+            text,
+            "\"{name}\",{},{},{}",
+            sum.keys, sum.bytes, sum.elements
+        );
+    }
+    text
+}

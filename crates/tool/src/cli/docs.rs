@@ -1,0 +1,179 @@
+//! What COMMAND DOCS tells of commands: names to complete, words that are still to come, and help.
+
+use std::collections::BTreeMap;
+
+use protocol::Value;
+
+use super::print::text_of;
+use crate::endpoint::Session;
+
+/// A command or subcommand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) summary: String,
+    pub(super) since: String,
+    pub(super) group: String,
+    /// What may follow the name, word by word as far as words can be told apart.
+    pub(super) words: Vec<String>,
+}
+
+/// All commands, by their names in capitals; `CONFIG GET` is a name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Docs {
+    pub(super) entries: BTreeMap<String, Entry>,
+}
+
+impl Docs {
+    /// Asks a server; of one that does not know, nothing.
+    pub(super) fn of(session: &mut Session) -> Self {
+        let mut docs = Self::default();
+        if let Ok(reply) = session.ask(&["COMMAND", "DOCS"]) {
+            docs.add("", &reply);
+        }
+        docs
+    }
+
+    fn add(&mut self, parent: &str, commands: &Value) {
+        for (name, told) in pairs(commands) {
+            let name = String::from_utf8_lossy(&text_of(&name)).to_uppercase();
+            // Names of subcommands have that of their command in front: CONFIG|GET.
+            let name = match name.split_once('|') {
+                Some((_, own)) => format!("{parent} {own}"),
+                None if parent.is_empty() => name,
+                None => format!("{parent} {name}"),
+            };
+            let mut entry = Entry::default();
+            for (field, value) in pairs(&told) {
+                let text = || String::from_utf8_lossy(&text_of(&value)).into_owned();
+                match text_of(&field).as_slice() {
+                    b"summary" => entry.summary = text(),
+                    b"since" => entry.since = text(),
+                    b"group" => entry.group = text(),
+                    b"arguments" => entry.words = items(&value).iter().map(syntax).collect(),
+                    b"subcommands" => self.add(&name, &value),
+                    _ => {}
+                }
+            }
+            self.entries.insert(name, entry);
+        }
+    }
+
+    /// The command that a line begins with, and how many of its words name it.
+    pub(super) fn find(&self, words: &[String]) -> Option<(&Entry, usize)> {
+        let name = words.first()?.to_uppercase();
+        if let Some(second) = words.get(1)
+            && let Some(entry) = self
+                .entries
+                .get(&format!("{name} {}", second.to_uppercase()))
+        {
+            return Some((entry, 2));
+        }
+        Some((self.entries.get(&name)?, 1))
+    }
+}
+
+/// Names and values: a map of RESP3, or an array of both in turns.
+fn pairs(value: &Value) -> Vec<(Value, Value)> {
+    match value {
+        Value::Map(pairs) => pairs.clone(),
+        Value::Array(values) => values
+            .chunks_exact(2)
+            .map(|pair| (pair[0].clone(), pair[1].clone()))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn items(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(values) | Value::Set(values) => values,
+        _ => &[],
+    }
+}
+
+/// An argument as documentation writes it: `[EX seconds | PX milliseconds]`.
+fn syntax(argument: &Value) -> String {
+    let (mut name, mut kind, mut token) = (String::new(), Vec::new(), String::new());
+    let (mut parts, mut flags) = (Vec::new(), Vec::new());
+    for (field, value) in pairs(argument) {
+        let text = || String::from_utf8_lossy(&text_of(&value)).into_owned();
+        match text_of(&field).as_slice() {
+            b"name" => name = text(),
+            b"display_text" => name = text(),
+            b"type" => kind = text_of(&value),
+            b"token" => token = text(),
+            b"arguments" => parts = items(&value).iter().map(syntax).collect(),
+            b"flags" => flags = items(&value).iter().map(text_of).collect(),
+            _ => {}
+        }
+    }
+    let has = |flag: &[u8]| flags.iter().any(|own| own == flag);
+    let mut text = match kind.as_slice() {
+        b"oneof" => parts.join(" | "),
+        b"block" => parts.join(" "),
+        b"pure-token" => String::new(),
+        _ => name,
+    };
+    if !token.is_empty() {
+        text = format!("{token} {text}").trim_end().to_owned();
+    }
+    if has(b"multiple") {
+        let again = match has(b"multiple_token") {
+            true => text.clone(),
+            false => text
+                .trim_start_matches(token.as_str())
+                .trim_start()
+                .to_owned(),
+        };
+        text = format!("{text} [{again} ...]");
+    }
+    match (has(b"optional"), kind.as_slice()) {
+        (true, _) => format!("[{text}]"),
+        (false, b"oneof") => format!("<{text}>"),
+        (false, _) => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::Bulk(text.as_bytes().to_vec())
+    }
+
+    fn argument(fields: &[(&str, Value)]) -> Value {
+        let fields = fields
+            .iter()
+            .flat_map(|(name, value)| [text(name), value.clone()]);
+        Value::Array(fields.collect())
+    }
+
+    #[test]
+    fn arguments_are_written_as_documentation_does() {
+        let optional = Value::Set(vec![Value::Simple(b"optional".to_vec())]);
+        let seconds = argument(&[
+            ("name", text("seconds")),
+            ("type", text("integer")),
+            ("token", text("EX")),
+        ]);
+        let keep = argument(&[
+            ("name", text("keepttl")),
+            ("type", text("pure-token")),
+            ("token", text("KEEPTTL")),
+        ]);
+        let either = argument(&[
+            ("name", text("expiration")),
+            ("type", text("oneof")),
+            ("flags", optional),
+            ("arguments", Value::Array(vec![seconds, keep])),
+        ]);
+        assert_eq!(syntax(&either), "[EX seconds | KEEPTTL]");
+        let many = argument(&[
+            ("name", text("key")),
+            ("type", text("key")),
+            ("flags", Value::Array(vec![text("multiple")])),
+        ]);
+        assert_eq!(syntax(&many), "key [key ...]");
+    }
+}

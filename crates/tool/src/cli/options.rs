@@ -1,0 +1,268 @@
+//! The command line of the client.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Arg, Command};
+
+use super::print::{Form, Printer};
+use super::seconds;
+use crate::endpoint::Endpoint;
+use crate::error::BenchError;
+use crate::options::Given;
+use crate::options::command::{flag, option};
+use crate::server;
+
+const NAME: &str = "iolite cli";
+
+/// What is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// A request by these words; without words, lines of standard input.
+    Commands(Vec<Vec<u8>>),
+    Scan,
+    BigKeys,
+    MemoryKeys,
+    Stat,
+    Latency,
+    Pipe,
+}
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub(super) struct Options {
+    pub(super) endpoint: Endpoint,
+    pub(super) mode: Mode,
+    pub(super) printer: Printer,
+    /// How often a request is sent; for ever without a number.
+    pub(super) repeats: Option<u64>,
+    /// What lies between.
+    pub(super) pause: Duration,
+    /// Whether the last word is what standard input has.
+    pub(super) takes_last_of_input: bool,
+    pub(super) fails_on_errors: bool,
+    pub(super) follows_redirections: bool,
+    pub(super) shows_pushes: bool,
+    /// Whether somebody reads along.
+    pub(super) is_terminal: bool,
+    pub(super) pattern: Option<String>,
+    pub(super) type_name: Option<String>,
+    pub(super) count: u64,
+    pub(super) samples: u64,
+    pub(super) pipe_patience: Duration,
+}
+
+/// What the client takes.
+#[must_use]
+pub fn command() -> Command {
+    Command::new("cli")
+        .bin_name(NAME)
+        .about("A client: one request, lines of standard input, or a prompt; iolite cli --help tells its options")
+        .override_usage("iolite cli [OPTIONS] [COMMAND ARGS...]")
+        .disable_help_flag(true)
+        .args_override_self(true)
+        .next_help_heading("The server")
+        .args(server::arguments())
+        .next_help_heading("Requests")
+        .args(requests())
+        .next_help_heading("Replies")
+        .args(replies())
+        .next_help_heading("Instead of requests")
+        .args(modes())
+        .next_help_heading(None::<&str>)
+        .arg(
+            Arg::new("command")
+                .value_name("COMMAND ARGS")
+                .num_args(0..)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true)
+                .help("One request"),
+        )
+}
+
+fn requests() -> Vec<Arg> {
+    vec![
+        option("-r", "N", "Send it so often; -1 for ever (1)"),
+        option(
+            "-i",
+            "SECONDS",
+            "Wait so long between; between 100 keys where keys are walked through",
+        ),
+        flag("-x", "The last argument is what standard input has"),
+        flag("-c", "Follow MOVED and ASK of a cluster"),
+        flag("-e", "Exit code 1 for an error"),
+        option("--eval", "FILE", "Run this script; then: KEYS , ARGUMENTS"),
+        flag("-2", "RESP2").hide(true),
+        flag("--no-auth-warning", "Nobody warns here").hide(true),
+    ]
+}
+
+fn replies() -> Vec<Arg> {
+    vec![
+        flag("--raw", "As they are; the default where nobody reads along"),
+        flag(
+            "--no-raw",
+            "With types and quotes; the default on a terminal",
+        ),
+        flag("--csv", "Comma-separated"),
+        flag(
+            "--json",
+            "As JSON, with RESP3; bytes that are no UTF-8 as \\u00XX each",
+        ),
+        option("-d", "TEXT", "Between elements, with --raw (a line break)"),
+        option(
+            "--show-pushes",
+            "yes|no",
+            "Whether messages of RESP3 are shown (on a terminal)",
+        ),
+    ]
+}
+
+fn modes() -> Vec<Arg> {
+    vec![
+        flag("--scan", "All keys, by SCAN"),
+        flag("--bigkeys", "The keys with the most elements, of each type"),
+        flag("--memkeys", "The keys that take most memory, of each type"),
+        option(
+            "--memkeys-samples",
+            "N",
+            "Elements that MEMORY USAGE looks at (0: all)",
+        ),
+        option("--pattern", "PATTERN", "Only keys like this").visible_alias("quoted-pattern"),
+        option("--type", "TYPE", "Only keys of this type, with --scan"),
+        option("--count", "N", "Keys that SCAN looks at in a step (10)"),
+        flag("--stat", "A line a second: keys, memory, clients, requests"),
+        flag("--latency", "How long PING takes, again and again"),
+        flag(
+            "--pipe",
+            "Requests of the protocol from standard input, as many as there are",
+        ),
+        option(
+            "--pipe-timeout",
+            "SECONDS",
+            "With --pipe, wait so long for the last reply (30; 0: for ever)",
+        ),
+    ]
+}
+
+/// Reads the words after `cli`; or what is to be printed instead.
+///
+/// # Errors
+/// [`BenchError::Usage`].
+pub(super) fn read(words: Vec<String>) -> Result<Result<Options, String>, BenchError> {
+    let words = std::iter::once(NAME.to_owned()).chain(words);
+    let matches = match command().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => return Ok(Err(error.to_string())),
+        Err(error) => return Err(BenchError::Usage(error.to_string().trim_end().to_owned())),
+    };
+    options_of(&Given(&matches)).map(Ok)
+}
+
+fn options_of(given: &Given<'_>) -> Result<Options, BenchError> {
+    let is_terminal = std::io::stdout().is_terminal();
+    let mut endpoint = server::endpoint(given)?;
+    let form = match () {
+        () if given.has("--json") => Form::Json,
+        () if given.has("--csv") => Form::Csv,
+        () if given.has("--raw") => Form::Raw,
+        () if given.has("--no-raw") || is_terminal => Form::Typed,
+        () => Form::Raw,
+    };
+    endpoint.is_resp3 |= form == Form::Json && !given.has("-2");
+    let repeats = match given.number::<i64>("-r")?.unwrap_or(1) {
+        count if count < 0 => None,
+        count => Some(count.unsigned_abs()),
+    };
+    let mut printer = Printer::new(form);
+    if let Some(delimiter) = given.text("-d") {
+        printer.set_delimiter(delimiter);
+    }
+    Ok(Options {
+        endpoint,
+        mode: mode(given)?,
+        printer,
+        repeats,
+        pause: given.seconds("-i")?.unwrap_or_default(),
+        takes_last_of_input: given.has("-x"),
+        fails_on_errors: given.has("-e"),
+        follows_redirections: given.has("-c"),
+        shows_pushes: given
+            .text("--show-pushes")
+            .map_or(is_terminal, |text| text == "yes"),
+        is_terminal,
+        pattern: given.text("--pattern").map(str::to_owned),
+        type_name: given.text("--type").map(str::to_owned),
+        count: given.number("--count")?.unwrap_or(10),
+        samples: given.number("--memkeys-samples")?.unwrap_or(0),
+        pipe_patience: match given.amount("--pipe-timeout")? {
+            Some(0.0) => Duration::MAX,
+            Some(amount) => seconds(amount),
+            None => Duration::from_secs(30),
+        },
+    })
+}
+
+fn mode(given: &Given<'_>) -> Result<Mode, BenchError> {
+    let flags = [
+        ("--scan", Mode::Scan),
+        ("--bigkeys", Mode::BigKeys),
+        ("--memkeys", Mode::MemoryKeys),
+        ("--stat", Mode::Stat),
+        ("--latency", Mode::Latency),
+        ("--pipe", Mode::Pipe),
+    ];
+    if let Some((_, mode)) = flags.into_iter().find(|(flag, _)| given.has(flag)) {
+        return Ok(mode);
+    }
+    let words: Vec<Vec<u8>> = given
+        .all("command")
+        .map(|word| word.as_bytes().to_vec())
+        .collect();
+    match given.text("--eval") {
+        Some(path) => script(path, words).map(Mode::Commands),
+        None => Ok(Mode::Commands(words)),
+    }
+}
+
+/// The request that runs a script: what stands before a lone comma are keys.
+fn script(path: &str, mut words: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BenchError> {
+    let text =
+        std::fs::read(path).map_err(|error| BenchError::File(path.into(), error.to_string()))?;
+    let comma = words.iter().position(|word| word == b",");
+    let keys = comma.unwrap_or(words.len());
+    if let Some(at) = comma {
+        words.remove(at);
+    }
+    let mut request = vec![b"EVAL".to_vec(), text, keys.to_string().into_bytes()];
+    request.append(&mut words);
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(words: &[&str]) -> Options {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        read(words).unwrap().unwrap()
+    }
+
+    #[test]
+    fn the_words_fit_together() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn a_request_keeps_its_words() {
+        let options = given(&["-p", "7", "SET", "-a", "--raw"]);
+        let words = ["SET", "-a", "--raw"].map(|word| word.as_bytes().to_vec());
+        assert_eq!(options.mode, Mode::Commands(words.to_vec()));
+        assert!(given(&["--json", "PING"]).endpoint.is_resp3);
+        assert!(!given(&["--json", "-2", "PING"]).endpoint.is_resp3);
+        assert_eq!(given(&["-r", "-1", "PING"]).repeats, None);
+        assert_eq!(given(&["--memkeys"]).mode, Mode::MemoryKeys);
+    }
+}

@@ -1,0 +1,320 @@
+//! Replies as text: with types and quotes for people, raw for scripts, as CSV, and as JSON.
+
+use protocol::Value;
+
+/// How replies are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Typed,
+    Raw,
+    Csv,
+    Json,
+}
+
+/// Shows replies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Printer {
+    form: Form,
+    /// Between elements of raw replies; as much of it as fits.
+    delimiter: [u8; DELIMITER_BYTES_MAX],
+    delimiter_bytes: usize,
+}
+
+const DELIMITER_BYTES_MAX: usize = 16;
+
+impl Printer {
+    pub(super) fn new(form: Form) -> Self {
+        let mut printer = Self {
+            form,
+            delimiter: [0; DELIMITER_BYTES_MAX],
+            delimiter_bytes: 0,
+        };
+        printer.set_delimiter("\n");
+        printer
+    }
+
+    pub(super) fn set_delimiter(&mut self, text: &str) {
+        let len = text.len().min(DELIMITER_BYTES_MAX);
+        self.delimiter[..len].copy_from_slice(&text.as_bytes()[..len]);
+        self.delimiter_bytes = len;
+    }
+
+    /// A reply with the line break behind it; text for people is shown as it is.
+    pub(super) fn show(&self, reply: &Value, is_text: bool) -> Vec<u8> {
+        let mut out = Vec::new();
+        match (self.form, reply) {
+            (Form::Typed, Value::Bulk(text) | Value::Verbatim { text, .. }) if is_text => {
+                out.extend_from_slice(text);
+                if !text.ends_with(b"\n") {
+                    out.push(b'\n');
+                }
+                return out;
+            }
+            (Form::Typed, reply) => {
+                typed(reply, "", &mut out);
+                return out;
+            }
+            (Form::Raw, reply) => self.raw(reply, &mut out),
+            (Form::Csv, reply) => csv(reply, &mut out),
+            (Form::Json, reply) => json(reply, &mut out),
+        }
+        out.push(b'\n');
+        out
+    }
+
+    fn raw(&self, reply: &Value, out: &mut Vec<u8>) {
+        let delimiter = &self.delimiter[..self.delimiter_bytes];
+        let mut each = |values: &mut dyn Iterator<Item = &Value>, between: &[&[u8]]| {
+            for (at, value) in values.enumerate() {
+                if at > 0 {
+                    out.extend_from_slice(between[(at - 1) % between.len()]);
+                }
+                self.raw(value, out);
+            }
+        };
+        match reply {
+            Value::Array(values) | Value::Set(values) | Value::Push(values) => {
+                each(&mut values.iter(), &[delimiter]);
+            }
+            Value::Map(pairs) => {
+                let values = pairs.iter().flat_map(|(name, value)| [name, value]);
+                each(&mut values.into_iter(), &[b" ", delimiter]);
+            }
+            Value::Attribute { value, .. } => self.raw(value, out),
+            Value::Boolean(true) => out.extend_from_slice(b"(true)"),
+            Value::Boolean(false) => out.extend_from_slice(b"(false)"),
+            other => out.extend_from_slice(&text_of(other)),
+        }
+    }
+}
+
+/// The text of a reply that has no parts.
+pub(crate) fn text_of(reply: &Value) -> Vec<u8> {
+    match reply {
+        Value::Simple(text)
+        | Value::Error(text)
+        | Value::Bulk(text)
+        | Value::Verbatim { text, .. } => text.clone(),
+        Value::Integer(number) => number.to_string().into_bytes(),
+        Value::Double(double) => double.text.clone().into_bytes(),
+        Value::BigNumber(text) => text.clone().into_bytes(),
+        Value::Boolean(value) => value.to_string().into_bytes(),
+        _ => Vec::new(),
+    }
+}
+
+/// Bytes in quotes, with what cannot be shown as escapes: as Redis' clients take them back.
+pub(super) fn quoted(bytes: &[u8]) -> String {
+    base::words::quote(bytes)
+}
+
+fn line(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'\n');
+}
+
+fn typed(reply: &Value, indent: &str, out: &mut Vec<u8>) {
+    match reply {
+        Value::Simple(text) => line(out, &String::from_utf8_lossy(text)),
+        Value::Error(text) => line(out, &format!("(error) {}", String::from_utf8_lossy(text))),
+        Value::Integer(number) => line(out, &format!("(integer) {number}")),
+        Value::Bulk(text) => line(out, &quoted(text)),
+        Value::Null | Value::NullArray => line(out, "(nil)"),
+        Value::Double(double) => line(out, &format!("(double) {}", double.text)),
+        Value::BigNumber(text) => line(out, &format!("(big number) {text}")),
+        Value::Boolean(true) => line(out, "(true)"),
+        Value::Boolean(false) => line(out, "(false)"),
+        Value::Verbatim { text, .. } => {
+            out.extend_from_slice(text);
+            out.push(b'\n');
+        }
+        Value::Attribute { value, .. } => typed(value, indent, out),
+        Value::Array(values) if values.is_empty() => line(out, "(empty array)"),
+        Value::Set(values) if values.is_empty() => line(out, "(empty set)"),
+        Value::Push(values) if values.is_empty() => line(out, "(empty push)"),
+        Value::Map(pairs) if pairs.is_empty() => line(out, "(empty hash)"),
+        Value::Array(values) | Value::Push(values) => numbered(values, ")", indent, out),
+        Value::Set(values) => numbered(values, "~", indent, out),
+        Value::Map(pairs) => {
+            let width = pairs.len().to_string().len();
+            let inner = format!("{indent}{}", " ".repeat(width + 2));
+            for (at, (name, value)) in pairs.iter().enumerate() {
+                let number = format!("{:>width$}# ", at + 1);
+                lead(out, indent, at, &number);
+                typed(name, &inner, out);
+                out.pop();
+                out.extend_from_slice(b" => ");
+                if has_parts(value) {
+                    let inner = format!("{inner}   ");
+                    out.push(b'\n');
+                    out.extend_from_slice(inner.as_bytes());
+                    typed(value, &inner, out);
+                } else {
+                    typed(value, &inner, out);
+                }
+            }
+        }
+    }
+}
+
+fn has_parts(value: &Value) -> bool {
+    match value {
+        Value::Array(values) | Value::Set(values) | Value::Push(values) => !values.is_empty(),
+        Value::Map(pairs) => !pairs.is_empty(),
+        _ => false,
+    }
+}
+
+/// The number of an element: the first stands behind what is there.
+fn lead(out: &mut Vec<u8>, indent: &str, at: usize, number: &str) {
+    if at > 0 {
+        out.extend_from_slice(indent.as_bytes());
+    }
+    out.extend_from_slice(number.as_bytes());
+}
+
+fn numbered(values: &[Value], mark: &str, indent: &str, out: &mut Vec<u8>) {
+    let width = values.len().to_string().len();
+    let inner = format!("{indent}{}", " ".repeat(width + 2));
+    for (at, value) in values.iter().enumerate() {
+        lead(out, indent, at, &format!("{:>width$}{mark} ", at + 1));
+        typed(value, &inner, out);
+    }
+}
+
+fn csv(reply: &Value, out: &mut Vec<u8>) {
+    let mut each = |values: &mut dyn Iterator<Item = &Value>| {
+        for (at, value) in values.enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            csv(value, out);
+        }
+    };
+    match reply {
+        Value::Array(values) | Value::Set(values) | Value::Push(values) => each(&mut values.iter()),
+        Value::Map(pairs) => {
+            let values = pairs.iter().flat_map(|(name, value)| [name, value]);
+            each(&mut values.into_iter());
+        }
+        Value::Attribute { value, .. } => csv(value, out),
+        Value::Null | Value::NullArray => out.extend_from_slice(b"NULL"),
+        Value::Error(text) => {
+            out.extend_from_slice(b"ERROR,");
+            out.extend_from_slice(quoted(text).as_bytes());
+        }
+        Value::Simple(text) | Value::Bulk(text) | Value::Verbatim { text, .. } => {
+            out.extend_from_slice(quoted(text).as_bytes());
+        }
+        other => out.extend_from_slice(&text_of(other)),
+    }
+}
+
+fn json(reply: &Value, out: &mut Vec<u8>) {
+    let each = |values: &[Value], out: &mut Vec<u8>| {
+        out.push(b'[');
+        for (at, value) in values.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            json(value, out);
+        }
+        out.push(b']');
+    };
+    match reply {
+        Value::Array(values) | Value::Set(values) | Value::Push(values) => each(values, out),
+        Value::Map(pairs) => {
+            out.push(b'{');
+            for (at, (name, value)) in pairs.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                // A name is a text in JSON, whatever it is here.
+                json_text(&text_of(name), out);
+                out.push(b':');
+                json(value, out);
+            }
+            out.push(b'}');
+        }
+        Value::Attribute { value, .. } => json(value, out),
+        Value::Null | Value::NullArray => out.extend_from_slice(b"null"),
+        Value::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        Value::Boolean(value) => out.extend_from_slice(value.to_string().as_bytes()),
+        // What is no number in JSON is a text.
+        Value::Double(double) if double.value.is_finite() => {
+            out.extend_from_slice(double.value.to_string().as_bytes());
+        }
+        Value::BigNumber(text) => out.extend_from_slice(text.as_bytes()),
+        Value::Error(text) => {
+            out.extend_from_slice(b"{\"error\":");
+            json_text(text, out);
+            out.push(b'}');
+        }
+        other => json_text(&text_of(other), out),
+    }
+}
+
+/// A text of JSON. Bytes that are no UTF-8 are one character each, from U+0080 to U+00FF.
+fn json_text(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '"' => out.extend_from_slice(b"\\\""),
+                '\\' => out.extend_from_slice(b"\\\\"),
+                '\n' => out.extend_from_slice(b"\\n"),
+                '\r' => out.extend_from_slice(b"\\r"),
+                '\t' => out.extend_from_slice(b"\\t"),
+                control if control < ' ' || control == '\u{7f}' => {
+                    out.extend_from_slice(format!("\\u{:04x}", u32::from(control)).as_bytes());
+                }
+                other => out.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        for byte in chunk.invalid() {
+            out.extend_from_slice(format!("\\u00{byte:02x}").as_bytes());
+        }
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(form: Form, reply: &[u8]) -> String {
+        let (value, used) = protocol::decode_value(reply).unwrap().unwrap();
+        assert_eq!(used, reply.len());
+        String::from_utf8(Printer::new(form).show(&value, false)).unwrap()
+    }
+
+    #[test]
+    fn replies_for_people() {
+        let nested = b"*3\r\n:1\r\n*2\r\n$1\r\na\r\n$-1\r\n*0\r\n";
+        let expected = "1) (integer) 1\n2) 1) \"a\"\n   2) (nil)\n3) (empty array)\n";
+        assert_eq!(shown(Form::Typed, nested), expected);
+        let map = b"%2\r\n+a\r\n:1\r\n$1\r\nb\r\n*1\r\n+x\r\n";
+        assert_eq!(
+            shown(Form::Typed, map),
+            "1# a => (integer) 1\n2# \"b\" => \n      1) x\n"
+        );
+        assert_eq!(shown(Form::Typed, b"-ERR no\r\n"), "(error) ERR no\n");
+        assert_eq!(shown(Form::Typed, b"$3\r\n\x00\"a\r\n"), "\"\\x00\\\"a\"\n");
+        assert_eq!(shown(Form::Typed, b"~1\r\n#t\r\n"), "1~ (true)\n");
+    }
+
+    #[test]
+    fn replies_for_programs() {
+        let nested = b"*3\r\n:1\r\n*2\r\n$1\r\na\r\n$-1\r\n$3\r\nb\"c\r\n";
+        assert_eq!(shown(Form::Raw, nested), "1\na\n\nb\"c\n");
+        assert_eq!(shown(Form::Csv, nested), "1,\"a\",NULL,\"b\\\"c\"\n");
+        assert_eq!(shown(Form::Json, nested), "[1,[\"a\",null],\"b\\\"c\"]\n");
+        let map = b"%2\r\n:1\r\n,1.5\r\n+a\r\n,inf\r\n";
+        assert_eq!(shown(Form::Json, map), "{\"1\":1.5,\"a\":\"inf\"}\n");
+        assert_eq!(
+            shown(Form::Json, b"$3\r\n\xff\n\x01\r\n"),
+            "\"\\u00ff\\n\\u0001\"\n"
+        );
+        assert_eq!(shown(Form::Json, b"-ERR x\r\n"), "{\"error\":\"ERR x\"}\n");
+    }
+}
