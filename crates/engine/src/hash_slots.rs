@@ -56,6 +56,39 @@ pub struct Routes {
     pub tls_port: u16,
     /// How many databases there are (`cluster-databases`).
     pub databases: u16,
+    /// Slots of this node that another one takes over just now.
+    pub leaving: Leaving,
+}
+
+/// Slots that another node takes over just now. Who moves them says so beside who says what is served where
+/// ([`HashSlots::set_leaving`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leaving {
+    /// First and last of each range.
+    pub ranges: Arc<[(u16, u16)]>,
+    /// What waits until they are gone, or stay.
+    pub stage: LeavingStage,
+}
+
+/// What waits of requests about slots that leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeavingStage {
+    /// Nothing. But one request is about one slot: what another node is told of is not about keys that it does not have.
+    #[default]
+    Copied,
+    /// What writes.
+    WritesWait,
+    /// Everything: the other node may serve them already.
+    AllWait,
+}
+
+impl Leaving {
+    /// Whether a slot leaves.
+    #[must_use]
+    pub fn has(&self, slot: u16) -> bool {
+        let mut ranges = self.ranges.iter();
+        ranges.any(|(first, last)| (*first..=*last).contains(&slot))
+    }
 }
 
 impl Routes {
@@ -169,6 +202,19 @@ impl Query {
         }
     }
 
+    /// Whether the request has to wait, as its slot leaves. To be asked before the request begins, and not again: who takes the
+    /// slot away waits for what has begun.
+    #[must_use]
+    pub fn waits(&self, routes: &Routes) -> bool {
+        let waits = match routes.leaving.stage {
+            LeavingStage::Copied => false,
+            LeavingStage::WritesWait => self.is_write,
+            LeavingStage::AllWait => true,
+        };
+        let leaves = |slot| routes.leaving.has(slot);
+        waits && !self.is_about_channels && self.slot.is_some_and(leaves)
+    }
+
     /// Whether the request may run here.
     ///
     /// # Errors
@@ -181,6 +227,10 @@ impl Query {
             return Err(Elsewhere::Unserved);
         };
         if self.crosses && (!routes.crosses_slots || self.strays_to.is_some()) {
+            return Err(Elsewhere::CrossSlot);
+        }
+        // One of them may leave: which ones there are is not kept.
+        if self.crosses && !routes.leaving.ranges.is_empty() {
             return Err(Elsewhere::CrossSlot);
         }
         if routes.is_down {
@@ -218,6 +268,8 @@ impl Query {
 #[derive(Debug)]
 pub struct HashSlots {
     is_on: AtomicBool,
+    /// Requests about slots that leave wait.
+    has_waits: AtomicBool,
     states: Box<[AtomicU8]>,
     routes: Mutex<Arc<Routes>>,
     version: AtomicU64,
@@ -227,6 +279,7 @@ impl Default for HashSlots {
     fn default() -> Self {
         Self {
             is_on: AtomicBool::new(false),
+            has_waits: AtomicBool::new(false),
             states: (0..HASH_SLOTS).map(|_| AtomicU8::new(0)).collect(),
             routes: Mutex::default(),
             version: AtomicU64::new(0),
@@ -242,6 +295,12 @@ impl HashSlots {
         self.is_on.load(Ordering::Relaxed)
     }
 
+    /// Whether requests about slots that leave wait.
+    #[inline]
+    pub(crate) fn has_waits(&self) -> bool {
+        self.has_waits.load(Ordering::Relaxed)
+    }
+
     /// Whether a slot is served without a second look.
     #[inline]
     pub(crate) fn is_mine(&self, slot: u16) -> bool {
@@ -249,17 +308,37 @@ impl HashSlots {
         state.is_some_and(|state| state.load(Ordering::Relaxed) == MINE)
     }
 
-    /// Says who serves what from now on. Begins cluster mode.
-    pub fn publish(&self, routes: Routes) {
-        let routes = Arc::new(routes);
+    /// Says who serves what from now on; which slots [leave](HashSlots::set_leaving) stays as it is. Begins cluster mode.
+    pub fn publish(&self, mut routes: Routes) {
         let mut known = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        routes.leaving = known.leaving.clone();
+        self.take_up(&mut known, routes);
+        self.is_on.store(true, Ordering::Release);
+    }
+
+    /// Says which slots leave, and what waits. Requests that were begun before go on: who needs them to be over waits for
+    /// everybody to leave the store.
+    pub fn set_leaving(&self, leaving: Leaving) {
+        let mut known = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let routes = Routes {
+            leaving,
+            ..Routes::clone(&known)
+        };
+        self.take_up(&mut known, routes);
+    }
+
+    fn take_up(&self, known: &mut Arc<Routes>, routes: Routes) {
+        let routes = Arc::new(routes);
         *known = Arc::clone(&routes);
+        let leaving = &routes.leaving;
         for (slot, state) in (0..).zip(&self.states) {
-            let is_mine = routes.serves(slot) && !routes.is_down;
+            let waits = leaving.stage != LeavingStage::Copied && leaving.has(slot);
+            let is_mine = routes.serves(slot) && !routes.is_down && !waits;
             state.store(if is_mine { MINE } else { 0 }, Ordering::Release);
         }
+        let has_waits = leaving.stage != LeavingStage::Copied && !leaving.ranges.is_empty();
+        self.has_waits.store(has_waits, Ordering::Release);
         self.version.fetch_add(1, Ordering::Release);
-        self.is_on.store(true, Ordering::Release);
     }
 
     /// Who serves what.

@@ -36,6 +36,7 @@ pub mod replication;
 pub mod scripts;
 pub mod session;
 pub mod settings;
+pub mod slot_moves;
 pub mod spec;
 pub mod subscriptions;
 pub mod table;

@@ -29,6 +29,7 @@ use persistence::recovery::Place;
 
 use crate::config::{Config, LINK_PORT_DISTANCE};
 use crate::group::unique;
+use crate::migration;
 use crate::node::Node;
 use lone_log::LoneLog;
 
@@ -125,6 +126,9 @@ impl ClusterMode {
             return;
         }
         let is_first = !slots.is_on();
+        node.core
+            .store
+            .hide_hash_slots(&migration::of_others(&routes));
         slots.publish(routes.clone());
         if !is_first {
             end_waits(node, &routes);

@@ -63,15 +63,17 @@ use replication::transcode::Form;
 
 use crate::config::{self, Config};
 use crate::{link::Message, node::Node};
+#[cfg(feature = "cluster")]
+pub(crate) use applier::Applier;
 use failover::Failover;
 use following::{Authority, Following, Link, Primary};
 use history::{History, ReplicationId};
-#[cfg(feature = "cluster")]
 pub(crate) use link_dialing::{dial, identity_for};
 use role::{Event, Refused, Role};
 pub(crate) use state::Done;
 pub use state::{Counts, NewTerm, Replication};
 use state::{OffsetOf, OnTerm, Order, Standing};
+pub(crate) use stream::Frames;
 pub use stream::Stream;
 
 const FAILING_OVER: CommandError =

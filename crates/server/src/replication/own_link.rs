@@ -63,6 +63,7 @@ impl OwnLinks {
     /// Says which node it is of, when all that is kept is loaded.
     pub(crate) fn begin(&self, node: &Arc<Node>) {
         let _already_set = self.node.set(Arc::downgrade(node));
+        node.migrations.set_node(node);
         if let Some(kept) = node.persistence() {
             self.terms.begin(kept.terms());
         }
@@ -85,7 +86,7 @@ impl OwnLinks {
     }
 
     /// This node's name among those that have links.
-    pub(super) fn id(&self) -> TermId {
+    pub(crate) fn id(&self) -> TermId {
         *self.id.get_or_init(|| {
             let mut id = TermId::default();
             fill_from_os(&mut id.0);
@@ -574,6 +575,12 @@ impl PrimaryHome for AtPrimary {
     fn serve_control(&self, session: Session, address: &str) -> bool {
         let node = self.node();
         node.is_ok_and(|node| node.control.serve(session, address))
+    }
+
+    fn serve_slots(&self, session: Session) {
+        if let Ok(node) = self.node() {
+            node.migrations.serve(&node, session);
+        }
     }
 
     fn timeout_ms(&self) -> u64 {

@@ -50,7 +50,8 @@ fn filled(sample: &Sample<'_>) -> Vec<Filled> {
     let databases = store.store().databases();
     let mut all = Vec::new();
     for database in 0..databases {
-        let keys = store.len(database);
+        let hidden = store.store().hidden_len(database);
+        let keys = store.len(database).saturating_sub(hidden);
         if keys > 0 {
             let expires = store.expiring_len(database);
             all.push(Filled {

@@ -1,5 +1,7 @@
 //! Finding keys: SCAN KEYS RANDOMKEY DBSIZE.
 
+use std::sync::Arc;
+
 use base::glob::{self, Case};
 use engine::args::Args;
 use engine::context::Context;
@@ -57,7 +59,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Says how many keys the database has.",
         tips: &["request_policy:all_shards", "response_policy:agg_sum"],
         handler: |context, _args, reply| {
-            let count = context.store.len(context.session.database);
+            let database = context.session.database;
+            let hidden = context.store.store().hidden_len(database);
+            let count = context.store.len(database).saturating_sub(hidden);
             reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
             Ok(())
         },
@@ -67,6 +71,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 /// Keys visited by one step of KEYS.
 const STEP_KEYS: usize = 1024;
+
+/// Keys that RANDOMKEY draws until one is not hidden.
+const RANDOM_TRIES: usize = 64;
 
 /// Asks whether so many records may be gone by here, or as many as there are.
 fn admit(context: &mut Context<'_>, records_max: usize) -> CommandResult {
@@ -104,6 +111,7 @@ fn scan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
             && options.accepts(record.key())
     };
     let mut found = Vec::new();
+    let store = Arc::clone(context.store.store());
     // The store walks positions, whose low bits are zero in a small table; clients are shown them
     // reversed, so that cursors stay as short as the table is small.
     let next = context.store.scan(
@@ -111,7 +119,7 @@ fn scan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         cursor.reverse_bits(),
         options.count,
         |record| {
-            if is_wanted(record) {
+            if is_wanted(record) && !store.hides(record.key()) {
                 found.push(record.key().to_vec());
             }
         },
@@ -128,6 +136,7 @@ fn keys(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     let pattern = args.bytes()?;
     admit(context, usize::MAX)?;
     let all = pattern == b"*";
+    let store = Arc::clone(context.store.store());
     let slot = reply.begin_array();
     let mut count = 0;
     let mut cursor = 0;
@@ -135,7 +144,8 @@ fn keys(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         cursor = context
             .store
             .scan(context.session.database, cursor, STEP_KEYS, |record| {
-                if all || glob::matches(pattern, record.key(), Case::Sensitive) {
+                let is_wanted = all || glob::matches(pattern, record.key(), Case::Sensitive);
+                if is_wanted && !store.hides(record.key()) {
                     reply.bulk(record.key());
                     count += 1;
                 }
@@ -153,8 +163,19 @@ fn random_key(
     _args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let random = context.random.next_u64();
-    match context.store.random_key(context.session.database, random) {
+    let database = context.session.database;
+    let store = Arc::clone(context.store.store());
+    let mut key = None;
+    // Keys that belong to another node may be most of those that are here.
+    for _ in 0..RANDOM_TRIES {
+        let random = context.random.next_u64();
+        key = context.store.random_key(database, random);
+        if !key.as_ref().is_some_and(|key| store.hides(key)) {
+            break;
+        }
+        key = None;
+    }
+    match key {
         Some(key) => reply.bulk(&key),
         None => reply.null(),
     }

@@ -40,6 +40,7 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("cluster-allow-reads-when-down", SWITCH, "no"),
     Directive::new("cluster-allow-pubsubshard-when-down", SWITCH, "yes"),
     Directive::new("cluster-cross-slot", Kind::Choice(&["no", "node"]), "no"),
+    Directive::new("cluster-migration-pause-max", integer(10, 60_000), "1000"),
     Directive::new("cluster-databases", integer(1, INT_MAX), "1").at_start(),
     accepted("cluster-config-file", TEXT, "nodes.conf", NO_FILE).at_start(),
     accepted("cluster-link-sendbuf-limit", BYTES, "0", NO_BUS),
