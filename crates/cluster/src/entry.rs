@@ -385,7 +385,8 @@ fn optional_shard(reader: &mut Reader<'_>) -> Result<Option<ShardId>, Malformed>
 }
 
 /// Whether they are ranges of hash slots, none of which is in two of them.
-pub(crate) fn are_ranges(ranges: &[SlotRange]) -> bool {
+#[must_use]
+pub fn are_ranges(ranges: &[SlotRange]) -> bool {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable();
     let follow = sorted.windows(2).all(|pair| pair[0].1 < pair[1].0);

@@ -197,8 +197,9 @@ impl Leader {
             if self.rounds.get(id).is_some_and(is_over) {
                 self.rounds.remove(id);
             }
-            let may_begin =
-                is_on(Bug::PromoteWithinLease) || self.is_lease_over(*id, elected_ms, now_ms);
+            let may_begin = is_on(Bug::PromoteWithinLease)
+                || self.is_lease_over(*id, elected_ms, now_ms)
+                || self.gave_lease_back(*id, shard);
             if !self.rounds.contains_key(id) && may_begin && self.needs_primary(*id, shard, now_ms)
             {
                 let round = self.begin(*id, shard, now_ms);
@@ -273,6 +274,15 @@ impl Leader {
         now_ms >= own_ms && (now_ms >= others_ms || is_on(Bug::ForgetPredecessor))
     }
 
+    /// The primary has left the office of the present term, and told so: nobody waits for the end of its lease, whoever
+    /// granted that. It never takes that office again.
+    fn gave_lease_back(&self, id: ShardId, shard: &Shard) -> bool {
+        self.heard.get(&shard.primary).is_some_and(|heard| {
+            let mut copies = heard.copies.iter();
+            copies.any(|copy| copy.shard == id && copy.left == shard.term)
+        })
+    }
+
     /// The primary is gone, was restarted, did not take office, or cannot go on because somebody was sealed.
     fn needs_primary(&self, id: ShardId, shard: &Shard, now_ms: u64) -> bool {
         if !shard.members.contains_key(&shard.primary) || self.is_silent(shard.primary, now_ms) {
@@ -328,6 +338,7 @@ impl Leader {
                 is_certain: true,
                 is_fresh: false,
                 declines: false,
+                is_blank: false,
             };
             Some((*node, answer))
         };
@@ -404,11 +415,15 @@ fn is_enough(
     now_ms.saturating_sub(round.began_ms) >= patience_ms
 }
 
-/// The member with the most. A copy of the log alone is never it, and where it has more, nobody is.
+/// The member with the most. A copy of the log alone is never it, and where it has more, nobody is. The primary of before that
+/// hands over is, where nobody else can be.
 fn choose<'r>(round: &'r Round, shard: &Shard) -> Option<&'r SealAnswer> {
     let has_data = |answer: &&SealAnswer| {
-        shard.members.get(&answer.node) == Some(&CopyKind::Data) && !answer.declines
+        let is_data = shard.members.get(&answer.node) == Some(&CopyKind::Data);
+        is_data && !answer.is_blank
     };
+    let is_willing = |answer: &&SealAnswer| has_data(answer) && !answer.declines;
+    let is_former = |answer: &&SealAnswer| has_data(answer) && answer.node == shard.primary;
     let merit = |answer: &&SealAnswer| {
         let is_primary = answer.node == shard.primary;
         (
@@ -418,7 +433,8 @@ fn choose<'r>(round: &'r Round, shard: &Shard) -> Option<&'r SealAnswer> {
             std::cmp::Reverse(answer.node),
         )
     };
-    let best = round.answers.values().filter(has_data).max_by_key(merit)?;
+    let best = round.answers.values().filter(is_willing).max_by_key(merit);
+    let best = best.or_else(|| round.answers.values().find(is_former))?;
     let most = round.answers.values().map(|answer| answer.end).max()?;
     (best.end == most || !shard.is_quorum).then_some(best)
 }

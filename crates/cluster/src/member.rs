@@ -67,6 +67,10 @@ struct Copy {
     lived: u64,
     /// The seal that is being made durable.
     sealing: Option<Seal>,
+    /// The newest term whose office it has left.
+    left: u64,
+    /// Nothing of the shard is here yet.
+    is_blank: bool,
 }
 
 /// See the module. One for each node.
@@ -82,6 +86,8 @@ pub struct Member {
     beat_ms: Option<u64>,
     index: u64,
     copies: BTreeMap<ShardId, Copy>,
+    /// It has left the office of that shard so that another member takes it.
+    hands_over: Option<ShardId>,
 }
 
 impl Member {
@@ -98,6 +104,7 @@ impl Member {
             beat_ms: None,
             index: 0,
             copies: BTreeMap::new(),
+            hands_over: None,
         }
     }
 
@@ -182,6 +189,7 @@ impl Member {
             taking: copy.taking,
             end: copy.end,
             applied: copy.applied,
+            left: copy.left,
         });
         vec![Action::Heartbeat(Heartbeat {
             node: self.id,
@@ -249,23 +257,28 @@ impl Member {
             applied: copy.applied,
             is_certain,
             is_fresh: copy.lived == 0,
-            declines: self.declines,
+            declines: self.declines || self.hands_over == Some(seal.shard),
+            is_blank: copy.is_blank,
         }))
     }
 
     /// The control state has changed.
     pub fn on_state(&mut self, state: &ControlState) -> Vec<Action> {
         self.index = state.index;
-        let mut actions = Vec::new();
+        let mut actions = self.drop_copies(state);
         for (id, shard) in &state.shards {
             if !shard.members.contains_key(&self.id) {
                 continue;
             }
-            let copy = self.copies.entry(*id).or_default();
+            let copy = self.copies.entry(*id).or_insert_with(|| Copy {
+                is_blank: true,
+                ..Copy::default()
+            });
             if shard.term <= copy.seen {
                 continue;
             }
             copy.seen = shard.term;
+            self.hands_over = None;
             let (shard_id, term) = (*id, shard.term);
             // The only copy is what the shard has, whatever was written since it was looked at.
             let is_alone = shard.everybody().len() == 1;
@@ -298,6 +311,49 @@ impl Member {
         actions
     }
 
+    /// Forgets copies of shards that this node is in no more, once a state says so.
+    fn drop_copies(&mut self, state: &ControlState) -> Vec<Action> {
+        if !state.nodes.contains_key(&self.id) {
+            return Vec::new();
+        }
+        let mut actions = Vec::new();
+        self.copies.retain(|id, copy| {
+            let shard = state.shards.get(id);
+            let is_member = shard.is_some_and(|shard| shard.everybody().contains(&self.id));
+            // A shard that is about to begin is in no state yet.
+            let is_kept = is_member || copy.seen == 0;
+            if !is_kept && (copy.office > 0 || copy.taking > 0) {
+                actions.push(Action::LeaveOffice { shard: *id });
+            }
+            is_kept
+        });
+        actions
+    }
+
+    /// What is here is of that shard from now on, and of no other.
+    pub fn begin_copy(&mut self, shard: ShardId, seal: u64, end: LogEnd, applied: u64) {
+        self.copies.remove(&shard);
+        self.add_copy(shard, seal, end, applied);
+    }
+
+    /// Nothing of the shard was here; from now on something is.
+    pub fn note_filled(&mut self, shard: ShardId) {
+        if let Some(copy) = self.copies.get_mut(&shard) {
+            copy.is_blank = false;
+        }
+    }
+
+    /// Another member is to be promoted in place of this one, which leaves its office: it gives its lease back with that.
+    pub fn hand_over(&mut self, shard: ShardId) -> Vec<Action> {
+        let Some(copy) = self.copies.get_mut(&shard).filter(|copy| copy.office > 0) else {
+            return Vec::new();
+        };
+        leave(copy);
+        self.hands_over = Some(shard);
+        self.hurry();
+        vec![Action::LeaveOffice { shard }]
+    }
+
     /// The term frame could not be written, or a later seal came between: it is not about to take that office any more.
     pub fn give_up_office(&mut self, shard: ShardId, term: u64) {
         if let Some(copy) = self.copies.get_mut(&shard)
@@ -328,6 +384,7 @@ impl Member {
 }
 
 fn leave(copy: &mut Copy) {
+    copy.left = copy.left.max(copy.office);
     copy.office = 0;
     copy.taking = 0;
     copy.lease_until_ms = 0;

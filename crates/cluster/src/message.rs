@@ -38,6 +38,8 @@ pub struct CopyStatus {
     pub end: LogEnd,
     /// Up to here its data is.
     pub applied: u64,
+    /// The newest term whose office it has left, for good: it takes no lease of that any more.
+    pub left: u64,
 }
 
 /// The leader's answer to one heartbeat.
@@ -79,6 +81,8 @@ pub struct SealAnswer {
     pub is_fresh: bool,
     /// It does not want to be promoted.
     pub declines: bool,
+    /// It has nothing of the shard yet, and cannot be promoted.
+    pub is_blank: bool,
 }
 
 /// Any of them.
@@ -108,7 +112,7 @@ impl Message {
                     let writer = writer.u32(copy.shard.0).u64(copy.seal);
                     let writer = writer.u64(copy.office).u64(copy.taking);
                     copy.end.encode(writer);
-                    writer.u64(copy.applied);
+                    writer.u64(copy.applied).u64(copy.left);
                 }
             }
             Self::Reply(reply) => {
@@ -125,6 +129,7 @@ impl Message {
                 writer.u64(answer.applied).u8(u8::from(answer.is_certain));
                 writer.u8(u8::from(answer.is_fresh));
                 writer.u8(u8::from(answer.declines));
+                writer.u8(u8::from(answer.is_blank));
             }
         }
         writer.0
@@ -159,6 +164,7 @@ impl Message {
                 is_certain: reader.bool()?,
                 is_fresh: reader.bool()?,
                 declines: reader.bool()?,
+                is_blank: reader.bool()?,
             }),
             kind => return Err(Malformed::Kind(kind)),
         };
@@ -186,6 +192,7 @@ fn decode_copy(reader: &mut Reader<'_>) -> Result<CopyStatus, Malformed> {
         taking: reader.u64()?,
         end: LogEnd::decode(reader)?,
         applied: reader.u64()?,
+        left: reader.u64()?,
     })
 }
 

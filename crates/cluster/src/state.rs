@@ -55,6 +55,8 @@ pub mod roles {
     pub const WITNESS: u8 = 2;
     /// Where it is the primary, writes wait for a majority.
     pub const QUORUM: u8 = 4;
+    /// It is in cluster mode: it begins a shard of its own, and shards own hash slots.
+    pub const CLUSTER: u8 = 8;
 }
 
 /// What a node says of itself.
@@ -279,5 +281,21 @@ impl ControlState {
     #[must_use]
     pub fn node_of(&self, raft_id: RaftId) -> Option<(&NodeId, &Node)> {
         self.nodes.iter().find(|(_, node)| node.raft_id == raft_id)
+    }
+
+    /// The shard that a node has a copy of: there is one at most.
+    #[must_use]
+    pub fn shard_of(&self, node: NodeId) -> Option<ShardId> {
+        let mut shards = self.shards.iter();
+        let found = shards.find(|(_, shard)| shard.members.contains_key(&node));
+        found.map(|(id, _)| *id)
+    }
+
+    /// Whether the nodes of this group are in cluster mode; nothing where it has none with data.
+    #[must_use]
+    pub fn is_cluster(&self) -> Option<bool> {
+        let mut roles = self.nodes.values().map(|node| node.record.roles);
+        let with_data = roles.find(|bits| bits & roles::DATA != 0);
+        with_data.map(|bits| bits & roles::CLUSTER != 0)
     }
 }

@@ -348,6 +348,14 @@ impl Persistence {
         lock(&self.around.taken).is_some()
     }
 
+    /// Keeps a directory that was taken for something else before there was data in it.
+    ///
+    /// # Errors
+    /// Where there is data in it that this server has not loaded.
+    pub fn keep_directory(&self, directory: DataDirectory) -> Result<(), String> {
+        self.around.keep(&mut lock(&self.around.taken), directory)
+    }
+
     /// The terms that the log had when it was loaded, oldest first.
     #[must_use]
     pub fn terms(&self) -> &[TermEntry] {
@@ -468,6 +476,22 @@ impl Around {
     }
 }
 
+impl Around {
+    fn keep(
+        &self,
+        taken: &mut Option<DataDirectory>,
+        directory: DataDirectory,
+    ) -> Result<(), String> {
+        let found = self.log.place().manifest();
+        if found.map_err(|fault| fault.to_string())?.is_some() {
+            let path = directory.path().display();
+            return Err(format!("{path} holds data that this server has not loaded"));
+        }
+        *taken = Some(directory);
+        Ok(())
+    }
+}
+
 impl Surroundings for Around {
     fn prepare(&self) -> Result<(), String> {
         if let Some(reason) = self.host.refuses_checkpoints() {
@@ -478,13 +502,7 @@ impl Surroundings for Around {
             return Ok(());
         }
         let directory = DataDirectory::take(&self.dir()).map_err(|error| error.to_string())?;
-        let found = self.log.place().manifest();
-        if found.map_err(|fault| fault.to_string())?.is_some() {
-            let path = directory.path().display();
-            return Err(format!("{path} holds data that this server has not loaded"));
-        }
-        *taken = Some(directory);
-        Ok(())
+        self.keep(&mut taken, directory)
     }
 
     fn log_sequence(&self) -> Option<u64> {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   <dir>/iolite-data/SEAL
-//!   iolite-seal 1
+//!   iolite-seal 2
+//!   shard 3             of which shard the log is; - before there is one
 //!   term 7              nothing of lower terms is taken any more
 //!   boot 4b0f…          the machine's start since which all that was acknowledged is there
 //!   certain yes         no: something that was acknowledged may be gone
@@ -19,13 +20,18 @@ use durability::whole_file;
 use crate::recovery::Place;
 
 const NAME: &str = "SEAL";
-const HEAD: &str = "iolite-seal 1";
+const HEAD: &str = "iolite-seal 2";
+/// It had no shard: there was the one of a group that is no cluster.
+const HEAD_BEFORE: &str = "iolite-seal 1";
+const SHARD_BEFORE: u32 = 0;
 /// It is not longer than this.
 const BYTES_MAX: u64 = 1 << 10;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SealRecord {
+    /// Of which shard the log is; none before there is one.
+    pub shard: Option<u32>,
     /// Nothing of lower terms is taken.
     pub term: u64,
     /// The start of the machine that it was written after, as the system names it.
@@ -64,8 +70,9 @@ impl SealRecord {
 
     fn encode(&self) -> String {
         let certain = if self.is_certain { "yes" } else { "no" };
+        let shard = self.shard.map_or("-".to_owned(), |shard| shard.to_string());
         let lines = format!(
-            "{HEAD}\nterm {}\nboot {}\ncertain {certain}\n",
+            "{HEAD}\nshard {shard}\nterm {}\nboot {}\ncertain {certain}\n",
             self.term, self.boot
         );
         let sum = crc64(0, lines.as_bytes());
@@ -80,10 +87,16 @@ impl SealRecord {
             return None;
         }
         let mut lines = lines.lines();
-        if lines.next()? != HEAD {
-            return None;
-        }
+        let shard = match lines.next()? {
+            HEAD_BEFORE => Some(SHARD_BEFORE),
+            HEAD => match lines.next()?.strip_prefix("shard ")? {
+                "-" => None,
+                shard => Some(shard.parse().ok()?),
+            },
+            _ => return None,
+        };
         Some(Self {
+            shard,
             term: lines.next()?.strip_prefix("term ")?.parse().ok()?,
             boot: lines.next()?.strip_prefix("boot ")?.to_owned(),
             is_certain: match lines.next()?.strip_prefix("certain ")? {
@@ -123,6 +136,7 @@ mod tests {
 
     fn record(term: u64, is_certain: bool) -> SealRecord {
         SealRecord {
+            shard: (term > 3).then_some(7),
             term,
             boot: "4b0f".to_owned(),
             is_certain,
@@ -155,6 +169,13 @@ mod tests {
             assert!(found.is_none() || found == Some(record(12, true)), "{at}");
         }
         assert_eq!(SealRecord::decode(&text), Some(record(12, true)));
+        let lines = "iolite-seal 1\nterm 12\nboot 4b0f\ncertain yes\n";
+        let before = format!("{lines}sum {:016x}\n", crc64(0, lines.as_bytes()));
+        let of_before = SealRecord {
+            shard: Some(0),
+            ..record(12, true)
+        };
+        assert_eq!(SealRecord::decode(&before), Some(of_before));
         assert_eq!(SealRecord::decode(""), None);
     }
 }

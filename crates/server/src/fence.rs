@@ -9,8 +9,11 @@
 //!
 //! Without a control group nothing of this is in force, and whoever asks pays one load and one branch.
 //!
+//! A node has a copy of one shard. Where the group has it take part in another one, what it promised in the shard before is of
+//! no worth there, and neither is its log: until it has something of the new shard's it is *blank*, and says so.
+//!
 //! Invariants
-//!  1. A seal rises, and once it has, nothing of a lower term is appended: both happen under one lock.
+//!  1. In one shard a seal rises, and once it has, nothing of a lower term is appended: both happen under one lock.
 //!  2. There is no office of a term below the seal.
 //!  3. A lease without an office is no lease.
 //!  4. Committed is what a majority of every set of members has, this node included, and only from where the frame of the
@@ -22,15 +25,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::clock::Clock;
-use cluster::{NodeId, Shard};
+use cluster::{NodeId, Shard, ShardId};
 use persistence::tail::{Majority, Tail};
 
 /// See the module. One for each node.
 #[derive(Default)]
 pub struct Fence {
     is_grouped: AtomicBool,
-    /// How this node is called in the group, and its clock.
-    own: OnceLock<(NodeId, Arc<dyn Clock>)>,
+    /// The clock that leases are counted with.
+    clock: OnceLock<Arc<dyn Clock>>,
+    shards: Mutex<Shards>,
     /// All that this node ever acknowledged is there.
     is_certain: AtomicBool,
     /// Held while something is appended, while the seal rises, and while an office begins or ends.
@@ -54,7 +58,17 @@ pub struct Fence {
 }
 
 #[derive(Default)]
+struct Shards {
+    /// Of which shard this node is, as the group says.
+    own: Option<ShardId>,
+    /// Of which its log is.
+    of_log: Option<ShardId>,
+}
+
+#[derive(Default)]
 struct Copies {
+    /// How this node is called in the group.
+    own: Option<NodeId>,
     shard: Shard,
     ends: BTreeMap<NodeId, u64>,
 }
@@ -67,8 +81,63 @@ pub struct Turn<'f> {
 impl Fence {
     /// From now on a control group decides, and knows this node by that name.
     pub fn set_grouped(&self, own: NodeId, clock: Arc<dyn Clock>) {
-        let _already_set = self.own.set((own, clock));
+        let _already_set = self.clock.set(clock);
+        lock(&self.copies).own = Some(own);
         self.is_grouped.store(true, Ordering::SeqCst);
+    }
+
+    /// No control group decides any more.
+    pub fn end_group(&self) {
+        self.is_grouped.store(false, Ordering::SeqCst);
+        let _was_in_office = self.end_office();
+        *lock(&self.copies) = Copies::default();
+        *lock(&self.shards) = Shards::default();
+        self.is_quorum.store(false, Ordering::SeqCst);
+        self.seal.store(0, Ordering::SeqCst);
+    }
+
+    /// The group has it that this node is of that shard. What it promised in another one does not bind it there.
+    pub fn set_shard(&self, shard: ShardId) {
+        let _alone = self.lock();
+        let mut shards = lock(&self.shards);
+        if shards.own.replace(shard) != Some(shard) && shards.of_log != Some(shard) {
+            self.end_office_locked();
+            self.seal.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Of which shard this node is, as the group says.
+    #[must_use]
+    pub fn shard(&self) -> Option<ShardId> {
+        lock(&self.shards).own
+    }
+
+    /// Of which shard this node's log is.
+    #[must_use]
+    pub fn shard_of_log(&self) -> Option<ShardId> {
+        lock(&self.shards).of_log
+    }
+
+    /// Says of which shard this node's log was found to be.
+    pub fn restore_shard_of_log(&self, shard: Option<ShardId>) {
+        *lock(&self.shards) = Shards {
+            own: shard,
+            of_log: shard,
+        };
+    }
+
+    /// The log is of that shard from here on, if this node still is. Whether it was of none or another one before.
+    ///
+    /// # Errors
+    /// Where the node has become one of another shard meanwhile.
+    pub fn take_log_for(&self, shard: Option<ShardId>) -> Result<bool, String> {
+        let mut shards = lock(&self.shards);
+        if shards.own != shard {
+            return Err("this node is of another shard now".to_owned());
+        }
+        let is_new = shards.of_log != shard;
+        shards.of_log = shard;
+        Ok(is_new)
     }
 
     /// Whether a control group decides.
@@ -233,17 +302,23 @@ impl Fence {
         self.count(&copies)
     }
 
+    /// Up to where a copy has the log, as it said in this office.
+    #[must_use]
+    pub fn copy_end(&self, node: NodeId) -> Option<u64> {
+        lock(&self.copies).ends.get(&node).copied()
+    }
+
     /// Whether so many members are linked that more can be committed.
     #[must_use]
     pub fn has_majority(&self) -> bool {
         let copies = lock(&self.copies);
         let linked = copies.ends.keys().map(|node| (*node, 1));
-        let own = self.own.get().map(|(own, _)| (*own, 1));
+        let own = copies.own.map(|own| (own, 1));
         copies.shard.committed(&linked.chain(own).collect()) > 0
     }
 
     fn count(&self, copies: &Copies) -> bool {
-        let own = self.own.get().map(|(own, _)| (*own, u64::MAX));
+        let own = copies.own.map(|own| (own, u64::MAX));
         let ends = copies.ends.iter().map(|(node, end)| (*node, *end));
         let others = copies.shard.committed(&ends.chain(own).collect());
         others > self.others.fetch_max(others, Ordering::SeqCst)
@@ -260,7 +335,7 @@ impl Fence {
     /// Whether a lease stands now.
     #[must_use]
     pub fn has_lease(&self) -> bool {
-        let now_ms = self.own.get().map_or(0, |(_, clock)| clock.boottime_ms());
+        let now_ms = self.clock.get().map_or(0, |clock| clock.boottime_ms());
         now_ms < self.lease_until_ms()
     }
 
@@ -448,6 +523,24 @@ mod tests {
         );
         assert_eq!(fence.lease_until_ms(), 0);
         assert!(fence.end_office() && !fence.end_office());
+    }
+
+    #[test]
+    fn a_node_that_moves_to_another_shard_owes_the_one_before_nothing() {
+        let fence = grouped();
+        let (before, after) = (ShardId(3), ShardId(8));
+        fence.set_shard(before);
+        assert_eq!(fence.take_log_for(Some(before)), Ok(true));
+        assert!(fence.begin_office(5, 0));
+        fence.set_shard(before);
+        assert_eq!((fence.office(), fence.seal()), (5, 5));
+        fence.set_shard(after);
+        assert_eq!((fence.office(), fence.seal()), (0, 0));
+        assert_eq!(fence.shard_of_log(), Some(before));
+        assert!(fence.accept(2));
+        assert!(fence.take_log_for(Some(before)).is_err());
+        assert_eq!(fence.take_log_for(Some(after)), Ok(true));
+        assert_eq!(fence.take_log_for(Some(after)), Ok(false));
     }
 
     #[test]

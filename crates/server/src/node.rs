@@ -325,7 +325,8 @@ impl Node {
         self.keeping.persistence.get()
     }
 
-    /// Takes the directory of the data, for as long as what is returned lives, unless what keeps the data has it.
+    /// Takes the directory of the data, for as long as what is returned lives. What keeps data has it otherwise, from here on or
+    /// already.
     ///
     /// # Errors
     /// When another server has it, and what the system says.
@@ -334,7 +335,12 @@ impl Node {
             return Ok(None);
         }
         let taken = DataDirectory::take(&self.core.config.current().dir);
-        taken.map(Some).map_err(io::Error::other)
+        let taken = taken.map_err(io::Error::other)?;
+        let Some(persistence) = self.persistence() else {
+            return Ok(Some(taken));
+        };
+        let kept = persistence.keep_directory(taken);
+        kept.map(|()| None).map_err(io::Error::other)
     }
 
     /// Refuses another working directory where data is kept in this one.

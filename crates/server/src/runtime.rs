@@ -308,8 +308,10 @@ fn serve(
 
 /// Looks whether this node is of a cluster or of a control group: nobody is to be answered as by one that is not.
 fn know_others(node: &Node) -> io::Result<Option<control::Known>> {
-    node.cluster_mode.begin(node)?;
-    control::look(node)
+    let known = control::look(node)?;
+    let member = known.as_ref().and_then(control::Known::member);
+    node.cluster_mode.begin(node, member)?;
+    Ok(known)
 }
 
 /// Follows and is followed, as the configuration says, or the control group.

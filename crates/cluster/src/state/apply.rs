@@ -2,7 +2,7 @@
 
 use super::{
     Applied, ControlState, CopyKind, FEATURE_LEVEL, FIRST_RAFT_ID, Node, NodeId, NodeRecord,
-    REQUESTS_MAX, Shard, ShardId, Versioned,
+    REQUESTS_MAX, Shard, ShardId, Versioned, roles,
 };
 use crate::entry::{Entry, Proposal, ShardChange, SlotRange};
 use crate::planted::{Bug, is_on};
@@ -176,7 +176,10 @@ impl ControlState {
 
     fn join(&mut self, index: u64, node: NodeId, record: &NodeRecord) -> Applied {
         let is_too_old = record.feature_level < self.feature_level;
-        if self.nodes.contains_key(&node) || is_too_old {
+        let has_data = record.roles & roles::DATA != 0;
+        let is_cluster = record.roles & roles::CLUSTER != 0;
+        let is_other_mode = has_data && self.is_cluster().is_some_and(|one| one != is_cluster);
+        if self.nodes.contains_key(&node) || is_too_old || is_other_mode {
             return Applied::Refused;
         }
         // Who begins a group has to have its number before there is an entry.
@@ -193,9 +196,14 @@ impl ControlState {
         Applied::Done
     }
 
-    /// A node leaves, and with it its copies. A primary does not, nor one that a majority may need: that is removed from
-    /// its shard first, in two steps.
+    /// A node leaves, and with it its copies, and the shard that it is by itself where that owns nothing. Another primary
+    /// does not, nor one that a majority may need: that is removed from its shard first, in two steps.
     fn leave(&mut self, index: u64, node: NodeId) -> Applied {
+        if let Some(own) = self.empty_shard_of(node) {
+            self.shards.remove(&own);
+            let _left = self.nodes.remove(&node);
+            return Applied::Done;
+        }
         let is_member = |shard: &&mut Shard| shard.everybody().contains(&node);
         let mut shards: Vec<&mut Shard> = self.shards.values_mut().filter(is_member).collect();
         let is_needed = |shard: &&mut Shard| {
@@ -240,6 +248,11 @@ impl ControlState {
             self.shards.insert(id, shard);
             return Applied::Done;
         }
+        if let ShardChange::Add { node, .. } = change
+            && !self.may_move(*node, id)
+        {
+            return Applied::Refused;
+        }
         let Some(shard) = self.shards.get_mut(&id) else {
             return Applied::Refused;
         };
@@ -267,7 +280,47 @@ impl ControlState {
             return Applied::Refused;
         }
         shard.epoch = index;
+        if let ShardChange::Add { node, .. } = change {
+            self.leave_others(index, *node, id);
+        }
         Applied::Done
+    }
+
+    /// The shard of which a node is the only member, where no hash slot is of it.
+    fn empty_shard_of(&self, node: NodeId) -> Option<ShardId> {
+        let id = self.shard_of(node)?;
+        let shard = self.shards.get(&id)?;
+        let is_alone = shard.everybody().len() == 1;
+        let is_of_cluster = self.is_cluster() == Some(true);
+        (is_alone && is_of_cluster && self.slots.of(id).is_empty()).then_some(id)
+    }
+
+    /// Whether a node may have a copy of a shard in place of the one that it has: what it has is nothing, or nobody needs
+    /// it.
+    fn may_move(&self, node: NodeId, to: ShardId) -> bool {
+        let Some(from) = self.shard_of(node).filter(|from| *from != to) else {
+            return true;
+        };
+        let is_replica = self.shards.get(&from).is_some_and(|shard| {
+            shard.primary != node && !shard.is_quorum && shard.old_members.is_none()
+        });
+        is_replica || self.empty_shard_of(node).is_some()
+    }
+
+    /// A node has a copy of this shard from here on, and of no other.
+    fn leave_others(&mut self, index: u64, node: NodeId, to: ShardId) {
+        if let Some(empty) = self.shards.iter().find_map(|(id, shard)| {
+            let is_its = *id != to && shard.primary == node && shard.members.len() == 1;
+            is_its.then_some(*id)
+        }) {
+            self.shards.remove(&empty);
+        }
+        let others = self.shards.iter_mut().filter(|(id, _)| **id != to);
+        for (_, shard) in others {
+            if shard.members.remove(&node).is_some() {
+                shard.epoch = index;
+            }
+        }
     }
 
     fn promote(&mut self, index: u64, entry: &Entry) -> Applied {

@@ -354,6 +354,7 @@ fn messages_come_back_from_their_bytes() {
         taking: 0,
         end,
         applied: 5,
+        left: 6,
     };
     let all = [
         Message::Heartbeat(Heartbeat {
@@ -374,6 +375,7 @@ fn messages_come_back_from_their_bytes() {
             seal,
             end,
             applied: 5,
+            is_blank: true,
             is_certain: true,
             is_fresh: false,
             declines: true,

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   CLUSTER … ─► orders ─► ControlLog ─► control state ─► shown: ClusterSeen (what CLUSTER tells)
-//!                          (LoneLog)                  └─► Routes ─► engine's hash slots, clients that wait
+//!                          (LoneLog,                 └─► Routes ─► engine's hash slots, clients that wait
+//!                           or the group's)
 //! ```
 //!
-//! A node by itself is a group of itself: its log is [`lone_log`], without Raft. Everything above the log asks for no more
-//! than the trait [`ControlLog`], so that the log of a group can take its place.
+//! A node by itself is a group of itself: its log is [`lone_log`], without Raft. When it meets another node it is of a group,
+//! whose log takes that one's place; the hash slots that it owned by itself it brings along. Everything above the log asks for no
+//! more than the trait [`ControlLog`].
 
 mod lone_log;
 mod migrate;
@@ -15,22 +17,26 @@ mod shown;
 pub(crate) mod state;
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cluster::entry::ShardChange;
-use cluster::state::{FEATURE_LEVEL, roles};
-use cluster::{Applied, ControlLog, ControlState, Entry, LogEnd, NodeId, NodeRecord, ShardId};
+use cluster::entry::{ShardChange, SlotRange};
+use cluster::{Applied, ControlLog, ControlState, Entry, LogEnd, NodeId, ShardId};
 use durability::disk::SystemDisk;
 use engine::CommandError;
 use engine::cluster::{ClusterOrder, ClusterSeen, DISABLED, Ordered};
 use engine::hash_slots::Routes;
 use engine::key_query::elsewhere;
 use persistence::recovery::Place;
+use replication::TermId;
 
-use crate::config::{Config, LINK_PORT_DISTANCE};
+use crate::config::Config;
+use crate::group::holder::SharedLog;
+use crate::group::record::record;
 use crate::group::unique;
 use crate::migration;
 use crate::node::Node;
+use crate::replication::role::Role;
 use lone_log::LoneLog;
 
 pub(crate) use migrate::ask_server;
@@ -41,12 +47,12 @@ use state::Part;
 const FIRST_SHARD: ShardId = ShardId(0);
 
 impl ClusterMode {
-    /// Reads what this node knew, where the configuration asks for cluster mode, and says what it serves. Called before
-    /// clients are served.
+    /// Reads what this node knew, where the configuration asks for cluster mode, and says what it serves: nothing yet, where it
+    /// is a member of a group. Called before clients are served.
     ///
     /// # Errors
     /// Those of the system; a file that is damaged.
-    pub(crate) fn begin(&self, node: &Node) -> io::Result<()> {
+    pub(crate) fn begin(&self, node: &Node, member: Option<NodeId>) -> io::Result<()> {
         let config = node.core.config.current();
         if !config.cluster.is_on {
             return Ok(());
@@ -56,22 +62,24 @@ impl ClusterMode {
                 "replicaof directive not allowed in cluster mode",
             ));
         }
-        if config.group.is_wanted() {
-            return Err(io::Error::other(
-                "a control group and cluster mode do not go together in this version",
-            ));
-        }
         let taken = node.take_directory()?;
         let place = Place::within(&config.dir);
-        let log = LoneLog::open(Arc::new(SystemDisk), &place.directory)?;
+        let lone = LoneLog::open(Arc::new(SystemDisk), &place.directory)?;
         let part = Part {
             _taken: taken,
-            log,
+            lone: Arc::new(lone),
             ordering: Mutex::default(),
+            member: Mutex::new(member),
+            left: Mutex::default(),
+            is_cut_off: AtomicBool::new(false),
+            is_orphan: AtomicBool::new(false),
         };
-        part.introduce(&config)?;
+        if member.is_none() {
+            part.introduce(&config)?;
+            node.replication.own.set_id(TermId(part.lone.own().0));
+        }
         let _first = self.0.set(part);
-        self.publish(node, &node.core.config.current());
+        self.publish(node);
         let seen = self.seen(node);
         if let Some(me) = seen.as_ref().and_then(|seen| seen.me()) {
             let id = &me.id;
@@ -85,19 +93,92 @@ impl ClusterMode {
     /// The directives have changed.
     pub(crate) fn apply(&self, node: &Node, config: &Config) {
         let Some(part) = self.0.get() else { return };
-        if let Err(error) = part.introduce(config) {
+        if part.is_member(node) {
+            if let Some(group) = node.control.part() {
+                group.configured();
+            }
+        } else if let Err(error) = part.introduce(config) {
             node.core.log.warning(format_args!(
                 "What this node says of itself cannot be kept: {error}"
             ));
         }
-        self.publish(node, config);
+        self.publish_by(node, config);
+    }
+
+    /// What the group has decided has changed, or the role of this node.
+    pub(crate) fn state_changed(&self, node: &Node) {
+        self.publish(node);
+    }
+
+    /// Nobody is known to lead the group for a node timeout, or somebody is again.
+    pub(crate) fn note_cut_off(&self, node: &Node, is_cut_off: bool) {
+        let Some(part) = self.0.get() else { return };
+        if part.is_cut_off.swap(is_cut_off, Ordering::Relaxed) != is_cut_off {
+            self.publish(node);
+        }
+    }
+
+    /// This node's name and how often it was started, while it is by itself.
+    pub(crate) fn name_by_itself(&self) -> (NodeId, u64) {
+        let part = self.0.get();
+        part.map_or_else(Default::default, |part| {
+            (part.lone.own(), part.lone.start_count())
+        })
+    }
+
+    /// The hash slots that it owns by itself, or owned when it became a member and has not brought yet.
+    pub(crate) fn claims(&self) -> Vec<SlotRange> {
+        let Some(part) = self.0.get() else {
+            return Vec::new();
+        };
+        let state = part.lone.watch();
+        let own = state.shard_of(part.lone.own());
+        own.map_or_else(Vec::new, |own| state.slots.of(own))
+    }
+
+    /// The hash slots of before are the group's matter from here on.
+    pub(crate) fn forget_claims(&self, node: &Node) {
+        let Some(part) = self.0.get() else { return };
+        if let Err(error) = part.lone.reset(false) {
+            node.core.log.warning(format_args!(
+                "That hash slots were brought into the cluster cannot be kept: {error}"
+            ));
+        }
+    }
+
+    /// This node is in no group any more.
+    pub(crate) fn be_by_itself(&self, node: &Node, was_replica: bool) {
+        let Some(part) = self.0.get() else { return };
+        *lock(&part.member) = None;
+        part.is_orphan.store(was_replica, Ordering::Relaxed);
+        part.is_cut_off.store(false, Ordering::Relaxed);
+        let config = node.core.config.current();
+        let reset = part.lone.reset(false);
+        if let Err(error) = reset.and_then(|()| part.introduce(&config)) {
+            node.core.log.warning(format_args!(
+                "That this node is by itself cannot be kept: {error}"
+            ));
+        }
+        self.publish(node);
     }
 
     /// The cluster as this node knows it; `None` outside of one.
     pub(crate) fn seen(&self, node: &Node) -> Option<Arc<ClusterSeen>> {
         let part = self.0.get()?;
         let config = node.core.config.current();
-        let mut seen = shown::seen(&part.log.watch(), part.log.own(), &config);
+        let is_cut_off = part.is_cut_off.load(Ordering::Relaxed);
+        let (state, own) = part.known(node);
+        let mut seen = shown::seen(&state, own, &config, is_cut_off);
+        if part.is_member(node) {
+            let group = node.group.get();
+            seen.leader = group
+                .leader
+                .map_or_else(String::new, |leader| leader.to_string());
+            seen.control_term = group.control_term;
+            let voters = group.membership.voters.len();
+            seen.fault_tolerance = cluster::voters::fault_tolerance(voters);
+        }
+        seen.is_orphan = part.is_orphan.load(Ordering::Relaxed);
         if let Some(me) = seen.nodes.get_mut(seen.own) {
             me.replication_offset = node.replication.offset(node);
             me.is_loading = node.core.settings.refusals.is_loading();
@@ -111,16 +192,28 @@ impl ClusterMode {
     /// What it is to read.
     pub(crate) fn order(&self, node: &Node, order: &ClusterOrder) -> Result<Ordered, CommandError> {
         let part = self.0.get().ok_or(DISABLED)?;
-        let _one = part.ordering.lock().unwrap_or_else(PoisonError::into_inner);
-        let ordered = part.carry_out(order, &node.core.config.current());
-        self.publish(node, &node.core.config.current());
+        let _one = lock(&part.ordering);
+        let ordered = part.carry_out(node, order);
+        self.publish(node);
         ordered
     }
 
+    fn publish(&self, node: &Node) {
+        if self.0.get().is_some() {
+            self.publish_by(node, &node.core.config.current());
+        }
+    }
+
     /// Says what is served here, and ends the waits of clients for keys that are not any more.
-    fn publish(&self, node: &Node, config: &Config) {
+    fn publish_by(&self, node: &Node, config: &Config) {
         let Some(part) = self.0.get() else { return };
-        let routes = shown::routes(&part.log.watch(), part.log.own(), config);
+        let (state, own) = part.known(node);
+        part.note_left(&state);
+        let is_cut_off = part.is_cut_off.load(Ordering::Relaxed);
+        let mut routes = shown::routes(&state, own, config, is_cut_off);
+        // Who is about to take over has writes wait, and serves them then.
+        let is_out = matches!(node.replication.role(), Role::Sealed | Role::Following);
+        routes.is_down |= !routes.is_replica && is_out;
         let slots = &node.core.settings.hash_slots;
         if slots.is_on() && *slots.routes() == routes {
             return;
@@ -153,14 +246,49 @@ fn end_waits(node: &Node, routes: &Routes) {
 }
 
 impl Part {
-    /// Says in the log what this node is, and that its shard is there.
+    /// Whether this node is in a group.
+    fn is_member(&self, node: &Node) -> bool {
+        self.member(node).is_some()
+    }
+
+    fn member(&self, node: &Node) -> Option<NodeId> {
+        let member = node.control.part().and_then(|part| part.member());
+        member.or_else(|| *lock(&self.member))
+    }
+
+    /// This node's name.
+    fn own(&self, node: &Node) -> NodeId {
+        self.member(node).unwrap_or_else(|| self.lone.own())
+    }
+
+    /// The control log: the group's, once this node takes part in one, or its own.
+    fn log(&self, node: &Node) -> Option<SharedLog> {
+        let group = node.control.log();
+        let lone = || (!self.is_member(node)).then(|| Arc::clone(&self.lone) as SharedLog);
+        group.or_else(lone)
+    }
+
+    /// What is known, and this node's name; nothing is known as long as a member does not take part.
+    fn known(&self, node: &Node) -> (Arc<ControlState>, NodeId) {
+        let log = self.log(node);
+        let state = log.map(|log| log.watch()).unwrap_or_default();
+        (state, self.own(node))
+    }
+
+    /// Remembers who was a member and is none any more.
+    fn note_left(&self, state: &ControlState) {
+        let mut left = lock(&self.left);
+        left.note(state);
+    }
+
+    /// Says in this node's own log what it is, and that its shard is there.
     fn introduce(&self, config: &Config) -> io::Result<()> {
-        let state = self.log.watch();
-        let node = self.log.own();
-        let record = record(config, self.log.start_count());
+        let state = self.lone.watch();
+        let node = self.lone.own();
+        let record = record(config, self.lone.start_count(), true, None);
         let known = state.nodes.get(&node);
         let propose = |entry| {
-            let applied = self.log.propose(&unique::proposal(entry));
+            let applied = self.lone.propose(&unique::proposal(entry));
             applied.map_err(|error| io::Error::other(error.to_string()))
         };
         match known {
@@ -172,7 +300,7 @@ impl Part {
             }
             Some(_) => {}
         }
-        if shard_of(&state, node).is_none() {
+        if state.shard_of(node).is_none() {
             propose(Entry::Shard {
                 shard: FIRST_SHARD,
                 expected_epoch: 0,
@@ -187,43 +315,15 @@ impl Part {
     }
 }
 
-/// The shard that a node is a member of.
-fn shard_of(state: &ControlState, node: NodeId) -> Option<ShardId> {
-    let mut shards = state.shards.iter();
-    let found = shards.find(|(_, shard)| shard.members.contains_key(&node));
-    found.map(|(id, _)| *id)
-}
-
-/// Proposes an entry for a client.
-fn propose(log: &LoneLog, entry: Entry) -> Result<Applied, CommandError> {
+/// Proposes an entry for a client, and waits until it is seen here.
+fn propose(log: &SharedLog, entry: Entry) -> Result<Applied, CommandError> {
     let applied = log.propose(&unique::proposal(entry));
-    applied.map_err(|error| CommandError::Text(format!("ERR {error}").into()))
+    let applied = applied.map_err(|error| CommandError::Text(format!("ERR {error}").into()))?;
+    // Where nobody confirms it any more, it was done all the same.
+    let _seen = log.read_barrier();
+    Ok(applied)
 }
 
-/// What this node says of itself.
-fn record(config: &Config, start_count: u64) -> NodeRecord {
-    let told = |told: u16, real: u16| if told == 0 { real } else { told };
-    let cluster = &config.cluster;
-    let client_port = told(cluster.announce_port, config.port);
-    let base_port = if config.port == 0 {
-        config.tls.port
-    } else {
-        config.port
-    };
-    let link_port = match cluster.port {
-        0 => base_port.saturating_add(LINK_PORT_DISTANCE),
-        port => port,
-    };
-    NodeRecord {
-        name: cluster.announce_name.clone(),
-        host: cluster.announce_ip.clone(),
-        client_port,
-        link_port: told(cluster.announce_bus_port, link_port),
-        zone: config.availability_zone.clone(),
-        hostname: cluster.announce_hostname.clone(),
-        tls_port: told(cluster.announce_tls_port, config.tls.port),
-        roles: roles::DATA,
-        start_count,
-        feature_level: FEATURE_LEVEL,
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

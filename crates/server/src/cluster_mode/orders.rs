@@ -1,29 +1,105 @@
 //! From orders of clients to entries of the control log. The commands have checked what they could.
 
-use cluster::entry::SlotRange;
-use cluster::{Applied, ControlLog, ControlState, Entry, ShardId};
+use std::time::Duration;
+
+use cluster::entry::{ShardChange, SlotRange};
+use cluster::state::CopyKind;
+use cluster::{Applied, ControlState, Entry, NodeId, ShardId};
 use engine::CommandError;
-use engine::cluster::{ClusterOrder, Ordered, SlotOrder};
+use engine::cluster::{ClusterOrder, FailoverKind, Ordered, SlotOrder};
 
 use super::state::Part;
-use super::{propose, shard_of};
-use crate::config::Config;
+use super::{lock, propose};
+use crate::config::LINK_PORT_DISTANCE;
+use crate::group::holder::{Meeting, SharedLog, TakesPart};
+use crate::node::Node;
 
 const MEANWHILE: CommandError =
     CommandError::fixed("ERR the cluster has changed meanwhile: nothing was done");
 const NO_GROUP: CommandError = CommandError::fixed(
     "ERR this node is by itself: clusters of several nodes are not there in this version",
 );
+const STARTING: CommandError =
+    CommandError::fixed("ERR this node does not take part in its cluster yet");
+const NO_PORT: CommandError =
+    CommandError::fixed("ERR the port for nodes would be above 65535: name it");
+
+/// So long an order waits until what it is about can be done.
+const ORDER_TIME: Duration = Duration::from_secs(10);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What an order is carried out with.
+struct Ordering<'o> {
+    node: &'o Node,
+    log: SharedLog,
+    own: NodeId,
+}
 
 impl Part {
     /// Carries out an order.
     pub(super) fn carry_out(
         &self,
+        node: &Node,
         order: &ClusterOrder,
-        config: &Config,
     ) -> Result<Ordered, CommandError> {
+        let ordering = Ordering {
+            node,
+            log: self.log(node).ok_or(STARTING)?,
+            own: self.own(node),
+        };
+        match order {
+            ClusterOrder::Meet(host, port, link_port) => ordering.meet(host, *port, *link_port),
+            ClusterOrder::Forget(id) => self.forget(&ordering, id),
+            ClusterOrder::Reset { is_hard } => {
+                self.reset(node, *is_hard)?;
+                Ok(Ordered::Done)
+            }
+            order => ordering.carry_out(order),
+        }
+    }
+
+    fn forget(&self, ordering: &Ordering<'_>, id: &str) -> Result<Ordered, CommandError> {
+        let unknown = || CommandError::Text(format!("ERR Unknown node {id}").into());
+        let node = base::hex::bytes(id).map(NodeId).ok_or_else(unknown)?;
+        let is_member = |state: &ControlState| state.nodes.contains_key(&node);
+        let state = ordering.log.watch();
+        self.note_left(&state);
+        if !is_member(&state) {
+            let has_left = lock(&self.left).has(node);
+            return has_left.then_some(Ordered::Done).ok_or_else(unknown);
+        }
+        match propose(&ordering.log, Entry::Leave { node })? {
+            Applied::Done => Ok(Ordered::Done),
+            // Another node was told so before.
+            _ if !is_member(&ordering.log.watch()) => Ok(Ordered::Done),
+            Applied::Stale | Applied::Refused => Err(CommandError::fixed(
+                "ERR the cluster needs that node: it owns hash slots or has replicas, or a majority may need it",
+            )),
+        }
+    }
+
+    fn reset(&self, node: &Node, is_hard: bool) -> Result<(), CommandError> {
+        let refuse = |reason: String| CommandError::Text(format!("ERR {reason}").into());
+        if let Some(part) = node.control.part() {
+            part.leave_for_good().map_err(refuse)?;
+        }
+        let config = node.core.config.current();
+        let reset = self.lone.reset(is_hard);
+        let reset = reset.and_then(|()| self.introduce(&config));
+        node.replication
+            .own
+            .set_id(replication::TermId(self.lone.own().0));
+        self.is_orphan
+            .store(false, std::sync::atomic::Ordering::Relaxed);
+        reset.map_err(|error| refuse(error.to_string()))
+    }
+}
+
+impl Ordering<'_> {
+    fn carry_out(&self, order: &ClusterOrder) -> Result<Ordered, CommandError> {
         let state = self.log.watch();
-        let own = shard_of(&state, self.log.own());
+        let own = state.shard_of(self.own);
         match order {
             ClusterOrder::AddSlots(ranges) => self.give(ranges, None, own),
             ClusterOrder::DelSlots(ranges) => self.take(&state, ranges),
@@ -32,25 +108,86 @@ impl Part {
                 self.give(&ranges, own, None)
             }
             ClusterOrder::SetSlot(slot, to) => self.set_slot(&state, *slot, to),
-            ClusterOrder::Reset { is_hard } => {
-                let reset = self
-                    .log
-                    .reset(*is_hard)
-                    .and_then(|()| self.introduce(config));
-                reset.map_err(|error| CommandError::Text(format!("ERR {error}").into()))?;
-                Ok(Ordered::Done)
-            }
-            // A node by itself has the highest epoch there is, whatever it is.
+            // The index of an entry is higher than that of all before it, whatever it is about.
             ClusterOrder::BumpEpoch => Ok(Ordered::Said(format!("STILL {}", state.index))),
-            ClusterOrder::SetConfigEpoch(_) => Ok(Ordered::Done),
-            ClusterOrder::Forget(id) => {
-                Err(CommandError::Text(format!("ERR Unknown node {id}").into()))
+            ClusterOrder::Replicate(id) => self.replicate(id),
+            ClusterOrder::Failover(kind) => self.fail_over(*kind),
+            ClusterOrder::SetConfigEpoch(_)
+            | ClusterOrder::Meet(..)
+            | ClusterOrder::Forget(_)
+            | ClusterOrder::Reset { .. } => Ok(Ordered::Done),
+        }
+    }
+
+    fn part(&self) -> Result<&dyn TakesPart, CommandError> {
+        self.node.control.part().ok_or(STARTING)
+    }
+
+    fn meet(&self, host: &str, port: u16, link_port: Option<u16>) -> Result<Ordered, CommandError> {
+        let link_port = link_port.or_else(|| port.checked_add(LINK_PORT_DISTANCE));
+        let meeting = Meeting {
+            host: host.to_owned(),
+            link_port: link_port.ok_or(NO_PORT)?,
+        };
+        let met = self.part()?.meet(&meeting);
+        met.map_err(|reason| CommandError::Text(format!("ERR {reason}").into()))?;
+        Ok(Ordered::Done)
+    }
+
+    /// This node becomes a replica of another one, in place of what it is.
+    fn replicate(&self, id: &str) -> Result<Ordered, CommandError> {
+        let primary = base::hex::bytes(id).map(NodeId).ok_or(MEANWHILE)?;
+        let mut waited = Duration::ZERO;
+        loop {
+            let state = self.log.watch();
+            let shard_id = state.shard_of(primary).ok_or(MEANWHILE)?;
+            let shard = state.shards.get(&shard_id).ok_or(MEANWHILE)?;
+            if shard.members.contains_key(&self.own) {
+                return Ok(Ordered::Done);
             }
-            ClusterOrder::Meet(_, port, _) if *port == config.port => Ok(Ordered::Done),
-            ClusterOrder::Meet(..) | ClusterOrder::Replicate(_) | ClusterOrder::Failover(_) => {
-                Err(NO_GROUP)
+            let entry = Entry::Shard {
+                shard: shard_id,
+                expected_epoch: shard.epoch,
+                change: ShardChange::Add {
+                    node: self.own,
+                    kind: CopyKind::Data,
+                },
+            };
+            // Another change of the shard may go on, or was faster.
+            match propose(&self.log, entry)? {
+                Applied::Done => return Ok(Ordered::Done),
+                Applied::Stale | Applied::Refused if waited < ORDER_TIME => {
+                    std::thread::sleep(LOOK);
+                    waited += LOOK;
+                }
+                Applied::Stale | Applied::Refused => return Err(MEANWHILE),
             }
         }
+    }
+
+    /// This replica becomes the primary.
+    fn fail_over(&self, kind: FailoverKind) -> Result<Ordered, CommandError> {
+        let refuse = |reason: &str| Err(CommandError::Text(format!("ERR {reason}").into()));
+        let state = self.log.watch();
+        let shard_id = state.shard_of(self.own).ok_or(MEANWHILE)?;
+        let shard = state.shards.get(&shard_id).ok_or(MEANWHILE)?;
+        let handed = self.part()?.hand_over(shard.primary);
+        match (handed, kind) {
+            (Err(reason), FailoverKind::Agreed) => return refuse(&reason),
+            // Where the primary is gone, the group replaces it by itself.
+            (Err(_), FailoverKind::Forced | FailoverKind::Takeover) | (Ok(()), _) => {}
+        }
+        let mut waited = Duration::ZERO;
+        while waited < ORDER_TIME {
+            let state = self.log.watch();
+            let shard = state.shards.get(&shard_id).ok_or(MEANWHILE)?;
+            if shard.primary == self.own {
+                return Ok(Ordered::Done);
+            }
+            std::thread::sleep(LOOK);
+            waited += LOOK;
+        }
+        refuse("the group has not made this node the primary")
     }
 
     fn give(
@@ -103,7 +240,7 @@ impl Part {
             SlotOrder::Node(id) => {
                 let mut nodes = state.nodes.keys();
                 let node = nodes.find(|node| node.to_string() == *id);
-                let owner = node.and_then(|node| shard_of(state, *node));
+                let owner = node.and_then(|node| state.shard_of(*node));
                 let owner = owner.ok_or(MEANWHILE)?;
                 self.give(&[(slot, slot)], state.slots.owner(slot), Some(owner))
             }

@@ -6,15 +6,25 @@ use cluster::{ControlState, NodeId, ShardId};
 use engine::cluster::{ClusterSeen, EndpointKind, NodeSeen};
 use engine::hash_slots::{Endpoint, Leaving, Routes, UNSERVED};
 
-use super::shard_of;
 use crate::config::Config;
 
-/// Whether keys are served.
-fn is_ok(state: &ControlState, config: &Config) -> bool {
-    !config.cluster.requires_full_coverage || state.slots.count() == HASH_SLOTS
+/// Whether keys are served: a majority decides, and all hash slots have a primary that is there, or need not.
+fn is_ok(state: &ControlState, config: &Config, is_cut_off: bool) -> bool {
+    let is_failed = |id: NodeId| state.nodes.get(&id).is_none_or(|node| node.is_failed);
+    let is_served = || {
+        state.slots.count() == HASH_SLOTS
+            && (state.shards.iter())
+                .all(|(id, shard)| !is_failed(shard.primary) || state.slots.of(*id).is_empty())
+    };
+    !is_cut_off && (!config.cluster.requires_full_coverage || is_served())
 }
 
-pub(super) fn seen(state: &ControlState, own: NodeId, config: &Config) -> ClusterSeen {
+pub(super) fn seen(
+    state: &ControlState,
+    own: NodeId,
+    config: &Config,
+    is_cut_off: bool,
+) -> ClusterSeen {
     let mut nodes: Vec<NodeSeen> = state
         .nodes
         .iter()
@@ -25,7 +35,8 @@ pub(super) fn seen(state: &ControlState, own: NodeId, config: &Config) -> Cluste
     ClusterSeen {
         nodes,
         own: 0,
-        is_ok: is_ok(state, config),
+        is_ok: is_ok(state, config, is_cut_off),
+        is_orphan: false,
         epoch: state.index,
         endpoint: config.cluster.endpoint,
         leader: own.to_string(),
@@ -36,7 +47,7 @@ pub(super) fn seen(state: &ControlState, own: NodeId, config: &Config) -> Cluste
 
 fn node_seen(state: &ControlState, (id, node): (NodeId, &Member), own: NodeId) -> NodeSeen {
     let record = &node.record;
-    let shard_id = shard_of(state, id);
+    let shard_id = state.shard_of(id);
     let shard = shard_id.and_then(|shard| state.shards.get(&shard));
     let primary = shard
         .map(|shard| shard.primary)
@@ -80,7 +91,12 @@ fn shard_name(shard: ShardId) -> String {
     base::hex::text(&bytes)
 }
 
-pub(super) fn routes(state: &ControlState, own: NodeId, config: &Config) -> Routes {
+pub(super) fn routes(
+    state: &ControlState,
+    own: NodeId,
+    config: &Config,
+    is_cut_off: bool,
+) -> Routes {
     let mut endpoints = Vec::new();
     let mut owners = vec![UNSERVED; HASH_SLOTS];
     let (mut own_index, mut is_replica) = (UNSERVED - 1, false);
@@ -99,7 +115,7 @@ pub(super) fn routes(state: &ControlState, own: NodeId, config: &Config) -> Rout
         owners,
         own: own_index,
         is_replica,
-        is_down: !is_ok(state, config),
+        is_down: !is_ok(state, config, is_cut_off),
         reads_when_down: cluster.reads_when_down,
         channels_when_down: cluster.channels_when_down,
         crosses_slots: cluster.crosses_slots,

@@ -1,9 +1,12 @@
 //! What a node has that is in cluster mode. What is done with it stands in the module above, which works on whole nodes;
 //! the node itself knows no more of cluster mode than this.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, OnceLock};
 
+use cluster::{ControlState, NodeId};
 use persistence::directory::DataDirectory;
 
 use super::lone_log::LoneLog;
@@ -15,9 +18,52 @@ pub struct ClusterMode(pub(super) OnceLock<Part>);
 pub(super) struct Part {
     /// Where nothing else has taken the directory of the data.
     pub(super) _taken: Option<DataDirectory>,
-    pub(super) log: LoneLog,
+    /// The log of this node while it is by itself.
+    pub(super) lone: Arc<LoneLog>,
     /// Held while an order is carried out: what it saw before is so still.
     pub(super) ordering: Mutex<()>,
+    /// This node's name in its group, where it was in one when it was started, until it has left that.
+    pub(super) member: Mutex<Option<NodeId>>,
+    pub(super) left: Mutex<Left>,
+    /// Nobody is known to lead the group for a node timeout.
+    pub(super) is_cut_off: AtomicBool,
+    /// It was a replica when it left its cluster: what it has is a copy of what others have.
+    pub(super) is_orphan: AtomicBool,
+}
+
+/// Who was a member since this server was started, and has left: whoever tells each node to forget one of them hears that it is
+/// done.
+#[derive(Default)]
+pub(super) struct Left {
+    members: BTreeSet<NodeId>,
+    gone: BTreeSet<NodeId>,
+}
+
+/// So many are remembered; then it begins anew.
+const GONE_MAX: usize = 1_024;
+
+impl Left {
+    pub(super) fn note(&mut self, state: &ControlState) {
+        if state.nodes.len() == self.members.len()
+            && state.nodes.keys().all(|node| self.members.contains(node))
+        {
+            return;
+        }
+        if self.gone.len() > GONE_MAX {
+            self.gone.clear();
+        }
+        let left = self
+            .members
+            .iter()
+            .filter(|node| !state.nodes.contains_key(node));
+        self.gone.extend(left);
+        self.gone.retain(|node| !state.nodes.contains_key(node));
+        self.members = state.nodes.keys().copied().collect();
+    }
+
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        self.gone.contains(&node)
+    }
 }
 
 impl fmt::Debug for ClusterMode {

@@ -203,11 +203,12 @@ impl Settings {
         }
     }
 
-    /// Has a node of a control group keep a log, which it is followed by.
+    /// Has a node of a control group or of a cluster keep a log, which it is followed by.
     pub(super) fn keep_log_in_group(&mut self) {
         let level = self.choice("durability", &DURABILITY_LEVELS);
         let group = self.group();
-        if group.is_wanted() && !group.is_witness && !level.has_log() {
+        let has_others = group.is_wanted() || self.switch("cluster-enabled");
+        if has_others && !group.is_witness && !level.has_log() {
             let is_os = |(name, _): &(&str, _)| *name == "os";
             let at = DURABILITY_LEVELS.iter().position(is_os);
             self.put("durability", Value::Choice(at.unwrap_or_default()));

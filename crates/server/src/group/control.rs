@@ -5,18 +5,18 @@
 //!   prepare: name, number of starts; the group decides from here on (Duty)                  before replication begins
 //!   begin:   in a group already, or begins one ─► Raft, thread "group"                      after it
 //!            asks to be let in ─► thread "join" ─► as above
+//!            in cluster mode and by itself ─► waits until it meets another node (see `meeting`)
 //! ```
 
 use std::io;
-use std::net::UdpSocket;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use cluster::control_log::RaftId;
-use cluster::state::{FEATURE_LEVEL, FIRST_RAFT_ID, roles};
-use cluster::{Entry, NodeRecord, Times};
+use cluster::state::FIRST_RAFT_ID;
+use cluster::{ControlState, Entry, NodeId, NodeRecord, Times};
 use consensus::{Options, RaftLog};
 use durability::disk::{Disk, SystemDisk};
 use engine::CommandError;
@@ -28,10 +28,11 @@ use super::driver::{Driver, Event, Setup, post};
 use super::duty::Duty;
 use super::files::{Kept, KnownPeer, Place, directory_within, id_of};
 use super::forming::Answer;
-use super::holder::{SharedLog, TakesPart};
-use super::links::{Links, Subject, spawn};
+use super::holder::{Meeting, SharedLog, TakesPart};
+use super::links::{Asked, Links, Subject, spawn};
+use super::record::record;
 use super::unique;
-use crate::config::{Config, LINK_PORT_DISTANCE};
+use crate::config::Config;
 use crate::node::Node;
 use crate::replication::session::Session;
 
@@ -44,22 +45,40 @@ const JOIN_PAUSE: Duration = Duration::from_millis(300);
 /// So often a joiner is sent on from one node to the next.
 const HOPS_MAX: usize = 4;
 
-/// What a node of a group has.
+/// What a node of a group, or of a cluster, has.
 pub(crate) struct Part {
+    me: Weak<Self>,
+    pub(super) node: Weak<Node>,
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     /// Where nothing else has taken the directory of the data.
     _taken: Option<DataDirectory>,
     kept: Mutex<Kept>,
-    duty: Option<Arc<Duty>>,
-    links: Arc<Links>,
-    events: SyncSender<Event>,
-    heard: Mutex<Option<Receiver<Event>>>,
-    log: OnceLock<Arc<RaftLog<Links>>>,
+    pub(super) links: Arc<Links>,
+    taking: Mutex<Taking>,
+    /// Held while this node meets another one, or leaves: it is in one group at a time.
+    pub(super) meeting: Mutex<()>,
 }
 
-/// What a node knows of itself that is in a group, or is to be.
-pub(crate) struct Known(Kept);
+/// How this node takes part now.
+#[derive(Default)]
+struct Taking {
+    /// What the group decides is done by this; none for a witness, and as long as no group decides.
+    duty: Option<Arc<Duty>>,
+    active: Option<Active>,
+}
+
+/// While it is in a group.
+struct Active {
+    events: SyncSender<Event>,
+    log: Arc<RaftLog<Links>>,
+}
+
+/// What a node knows of itself that is in a group, or is to be, or is in cluster mode.
+pub(crate) struct Known {
+    kept: Kept,
+    is_by_itself: bool,
+}
 
 /// Looks whether this node is in a group, or is to be: then it neither writes nor shows anything until the group says what
 /// it is, since it may have been the primary and be it no more. Called before clients are served.
@@ -71,15 +90,26 @@ pub(crate) fn look(node: &Node) -> io::Result<Option<Known>> {
     let place = DataPlace::within(&config.dir);
     let kept = Kept::read(&SystemDisk, &directory_within(&place.directory))?;
     let is_member = kept.as_ref().is_some_and(|kept| kept.raft_id.is_some());
-    if !is_member && !config.group.is_wanted() {
-        return Ok(None);
+    let is_wanted = is_member || config.group.is_wanted();
+    if is_wanted {
+        node.core.settings.refusals.set_read_only(true);
+        node.core.settings.refusals.set_stale(true);
     }
-    node.core.settings.refusals.set_read_only(true);
-    node.core.settings.refusals.set_stale(true);
-    Ok(Some(Known(kept.unwrap_or_else(|| Kept {
+    let known = kept.unwrap_or_else(|| Kept {
         id: unique::node_id(),
         ..Kept::default()
-    }))))
+    });
+    Ok((is_wanted || config.cluster.is_on).then_some(Known {
+        kept: known,
+        is_by_itself: !is_wanted,
+    }))
+}
+
+impl Known {
+    /// The name of this node in its group; none where it is in cluster mode and by itself.
+    pub(crate) fn member(&self) -> Option<NodeId> {
+        (!self.is_by_itself).then_some(self.kept.id)
+    }
 }
 
 /// Has the group decide from here on: nothing is written but in an office that it gave. Called when the data is loaded,
@@ -87,38 +117,42 @@ pub(crate) fn look(node: &Node) -> io::Result<Option<Known>> {
 ///
 /// # Errors
 /// Those of the system; files that are damaged; a configuration that does not go together.
-pub(crate) fn prepare(node: &Arc<Node>, Known(mut kept): Known) -> io::Result<Arc<Part>> {
+pub(crate) fn prepare(node: &Arc<Node>, known: Known) -> io::Result<Arc<Part>> {
     let config = node.core.config.current();
     let place = DataPlace::within(&config.dir);
     let (disk, directory): (Arc<dyn Disk>, _) =
         (Arc::new(SystemDisk), directory_within(&place.directory));
+    let Known {
+        mut kept,
+        is_by_itself,
+    } = known;
     check(node, &config)?;
     let taken = node.take_directory()?;
-    kept.start_count += 1;
-    kept.write(&*disk, &directory)?;
-    if config.group.is_witness {
-        node.replication.own.set_id(TermId(kept.id.0));
+    if !is_by_itself {
+        kept.start_count += 1;
+        kept.write(&*disk, &directory)?;
     }
-    let (events, heard) = sync_channel(EVENTS_MAX);
-    let asked = events.clone();
-    let links = Links::new(node, Box::new(move |one| post(&asked, Event::Asked(one))));
-    let duty = match config.group.is_witness {
-        // It has no data to show, and takes none: that stays as it was begun.
-        true => None,
-        false => Some(Duty::begin(node, kept.id).map_err(io::Error::other)?),
-    };
-    let part = Part {
-        disk,
-        directory,
-        _taken: taken,
-        kept: Mutex::new(kept),
-        duty,
-        links,
-        events,
-        heard: Mutex::new(Some(heard)),
-        log: OnceLock::new(),
-    };
-    let part = Arc::new(part);
+    let part = Arc::new_cyclic(|part: &Weak<Part>| {
+        let asked = Weak::clone(part);
+        let handler = move |one: Asked| match asked.upgrade() {
+            Some(part) => part.hear(one),
+            None => drop(one),
+        };
+        Part {
+            me: Weak::clone(part),
+            node: Arc::downgrade(node),
+            disk,
+            directory,
+            _taken: taken,
+            kept: Mutex::new(kept),
+            links: Links::new(node, Box::new(handler)),
+            taking: Mutex::default(),
+            meeting: Mutex::default(),
+        }
+    });
+    if !is_by_itself {
+        part.obey(node).map_err(io::Error::other)?;
+    }
     node.control.set(Arc::<Part>::clone(&part));
     Ok(part)
 }
@@ -128,13 +162,18 @@ pub(crate) fn prepare(node: &Arc<Node>, Known(mut kept): Known) -> io::Result<Ar
 /// # Errors
 /// Those of the system; a control log that is damaged.
 pub(crate) fn begin(part: &Arc<Part>, node: &Arc<Node>) -> io::Result<()> {
-    if node.replication.own.open(node).is_none() {
+    let config = node.core.config.current();
+    let has_port = node.replication.own.open(node).is_some();
+    let raft_id = lock(&part.kept).raft_id;
+    if raft_id.is_none() && !config.group.is_wanted() {
+        // By itself, it can do without until it meets somebody.
+        return Ok(());
+    }
+    if !has_port {
         return Err(io::Error::other(
             "the control group takes a port of links (repl-port), which cannot be had",
         ));
     }
-    let config = node.core.config.current();
-    let raft_id = lock(&part.kept).raft_id;
     match (raft_id, config.group.join.clone()) {
         (Some(raft_id), _) => part.take_part(node, raft_id),
         (None, Some((host, port))) => {
@@ -162,26 +201,50 @@ impl TakesPart for Part {
 
     fn leave(&self, node: &[u8]) -> Result<(), CommandError> {
         let error = CommandError::fixed;
-        if self.log.get().is_none() {
-            return Err(error("ERR this server is in no control group"));
-        }
         let node = std::str::from_utf8(node).ok().and_then(id_of);
         let node = node.ok_or_else(|| error("ERR a node is named by 40 digits"))?;
-        post(&self.events, Event::Leave(node));
-        Ok(())
+        match self.post(Event::Leave(node)) {
+            true => Ok(()),
+            false => Err(error("ERR this server is in no control group")),
+        }
     }
 
     fn log(&self) -> Option<SharedLog> {
-        let log = Arc::clone(self.log.get()?);
+        let log = Arc::clone(&lock(&self.taking).active.as_ref()?.log);
         Some(log)
     }
 
+    fn member(&self) -> Option<NodeId> {
+        let kept = lock(&self.kept);
+        kept.raft_id.map(|_| kept.id)
+    }
+
+    fn configured(&self) {
+        let _in_a_group = self.post(Event::Configured);
+    }
+
+    fn meet(&self, meeting: &Meeting) -> Result<(), String> {
+        let me = self.me.upgrade().ok_or("the server stops")?;
+        me.meet_at(meeting)
+    }
+
+    fn hand_over(&self, primary: NodeId) -> Result<(), String> {
+        self.ask_for_office(primary)
+    }
+
+    fn leave_for_good(&self) -> Result<(), String> {
+        self.leave_cluster()
+    }
+
     fn stop(&self) {
-        // It looks up by itself, too.
-        let _full = self.events.try_send(Event::Stop);
+        let taking = lock(&self.taking);
+        if let Some(active) = &taking.active {
+            // It looks up by itself, too.
+            let _full = active.events.try_send(Event::Stop);
+        }
         self.links.stop();
-        if let Some(log) = self.log.get() {
-            log.stop();
+        if let Some(active) = &taking.active {
+            active.log.stop();
         }
     }
 }
@@ -206,6 +269,71 @@ fn check(node: &Node, config: &Config) -> io::Result<()> {
 }
 
 impl Part {
+    /// A peer asks something.
+    fn hear(self: &Arc<Self>, asked: Asked) {
+        if asked.subject == Subject::Meet {
+            return self.hear_of_meeting(asked);
+        }
+        let events = self.events();
+        match events {
+            Some(events) => post(&events, Event::Asked(asked)),
+            None => asked
+                .reply
+                .answer(Err("this node is in no control group".to_owned())),
+        }
+    }
+
+    fn events(&self) -> Option<SyncSender<Event>> {
+        let taking = lock(&self.taking);
+        Some(taking.active.as_ref()?.events.clone())
+    }
+
+    /// Leaves an event for the thread; false where this node is in no group.
+    pub(super) fn post(&self, event: Event) -> bool {
+        let events = self.events();
+        let is_there = events.is_some();
+        if let Some(events) = events {
+            post(&events, event);
+        }
+        is_there
+    }
+
+    /// From here on the group decides what this node does.
+    fn obey(&self, node: &Arc<Node>) -> Result<(), String> {
+        let id = lock(&self.kept).id;
+        if node.core.config.current().group.is_witness {
+            // It has no data to show, and takes none: that stays as it was begun.
+            node.replication.own.set_id(TermId(id.0));
+            return Ok(());
+        }
+        let duty = Duty::begin(node, id)?;
+        lock(&self.taking).duty = Some(duty);
+        Ok(())
+    }
+
+    /// A node that was by itself is in a group from here on, under this name and number.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        change: impl FnOnce(&mut Kept),
+    ) -> Result<(), String> {
+        let text = |error: io::Error| error.to_string();
+        consensus::forget(&*self.disk, &self.directory).map_err(text)?;
+        self.keep(change).map_err(text)?;
+        let raft_id = lock(&self.kept).raft_id.ok_or("it has no number")?;
+        self.obey(node)?;
+        self.take_part(node, raft_id).map_err(text)
+    }
+
+    /// Says where another node reached this one.
+    pub(super) fn note_host(&self, host: &str) -> io::Result<()> {
+        let is_known = lock(&self.kept).host.is_some() || host.is_empty();
+        match is_known {
+            true => Ok(()),
+            false => self.keep(|kept| kept.host = Some(host.to_owned())),
+        }
+    }
+
     /// Keeps where others are, for the next start.
     ///
     /// # Errors
@@ -218,19 +346,25 @@ impl Part {
         }
     }
 
-    /// This node has left: the next start may join a group anew.
+    /// This node has left: it may join a group anew, in cluster mode at once, otherwise when it is started again.
     ///
     /// # Errors
     /// Those of the system.
     pub(super) fn forget_group(&self) -> io::Result<()> {
-        self.links.stop();
-        if let Some(log) = self.log.get() {
-            log.stop();
+        let active = lock(&self.taking).active.take();
+        self.links.retain(|_| false);
+        if let Some(active) = active {
+            active.log.stop();
         }
         self.keep(|kept| {
             kept.raft_id = None;
             kept.peers.clear();
         })
+    }
+
+    /// No group decides any more what this node does.
+    pub(super) fn obey_nobody(&self) {
+        lock(&self.taking).duty = None;
     }
 
     /// Changes what is kept; it is durable then.
@@ -245,6 +379,7 @@ impl Part {
 
     /// Asks a node to let this one in, until it is in; then takes part.
     fn join(self: &Arc<Self>, node: &Arc<Node>, first: &Place) -> io::Result<()> {
+        let id = lock(&self.kept).id;
         let record = self.record(node);
         if has_keys(node) {
             return Err(io::Error::other(
@@ -253,12 +388,12 @@ impl Part {
         }
         let mut told = String::new();
         while !node.is_stopping() {
-            match self.ask_to_join(&record, first) {
-                Ok((raft_id, peers)) => {
+            match self.ask_to_join(id, &record, first) {
+                Ok((raft_id, state)) => {
                     consensus::forget(&*self.disk, &self.directory)?;
                     self.keep(|kept| {
                         kept.raft_id = Some(raft_id);
-                        kept.peers = peers;
+                        kept.peers = super::forming::peers_of(&state, id);
                     })?;
                     node.core.log.notice(format_args!(
                         "This node has joined the control group, as member {raft_id}"
@@ -279,13 +414,13 @@ impl Part {
         Ok(())
     }
 
-    /// Asks once, at that node and where that says; this node's number, and where the others are.
-    fn ask_to_join(
+    /// Asks once, at that node and where that says; this node's number, and what the group has decided.
+    pub(super) fn ask_to_join(
         &self,
+        id: NodeId,
         record: &NodeRecord,
         first: &Place,
-    ) -> Result<(RaftId, Vec<KnownPeer>), String> {
-        let id = lock(&self.kept).id;
+    ) -> Result<(RaftId, ControlState), String> {
         let entry = Entry::Join {
             node: id,
             record: record.clone(),
@@ -297,9 +432,7 @@ impl Part {
                 .links
                 .ask_once(&place, Subject::Join, bytes.clone(), JOIN_TIME)?;
             match Answer::decode(&told).map_err(|what| what.to_string())? {
-                Answer::Accepted { raft_id, state } => {
-                    return Ok((raft_id, super::forming::peers_of(&state, id)));
-                }
+                Answer::Accepted { raft_id, state } => return Ok((raft_id, *state)),
                 Answer::Elsewhere(there) => place = there,
                 Answer::Refused(reason) => return Err(reason),
             }
@@ -326,11 +459,20 @@ impl Part {
         {
             self.links.set_place(*node, *raft_id, place);
         }
-        let events = self.events.clone();
-        let changed = Arc::new(move || post(&events, Event::StateChanged));
+        let (events, heard) = sync_channel(EVENTS_MAX);
+        let told = events.clone();
+        let changed = Arc::new(move || post(&told, Event::StateChanged));
         let (log, runtime) = RaftLog::open(&options, Arc::clone(&self.links), changed)?;
         spawn("raft", move || runtime.run())?;
-        let _first = self.log.set(Arc::clone(&log));
+        let record = self.record(node);
+        let duty = {
+            let mut taking = lock(&self.taking);
+            taking.active = Some(Active {
+                events: events.clone(),
+                log: Arc::clone(&log),
+            });
+            taking.duty.clone()
+        };
         if raft_id == FIRST_RAFT_ID {
             log.begin().map_err(io::Error::other)?;
         }
@@ -338,83 +480,24 @@ impl Part {
             part: Arc::clone(self),
             node: Arc::downgrade(node),
             own: kept.id,
-            record: self.record(node),
+            record,
             times,
             links: Arc::clone(&self.links),
             log,
-            events: self.events.clone(),
-            duty: self.duty.clone(),
+            events,
+            duty,
             declines: config.group.declines,
             now_ms: node.core.clock.boottime_ms(),
         });
-        let heard = lock(&self.heard).take();
-        let heard = heard.ok_or_else(|| io::Error::other("it takes part already"))?;
         spawn("group", move || driver.run(&heard))
     }
 
     /// What this node says of itself.
-    fn record(&self, node: &Node) -> NodeRecord {
+    pub(super) fn record(&self, node: &Node) -> NodeRecord {
+        let kept = lock(&self.kept);
         let config = node.core.config.current();
-        let link_port = match config.replication.link_port {
-            0 => config.port.saturating_add(LINK_PORT_DISTANCE),
-            port => port,
-        };
-        let client_port = match config.replication.announce_port {
-            0 => config.port,
-            port => port,
-        };
-        NodeRecord {
-            name: String::new(),
-            host: host_of(&config),
-            client_port,
-            link_port,
-            zone: config.availability_zone.clone(),
-            roles: match config.group.is_witness {
-                true => roles::WITNESS,
-                false => roles::DATA,
-            },
-            start_count: lock(&self.kept).start_count,
-            feature_level: FEATURE_LEVEL,
-            hostname: config.cluster.announce_hostname.clone(),
-            tls_port: config.tls.port,
-        }
+        record(&config, kept.start_count, false, kept.host.as_deref())
     }
-}
-
-/// Where others find this node: what it announces, where it listens, or the address that it would reach others from.
-fn host_of(config: &Config) -> String {
-    if let Some(host) = &config.replication.announce_host {
-        return host.clone();
-    }
-    let is_one = |host: &&str| !host.contains('*') && *host != "0.0.0.0" && *host != "::";
-    let bound = config.bind.iter().map(|one| one.host.as_str()).find(is_one);
-    let reached = match &config.group.join {
-        Some((host, port)) => local_address((host.as_str(), *port)),
-        // Nothing is sent there: it is an address that documents use.
-        None => local_address(("192.0.2.1", 9)),
-    };
-    match (bound, reached) {
-        // Bound to this machine alone, nobody else reaches it.
-        (Some(bound), Some(reached)) if bound.starts_with("127.") || bound == "::1" => {
-            match reached.starts_with("127.") || config.bind.len() == 1 {
-                true => bound.to_owned(),
-                false => reached,
-            }
-        }
-        (Some(bound), _) => bound.to_owned(),
-        (None, Some(reached)) => reached,
-        (None, None) => "127.0.0.1".to_owned(),
-    }
-}
-
-fn local_address(to: (&str, u16)) -> Option<String> {
-    for from in ["0.0.0.0:0", "[::]:0"] {
-        let socket = UdpSocket::bind(from).ok()?;
-        if socket.connect(to).is_ok() {
-            return Some(socket.local_addr().ok()?.ip().to_string());
-        }
-    }
-    None
 }
 
 fn has_keys(node: &Node) -> bool {

@@ -24,15 +24,15 @@ use cluster::leader::{self, Leader};
 use cluster::member::{self, Member};
 use cluster::message::{Heartbeat, Message, Seal};
 use cluster::state::roles;
-use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, Times};
+use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, Shard, ShardId, Times};
 use consensus::{RaftLog, Standing};
 
 use super::control::Part;
 use super::duty::{Duty, PrimaryAddress};
 use super::files::{KnownPeer, Place};
 use super::forming;
-use super::links::{Asked, Links, Reply, Subject, Told};
-use super::reconcile::Reconciler;
+use super::links::{Asked, Links, Reply, Subject, Told, spawn};
+use super::reconcile::{Look, Reconciler};
 use super::unique;
 use super::view::{SHARD, Seen};
 use crate::config::DurabilityLevel;
@@ -66,6 +66,16 @@ pub(crate) enum Event {
     Leave(NodeId),
     /// What became of that.
     Left(NodeId, Result<Applied, String>),
+    /// The directives have changed.
+    Configured,
+    /// This node leaves, whatever the others say.
+    Forget,
+    /// A replica has all that this primary has, and no write begins; or that did not come about.
+    Ready(NodeId, Result<(), String>, Reply),
+    /// The shard of this node was proposed.
+    Began,
+    /// The hash slots that this node brought are its shard's, or are not to be had.
+    Claimed(Result<Applied, String>),
     /// The end.
     Stop,
 }
@@ -85,6 +95,16 @@ pub(crate) struct Driver {
     pub(super) state: Arc<ControlState>,
     pub(super) standing: Standing,
     reconciler: Reconciler,
+    /// Of which shard this node is.
+    shard: Option<ShardId>,
+    /// It is in cluster mode.
+    is_cluster: bool,
+    /// Its own shard, or the slots of that, were proposed.
+    begins: bool,
+    /// Whether it follows somebody now, or did last.
+    was_replica: bool,
+    /// Since when nobody is known to lead.
+    leaderless_ms: Option<u64>,
     /// Who waits for the answer to which seal.
     sealing: Vec<(Seal, Reply)>,
     /// What is being made durable, and since when.
@@ -93,6 +113,7 @@ pub(crate) struct Driver {
     records_own: bool,
     has_left: bool,
     published: Option<(u64, Option<u64>, u64, usize)>,
+    times: Times,
     tick: Duration,
 }
 
@@ -129,11 +150,18 @@ impl Driver {
         } = setup;
         let mut member = Member::new(own, times, record.start_count);
         member.set_declines(declines);
-        if let Some(duty) = &duty {
+        let shard = duty.as_ref().and_then(|duty| duty.shard_of_log());
+        if let (Some(duty), Some(shard)) = (&duty, shard) {
             let (end, applied) = duty.log_end();
-            member.add_copy(SHARD, duty.seal_term(), end, applied);
+            member.add_copy(shard, duty.seal_term(), end, applied);
         }
         Self {
+            shard,
+            is_cluster: record.roles & roles::CLUSTER != 0,
+            begins: false,
+            was_replica: false,
+            leaderless_ms: None,
+            times,
             node,
             part,
             own,
@@ -181,14 +209,20 @@ impl Driver {
         }
     }
 
-    /// This node is in the group no more. What it has stays, and nobody is followed.
+    /// This node is in the group no more. What it has stays, and nobody is followed. In cluster mode it is by itself from here
+    /// on; otherwise it writes nothing until it is started without a group, or joins anew.
     fn end(&self) {
         if let Some(duty) = &self.duty {
             duty.leave_office();
         }
-        self.tell("This node has left the control group: it writes nothing until it is started without one, or joins anew");
+        self.tell("This node has left the control group");
         if let Err(error) = self.part.forget_group() {
             self.warn(&format!("That this node has left cannot be kept: {error}"));
+        }
+        if let Some(node) = self.node.upgrade().filter(|_| self.is_cluster) {
+            self.part.obey_nobody();
+            node.replication.end_under_group(&node);
+            node.cluster_mode.be_by_itself(&node, self.was_replica);
         }
     }
 
@@ -212,7 +246,90 @@ impl Driver {
             self.take_state();
             self.has_left |= was_in && !self.state.nodes.contains_key(&self.own);
         }
-        self.publish();
+        let is_led = self.standing.leader.is_some();
+        self.leaderless_ms = match (is_led, self.leaderless_ms) {
+            (true, _) => None,
+            (false, since) => Some(since.unwrap_or(now_ms)),
+        };
+        self.publish(now_ms);
+        self.begin_own_shard();
+    }
+
+    /// In cluster mode a node that has data and is of no shard begins one, and brings the hash slots that it owned by itself.
+    fn begin_own_shard(&mut self) {
+        let Some(duty) = self.duty.clone().filter(|_| self.is_cluster) else {
+            return;
+        };
+        let is_in = self.state.nodes.contains_key(&self.own);
+        if !is_in || self.begins || self.standing.leader.is_none() {
+            return;
+        }
+        match self.state.shard_of(self.own) {
+            None => self.propose_shard(&duty),
+            Some(shard) => self.claim(shard),
+        }
+    }
+
+    fn propose_shard(&mut self, duty: &Duty) {
+        // No shard before it had this number: there was no such index.
+        let shard = ShardId(u32::try_from(self.state.index).unwrap_or(u32::MAX));
+        if let Err(reason) = duty.begin_shard(shard) {
+            self.warn(&format!("This node cannot begin its shard: {reason}"));
+            return;
+        }
+        self.begins = true;
+        self.shard = Some(shard);
+        let (end, applied) = duty.log_end();
+        self.member
+            .begin_copy(shard, duty.seal_term(), end, applied);
+        let create = Entry::Shard {
+            shard,
+            expected_epoch: 0,
+            change: ShardChange::Create {
+                primary: self.own,
+                end,
+                is_quorum: false,
+            },
+        };
+        let events = self.events.clone();
+        let done = move |_| post(&events, Event::Began);
+        self.log.propose_anywhere(&unique::proposal(create), done);
+    }
+
+    fn claim(&mut self, shard: ShardId) {
+        let Some(node) = self.node.upgrade() else {
+            return;
+        };
+        let ranges = node.cluster_mode.claims();
+        if ranges.is_empty() {
+            return;
+        }
+        self.begins = true;
+        let slots = Entry::Slots {
+            ranges,
+            expected: None,
+            owner: Some(shard),
+        };
+        let events = self.events.clone();
+        let done = move |applied: Result<Applied, cluster::Unavailable>| {
+            let applied = applied.map_err(|error| error.to_string());
+            post(&events, Event::Claimed(applied));
+        };
+        self.log.propose_anywhere(&unique::proposal(slots), done);
+    }
+
+    /// What became of the hash slots that this node brought.
+    fn claimed(&mut self, applied: Result<Applied, String>) {
+        self.begins = false;
+        match applied {
+            // It is tried again.
+            Err(_) => return,
+            Ok(Applied::Done) => {}
+            Ok(_) => self.warn("The hash slots that this node owned by itself have another owner"),
+        }
+        if let Some(node) = self.node.upgrade() {
+            node.cluster_mode.forget_claims(&node);
+        }
     }
 
     /// Whether writes are to wait for a majority may have been changed.
@@ -234,17 +351,24 @@ impl Driver {
 
     fn note_log(&mut self) {
         let Some(duty) = &self.duty else { return };
+        let Some(shard_id) = self
+            .shard
+            .filter(|shard| duty.shard_of_log() == Some(*shard))
+        else {
+            return;
+        };
         let (end, applied) = duty.log_end();
-        self.member.note_log(SHARD, end, applied);
+        self.member.note_filled(shard_id);
+        self.member.note_log(shard_id, end, applied);
         // It follows the primary of this term, and has something of it.
         let node = self.node.upgrade();
         let following = node.and_then(|node| node.replication.following());
         let is_connected = following.is_some_and(|one| one.link() == Link::Connected);
-        let shard = self.state.shards.get(&SHARD);
+        let shard = self.state.shards.get(&shard_id);
         if is_connected
             && shard.is_some_and(|shard| shard.term == end.term && shard.primary != self.own)
         {
-            let _sealed_out = self.member.accept(SHARD, end.term);
+            let _sealed_out = self.member.accept(shard_id, end.term);
         }
     }
 
@@ -268,8 +392,12 @@ impl Driver {
                 "Where the other nodes of the control group are cannot be kept: {error}"
             ));
         }
-        if let (Some(duty), Some(shard)) = (&self.duty, state.shards.get(&SHARD)) {
-            duty.set_members(shard);
+        if let Some(id) = state.shard_of(self.own).filter(|_| self.duty.is_some()) {
+            self.take_shard(id);
+        }
+        if let Some(node) = self.node.upgrade() {
+            // Before a role changes: who waited for that is told where to go.
+            self.publish_seen(&node);
         }
         let actions = self.member.on_state(&state);
         self.perform(actions);
@@ -277,12 +405,31 @@ impl Driver {
         self.record_own();
     }
 
+    /// This node is of that shard.
+    fn take_shard(&mut self, id: ShardId) {
+        let Some(duty) = &self.duty else { return };
+        if self.shard != Some(id) {
+            self.followed = None;
+            self.shard = Some(id);
+        }
+        duty.set_shard(id);
+        if let Some(shard) = self.state.shards.get(&id) {
+            self.was_replica = shard.primary != self.own;
+            duty.set_members(shard);
+        }
+    }
+
+    /// The shard that this node is of, as the group has it.
+    fn own_shard(&self) -> Option<&Shard> {
+        self.state.shards.get(&self.shard?)
+    }
+
     /// The primary may be elsewhere than it was.
     fn follow_again(&mut self) {
         let Some((term, known)) = &self.followed else {
             return;
         };
-        let shard = self.state.shards.get(&SHARD);
+        let shard = self.own_shard();
         let Some(shard) = shard.filter(|shard| shard.term == *term && shard.primary != self.own)
         else {
             return;
@@ -333,7 +480,7 @@ impl Driver {
     }
 
     /// Shows what this node knows to everybody else.
-    fn publish(&mut self) {
+    fn publish(&mut self, now_ms: u64) {
         let membership = self.log.membership();
         let standing = &self.standing;
         let now = (
@@ -345,6 +492,10 @@ impl Driver {
         let Some(node) = self.node.upgrade() else {
             return;
         };
+        let is_cut_off = self
+            .leaderless_ms
+            .is_some_and(|since_ms| now_ms >= since_ms + self.times.node_timeout_ms);
+        node.cluster_mode.note_cut_off(&node, is_cut_off);
         if self.published == Some(now) {
             return;
         }
@@ -365,13 +516,20 @@ impl Driver {
             });
         }
         self.published = Some(now);
+        self.publish_seen(&node);
+    }
+
+    fn publish_seen(&self, node: &Node) {
+        let leader = self.standing.leader;
+        let leader = leader.and_then(|leader| self.state.node_of(leader));
         node.group.publish(Seen {
             own: self.own,
             state: Arc::clone(&self.state),
-            membership,
-            leader,
-            control_term: standing.term,
+            membership: self.log.membership(),
+            leader: leader.map(|(id, _)| *id),
+            control_term: self.standing.term,
         });
+        node.cluster_mode.state_changed(node);
     }
 
     fn hear(&mut self, now_ms: u64, event: Event) {
@@ -405,8 +563,54 @@ impl Driver {
                     Err(reason) => reason,
                 }
             )),
+            Event::Configured => self.configured(),
+            Event::Forget => self.has_left = true,
+            Event::Ready(to, outcome, reply) => self.leave_office_to(to, outcome, reply),
+            Event::Began => self.begins = false,
+            Event::Claimed(applied) => self.claimed(applied),
             Event::StateChanged | Event::Stop => {}
         }
+    }
+
+    /// What this node says of itself may have changed.
+    fn configured(&mut self) {
+        if let Some(node) = self.node.upgrade() {
+            let is_quorum = self.record.roles & roles::QUORUM;
+            self.record = self.part.record(&node);
+            self.record.roles |= is_quorum;
+            self.record_own();
+        }
+    }
+
+    /// A replica is to take the office of this primary: writes wait until it has all there is.
+    fn hand_over(&self, to: NodeId, reply: Reply) {
+        let is_its_primary = self
+            .own_shard()
+            .is_some_and(|shard| shard.primary == self.own && shard.members.contains_key(&to));
+        let Some(duty) = self.duty.clone().filter(|_| is_its_primary) else {
+            return reply.answer(Err("this node is not the primary of that node".to_owned()));
+        };
+        let events = self.events.clone();
+        let node_timeout = Duration::from_millis(self.times.node_timeout_ms);
+        let waits = spawn("hand-over", move || {
+            let outcome = duty.wait_for_copy(to, node_timeout);
+            post(&events, Event::Ready(to, outcome, reply));
+        });
+        // The reply is dropped then, which answers.
+        let _refused = waits;
+    }
+
+    fn leave_office_to(&mut self, to: NodeId, outcome: Result<(), String>, reply: Reply) {
+        let (Some(shard), Ok(())) = (self.shard, &outcome) else {
+            if let Some(duty) = &self.duty {
+                duty.let_writes_go();
+            }
+            return reply.answer(outcome.map(|()| Vec::new()));
+        };
+        self.tell(&format!("This node hands its office over to {to}"));
+        let actions = self.member.hand_over(shard);
+        self.perform(actions);
+        reply.answer(Ok(Vec::new()));
     }
 
     fn leave(&self, node: NodeId) {
@@ -428,6 +632,8 @@ impl Driver {
         match subject {
             Subject::Raft => self.log.serve(bytes, move |answer| reply.answer(answer)),
             Subject::Join => self.join(from, &bytes, reply),
+            Subject::HandOver => self.hand_over(from, reply),
+            Subject::Meet => reply.answer(Err("not a question for the group".to_owned())),
             Subject::Member => match Message::decode(&bytes) {
                 Ok(Message::Heartbeat(beat)) if beat.node == from => {
                     let answer = self.on_heartbeat(now_ms, &beat);
@@ -463,8 +669,8 @@ impl Driver {
     }
 
     fn set_lease(&self) {
-        if let Some(duty) = &self.duty {
-            duty.set_lease_until_ms(self.member.lease_until_ms(SHARD));
+        if let (Some(duty), Some(shard)) = (&self.duty, self.shard) {
+            duty.set_lease_until_ms(self.member.lease_until_ms(shard));
         }
     }
 
@@ -494,15 +700,24 @@ impl Driver {
 
     fn begin_office(&mut self, term: u64, is_begun: bool) {
         self.note_log();
-        if is_begun && self.member.on_office(SHARD, term) {
+        let Some(shard) = self.shard else { return };
+        if is_begun && self.member.on_office(shard, term) {
             self.tell(&format!("This node is the primary, in term {term}"));
         } else {
-            self.member.give_up_office(SHARD, term);
+            self.member.give_up_office(shard, term);
             self.tell(&format!(
                 "This node did not become the primary of term {term}"
             ));
         }
         self.member.hurry();
+        self.routes_changed();
+    }
+
+    /// Whether this node serves its hash slots may have changed with its role.
+    fn routes_changed(&self) {
+        if let Some(node) = self.node.upgrade() {
+            node.cluster_mode.state_changed(&node);
+        }
     }
 
     fn perform(&mut self, actions: Vec<member::Action>) {
@@ -535,6 +750,7 @@ impl Driver {
                     if let Some(duty) = &self.duty {
                         duty.leave_office();
                         self.tell("This node is the primary no more");
+                        self.routes_changed();
                     }
                 }
             }
@@ -632,18 +848,22 @@ impl Driver {
             return;
         }
         let membership = self.log.membership();
-        let shard = self.state.shards.get(&SHARD);
-        let is_settled = shard.is_some_and(|shard| self.leader.is_settled(SHARD, shard));
+        let state = Arc::clone(&self.state);
+        let changing = state
+            .shards
+            .iter()
+            .filter(|(_, one)| one.old_members.is_some());
+        let settled = changing.filter(|(id, shard)| self.leader.is_settled(**id, shard));
+        let settled = settled.map(|(id, _)| *id).collect();
         let silence_ms = |node: NodeId| self.leader.silence_ms(node, now_ms);
-        let unfinished = self.log.unfinished_change();
-        let next = self.reconciler.next(
-            &self.state,
-            &membership,
-            silence_ms,
-            is_settled,
-            unfinished,
-            self.own,
-        );
+        let next = self.reconciler.next(&Look {
+            state: &state,
+            members: &membership,
+            silence_ms: &silence_ms,
+            settled,
+            unfinished: self.log.unfinished_change(),
+            own: self.own,
+        });
         let Some(step) = next else {
             return;
         };
@@ -670,7 +890,19 @@ impl Driver {
             node: self.own,
             record: self.record.clone(),
         });
-        let end = self.duty.as_ref().map(|duty| duty.log_end().0);
+        // In cluster mode each node begins a shard of its own.
+        let duty = self.duty.clone().filter(|_| !self.is_cluster);
+        if let Some(duty) = &duty {
+            if let Err(reason) = duty.begin_shard(SHARD) {
+                self.warn(&format!("This node cannot begin the group: {reason}"));
+                return self.reconciler.end();
+            }
+            let (end, applied) = duty.log_end();
+            self.shard = Some(SHARD);
+            self.member
+                .begin_copy(SHARD, duty.seal_term(), end, applied);
+        }
+        let end = duty.map(|duty| duty.log_end().0);
         let create = end.map(|end| {
             unique::proposal(Entry::Shard {
                 shard: SHARD,

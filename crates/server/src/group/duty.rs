@@ -11,9 +11,10 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use cluster::message::Seal;
-use cluster::{LogEnd, NodeId, Shard};
+use cluster::{LogEnd, NodeId, Shard, ShardId};
 use replication::TermId;
 
 use crate::fence::Fence;
@@ -58,6 +59,27 @@ impl Duty {
         self.node
             .upgrade()
             .map_or(0, |node| node.core.clock.boottime_ms())
+    }
+
+    /// The group has it that this node is of that shard.
+    pub fn set_shard(&self, shard: ShardId) {
+        self.fence(|fence| fence.set_shard(shard));
+    }
+
+    /// Of which shard the log is.
+    #[must_use]
+    pub fn shard_of_log(&self) -> Option<ShardId> {
+        self.fence(Fence::shard_of_log)
+    }
+
+    /// Says for good that the log, as it is, is of this shard: the node begins it.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn begin_shard(&self, shard: ShardId) -> Result<(), String> {
+        let node = self.node.upgrade().ok_or("the server stops")?;
+        node.replication.fence.set_shard(shard);
+        node.replication.take_log_for(&node, Some(shard))
     }
 
     /// Where the log ends, and up to where its data is.
@@ -115,6 +137,22 @@ impl Duty {
             };
             node.replication
                 .follow_in(&node, term, at, primary.link_port);
+        }
+    }
+
+    /// Has writes wait, until a copy has all that this node has.
+    ///
+    /// # Errors
+    /// Why it has not; writes wait still.
+    pub fn wait_for_copy(&self, copy: NodeId, time: Duration) -> Result<(), String> {
+        let node = self.node.upgrade().ok_or("the server stops")?;
+        node.replication.wait_for_copy(&node, copy, time)
+    }
+
+    /// Writes wait no more.
+    pub fn let_writes_go(&self) {
+        if let Some(node) = self.node.upgrade() {
+            node.replication.resume(&node);
         }
     }
 

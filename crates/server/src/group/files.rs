@@ -5,6 +5,7 @@
 //!                                      id 40 digits          its name for good
 //!                                      starts 7              how often it was started
 //!                                      raft 12               its number in Raft; missing until it is in a group
+//!                                      host db2              where another node reached it; missing until one did
 //!                                      peer 40 digits 3 17000 db1      where others were last
 //!                                      sum 8 digits          CRC-32C of the lines above
 //! ```
@@ -50,6 +51,7 @@ pub(crate) struct Kept {
     pub(crate) id: NodeId,
     pub(crate) start_count: u64,
     pub(crate) raft_id: Option<RaftId>,
+    pub(crate) host: Option<String>,
     pub(crate) peers: Vec<KnownPeer>,
 }
 
@@ -97,6 +99,9 @@ impl Kept {
         if let Some(raft_id) = self.raft_id {
             let _written = writeln!(text, "raft {raft_id}");
         }
+        if let Some(host) = &self.host {
+            let _written = writeln!(text, "host {host}");
+        }
         for KnownPeer {
             node,
             raft_id,
@@ -126,6 +131,7 @@ impl Kept {
             match words.next()? {
                 "id" => kept.id = id_of(words.next()?)?,
                 "starts" => kept.start_count = words.next()?.parse().ok()?,
+                "host" => kept.host = Some(words.next()?.to_owned()),
                 "raft" => kept.raft_id = Some(words.next()?.parse().ok()?),
                 "peer" => kept.peers.push(KnownPeer {
                     node: id_of(words.next()?)?,
@@ -156,6 +162,7 @@ mod tests {
             id: NodeId([0xab; 20]),
             start_count: 7,
             raft_id: Some(12),
+            host: Some("db2".to_owned()),
             peers: vec![KnownPeer {
                 node: NodeId([1; 20]),
                 raft_id: 1,

@@ -3,12 +3,22 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use cluster::NodeId;
 use engine::CommandError;
 
 use crate::replication::session::Session;
 
 /// The control log, as callers that may wait have it.
 pub type SharedLog = Arc<dyn cluster::ControlLog + Send + Sync>;
+
+/// Whom a node in cluster mode meets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meeting {
+    /// The host of the other node.
+    pub host: String,
+    /// Its port of links.
+    pub link_port: u16,
+}
 
 /// What takes part in the group.
 pub(crate) trait TakesPart: Send + Sync {
@@ -23,6 +33,30 @@ pub(crate) trait TakesPart: Send + Sync {
 
     /// The control log, once there is one.
     fn log(&self) -> Option<SharedLog>;
+
+    /// This node's name in the group; none where it is in none, or is not let in yet.
+    fn member(&self) -> Option<NodeId>;
+
+    /// The directives have changed.
+    fn configured(&self);
+
+    /// Has this node and another one be of one cluster; waits until they are.
+    ///
+    /// # Errors
+    /// Why they are not.
+    fn meet(&self, meeting: &Meeting) -> Result<(), String>;
+
+    /// Has the primary of this node's shard hand its office over to this node; waits until it has given it up.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn hand_over(&self, primary: NodeId) -> Result<(), String>;
+
+    /// Has this node be by itself; waits until it is.
+    ///
+    /// # Errors
+    /// Why the group needs it.
+    fn leave_for_good(&self) -> Result<(), String>;
 
     /// Takes part no more; for a server that stops.
     fn stop(&self);
@@ -61,6 +95,11 @@ impl Control {
             "ERR this server is in no control group",
         ));
         part?.leave(node)
+    }
+
+    /// What takes part, once something does.
+    pub(crate) fn part(&self) -> Option<&dyn TakesPart> {
+        Some(&**self.0.get()?)
     }
 
     /// The control log, where this node takes part. Its calls wait: not for workers.

@@ -57,13 +57,22 @@ pub(crate) enum Subject {
     Member = 2,
     /// A node wants to join.
     Join = 3,
+    /// A node of a cluster meets another one.
+    Meet = 4,
+    /// A primary is to hand its office over.
+    HandOver = 5,
 }
 
 impl Subject {
     fn of(byte: u8) -> Option<Self> {
-        [Self::Raft, Self::Member, Self::Join]
-            .into_iter()
-            .find(|one| *one as u8 == byte)
+        let all = [
+            Self::Raft,
+            Self::Member,
+            Self::Join,
+            Self::Meet,
+            Self::HandOver,
+        ];
+        all.into_iter().find(|one| *one as u8 == byte)
     }
 }
 

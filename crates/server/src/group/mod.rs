@@ -25,6 +25,9 @@ pub mod holder;
 #[cfg(feature = "cluster")]
 mod links;
 #[cfg(feature = "cluster")]
+mod meeting;
+#[cfg(feature = "cluster")]
 mod reconcile;
+pub(crate) mod record;
 pub(crate) mod unique;
 pub mod view;

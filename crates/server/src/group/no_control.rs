@@ -3,12 +3,21 @@
 use std::io;
 use std::sync::Arc;
 
+use cluster::NodeId;
+
 use crate::node::Node;
 
 /// Never made.
 pub(crate) enum Known {}
 /// Never made.
 pub(crate) enum Part {}
+
+impl Known {
+    /// Never called.
+    pub(crate) fn member(&self) -> Option<NodeId> {
+        match *self {}
+    }
+}
 
 /// Refuses where a group is wanted.
 ///

@@ -17,7 +17,7 @@ use cluster::control_log::RaftId;
 use cluster::entry::ShardChange;
 use cluster::state::{CopyKind, roles};
 use cluster::voters::next_voters;
-use cluster::{ControlState, Entry, Membership, NodeId};
+use cluster::{ControlState, Entry, Membership, NodeId, ShardId};
 use consensus::Change;
 
 use super::view::SHARD;
@@ -78,6 +78,22 @@ impl fmt::Display for Step {
     }
 }
 
+/// What the reconciler looks at.
+pub(crate) struct Look<'l> {
+    /// What the group has decided.
+    pub(crate) state: &'l ControlState,
+    /// Raft's members.
+    pub(crate) members: &'l Membership,
+    /// How long a node was not heard.
+    pub(crate) silence_ms: &'l dyn Fn(NodeId) -> u64,
+    /// The shards whose change of members may end.
+    pub(crate) settled: BTreeSet<ShardId>,
+    /// The voters that a change was to bring which a leader before did not end.
+    pub(crate) unfinished: Option<BTreeSet<RaftId>>,
+    /// This node.
+    pub(crate) own: NodeId,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Reconciler {
@@ -96,36 +112,35 @@ impl Reconciler {
     }
 
     /// The next step, if there is one and none is under way.
-    pub(crate) fn next(
-        &mut self,
-        state: &ControlState,
-        members: &Membership,
-        silence_ms: impl Fn(NodeId) -> u64,
-        is_settled: bool,
-        unfinished: Option<BTreeSet<RaftId>>,
-        own: NodeId,
-    ) -> Option<Step> {
-        if let Some(voters) = unfinished.filter(|_| !self.is_busy) {
+    pub(crate) fn next(&mut self, look: &Look<'_>) -> Option<Step> {
+        if let Some(voters) = look.unfinished.clone().filter(|_| !self.is_busy) {
             // Until it is ended, a majority of the old voters is needed, too.
             self.is_busy = true;
             return Some(Step::Members(Change::Voters(voters)));
         }
-        if self.is_busy || members.is_changing {
+        if self.is_busy || look.members.is_changing {
             return None;
         }
-        let step = raft_step(state, members, &silence_ms)
-            .or_else(|| shard_step(state, is_settled))
-            .or_else(|| lead_step(state, members, &silence_ms, own));
+        let step = raft_step(look)
+            .or_else(|| {
+                look.state
+                    .shards
+                    .keys()
+                    .find_map(|id| shard_step(look, *id))
+            })
+            .or_else(|| lead_step(look));
         self.is_busy = step.is_some();
         step
     }
 }
 
-fn raft_step(
-    state: &ControlState,
-    members: &Membership,
-    silence_ms: &impl Fn(NodeId) -> u64,
-) -> Option<Step> {
+fn raft_step(look: &Look<'_>) -> Option<Step> {
+    let Look {
+        state,
+        members,
+        silence_ms,
+        ..
+    } = look;
     let joined: BTreeSet<RaftId> = state.nodes.values().map(|node| node.raft_id).collect();
     let told: BTreeSet<RaftId> = members.voters.union(&members.learners).copied().collect();
     let new: BTreeSet<RaftId> = joined.difference(&told).copied().collect();
@@ -143,16 +158,17 @@ fn raft_step(
     (!gone.is_empty()).then_some(Step::Members(Change::Forget(gone)))
 }
 
-fn shard_step(state: &ControlState, is_settled: bool) -> Option<Step> {
-    let shard = state.shards.get(&SHARD)?;
+fn shard_step(look: &Look<'_>, id: ShardId) -> Option<Step> {
+    let state = look.state;
+    let shard = state.shards.get(&id)?;
     let entry = |change| Entry::Shard {
-        shard: SHARD,
+        shard: id,
         expected_epoch: shard.epoch,
         change,
     };
     if shard.old_members.is_some() {
         // Where writes wait for no majority, both sets agree at once.
-        let may_end = !shard.is_quorum || is_settled;
+        let may_end = !shard.is_quorum || look.settled.contains(&id);
         return may_end.then(|| Step::Finish(entry(ShardChange::Finish)));
     }
     let primary = state.nodes.get(&shard.primary)?;
@@ -160,6 +176,10 @@ fn shard_step(state: &ControlState, is_settled: bool) -> Option<Step> {
     if is_quorum != shard.is_quorum {
         let change = ShardChange::SetQuorum { is_quorum };
         return Some(Step::SetQuorum(is_quorum, entry(change)));
+    }
+    if id != SHARD {
+        // In a cluster an operator says who has a copy of what.
+        return None;
     }
     let is_spare = |(id, node): &(&NodeId, &cluster::state::Node)| {
         node.record.roles & roles::DATA != 0 && !node.is_failed && !shard.members.contains_key(id)
@@ -169,12 +189,14 @@ fn shard_step(state: &ControlState, is_settled: bool) -> Option<Step> {
     Some(Step::Add(node, entry(ShardChange::Add { node, kind })))
 }
 
-fn lead_step(
-    state: &ControlState,
-    members: &Membership,
-    silence_ms: &impl Fn(NodeId) -> u64,
-    own: NodeId,
-) -> Option<Step> {
+fn lead_step(look: &Look<'_>) -> Option<Step> {
+    let Look {
+        state,
+        members,
+        silence_ms,
+        own,
+        ..
+    } = *look;
     if state.shards.get(&SHARD)?.primary != own {
         return None;
     }
@@ -197,6 +219,18 @@ mod tests {
 
     const NOBODY: NodeId = NodeId([0; 20]);
 
+    /// Everybody was heard just now, and nothing goes on.
+    fn look<'l>(state: &'l ControlState, members: &'l Membership) -> Look<'l> {
+        Look {
+            state,
+            members,
+            silence_ms: &|_| 0,
+            settled: BTreeSet::new(),
+            unfinished: None,
+            own: NOBODY,
+        }
+    }
+
     #[test]
     fn a_primary_that_leads_has_another_voter_lead() {
         let mut state = state_of(3);
@@ -208,7 +242,12 @@ mod tests {
         let next = |voters: &[RaftId], silent: u8, own| {
             let silence_ms = |node: NodeId| u64::from(node.0[0] == silent) * 1_000;
             let mut reconciler = Reconciler::default();
-            reconciler.next(&state, &members(voters, &[]), silence_ms, false, None, own)
+            let members = members(voters, &[]);
+            reconciler.next(&Look {
+                silence_ms: &silence_ms,
+                own,
+                ..look(&state, &members)
+            })
         };
         let lead = |byte: u8| Some(Step::Lead(NodeId([byte; 20]), byte.into()));
         assert_eq!(next(&[1, 2, 3], 0, primary), lead(2));
@@ -265,11 +304,11 @@ mod tests {
         let mut reconciler = Reconciler::default();
         let mut steps = Vec::new();
         for _ in 0..10 {
-            let Some(step) = reconciler.next(&state, &members, |_| 0, false, None, NOBODY) else {
+            let Some(step) = reconciler.next(&look(&state, &members)) else {
                 break;
             };
             assert_eq!(
-                reconciler.next(&state, &members, |_| 0, false, None, NOBODY),
+                reconciler.next(&look(&state, &members)),
                 None,
                 "one at a time"
             );
@@ -287,10 +326,7 @@ mod tests {
         assert_eq!(steps.len(), 6, "{steps:?}");
         assert_eq!(members.voters.len(), 3);
         assert_eq!(state.shards[&SHARD].members.len(), 3);
-        assert_eq!(
-            reconciler.next(&state, &members, |_| 0, false, None, NOBODY),
-            None
-        );
+        assert_eq!(reconciler.next(&look(&state, &members)), None);
     }
 
     #[test]
@@ -300,23 +336,27 @@ mod tests {
             is_changing: true,
             ..members(&[1, 2, 3], &[])
         };
-        let left = Some(BTreeSet::from([1, 2, 3]));
         let mut reconciler = Reconciler::default();
-        let step = reconciler.next(&state, &members, |_| 0, false, left.clone(), NOBODY);
+        let look = Look {
+            unfinished: Some(BTreeSet::from([1, 2, 3])),
+            ..look(&state, &members)
+        };
+        let step = reconciler.next(&look);
         let voters = BTreeSet::from([1, 2, 3]);
         assert_eq!(step, Some(Step::Members(Change::Voters(voters))));
-        assert_eq!(
-            reconciler.next(&state, &members, |_| 0, false, left, NOBODY),
-            None
-        );
+        assert_eq!(reconciler.next(&look), None);
     }
 
     #[test]
     fn the_primary_says_whether_writes_wait_for_a_majority() {
         let mut state = state_of(2);
         let all = members(&[1], &[2]);
-        let next = |state: &ControlState, is_settled| {
-            let step = Reconciler::default().next(state, &all, |_| 0, is_settled, None, NOBODY);
+        let next = |state: &ControlState, is_settled: bool| {
+            let settled = is_settled.then_some(SHARD).into_iter().collect();
+            let step = Reconciler::default().next(&Look {
+                settled,
+                ..look(state, &all)
+            });
             step.map(|step| match step.into_asks() {
                 Asks::Entry(entry) => entry,
                 Asks::Raft(change) => panic!("{change:?}"),
@@ -367,24 +407,15 @@ mod tests {
             );
         }
         let lost = |node: NodeId| u64::from(node.0[0] == 2) * VOTER_LOST_MS;
-        let step = Reconciler::default().next(
-            &state,
-            &members(&[1, 2, 3], &[4]),
-            lost,
-            false,
-            None,
-            NOBODY,
-        );
+        let all = members(&[1, 2, 3], &[4]);
+        let step = Reconciler::default().next(&Look {
+            silence_ms: &lost,
+            ..look(&state, &all)
+        });
         let voters = BTreeSet::from([1, 3, 4]);
         assert_eq!(step, Some(Step::Members(Change::Voters(voters))));
-        let step = Reconciler::default().next(
-            &state,
-            &members(&[1, 2, 3], &[4, 9]),
-            |_| 0,
-            false,
-            None,
-            NOBODY,
-        );
+        let all = members(&[1, 2, 3], &[4, 9]);
+        let step = Reconciler::default().next(&look(&state, &all));
         let gone = BTreeSet::from([9]);
         assert_eq!(step, Some(Step::Members(Change::Forget(gone))));
     }

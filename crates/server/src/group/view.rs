@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cluster::{ControlState, Membership, NodeId, ShardId};
 
-/// The one shard of a group without hash slots.
+/// The one shard of a group that is no cluster.
 pub const SHARD: ShardId = ShardId(0);
 
 /// One view. It never changes.

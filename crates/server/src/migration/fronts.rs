@@ -79,16 +79,7 @@ fn cancel<'j>(node: &Node, jobs: impl Iterator<Item = &'j std::sync::Arc<Job>>) 
 }
 
 fn id_of(text: &str) -> Option<NodeId> {
-    let digits = text.as_bytes();
-    let mut id = NodeId::default();
-    if digits.len() != 2 * id.0.len() {
-        return None;
-    }
-    for (byte, pair) in id.0.iter_mut().zip(digits.chunks(2)) {
-        let pair = std::str::from_utf8(pair).ok()?;
-        *byte = u8::from_str_radix(pair, 16).ok()?;
-    }
-    Some(id)
+    hex::bytes(text).map(NodeId)
 }
 
 /// All moves that are known here.

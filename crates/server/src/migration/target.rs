@@ -251,8 +251,10 @@ pub(super) fn end_moves(node: &Arc<Node>) -> Option<Arc<ControlState>> {
         let state = group.watch();
         let shard = shard_of(&state, own)?;
         let proposal = unique::proposal(Entry::EndMoves { shard });
-        if group.propose(&proposal).is_ok() {
-            return Some(group.watch());
+        if group.propose(&proposal).is_ok()
+            && let Ok(state) = group.read_barrier()
+        {
+            return Some(state);
         }
         if node.is_stopping() {
             return None;

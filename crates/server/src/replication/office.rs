@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{NodeId, Shard};
+use cluster::{NodeId, Shard, ShardId};
 use persistence::seal::{SealRecord, boot_id};
 use replication::TermId;
 
@@ -44,6 +44,8 @@ impl Replication {
         let is_certain = known
             .as_ref()
             .is_none_or(|known| known.is_certain && known.boot == boot);
+        let shard = known.as_ref().and_then(|known| known.shard).map(ShardId);
+        self.fence.restore_shard_of_log(shard);
         self.fence.raise(known.map_or(0, |known| known.term));
         self.fence.set_certain(is_certain);
         if node.persistence().is_some_and(|kept| kept.has_directory()) {
@@ -151,6 +153,55 @@ impl Replication {
         }
         standing.order = Some(Order::Office(term, done));
         self.wake_thread(standing, node);
+    }
+
+    /// Has writes wait, until a copy has all that this node has. Writes wait still when this returns.
+    ///
+    /// # Errors
+    /// Why it has not.
+    pub(crate) fn wait_for_copy(
+        &self,
+        node: &Arc<Node>,
+        copy: NodeId,
+        time: Duration,
+    ) -> Result<(), String> {
+        if self.role() != Role::Primary {
+            return Err("this node is not the primary".to_owned());
+        }
+        node.core
+            .env
+            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+        wait_for_writers(node);
+        let end = own_link::own_log(node).map_or(0, |log| log.tail());
+        let mut waited = Duration::ZERO;
+        while self.fence.copy_end(copy).is_none_or(|known| known < end) {
+            if waited >= time || node.is_stopping() || self.role() != Role::Primary {
+                return Err("the replica does not have all of the log in time".to_owned());
+            }
+            std::thread::sleep(LOOK);
+            waited += LOOK;
+        }
+        Ok(())
+    }
+
+    /// Writes wait no more.
+    pub(crate) fn resume(&self, node: &Node) {
+        self.let_writes_go(node);
+    }
+
+    /// No control group decides any more: this node is a primary by itself.
+    pub(crate) fn end_under_group(&self, node: &Arc<Node>) {
+        self.fence.end_group();
+        let refusals = &node.core.settings.refusals;
+        refusals.set_no_lease(false);
+        refusals.set_no_majority(false);
+        self.judge_level(node, &node.core.config.current());
+        let standing = self.standing();
+        if let Ok(role) = role::next(self.role(), Event::Unfollow)
+            && role == Role::TakingOver
+        {
+            self.leave_primary(standing, node, role, "it is by itself");
+        }
     }
 
     /// Sees to it that nothing is appended any more, and that the seal and the log are durable.
@@ -313,12 +364,31 @@ impl Replication {
         }
     }
 
+    /// Says for good that this node's log is of that shard, if the node still is.
+    ///
+    /// # Errors
+    /// Where it is not, or the disk failed.
+    pub(crate) fn take_log_for(&self, node: &Node, shard: Option<ShardId>) -> Result<(), String> {
+        if !self.fence.is_grouped() || self.fence.shard_of_log() == shard {
+            return Ok(());
+        }
+        self.seal_record(shard)
+            .write(&own_link::place_of(node))
+            .map_err(|error| format!("the seal is not on disk: {error}"))?;
+        self.fence.take_log_for(shard).map(drop)
+    }
+
     fn write_seal(&self, node: &Node) -> std::io::Result<()> {
-        let record = SealRecord {
+        let record = self.seal_record(self.fence.shard_of_log());
+        record.write(&own_link::place_of(node))
+    }
+
+    fn seal_record(&self, shard: Option<ShardId>) -> SealRecord {
+        SealRecord {
+            shard: shard.map(|shard| shard.0),
             term: self.fence.seal(),
             boot: boot_id(),
             is_certain: self.fence.is_certain(),
-        };
-        record.write(&own_link::place_of(node))
+        }
     }
 }

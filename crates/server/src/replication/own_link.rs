@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use base::random::fill_from_os;
+use cluster::ShardId;
 use durability::checkpoint::{History, Manifest};
 use durability::log::{Control, Log, Pin, TermFrame};
 use engine::ServerPort;
@@ -48,8 +49,6 @@ use crate::fence::Turn;
 use crate::node::Node;
 use crate::port::Port;
 
-/// The port of links lies so far above that of clients where none is configured.
-const PORT_DISTANCE: u16 = crate::config::LINK_PORT_DISTANCE;
 /// How long a connection to the primary may take.
 const DIAL_TIME: Duration = Duration::from_secs(5);
 /// How often it is looked whether a term frame is on disk.
@@ -82,12 +81,12 @@ impl OwnLinks {
 
     /// Says how this node is called among those that have links, before there are any.
     pub(crate) fn set_id(&self, id: TermId) {
-        let _already_set = self.id.set(id);
+        *lock(&self.id) = Some(id);
     }
 
     /// This node's name among those that have links.
     pub(crate) fn id(&self) -> TermId {
-        *self.id.get_or_init(|| {
+        *lock(&self.id).get_or_insert_with(|| {
             let mut id = TermId::default();
             fill_from_os(&mut id.0);
             id
@@ -154,10 +153,7 @@ impl OwnLinks {
 
     fn listen(&self, node: &Arc<Node>) -> Option<u16> {
         let config = node.core.config.current();
-        let port = match config.replication.link_port {
-            0 => config.port.checked_add(PORT_DISTANCE)?,
-            port => port,
-        };
+        let port = config.link_port();
         let is_secret = !secret_of_primary(node).is_empty();
         let reach = match is_secret || config.replication.links_by_certificate {
             true => Reach::Everybody,
@@ -796,6 +792,7 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
     }
     lend_log(&node);
     let home = AtReplica {
+        shard: node.replication.fence.shard(),
         following,
         weak: Arc::downgrade(&node),
         node,
@@ -844,6 +841,7 @@ pub(super) fn apply_rest(node: &Arc<Node>) -> Result<(), String> {
         now_unix_ms,
     );
     let home = AtReplica {
+        shard: node.replication.fence.shard(),
         following: &nobody,
         weak: Arc::downgrade(node),
         node: Arc::clone(node),
@@ -877,6 +875,8 @@ struct AtReplica<'f> {
     node: Arc<Node>,
     weak: Weak<Node>,
     port: u16,
+    /// Under a control group, the shard whose primary is followed.
+    shard: Option<ShardId>,
 }
 
 impl AtReplica<'_> {
@@ -953,6 +953,10 @@ impl ReplicaHome for AtReplica<'_> {
         self.node.replication.fence.accept(term)
     }
 
+    fn goes_on(&self) -> Result<(), String> {
+        self.node.replication.take_log_for(&self.node, self.shard)
+    }
+
     fn applies_committed_only(&self) -> bool {
         let fence = &self.node.replication.fence;
         fence.is_grouped() && fence.is_quorum()
@@ -1008,6 +1012,8 @@ impl LogHome for AtReplica<'_> {
         self.node.replication.own.pins.clear();
         let log = kept.log().replace(manifest)?;
         kept.checkpointer.note_clean(manifest.created_unix_ms);
+        // Before anything of it is acknowledged.
+        self.node.replication.take_log_for(&self.node, self.shard)?;
         Ok(log)
     }
 

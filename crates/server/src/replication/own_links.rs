@@ -16,7 +16,7 @@ use crate::node::Node;
 #[derive(Default)]
 pub(crate) struct OwnLinks {
     pub(super) node: OnceLock<Weak<Node>>,
-    pub(super) id: OnceLock<TermId>,
+    pub(super) id: Mutex<Option<TermId>>,
     pub(super) links: OnceLock<Arc<PrimaryLinks>>,
     pub(crate) terms: Terms,
     /// The port that is listened at.

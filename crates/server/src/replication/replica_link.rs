@@ -73,6 +73,12 @@ pub(crate) trait ReplicaHome: Send + Sync {
     /// Whether a primary of this term may be followed.
     fn accepts(&self, term: u64) -> bool;
 
+    /// The log here goes on with the primary's from where it ends, or is rewound to.
+    ///
+    /// # Errors
+    /// Why it must not.
+    fn goes_on(&self) -> Result<(), String>;
+
     /// Whether only what is committed is applied.
     fn applies_committed_only(&self) -> bool;
 
@@ -362,11 +368,14 @@ impl Follow<'_> {
             Message::Full(full) => full.term,
             _ => return Ok(()),
         };
-        if self.home.accepts(term) {
-            return Ok(());
-        }
-        let reason = format!("it is primary in term {term}, and a later one is known here");
-        Err(LinkFault::Io(io::Error::other(reason)))
+        let accepted = match message {
+            _ if !self.home.accepts(term) => Err(format!(
+                "it is primary in term {term}, and a later one is known here"
+            )),
+            Message::Continue { .. } => self.home.goes_on(),
+            _ => Ok(()),
+        };
+        accepted.map_err(|reason| LinkFault::Io(io::Error::other(reason)))
     }
 
     fn note_clock(&mut self, message: &Message<'_>) {

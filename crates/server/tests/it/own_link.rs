@@ -564,7 +564,11 @@ fn a_replica_saves_and_goes_on_from_that() {
             run(&mut replica.client(), "SAVE"),
             Value::Simple(b"OK".to_vec())
         );
-        assert!(replica.log_bytes() < before, "{before} bytes of log stay");
+        let patience = Patience::of(WAIT);
+        while replica.log_bytes() >= before {
+            assert!(patience.lasts(), "{before} bytes of log stay");
+            std::thread::sleep(Duration::from_millis(20));
+        }
         run(&mut client, "APPEND string t");
         replica.kill();
         run(&mut client, "INCR counter");

@@ -1,0 +1,470 @@
+//! How nodes in cluster mode come together, and part: CLUSTER MEET and CLUSTER RESET.
+//!
+//! ```text
+//!   both by themselves         the node that is contacted begins a group, the other joins it
+//!   one is in a group          the other joins it
+//!   both are, not in the same  refused
+//! ```
+//!
+//! So all that `redis-cli --cluster create` does ends in one group, whether one node meets all others or all others meet it. Who
+//! joins brings the hash slots that it owned by itself, if nobody owns them, and the keys in them.
+//!
+//! A node meets one other at a time. Where two meet each other at once both are told so, and try again after unlike pauses.
+
+use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use base::hash_slot::HASH_SLOTS;
+use cluster::bytes::{Malformed, Reader, Writer};
+use cluster::entry::{SlotRange, are_ranges};
+use cluster::state::FIRST_RAFT_ID;
+use cluster::{ControlState, Entry, NodeId, Proposal, Unavailable};
+
+use super::control::Part;
+use super::driver::Event;
+use super::files::Place;
+use super::forming::peers_of;
+use super::holder::{Meeting, TakesPart as _};
+use super::links::{Asked, Subject, spawn};
+use super::record::local_address;
+use super::unique;
+use crate::node::Node;
+
+/// How long the other node may take to answer, and joining may take.
+const MEET_TIME: Duration = Duration::from_secs(10);
+/// Between two looks at how far it is.
+const LOOK: Duration = Duration::from_millis(20);
+/// The first pause before it is tried again; each node has its own.
+const PAUSE_MS: u64 = 50;
+/// How long this node waits until it has left.
+const LEAVE_TIME: Duration = Duration::from_secs(5);
+
+/// What a node says that meets another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Question {
+    node: NodeId,
+    /// It is in a group.
+    is_member: bool,
+    /// Where it reached the other.
+    your_host: String,
+    /// Where it is itself.
+    place: Place,
+    /// The hash slots that have owners as it knows: in its group, or by itself its own.
+    owned: Vec<SlotRange>,
+}
+
+/// What it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    /// Both are in the same group, or the same node.
+    Known,
+    /// It is to join here.
+    JoinMe,
+    /// The other node joins there.
+    Joining(NodeId),
+    /// The other node meets somebody just now.
+    Busy,
+    /// Nothing comes of it.
+    Refused(String),
+}
+
+impl Question {
+    fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.raw(&self.node.0).u8(u8::from(self.is_member));
+        writer.string(self.your_host.as_bytes());
+        writer
+            .string(self.place.host.as_bytes())
+            .u16(self.place.port);
+        writer.count(self.owned.len());
+        for (first, last) in &self.owned {
+            writer.u16(*first).u16(*last);
+        }
+        writer.0
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader(bytes);
+        let mut question = Self {
+            node: NodeId(reader.array()?),
+            is_member: reader.bool()?,
+            your_host: reader.text()?,
+            place: Place {
+                host: reader.text()?,
+                port: reader.u16()?,
+            },
+            owned: Vec::new(),
+        };
+        let count = reader.count()?;
+        if count > HASH_SLOTS {
+            return Err(Malformed::Length);
+        }
+        for _ in 0..count {
+            question.owned.push((reader.u16()?, reader.u16()?));
+        }
+        reader.end()?;
+        let is_sound = question.owned.is_empty() || are_ranges(&question.owned);
+        is_sound.then_some(question).ok_or(Malformed::Value)
+    }
+}
+
+impl Answer {
+    fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        match self {
+            Self::Known => drop(writer.u8(1)),
+            Self::JoinMe => drop(writer.u8(2)),
+            Self::Joining(node) => drop(writer.u8(3).raw(&node.0)),
+            Self::Busy => drop(writer.u8(4)),
+            Self::Refused(reason) => drop(writer.u8(5).string(reason.as_bytes())),
+        }
+        writer.0
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader(bytes);
+        let answer = match reader.u8()? {
+            1 => Self::Known,
+            2 => Self::JoinMe,
+            3 => Self::Joining(NodeId(reader.array()?)),
+            4 => Self::Busy,
+            5 => Self::Refused(reader.text()?),
+            kind => return Err(Malformed::Kind(kind)),
+        };
+        reader.end()?;
+        Ok(answer)
+    }
+}
+
+impl Part {
+    /// Meets a node, and waits until both are in one group.
+    pub(super) fn meet_at(self: &Arc<Self>, meeting: &Meeting) -> Result<(), String> {
+        let node = self.node.upgrade().ok_or("the server stops")?;
+        let Meeting { host, link_port } = meeting.clone();
+        let there = Place {
+            host,
+            port: link_port,
+        };
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.meet_once(&node, &there)? {
+                Answer::Known => return Ok(()),
+                Answer::Refused(reason) => return Err(reason),
+                Answer::Joining(other) => {
+                    return self.wait_for("the other node has not joined", |state| {
+                        state.nodes.contains_key(&other) && state.shard_of(other).is_some()
+                    });
+                }
+                Answer::JoinMe => {
+                    let own = self.own(&node);
+                    return self.wait_for("this node has no shard yet", |state| {
+                        state.shard_of(own).is_some()
+                    });
+                }
+                Answer::Busy if waited >= MEET_TIME => {
+                    return Err("the other node meets somebody else all the time".to_owned());
+                }
+                Answer::Busy => {
+                    let own = self.own(&node);
+                    let pause = Duration::from_millis(PAUSE_MS + u64::from(own.0[0]));
+                    std::thread::sleep(pause);
+                    waited += pause;
+                }
+            }
+        }
+    }
+
+    /// Asks the other node, and joins it where that is wanted.
+    fn meet_once(self: &Arc<Self>, node: &Arc<Node>, there: &Place) -> Result<Answer, String> {
+        let Some(_one) = self.try_meet() else {
+            return Ok(Answer::Busy);
+        };
+        if let Some(host) = local_address((there.host.as_str(), there.port)) {
+            self.note_host(&host).map_err(|error| error.to_string())?;
+        }
+        let question = self.question(node, &there.host)?;
+        let told = self
+            .links
+            .ask_once(there, Subject::Meet, question.encode(), MEET_TIME)?;
+        let answer = Answer::decode(&told).map_err(|what| what.to_string())?;
+        if answer == Answer::JoinMe {
+            self.join_cluster(node, there)?;
+        }
+        Ok(answer)
+    }
+
+    fn try_meet(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.meeting.try_lock() {
+            Ok(one) => Some(one),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// This node's name: in its group, or by itself.
+    fn own(&self, node: &Node) -> NodeId {
+        let member = self.member();
+        member.unwrap_or_else(|| node.cluster_mode.name_by_itself().0)
+    }
+
+    fn question(&self, node: &Node, your_host: &str) -> Result<Question, String> {
+        let record = self.record(node);
+        let is_member = self.member().is_some();
+        let owned = match is_member {
+            true => {
+                let state = self.log().map(|log| log.watch()).unwrap_or_default();
+                state.slots.ranges().map(|(range, _)| range).collect()
+            }
+            false => {
+                let claims = node.cluster_mode.claims();
+                check_keys(node, &claims)?;
+                claims
+            }
+        };
+        Ok(Question {
+            node: self.own(node),
+            is_member,
+            your_host: your_host.to_owned(),
+            place: Place {
+                host: record.host,
+                port: record.link_port,
+            },
+            owned,
+        })
+    }
+
+    /// Another node meets this one. It may take long: a thread sees to it.
+    pub(super) fn hear_of_meeting(self: &Arc<Self>, asked: Asked) {
+        let part = Arc::clone(self);
+        let spawned = spawn("meet", move || part.answer_meeting(asked));
+        // The question is dropped then, which answers it.
+        let _refused = spawned;
+    }
+
+    fn answer_meeting(self: &Arc<Self>, asked: Asked) {
+        let Asked {
+            from, bytes, reply, ..
+        } = asked;
+        let (Some(node), Ok(question)) = (self.node.upgrade(), Question::decode(&bytes)) else {
+            return reply.answer(Err("not a meeting".to_owned()));
+        };
+        if question.node != from || !node.core.config.current().cluster.is_on {
+            let reason = "this node is not in cluster mode".to_owned();
+            return reply.answer(Ok(Answer::Refused(reason).encode()));
+        }
+        let Some(_one) = self.try_meet() else {
+            return reply.answer(Ok(Answer::Busy.encode()));
+        };
+        let answer = self.judge(&node, &question);
+        let answer = answer.unwrap_or_else(Answer::Refused);
+        let joins = matches!(answer, Answer::Joining(_));
+        reply.answer(Ok(answer.encode()));
+        if joins && let Err(reason) = self.join_cluster(&node, &question.place) {
+            node.core.log.warning(format_args!(
+                "This node cannot join the cluster of {}:{}: {reason}",
+                question.place.host, question.place.port
+            ));
+        }
+    }
+
+    /// What becomes of a meeting.
+    fn judge(self: &Arc<Self>, node: &Arc<Node>, question: &Question) -> Result<Answer, String> {
+        if question.node == self.own(node) {
+            return Ok(Answer::Known);
+        }
+        self.note_host(&question.your_host)
+            .map_err(|error| error.to_string())?;
+        if self.member().is_some() {
+            let state = self.log().map(|log| log.watch()).unwrap_or_default();
+            if state.nodes.contains_key(&question.node) {
+                return Ok(Answer::Known);
+            }
+            if question.is_member {
+                return Err("both nodes belong to clusters already".to_owned());
+            }
+            let owned: Vec<SlotRange> = state.slots.ranges().map(|(range, _)| range).collect();
+            check_overlap(&question.owned, &owned)?;
+            return Ok(Answer::JoinMe);
+        }
+        let claims = node.cluster_mode.claims();
+        check_keys(node, &claims)?;
+        check_overlap(&claims, &question.owned)?;
+        if question.is_member {
+            return Ok(Answer::Joining(self.own(node)));
+        }
+        self.begin_cluster(node)?;
+        Ok(Answer::JoinMe)
+    }
+
+    /// A group begins with this node, which was by itself.
+    fn begin_cluster(self: &Arc<Self>, node: &Arc<Node>) -> Result<(), String> {
+        let (id, start_count) = node.cluster_mode.name_by_itself();
+        self.enter(node, |kept| {
+            kept.id = id;
+            kept.start_count = kept.start_count.max(start_count);
+            kept.raft_id = Some(FIRST_RAFT_ID);
+        })?;
+        self.wait_for("the group does not begin", |state| {
+            state.shard_of(id).is_some()
+        })
+    }
+
+    /// This node, which was by itself, joins the group of another one.
+    fn join_cluster(self: &Arc<Self>, node: &Arc<Node>, there: &Place) -> Result<(), String> {
+        let (id, start_count) = node.cluster_mode.name_by_itself();
+        let mut record = self.record(node);
+        record.start_count = record.start_count.max(start_count);
+        let mut waited = Duration::ZERO;
+        let (raft_id, state) = loop {
+            match self.ask_to_join(id, &record, there) {
+                Ok(joined) => break joined,
+                Err(reason) if waited >= MEET_TIME || node.is_stopping() => return Err(reason),
+                Err(_) => {
+                    std::thread::sleep(LOOK);
+                    waited += LOOK;
+                }
+            }
+        };
+        self.enter(node, |kept| {
+            kept.id = id;
+            kept.start_count = record.start_count;
+            kept.raft_id = Some(raft_id);
+            kept.peers = peers_of(&state, id);
+        })?;
+        node.core.log.notice(format_args!(
+            "This node has joined the cluster, as member {raft_id}"
+        ));
+        Ok(())
+    }
+
+    /// Waits until the group has decided something.
+    fn wait_for(&self, what: &str, is_so: impl Fn(&ControlState) -> bool) -> Result<(), String> {
+        let mut waited = Duration::ZERO;
+        loop {
+            let state = self.log().map(|log| log.watch());
+            if state.is_some_and(|state| is_so(&state)) {
+                return Ok(());
+            }
+            if waited >= MEET_TIME {
+                return Err(format!("{what}, and may do so later"));
+            }
+            std::thread::sleep(LOOK);
+            waited += LOOK;
+        }
+    }
+
+    /// Leaves the group, and is by itself when this returns.
+    pub(super) fn leave_cluster(&self) -> Result<(), String> {
+        let _one = self.meeting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(own), Some(log)) = (self.member(), self.log()) else {
+            return Ok(());
+        };
+        let proposal: Proposal = unique::proposal(Entry::Leave { node: own });
+        match log.propose(&proposal) {
+            Ok(cluster::Applied::Done) => {}
+            Ok(_) => {
+                return Err(
+                    "the group needs this node: it owns hash slots, or is the primary of others, or a majority may need it"
+                        .to_owned(),
+                );
+            }
+            // Whoever runs this wants it out, and the others may be gone.
+            Err(Unavailable::NoMajority | Unavailable::NotLeader(_) | Unavailable::Ended) => {}
+        }
+        drop(log);
+        let _in_a_group = self.post(Event::Forget);
+        let mut waited = Duration::ZERO;
+        while self.member().is_some() {
+            if waited >= LEAVE_TIME {
+                return Err("this node has not left yet".to_owned());
+            }
+            std::thread::sleep(LOOK);
+            waited += LOOK;
+        }
+        Ok(())
+    }
+
+    /// Asks the primary of this node's shard to hand its office over to this node.
+    pub(super) fn ask_for_office(&self, primary: NodeId) -> Result<(), String> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let done = Box::new(move |told| {
+            // Nobody may wait any more.
+            let _late = sender.send(told);
+        });
+        self.links.ask(primary, Subject::HandOver, Vec::new(), done);
+        let told = receiver.recv_timeout(MEET_TIME);
+        told.unwrap_or_else(|_| Err("the primary does not answer".to_owned()))
+            .map(drop)
+    }
+}
+
+/// Refuses where this node has keys that it does not own.
+fn check_keys(node: &Node, claims: &[SlotRange]) -> Result<(), String> {
+    let store = &node.core.store;
+    let mut handle = store.handle();
+    let all: usize = (0..store.databases())
+        .map(|database| handle.len(database))
+        .sum();
+    let slots = claims.iter().flat_map(|(first, last)| *first..=*last);
+    let owned: u64 = slots.map(|slot| store.keys_in_hash_slot(slot)).sum();
+    match u64::try_from(all).is_ok_and(|all| all <= owned) {
+        true => Ok(()),
+        false => Err("this node has keys in hash slots that it does not own".to_owned()),
+    }
+}
+
+/// Refuses slots that have an owner.
+fn check_overlap(claims: &[SlotRange], owned: &[SlotRange]) -> Result<(), String> {
+    let mut slots = claims.iter().flat_map(|(first, last)| *first..=*last);
+    let is_taken = |slot: &u16| {
+        owned
+            .iter()
+            .any(|(first, last)| (first..=last).contains(&slot))
+    };
+    match slots.find(is_taken) {
+        Some(slot) => Err(format!("hash slot {slot} is owned in both")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_comes_back_from_its_bytes() {
+        let question = Question {
+            node: NodeId([7; 20]),
+            is_member: true,
+            your_host: "10.0.0.2".to_owned(),
+            place: Place {
+                host: "10.0.0.1".to_owned(),
+                port: 17_000,
+            },
+            owned: vec![(0, 100), (200, 16_383)],
+        };
+        let bytes = question.encode();
+        assert_eq!(Question::decode(&bytes), Ok(question));
+        for end in 0..bytes.len() {
+            assert!(Question::decode(&bytes[..end]).is_err(), "{end}");
+        }
+        for answer in [
+            Answer::Known,
+            Answer::JoinMe,
+            Answer::Joining(NodeId([3; 20])),
+            Answer::Busy,
+            Answer::Refused("no".to_owned()),
+        ] {
+            assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+        }
+        assert!(Answer::decode(&[9]).is_err());
+    }
+
+    #[test]
+    fn slots_that_are_owned_are_refused() {
+        assert!(check_overlap(&[(0, 10)], &[(11, 20)]).is_ok());
+        let refused = check_overlap(&[(0, 10), (30, 40)], &[(11, 20), (40, 50)]);
+        assert_eq!(refused.unwrap_err(), "hash slot 40 is owned in both");
+    }
+}

@@ -1,0 +1,83 @@
+//! What this node says of itself to others: the directives that announce it, and where those say nothing, what is known.
+
+use std::net::UdpSocket;
+
+use cluster::NodeRecord;
+use cluster::state::{FEATURE_LEVEL, roles};
+
+use crate::config::Config;
+
+/// What a node says of itself that was started so often. By itself it does not know where others reach it, so it says only
+/// what it is told to.
+pub(crate) fn record(
+    config: &Config,
+    start_count: u64,
+    is_by_itself: bool,
+    met_at: Option<&str>,
+) -> NodeRecord {
+    let told = |told: u16, real: u16| if told == 0 { real } else { told };
+    let (cluster, replication) = (&config.cluster, &config.replication);
+    let announced = told(cluster.announce_port, replication.announce_port);
+    let mut roles = match config.group.is_witness {
+        true => roles::WITNESS,
+        false => roles::DATA,
+    };
+    if cluster.is_on {
+        roles |= roles::CLUSTER;
+    }
+    NodeRecord {
+        name: cluster.announce_name.clone(),
+        host: match cluster.announce_ip.as_str() {
+            "" if is_by_itself => String::new(),
+            "" => host_of(config, met_at),
+            announced => announced.to_owned(),
+        },
+        client_port: told(announced, config.port),
+        link_port: told(cluster.announce_bus_port, config.link_port()),
+        zone: config.availability_zone.clone(),
+        roles,
+        start_count,
+        feature_level: FEATURE_LEVEL,
+        hostname: cluster.announce_hostname.clone(),
+        tls_port: told(cluster.announce_tls_port, config.tls.port),
+    }
+}
+
+/// Where others find this node: what it announces, where it listens, where another node reached it, or the address that it
+/// would reach others from.
+fn host_of(config: &Config, met_at: Option<&str>) -> String {
+    if let Some(host) = &config.replication.announce_host {
+        return host.clone();
+    }
+    let is_one = |host: &&str| !host.contains('*') && *host != "0.0.0.0" && *host != "::";
+    let bound = config.bind.iter().map(|one| one.host.as_str()).find(is_one);
+    let reached = match (met_at, &config.group.join) {
+        (Some(host), _) => Some(host.to_owned()),
+        (None, Some((host, port))) => local_address((host.as_str(), *port)),
+        // Nothing is sent there: it is an address that documents use.
+        (None, None) => local_address(("192.0.2.1", 9)),
+    };
+    match (bound, reached) {
+        // Bound to this machine alone, nobody else reaches it.
+        (Some(bound), Some(reached)) if bound.starts_with("127.") || bound == "::1" => {
+            match reached.starts_with("127.") || config.bind.len() == 1 {
+                true => bound.to_owned(),
+                false => reached,
+            }
+        }
+        (Some(bound), _) => bound.to_owned(),
+        (None, Some(reached)) => reached,
+        (None, None) => "127.0.0.1".to_owned(),
+    }
+}
+
+/// The address of this machine from which another one is reached.
+pub(crate) fn local_address(to: (&str, u16)) -> Option<String> {
+    for from in ["0.0.0.0:0", "[::]:0"] {
+        let socket = UdpSocket::bind(from).ok()?;
+        if socket.connect(to).is_ok() {
+            return Some(socket.local_addr().ok()?.ip().to_string());
+        }
+    }
+    None
+}
