@@ -438,6 +438,55 @@ mod tests {
     }
 
     #[test]
+    fn requests_about_slots_that_leave_wait_as_the_stage_says() {
+        let slots = HashSlots::default();
+        slots.publish(routes());
+        let leave = |stage| {
+            let ranges = [(860, 866)].into();
+            slots.set_leaving(Leaving { ranges, stage });
+        };
+        let asked = |name: &str, is_write| {
+            let mut query = Query {
+                is_write,
+                ..Query::default()
+            };
+            query.add(&slots.routes(), name.as_bytes());
+            query.waits(&slots.routes())
+        };
+        leave(LeavingStage::Copied);
+        assert!(!slots.has_waits() && slots.is_mine(866) && !asked("hello", true));
+        leave(LeavingStage::WritesWait);
+        assert!(slots.has_waits() && !slots.is_mine(866) && slots.is_mine(867));
+        assert!(asked("hello", true) && !asked("hello", false) && !asked("other", true));
+        // What is served where may change meanwhile.
+        slots.publish(routes());
+        assert!(asked("hello", true) && !slots.is_mine(866));
+        leave(LeavingStage::AllWait);
+        assert!(asked("hello", false) && !asked("other", false));
+        let crossing = ask(&slots.routes(), Query::default(), &["hello", "other"]);
+        assert_eq!(crossing, CROSS_SLOT);
+        slots.set_leaving(Leaving::default());
+        assert!(!slots.has_waits() && slots.is_mine(866) && !asked("hello", true));
+    }
+
+    #[test]
+    fn keys_of_several_slots_are_refused_while_slots_leave() {
+        let slots = HashSlots::default();
+        slots.publish(Routes {
+            crosses_slots: true,
+            ..routes()
+        });
+        let here = |names| ask(&slots.routes(), Query::default(), names);
+        assert_eq!(here(&["hello", "other"]), "here");
+        slots.set_leaving(Leaving {
+            ranges: [(1, 1)].into(),
+            stage: LeavingStage::Copied,
+        });
+        assert_eq!(here(&["hello", "other"]), CROSS_SLOT);
+        assert_eq!(here(&["hello", "{hello}2"]), "here");
+    }
+
+    #[test]
     fn states_follow_the_routes() {
         let slots = HashSlots::default();
         assert!(!slots.is_on() && !slots.is_mine(866));

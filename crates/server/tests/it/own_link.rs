@@ -564,7 +564,7 @@ fn a_replica_saves_and_goes_on_from_that() {
             run(&mut replica.client(), "SAVE"),
             Value::Simple(b"OK".to_vec())
         );
-        let patience = Patience::of(WAIT);
+        let patience = Patience::of(Duration::from_secs(60));
         while replica.log_bytes() >= before {
             assert!(patience.lasts(), "{before} bytes of log stay");
             std::thread::sleep(Duration::from_millis(20));

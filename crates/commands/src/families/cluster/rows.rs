@@ -53,7 +53,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "CANCELSLOTMIGRATIONS",
         handler: moves::cancel_slot_migrations,
-        since: "Valkey 9.0.0",
+        since: "9.0.0",
         summary: "Gives up all moves of slots from this node.",
         ..STEERER
     },
@@ -131,7 +131,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "GETSLOTMIGRATIONS",
         handler: moves::get_slot_migrations,
-        since: "Valkey 9.0.0",
+        since: "9.0.0",
         summary: "Tells of the moves of slots from and to this node.",
         complexity: "O(N), where N is the number of moves",
         ..STEERER
@@ -174,7 +174,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
         name: "MIGRATESLOTS",
         handler: moves::migrate_slots,
         arity: Arity::AtLeast(7),
-        since: "Valkey 9.0.0",
+        since: "9.0.0",
         summary: "Moves slots of this node to another one, with their keys.",
         complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
         syntax: "SLOTSRANGE start-slot:integer end-slot:integer [start-slot:integer end-slot:integer ...] NODE node-id",

@@ -58,7 +58,7 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("cluster-manual-failover-timeout", integer(1, INT_MAX), "5000", ONE_LEADER),
     accepted("cluster-config-save-behavior", Kind::Choice(&["sync", "best-effort"]), "sync", AT_ONCE),
     accepted("cluster-message-gossip-perc", integer(1, 100), "10", NO_BUS).hidden(),
-    accepted("cluster-slot-migration-log-max-len", LONG_COUNT, "1000", "no migrations are listed"),
+    accepted("cluster-slot-migration-log-max-len", LONG_COUNT, "1000", "the last 1,000 moves are listed"),
     accepted("cluster-compatibility-sample-ratio", integer(0, 100), "0", NO_SAMPLES),
     accepted("slot-migration-max-failover-repl-bytes", integer(-1, LONG_MAX), "0", ONE_LEADER),
     accepted("auto-failover-on-shutdown", SWITCH, "no", ONE_LEADER),
