@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod catalog;
 mod denials;
 mod error;
@@ -32,6 +33,7 @@ mod throttle;
 mod user;
 mod users;
 
+pub use access::Access;
 pub use catalog::{Catalog, CommandId, CommandNames};
 pub use denials::{Denials, Entry, Origin, Reason, Report};
 pub use error::RuleError;

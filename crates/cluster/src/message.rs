@@ -96,6 +96,8 @@ pub enum Message {
     Seal(Seal),
     /// To the leader.
     Answer(SealAnswer),
+    /// Of the leader, to who is no member: the index of its state. Who joined by an entry up to there has left.
+    Gone(u64),
 }
 
 impl Message {
@@ -131,6 +133,7 @@ impl Message {
                 writer.u8(u8::from(answer.declines));
                 writer.u8(u8::from(answer.is_blank));
             }
+            Self::Gone(index) => drop(writer.u8(5).u64(*index)),
         }
         writer.0
     }
@@ -166,6 +169,7 @@ impl Message {
                 declines: reader.bool()?,
                 is_blank: reader.bool()?,
             }),
+            5 => Self::Gone(reader.u64()?),
             kind => return Err(Malformed::Kind(kind)),
         };
         reader.end()?;

@@ -15,7 +15,7 @@ use crate::keys::KeyList;
 use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::Session;
-use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::table::Table;
 use crate::waiting::Turn;
 
@@ -29,8 +29,8 @@ pub struct Context<'a> {
     pub server: &'a mut dyn ServerPort,
     /// The commands there are.
     pub table: &'static Table,
-    /// Limits that commands check.
-    pub settings: &'a Settings,
+    /// What the engines of a server have in common.
+    pub shared: &'a Shared,
     /// Randomness; drawn before the store is called, so that effects are deterministic.
     pub random: &'a mut Prng,
     /// Time of this command, in milliseconds since 1970 UTC.
@@ -174,7 +174,11 @@ impl Context<'_> {
         if !self.may_block || self.session.client.has_flag(subscribes) {
             return None;
         }
-        let bytes_max = self.settings.replies_bytes_max.load(Ordering::Relaxed);
+        let bytes_max = self
+            .shared
+            .settings
+            .replies_bytes_max
+            .load(Ordering::Relaxed);
         (bytes_max > 0).then_some(bytes_max)
     }
 
@@ -194,7 +198,7 @@ impl Context<'_> {
             session: self.session,
             server: self.server,
             table: self.table,
-            settings: self.settings,
+            shared: self.shared,
             random: self.random,
             now_unix_ms: self.now_unix_ms,
             pace: self.pace,
@@ -212,7 +216,7 @@ struct Surroundings<'a> {
     session: &'a mut Session,
     server: &'a mut dyn ServerPort,
     table: &'static Table,
-    settings: &'a Settings,
+    shared: &'a Shared,
     random: &'a mut Prng,
     now_unix_ms: u64,
     pace: Pace,
@@ -229,7 +233,7 @@ impl Surroundings<'_> {
             session: self.session,
             server: self.server,
             table: self.table,
-            settings: self.settings,
+            shared: self.shared,
             random: self.random,
             now_unix_ms: self.now_unix_ms,
             pace: self.pace,

@@ -32,7 +32,7 @@ use crate::plan::Plan;
 use crate::port::ServerPort;
 pub use crate::resolved::{check, resolve, row_of};
 use crate::session::Session;
-use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::table::Table;
 use crate::waiting::{Progress, Turn, Waiters};
 use lap::Lap;
@@ -47,7 +47,7 @@ use visit::Visit;
 pub struct Engine {
     place: Place,
     store: Handle,
-    settings: Arc<Settings>,
+    shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     random: Prng,
     table: &'static Table,
@@ -69,14 +69,14 @@ impl Engine {
     pub fn new(
         table: &'static Table,
         store: Handle,
-        settings: Arc<Settings>,
+        shared: Arc<Shared>,
         clock: Arc<dyn Clock>,
         random: Prng,
     ) -> Self {
         Self {
             place: Place::Alone,
             store,
-            settings,
+            shared,
             clock,
             random,
             table,
@@ -162,7 +162,7 @@ impl Engine {
     pub fn close(&mut self, session: &mut Session) {
         session.end_transaction(&mut self.store);
         self.end_wait(session);
-        self.settings.observer.monitors.remove(&session.client);
+        self.shared.observer.monitors.remove(&session.client);
     }
 
     /// Executes the complete requests at the front of `input`, as many as `share` allows, and
@@ -234,14 +234,14 @@ impl Engine {
         let ledger = ledger(
             &*self.clock,
             &self.counters,
-            &self.settings,
+            &self.shared,
             self.turn_started_ns,
         );
         let mut visit = Visit {
             place: self.place,
             may_be_busy: self.place == Place::Aside || self.store.may_be_busy(),
             may_be_cold: self.store.stubs() > 0
-                || self.settings.demotes_always.load(Ordering::Relaxed),
+                || self.shared.settings.demotes_always.load(Ordering::Relaxed),
             reply: Reply::new(output, session.resp),
             reply_start: 0,
             context: Context {
@@ -249,7 +249,7 @@ impl Engine {
                 session,
                 table: self.table,
                 server,
-                settings: &self.settings,
+                shared: &self.shared,
                 random: &mut self.random,
                 now_unix_ms,
                 pace: Pace {
@@ -263,9 +263,9 @@ impl Engine {
             },
             ledger,
             lap: Lap::begin(now.ns, output_start),
-            looks_at_each: self.settings.looks_at_each(),
-            looks_at_writes: self.settings.looks_at_writes(),
-            checks_slots: self.checks_slots && self.settings.hash_slots.is_on(),
+            looks_at_each: self.shared.looks_at_each(),
+            looks_at_writes: self.shared.looks_at_writes(),
+            checks_slots: self.checks_slots && self.shared.hash_slots.is_on(),
             arguments_left: 0,
             started_ns: now.ns,
             unserved: &mut self.unserved,
@@ -292,7 +292,7 @@ impl Engine {
             place: self.place,
             table: self.table,
             server,
-            settings: &self.settings,
+            shared: &self.shared,
             random: &mut self.random,
             plan: &mut self.plan,
             waiters: &self.waiters,
@@ -301,7 +301,7 @@ impl Engine {
             ledger: ledger(
                 &*self.clock,
                 &self.counters,
-                &self.settings,
+                &self.shared,
                 self.turn_started_ns,
             ),
             unserved: &mut self.unserved,
@@ -368,13 +368,13 @@ impl Engine {
 fn ledger<'a>(
     clock: &'a dyn Clock,
     counters: &'a EngineCounters,
-    settings: &'a Settings,
+    shared: &'a Shared,
     turn_started_ns: u64,
 ) -> Ledger<'a> {
     Ledger {
         clock,
         counters,
-        observer: &settings.observer,
+        observer: &shared.observer,
         turn_started_ns,
     }
 }

@@ -270,6 +270,10 @@ pub struct HashSlots {
     is_on: AtomicBool,
     /// Requests about slots that leave wait.
     has_waits: AtomicBool,
+    /// Slots are about to become this node's: their keys are here.
+    is_taking: AtomicBool,
+    /// How often databases were emptied.
+    flushes: AtomicU64,
     states: Box<[AtomicU8]>,
     routes: Mutex<Arc<Routes>>,
     version: AtomicU64,
@@ -280,6 +284,8 @@ impl Default for HashSlots {
         Self {
             is_on: AtomicBool::new(false),
             has_waits: AtomicBool::new(false),
+            is_taking: AtomicBool::new(false),
+            flushes: AtomicU64::new(0),
             states: (0..HASH_SLOTS).map(|_| AtomicU8::new(0)).collect(),
             routes: Mutex::default(),
             version: AtomicU64::new(0),
@@ -299,6 +305,26 @@ impl HashSlots {
     #[inline]
     pub(crate) fn has_waits(&self) -> bool {
         self.has_waits.load(Ordering::Relaxed)
+    }
+
+    /// Whether a database may be emptied now. It may not while slots are taken over whose keys are here already. To be asked by
+    /// who has the store alone.
+    #[must_use]
+    pub fn begin_flush(&self) -> bool {
+        let may = !self.is_taking.load(Ordering::Acquire);
+        self.flushes.fetch_add(u64::from(may), Ordering::AcqRel);
+        may
+    }
+
+    /// How often databases were emptied.
+    #[must_use]
+    pub fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Acquire)
+    }
+
+    /// Says whether slots are taken over. To be begun by who has the store alone.
+    pub fn set_taking(&self, on: bool) {
+        self.is_taking.store(on, Ordering::Release);
     }
 
     /// Whether a slot is served without a second look.

@@ -36,6 +36,7 @@ pub mod replication;
 pub mod scripts;
 pub mod session;
 pub mod settings;
+pub mod shared;
 pub mod slot_moves;
 pub mod spec;
 pub mod subscriptions;
@@ -83,6 +84,7 @@ pub use replication::{
 pub use scripts::Scripts;
 pub use session::{Fate, ReplyMode, Session};
 pub use settings::{Settings, UseClock};
+pub use shared::Shared;
 pub use spec::{Arity, CommandSpec, Deprecation, Group, KeySpec};
 pub use subscriptions::Subscriptions;
 pub use table::{Found, Table};

@@ -236,7 +236,7 @@ impl Context<'_> {
             Denial::Key(at) => (Reason::Key, request.arg(at).unwrap_or_default()),
             Denial::Channel(at) => (Reason::Channel, request.arg(at).unwrap_or_default()),
         };
-        let audit = &self.settings.observer.audit;
+        let audit = &self.shared.observer.audit;
         let name = self.table.full_name(index).unwrap_or_default();
         if let (true, Some(spec)) = (audit.is_on(), self.table.spec(index)) {
             audit.note(self, spec, name, request, "denied");
@@ -256,6 +256,6 @@ impl Context<'_> {
             user,
             client,
         };
-        self.settings.denials.add(report, self.now_unix_ms);
+        self.shared.access.denials.add(report, self.now_unix_ms);
     }
 }

@@ -13,7 +13,7 @@ use crate::flags::{Flags, InTransaction};
 use crate::session::Session;
 
 /// Which commands are refused.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Refusals {
     kinds: AtomicU16,
     /// Why the log cannot be written.
@@ -41,17 +41,6 @@ const NO_MAJORITY_FOR_ALL: u16 = 512;
 const ABOUT_WRITES: u16 = READ_ONLY | FEW_REPLICAS | NO_LEASE | NO_MAJORITY | NO_MAJORITY_FOR_ALL;
 
 impl Refusals {
-    /// None.
-    #[must_use]
-    pub const fn none() -> Self {
-        Self {
-            kinds: AtomicU16::new(0),
-            log_fault: Mutex::new(String::new()),
-            quorum_for_all: AtomicBool::new(false),
-            busy: Mutex::new(""),
-        }
-    }
-
     /// Says whether the data set is being loaded: only commands that need none of it run then
     /// ([`Flags::LOADING`]).
     pub fn set_loading(&self, on: bool) {

@@ -36,12 +36,10 @@ pub use run_flags::RunFlags;
 pub use running::{Killing, RunKind, Running};
 
 use crate::error::CommandError;
-use crate::settings::Settings;
 use crate::spec::{CommandSpec, Runs};
 
 /// Whether a request runs a script or function that says of itself that it changes nothing.
-pub(crate) fn only_reads(settings: &Settings, spec: &CommandSpec, request: Request<'_>) -> bool {
-    let scripts = &settings.scripts;
+pub(crate) fn only_reads(scripts: &Scripts, spec: &CommandSpec, request: Request<'_>) -> bool {
     let said = request.arg(1).unwrap_or_default();
     let flags = match spec.runs {
         Some(Runs::Script) => machine::flags_of(said).ok().flatten(),
@@ -63,10 +61,10 @@ pub(crate) fn only_reads(settings: &Settings, spec: &CommandSpec, request: Reque
 ///
 /// # Errors
 /// What is wrong with one of them; none is taken then.
-pub fn install(settings: &Settings, sources: &[Vec<u8>]) -> Result<(), CommandError> {
+pub fn install(scripts: &Scripts, sources: &[Vec<u8>]) -> Result<(), CommandError> {
     let load = |source: &Vec<u8>| load_library(source).map(Arc::new);
     let libraries: Vec<_> = sources.iter().map(load).collect::<Result<_, _>>()?;
-    let installed = settings.scripts.libraries.change(|state| {
+    let installed = scripts.libraries.change(|state| {
         *state = State::default();
         let mut libraries = libraries.iter();
         libraries.try_for_each(|library| state.add(library, false))
@@ -80,13 +78,13 @@ pub fn install(settings: &Settings, sources: &[Vec<u8>]) -> Result<(), CommandEr
 /// # Errors
 /// What is wrong with one of them, or that its names are taken; none is taken then.
 pub fn add_libraries(
-    settings: &Settings,
+    scripts: &Scripts,
     sources: &[Vec<u8>],
     replaces: bool,
 ) -> Result<(), CommandError> {
     let load = |source: &Vec<u8>| load_library(source).map(Arc::new);
     let libraries: Vec<_> = sources.iter().map(load).collect::<Result<_, _>>()?;
-    let added = settings.scripts.libraries.change(|state| {
+    let added = scripts.libraries.change(|state| {
         let mut libraries = libraries.iter();
         libraries.try_for_each(|library| state.add(library, replaces))
     });

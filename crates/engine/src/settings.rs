@@ -1,17 +1,10 @@
 //! The few configured limits that commands check, shared by all workers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use access::{Denials, Throttle, Users};
 use protocol::Limits;
 use structures::ELEMENT_BYTES_MAX;
 
-use crate::gate::Gate;
-use crate::hash_slots::HashSlots;
-use crate::observer::Observer;
-use crate::refusals::Refusals;
-use crate::scripts::known::Scripts;
 use crate::thresholds::Thresholds;
 
 /// Written by CONFIG SET, read by any worker; every field by itself.
@@ -25,8 +18,6 @@ pub struct Settings {
     pub arguments_max: AtomicU32,
     /// Which use of a record the memory policy keeps: a [`UseClock`].
     pub use_clock: AtomicU8,
-    /// What requests have to wait for at present.
-    pub gate: Gate,
     /// `rdbcompression`: whether DUMP compresses long texts.
     pub compresses_dumps: AtomicBool,
     /// Whether values leave memory as soon as the command is done that used them: the strictest test of all that
@@ -34,20 +25,6 @@ pub struct Settings {
     pub demotes_always: AtomicBool,
     /// Sizes at which collections change their form.
     pub thresholds: Thresholds,
-    /// What is noticed about commands, and from when on.
-    pub observer: Observer,
-    /// Which hash slots are served here, in cluster mode.
-    pub hash_slots: HashSlots,
-    /// What is refused at present.
-    pub refusals: Refusals,
-    /// Who may do what.
-    pub users: Users,
-    /// What they were not allowed lately.
-    pub denials: Denials,
-    /// Who failed to log in lately, and how often.
-    pub throttle: Throttle,
-    /// Scripts and functions.
-    pub scripts: Arc<Scripts>,
 }
 
 /// What is kept about the use of a record.
@@ -66,17 +43,9 @@ impl Default for Settings {
             replies_bytes_max: AtomicU64::new(0),
             arguments_max: AtomicU32::new(Limits::default().multibulk_max),
             use_clock: AtomicU8::new(0),
-            gate: Gate::default(),
             compresses_dumps: AtomicBool::new(true),
             demotes_always: AtomicBool::new(false),
             thresholds: Thresholds::default(),
-            observer: Observer::default(),
-            hash_slots: HashSlots::default(),
-            refusals: Refusals::none(),
-            users: Users::new(),
-            denials: Denials::default(),
-            throttle: Throttle::default(),
-            scripts: Arc::default(),
         }
     }
 }
@@ -87,18 +56,6 @@ impl Settings {
     #[must_use]
     pub fn string_bytes_max(&self) -> u64 {
         self.bulk_bytes_max.load(Ordering::Relaxed)
-    }
-
-    /// Whether every request has to be looked at by itself.
-    #[inline]
-    pub(crate) fn looks_at_each(&self) -> bool {
-        self.observer.looks_at_each() || self.refusals.concern_reads()
-    }
-
-    /// Whether every request that changes something has to be looked at by itself.
-    #[inline]
-    pub(crate) fn looks_at_writes(&self) -> bool {
-        self.refusals.are_any()
     }
 
     /// What a value of the dump format is read into.

@@ -18,7 +18,7 @@ use crate::command_index::CommandIndex;
 use crate::key_places as places;
 use crate::queued::{QueuedRow, Transaction};
 use crate::scripts;
-use crate::settings::Settings;
+use crate::scripts::Scripts;
 use crate::spec::{Begin, CommandSpec, Find, Flags, Group};
 use crate::table::Table;
 use crate::watch::Watches;
@@ -47,11 +47,11 @@ impl QueuedRow {
 
 impl Transaction {
     /// Whether one of the commands may change something.
-    pub(crate) fn writes(&self, table: &Table, settings: &Settings) -> bool {
+    pub(crate) fn writes(&self, table: &Table, scripts: &Scripts) -> bool {
         let mut queue = self.queue().iter();
         queue.any(|queued| {
             let spec = table.spec(queued.index);
-            spec.is_some_and(|spec| may_write(settings, spec, queued.request()))
+            spec.is_some_and(|spec| may_write(scripts, spec, queued.request()))
         })
     }
 
@@ -81,9 +81,9 @@ impl Transaction {
 }
 
 /// Whether a request may change something, as far as its row and a script's first line say.
-pub(crate) fn may_write(settings: &Settings, spec: &CommandSpec, request: Request<'_>) -> bool {
+pub(crate) fn may_write(scripts: &Scripts, spec: &CommandSpec, request: Request<'_>) -> bool {
     spec.flags.has(Flags::WRITE)
-        || (spec.flags.has(Flags::MAY_REPLICATE) && !scripts::only_reads(settings, spec, request))
+        || (spec.flags.has(Flags::MAY_REPLICATE) && !scripts::only_reads(scripts, spec, request))
 }
 
 /// The keys that a request comes to when it begins in `database`; `None` when its arguments do not tell

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "run by hand")]
 
 use base::clock::{Clock, SystemClock};
-use engine::Settings;
+use engine::Shared;
 use persistence::replay::{Origin, ReplayFault, Replayer, replay_in_parallel};
 use protocol::encode_request;
 use store::{Options, Store};
@@ -37,7 +37,7 @@ fn main() {
     let chosen: Vec<String> = std::env::args().skip(1).collect();
     let is_chosen = |word: &str| chosen.len() < 2 || chosen.iter().any(|asked| asked == word);
     let requests = requests();
-    let like = Settings::default();
+    let like = Shared::default();
     if is_chosen("serial") {
         let store = Store::new(&Options::default()).unwrap();
         measure("serial", || {

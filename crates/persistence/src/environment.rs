@@ -1,4 +1,4 @@
-//! What loading and writing data works in: the store, the commands' settings, time, and who is told.
+//! What loading and writing data works in: the store, what engines share, time, and who is told.
 //!
 //! The server makes one and shares it; tests make one with [`Environment::new`].
 
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::Clock;
-use engine::{Settings, Table};
+use engine::{Shared, Table};
 use store::Store;
 
 use crate::followed::FollowedStream;
@@ -22,7 +22,7 @@ pub struct Environment {
     /// The commands that are applied again.
     pub table: &'static Table,
     /// What commands check; says to clients that data is being loaded.
-    pub settings: Arc<Settings>,
+    pub shared: Arc<Shared>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Where lines for the operator go.
@@ -54,7 +54,7 @@ impl Environment {
         Self {
             store,
             table,
-            settings: Arc::default(),
+            shared: Arc::default(),
             clock,
             log: Arc::new(()),
             loading: Loading::default(),
@@ -71,12 +71,12 @@ impl Environment {
     /// get nothing that needs data.
     pub fn begin_loading(&self, total_bytes: u64) {
         self.loading.begin(total_bytes, self.clock.now_unix_ms());
-        self.hold_removals_after(|| self.settings.refusals.set_loading(true));
+        self.hold_removals_after(|| self.shared.refusals.set_loading(true));
     }
 
     /// Says that all data is loaded.
     pub fn end_loading(&self) {
-        self.hold_removals_after(|| self.settings.refusals.set_loading(false));
+        self.hold_removals_after(|| self.shared.refusals.set_loading(false));
         self.loading.end();
     }
 
@@ -87,9 +87,9 @@ impl Environment {
         let turn = self.removal_turn.0.lock();
         let _turn = turn.unwrap_or_else(PoisonError::into_inner);
         let changed = change();
-        let gate = &self.settings.gate;
+        let gate = &self.shared.gate;
         let is_paused = gate.paused_until_unix_ms() > 0 || gate.changes_role();
-        let is_loading = self.settings.refusals.is_loading();
+        let is_loading = self.shared.refusals.is_loading();
         self.store.hold_removals(is_paused || is_loading);
         changed
     }
@@ -119,14 +119,14 @@ mod tests {
         let clock = Arc::new(ManualClock::at_unix_ms(1_000));
         let env = Environment::new(testkit::table(), store, clock);
         let holds = || env.store.holds_removals();
-        let pause = || env.settings.gate.pause(5_000, true, 1_000);
+        let pause = || env.shared.gate.pause(5_000, true, 1_000);
         env.begin_loading(0);
         assert!(holds());
         env.hold_removals_after(pause);
         env.end_loading();
         assert!(holds(), "clients are paused");
         env.begin_loading(0);
-        env.hold_removals_after(|| env.settings.gate.unpause());
+        env.hold_removals_after(|| env.shared.gate.unpause());
         assert!(holds(), "data is loaded");
         env.end_loading();
         assert!(!holds());

@@ -210,7 +210,7 @@ impl Export<'_> {
         let growing = Growing::new(&file);
         let mut writer = FileWriter::new(growing, style, self.options.sums_up);
         write_origin(self.env, &mut writer)?;
-        for library in self.env.settings.scripts.sources() {
+        for library in self.env.shared.scripts.sources() {
             writer.function(&library)?;
         }
         let mut handle = self.env.store.handle();

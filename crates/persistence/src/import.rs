@@ -189,7 +189,7 @@ pub fn import_stream<R: Read>(
     source: R,
     options: ImportOptions,
 ) -> Result<(Loaded, FileReader<R>), ImportError> {
-    let mut limits = env.settings.value_limits();
+    let mut limits = env.shared.settings.value_limits();
     limits.string_bytes_max = limits.string_bytes_max.max(STRING_BYTES_MAX);
     let started_ns = env.clock.monotonic_ns();
     let mut reader = FileReader::open(source, limits)?;
@@ -214,7 +214,7 @@ pub fn import_stream<R: Read>(
         Some(error) => return Err(error),
         None => functions?,
     };
-    let left_out = match scripts::install(&env.settings, &functions) {
+    let left_out = match scripts::install(&env.shared.scripts, &functions) {
         Ok(()) => Vec::new(),
         Err(_) => functions,
     };

@@ -163,22 +163,22 @@ impl LogInUse {
             *own = log;
             self.version.fetch_add(1, Ordering::SeqCst);
         }
-        env.settings.gate.set_log_full(false);
-        env.settings.refusals.set_log_fault(None);
+        env.shared.gate.set_log_full(false);
+        env.shared.refusals.set_log_fault(None);
     }
 
     /// Says why there is no log though one is wanted, or that none is wanted: writes are refused, or no more.
     pub fn set_missing(&self, reason: Option<&str>, env: &Environment) {
         // In this order: who tells of the fault of a log that has just ended asks what is so after that.
         *lock(&self.missing) = reason.map(str::to_owned);
-        env.settings.refusals.set_log_fault(reason);
+        env.shared.refusals.set_log_fault(reason);
     }
 
     /// A fault of the log may have begun or ended: has writes refused, or no more, and tells the operator. Waits for
     /// nothing but the file for the operator, and for that only then.
     pub fn look_for_fault(&self, env: &Environment) {
         let mut now = self.fault();
-        while (now.is_some() || env.settings.refusals.is_log_faulty())
+        while (now.is_some() || env.shared.refusals.is_log_faulty())
             && note_fault(env, now.as_deref())
         {
             // It may have begun or ended meanwhile, and who tells of that have been here already.
@@ -228,7 +228,7 @@ impl LogInUse {
 
 /// Has writes refused for a fault of the log, or no longer, and tells the operator; whether that is new.
 fn note_fault(env: &Environment, fault: Option<&str>) -> bool {
-    let is_new = env.settings.refusals.set_log_fault(fault);
+    let is_new = env.shared.refusals.set_log_fault(fault);
     match fault {
         _ if !is_new => {}
         Some(fault) => env.log.warning(format_args!(
@@ -287,7 +287,7 @@ mod tests {
             store,
             Arc::new(ManualClock::at_unix_ms(1)),
         );
-        let (in_use, refusals) = (LogInUse::default(), &env.settings.refusals);
+        let (in_use, refusals) = (LogInUse::default(), &env.shared.refusals);
         in_use.set_missing(Some("no room"), &env);
         in_use.look_for_fault(&env);
         assert!(refusals.is_log_faulty());

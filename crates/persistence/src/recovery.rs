@@ -357,7 +357,7 @@ pub fn recover(
     env.begin_loading(manifest.bytes() + log_bytes);
     let loaded = load_checkpoint(env, place, &manifest, threads, Onto::Empty);
     loaded.map_err(RecoveryError::Checkpoint)?;
-    scripts::install(&env.settings, &manifest.libraries).unwrap_or_else(|error| {
+    scripts::install(&env.shared.scripts, &manifest.libraries).unwrap_or_else(|error| {
         let text = error.text();
         let reason = String::from_utf8_lossy(&text);
         env.log.warning(format_args!(
@@ -412,7 +412,7 @@ pub fn load_checkpoint(
     threads: usize,
     onto: Onto,
 ) -> Result<(), LoadFault> {
-    let limits = env.settings.value_limits();
+    let limits = env.shared.settings.value_limits();
     let source = Parts {
         disk: &*place.disk,
         directory: &place.directory,
@@ -462,7 +462,7 @@ fn replay_log(
     }
     let disk = Arc::clone(&place.disk);
     let reader = Reader::open_below(disk, &place.log_directory, from, below).map_err(refused)?;
-    let like = &env.settings;
+    let like = &*env.shared;
     let replay = Replay {
         env,
         reader,

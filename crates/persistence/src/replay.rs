@@ -25,8 +25,8 @@ use base::clock::ManualClock;
 use base::random::Prng;
 use durability::log::Parts;
 use engine::{
-    BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, NoServer, Session, Settings, Share,
-    Table, Threshold,
+    BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, NoServer, Session, Share, Shared, Table,
+    Threshold,
 };
 use protocol::{Batch, Decoder, Limits, ReplyBuffer, Request, Value, decode_value};
 use store::{DatabaseId, Store};
@@ -186,16 +186,16 @@ pub struct Replayer {
 }
 
 impl Replayer {
-    /// One that applies commands to `store`, as a server with these settings would.
+    /// One that applies commands to `store`, as a server with this state would.
     #[must_use]
-    pub fn new(table: &'static Table, store: &Arc<Store>, like: &Settings, origin: Origin) -> Self {
+    pub fn new(table: &'static Table, store: &Arc<Store>, like: &Shared, origin: Origin) -> Self {
         let mut handle = store.handle();
         handle.set_unlimited(true);
         let clock = Arc::new(ManualClock::at_unix_ms(0));
         let engine = Engine::new(
             table,
             handle,
-            Arc::new(settings(like)),
+            Arc::new(shared(like)),
             clock,
             Prng::seeded(0),
         )
@@ -485,21 +485,21 @@ impl Replayer {
 
 /// What is checked in a command that ran before: nothing that can be configured. Collections get the
 /// forms that they would get now, and functions go to where they are known.
-pub fn settings(like: &Settings) -> Settings {
-    let settings = Settings {
+pub fn shared(like: &Shared) -> Shared {
+    let shared = Shared {
         scripts: Arc::clone(&like.scripts),
-        ..Settings::default()
+        ..Shared::default()
     };
+    let settings = &shared.settings;
     settings
         .bulk_bytes_max
         .store(u64::from(u32::MAX), Ordering::Relaxed);
     settings.arguments_max.store(u32::MAX, Ordering::Relaxed);
     for (threshold, ..) in Threshold::ALL {
-        settings
-            .thresholds
-            .set(threshold, like.thresholds.get(threshold));
+        let value = like.settings.thresholds.get(threshold);
+        settings.thresholds.set(threshold, value);
     }
-    settings
+    shared
 }
 
 /// What a request looks like.

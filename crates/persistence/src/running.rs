@@ -510,7 +510,7 @@ impl Surroundings for Around {
     }
 
     fn libraries(&self) -> Vec<Vec<u8>> {
-        self.env.settings.scripts.sources()
+        self.env.shared.scripts.sources()
     }
 
     fn history(&self, log_sequence: Option<u64>) -> Result<History, String> {
@@ -701,7 +701,7 @@ mod tests {
         // The checkpoint that takes the log out of force may be made before it can be stopped.
         let mut tries = std::iter::repeat_with(log_that_ended_in_force).take(100);
         let kept = tries.find_map(|kept| kept).unwrap();
-        let (persistence, refusals) = (&kept.persistence, &kept.env.settings.refusals);
+        let (persistence, refusals) = (&kept.persistence, &kept.env.shared.refusals);
         let change = |level| persistence.change_log(&wish(level)).unwrap();
         change(LogLevel::Os);
         kept.wait_for("failed", |log| log.state().phase == Phase::Failed);

@@ -70,7 +70,9 @@ impl SealRecord {
 
     fn encode(&self) -> String {
         let certain = if self.is_certain { "yes" } else { "no" };
-        let shard = self.shard.map_or("-".to_owned(), |shard| shard.to_string());
+        let shard = self
+            .shard
+            .map_or_else(|| "-".to_owned(), |shard| shard.to_string());
         let lines = format!(
             "{HEAD}\nshard {shard}\nterm {}\nboot {}\ncertain {certain}\n",
             self.term, self.boot

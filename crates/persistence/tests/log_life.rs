@@ -167,7 +167,7 @@ impl Around {
 
     fn write(&self, is_idle: bool) {
         let state = self.owner.state();
-        if self.env.settings.refusals.is_log_faulty() {
+        if self.env.shared.refusals.is_log_faulty() {
             return;
         }
         // While threads let go of the log one by one, what one states another does no more, and nobody promises any of it.

@@ -34,11 +34,11 @@ impl Bench {
         let store = Store::new(&store::Options::default()).unwrap();
         let config = Arc::new(SharedConfig::new(Settings::default(), Origin::default()));
         let node = Node::new(testkit::table(), store, config, Arc::clone(&clock));
-        let settings = Arc::clone(&node.core.settings);
+        let shared = Arc::clone(&node.core.shared);
         let engine = Engine::new(
             node.core.env.table,
             node.core.store.handle(),
-            settings,
+            shared,
             clock,
             Prng::seeded(1),
         );

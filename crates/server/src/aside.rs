@@ -52,7 +52,7 @@ impl Aside {
         let engine = Engine::new(
             node.core.env.table,
             node.handle(&Arc::default()),
-            Arc::clone(&node.core.settings),
+            Arc::clone(&node.core.shared),
             Arc::clone(&node.core.clock),
             Prng::from_os(),
         );
@@ -128,7 +128,7 @@ fn work(node: &Node, mut engine: Engine, queue: &Queue, log_user: &LogUser) {
             // Whoever waits for a key of the job is not to wait for this, too.
             node.broadcast(&Message::KeysFree);
             // Who had the log begun hears of it when all effects go to it; but a script may have no end.
-            let scripts = &node.core.settings.scripts.running;
+            let scripts = &node.core.shared.scripts.running;
             let is_given_up = || node.is_stopping() || scripts.busy().is_some();
             node.keeping.log_in_use.wait_until_taken_up(&is_given_up);
         }

@@ -177,7 +177,7 @@ impl Figures for View {
     }
 
     fn ready(&self) -> Result<(), Unready> {
-        let refusals = &self.node.core.settings.refusals;
+        let refusals = &self.node.core.shared.refusals;
         let is_not = |word, reason: String| Err(Unready { word, reason });
         if self.node.is_stopping() {
             return is_not("ERR", "the server stops".to_owned());
@@ -243,13 +243,13 @@ impl Sessions for Ways {
     }
 
     fn may(&self, user: &[u8], password: &[u8], command: &str, from: SocketAddr) -> Admission {
-        let settings = &self.node.core.settings;
+        let shared = &self.node.core.shared;
         let (address, now_ms) = (from.ip().to_string(), self.node.uptime_ms());
-        if !settings.throttle.admits(&address, now_ms) {
+        if !shared.access.throttle.admits(&address, now_ms) {
             return Admission::TooOften;
         }
-        let Some(user) = settings.users.log_in(user, password) else {
-            settings.throttle.note_failure(&address, now_ms);
+        let Some(user) = shared.access.users.log_in(user, password) else {
+            shared.access.throttle.note_failure(&address, now_ms);
             return Admission::Refused;
         };
         if self.allows(user.name(), command) {
@@ -260,7 +260,7 @@ impl Sessions for Ways {
     }
 
     fn allows(&self, user: &[u8], command: &str) -> bool {
-        let user = self.node.core.settings.users.find(user);
+        let user = self.node.core.shared.access.users.find(user);
         let request = OneCommand(&self.node, command);
         user.is_some_and(|user| user.rules().check(&request).is_ok())
     }
@@ -270,7 +270,7 @@ impl Sessions for Ways {
     }
 
     fn mark(&self, user: &[u8]) -> Option<u64> {
-        let user = self.node.core.settings.users.find(user)?;
+        let user = self.node.core.shared.access.users.find(user)?;
         let mut hasher = DefaultHasher::new();
         user.line().hash(&mut hasher);
         Some(hasher.finish())

@@ -123,7 +123,7 @@ impl Node {
             process: Process::new(&clock, Supervisor::find(current.supervised)),
             core: Core {
                 store,
-                settings: Arc::clone(&env.settings),
+                shared: Arc::clone(&env.shared),
                 config,
                 log,
                 clock,
@@ -140,7 +140,8 @@ impl Node {
         let _refused = node.rank(&current);
         if let Some(password) = &current.password {
             node.core
-                .settings
+                .shared
+                .access
                 .users
                 .set_default_password(Some(password));
         }
@@ -171,7 +172,7 @@ impl Node {
         self.apply_limits(change.new);
         if change.names.contains(&"requirepass") {
             let password = change.new.password.as_deref();
-            self.core.settings.users.set_default_password(password);
+            self.core.shared.access.users.set_default_password(password);
         }
         if change.names.contains(&"maxmemory-clients") {
             let bytes_max = limits::clients_bytes_max(change.new, process::usable_bytes());
@@ -262,7 +263,7 @@ impl Node {
             .persistence()
             .filter(|_| (old.level, old.sync) != (new.level, new.sync));
         let is_about_log = old.level.has_log() || new.level.has_log();
-        if persistence.is_some() && is_about_log && self.core.settings.refusals.is_loading() {
+        if persistence.is_some() && is_about_log && self.core.shared.refusals.is_loading() {
             // The log is being read, and a checkpoint of what is there so far would replace the rest.
             return Err(ApplyError {
                 name: "durability",
@@ -304,7 +305,7 @@ impl Node {
         };
         let around = tier::Around {
             store: Arc::clone(&self.core.store),
-            settings: Arc::clone(&self.core.settings),
+            shared: Arc::clone(&self.core.shared),
             log: Arc::clone(&self.core.log),
             clock: Arc::clone(&self.core.clock),
             requests: Arc::<Self>::clone(self),
@@ -485,7 +486,7 @@ impl Node {
 
     /// Has the audit log written as the configuration says.
     fn apply_audit(&self, config: &Config) {
-        let audit = &self.core.settings.observer.audit;
+        let audit = &self.core.shared.observer.audit;
         let mut applied = self
             .process
             .audited
@@ -513,9 +514,10 @@ impl Node {
         let defaults = Defaults {
             all_channels: config.opens_channels,
         };
-        self.core.settings.users.set_defaults(defaults);
+        self.core.shared.access.users.set_defaults(defaults);
         self.core
-            .settings
+            .shared
+            .access
             .denials
             .set_entries_max(config.denials_max);
         self.apply_audit(config);
@@ -523,29 +525,32 @@ impl Node {
         self.sessions
             .client_cache
             .set_keys_max(config.tracked_keys_max);
-        let threshold_ms = &self.core.settings.scripts.running.threshold_ms;
+        let threshold_ms = &self.core.shared.scripts.running.threshold_ms;
         threshold_ms.store(config.busy_reply_ms, Ordering::Relaxed);
-        let refuses_all = &self.core.settings.scripts.running.refuses_all;
+        let refuses_all = &self.core.shared.scripts.running.refuses_all;
         refuses_all.store(config.busy_refuses_all, Ordering::Relaxed);
         self.core
+            .shared
             .settings
             .bulk_bytes_max
             .store(config.bulk_bytes_max, Ordering::Relaxed);
         let replies_bytes_max = limits::replies_bytes_max(&config.output_limits.normal);
         self.core
+            .shared
             .settings
             .replies_bytes_max
             .store(replies_bytes_max, Ordering::Relaxed);
         self.core
+            .shared
             .settings
             .compresses_dumps
             .store(config.compresses_dumps, Ordering::Relaxed);
         for ((threshold, ..), value) in Threshold::ALL.into_iter().zip(config.thresholds) {
-            self.core.settings.thresholds.set(threshold, value);
+            self.core.shared.settings.thresholds.set(threshold, value);
         }
-        self.core.settings.observer.set_thresholds(&config.noticed);
+        self.core.shared.observer.set_thresholds(&config.noticed);
         let policy = policy_of(config.eviction_policy);
-        self.core.settings.set_use_clock(match policy {
+        self.core.shared.settings.set_use_clock(match policy {
             Policy::AllKeysLfu | Policy::VolatileLfu => UseClock::Frequency,
             _ => UseClock::Recency,
         });
@@ -579,7 +584,7 @@ impl Node {
     /// Whether who connects is a user that has to say no password.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        let default_user = self.core.settings.users.default_user();
+        let default_user = self.core.shared.access.users.default_user();
         default_user.rules().needs_no_password()
     }
 
@@ -793,7 +798,7 @@ impl Node {
 
     /// Whoever sends HTTP can fill the log with nothing but that: it is told once a minute at most.
     fn tell_of_browsers(&self, uptime_ms: u64) {
-        if let Some((count, address)) = self.core.settings.observer.browsers.take_news(uptime_ms) {
+        if let Some((count, address)) = self.core.shared.observer.browsers.take_news(uptime_ms) {
             let requests = if count == 1 { "A request" } else { "Requests" };
             self.core.log.warning(format_args!(
                 "{requests} of HTTP ({count} since this was told last) came to a port of this server, the                  last from {address}. The connection was closed, and nothing behind POST or Host: was run.                  A page in a browser may try to send commands here (cross protocol scripting)."
@@ -871,7 +876,7 @@ impl Node {
     /// Has clients wait until a time; `writes_only` lets reads pass (CLIENT PAUSE).
     pub fn pause_clients(&self, until_unix_ms: u64, writes_only: bool) {
         let now_unix_ms = self.core.clock.now_unix_ms();
-        let gate = &self.core.settings.gate;
+        let gate = &self.core.shared.gate;
         self.core
             .env
             .hold_removals_after(|| gate.pause(until_unix_ms, writes_only, now_unix_ms));
@@ -879,14 +884,14 @@ impl Node {
 
     /// Lets them go on (CLIENT UNPAUSE).
     pub fn unpause_clients(&self) {
-        let gate = &self.core.settings.gate;
+        let gate = &self.core.shared.gate;
         self.core.env.hold_removals_after(|| gate.unpause());
         self.broadcast(&Message::Resume);
     }
 
     /// Forgets a pause of clients that is over, so that commands need not ask for the time.
     pub fn end_pause(&self, now_unix_ms: u64) {
-        let gate = &self.core.settings.gate;
+        let gate = &self.core.shared.gate;
         self.core
             .env
             .hold_removals_after(|| gate.end_pause(now_unix_ms));

@@ -524,7 +524,7 @@ impl ProcessPort for Port<'_> {
             self.node.broadcast(&Message::KeysFree);
         }
         if let (Some(queue), Some(text)) =
-            (self.queue, self.node.core.settings.scripts.running.busy())
+            (self.queue, self.node.core.shared.scripts.running.busy())
         {
             queue.refuse(self.node, text);
         }

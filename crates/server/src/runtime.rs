@@ -122,7 +122,7 @@ impl Workers {
         #[cfg(feature = "http")]
         management::close(&self.node);
         self.node.stop();
-        self.node.core.settings.scripts.running.stop();
+        self.node.core.shared.scripts.running.stop();
         self.node.process.tls.stop();
         let mut outcome = Ok(());
         for thread in self.threads {
@@ -410,7 +410,7 @@ fn load(node: &Arc<Node>, signals: &Signals) -> Loading {
         let wanted = kept::wanted(&node.core.config.current());
         node.persistence().map_or(Ok(()), |it| it.load(&wanted))
     };
-    if !node.core.settings.refusals.is_loading() {
+    if !node.core.shared.refusals.is_loading() {
         return Loading::ended(load(node), None);
     }
     let (sender, loaded) = sync_channel(1);
@@ -433,7 +433,7 @@ fn load(node: &Arc<Node>, signals: &Signals) -> Loading {
             Err(_) => return Loading::Stopped,
         };
         let is_asked_to_stop = signal.is_some() || node.is_stopping();
-        if is_asked_to_stop && node.core.settings.refusals.is_loading() {
+        if is_asked_to_stop && node.core.shared.refusals.is_loading() {
             node.process.supervisor.stopping();
             return Loading::Stopped;
         }

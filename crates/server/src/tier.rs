@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 
 use base::clock::Clock;
 use durability::disk::{Disk, SystemDisk};
-use engine::{CommandError, Promotion, Settings};
+use engine::{CommandError, Promotion, Shared};
 use store::{ColdKind, DemotionLimits, Handle, Key, Locator, Store};
 use tier::{Entry, Tier, TierFault, TierOptions};
 
@@ -50,7 +50,7 @@ pub(crate) trait Wakes: Send + Sync {
 #[derive(Clone)]
 pub(crate) struct Around {
     pub(crate) store: Arc<Store>,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) log: Arc<Log>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) requests: Arc<dyn Wakes>,
@@ -97,6 +97,7 @@ impl TierInUse {
         }
         around.store.set_cold_room(true);
         around
+            .shared
             .settings
             .demotes_always
             .store(always, Ordering::Relaxed);

@@ -42,13 +42,13 @@ impl Node {
         }
         if path.is_some() || !users.is_empty() {
             let default = default_rules(config);
-            let _nobody_is_connected = self.core.settings.users.replace(users, default);
+            let _nobody_is_connected = self.core.shared.access.users.replace(users, default);
         }
         Ok(())
     }
 
     fn configured_users(&self, config: &Config) -> Result<Parsed, String> {
-        let defaults = self.core.settings.users.defaults();
+        let defaults = self.core.shared.access.users.defaults();
         let mut users = Parsed::new();
         for words in &config.users {
             let definition: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -74,7 +74,7 @@ impl Node {
             return Err(format!("Error loading ACLs, file '{shown}' is too large"));
         }
         let text = std::fs::read(path).map_err(|error| cannot(&error))?;
-        let defaults = self.core.settings.users.defaults();
+        let defaults = self.core.shared.access.users.defaults();
         parse_file(&text, self.core.env.table.catalog(), defaults).map_err(|errors| {
             let lines = errors.iter();
             let lines = lines.map(|(line, error)| format!("{shown}:{line}: {error}. "));
@@ -98,7 +98,7 @@ impl Node {
             CommandError::Text(format!("ERR {text}").into())
         })?;
         let default = default_rules(&config);
-        Ok(self.core.settings.users.replace(users, default))
+        Ok(self.core.shared.access.users.replace(users, default))
     }
 
     /// ACL SAVE.
@@ -123,7 +123,7 @@ impl Node {
     }
 
     fn user_lines(&self) -> Vec<Vec<u8>> {
-        let users = self.core.settings.users.all();
+        let users = self.core.shared.access.users.all();
         users.iter().map(|user| user.line()).collect()
     }
 
@@ -134,7 +134,7 @@ impl Node {
         if config.acl_file.is_some() {
             return Vec::new();
         }
-        let users = self.core.settings.users.all();
+        let users = self.core.shared.access.users.all();
         let is_plain = |user: &access::User| {
             user.name() == access::DEFAULT && *user.rules() == default_rules(&config)
         };

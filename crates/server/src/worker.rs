@@ -117,7 +117,7 @@ impl Worker {
         let engine = Engine::new(
             node.core.env.table,
             node.handle(&makes_too_many_events),
-            Arc::clone(&node.core.settings),
+            Arc::clone(&node.core.shared),
             Arc::clone(&node.core.clock),
             Prng::from_os(),
         )
@@ -236,7 +236,7 @@ impl Worker {
     fn certified_user(&self, peer: &PeerInfo) -> Option<Arc<User>> {
         let security = peer.security.as_ref()?;
         let names = tls::user_names(self.config.config(), security);
-        let users = &self.node.core.settings.users;
+        let users = &self.node.core.shared.access.users;
         let mut known = names.iter().filter_map(|name| users.find(name.as_bytes()));
         known.find(|user| user.rules().is_on())
     }
@@ -529,7 +529,7 @@ impl Worker {
         if self.paused_count == 0 {
             return None;
         }
-        let gate = &self.node.core.settings.gate;
+        let gate = &self.node.core.shared.gate;
         let until_unix_ms = gate.paused_until_unix_ms();
         if until_unix_ms == 0 && gate.changes_role() {
             // Who ends that says so.
@@ -622,7 +622,7 @@ impl Worker {
         let store = self.engine.store();
         store.enter();
         store.begin(self.node.core.clock.now_unix_ms());
-        let big_keys = &self.node.core.settings.observer.big_keys;
+        let big_keys = &self.node.core.shared.observer.big_keys;
         big_keys.step(store, records);
         store.leave();
     }
@@ -742,7 +742,7 @@ impl Service for Worker {
         let now_ns = self.node.core.clock.monotonic_ns();
         self.now_ms = self.node.uptime_ms_at(now_ns);
         self.turn_started_ns = now_ns;
-        let watches_turns = self.node.core.settings.observer.event_ms() > 0;
+        let watches_turns = self.node.core.shared.observer.event_ms() > 0;
         self.turn_cpu_ns = watches_turns.then(|| self.node.core.clock.thread_cpu_ns());
         self.engine.begin_turn(now_ns);
         self.config.refresh();
@@ -766,7 +766,7 @@ impl Service for Worker {
     fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {
         self.config.refresh();
         let client = Arc::new(self.record(id, peer));
-        let users = &self.node.core.settings.users;
+        let users = &self.node.core.shared.access.users;
         let certified = self.certified_user(peer);
         let is_in = certified.is_some() || !users.must_log_in();
         client.set_user(certified.unwrap_or_else(|| Arc::clone(users.default_user())));
@@ -814,7 +814,7 @@ impl Service for Worker {
         }
         let log = self.held_replies.as_deref().filter(|log| !log.is_ended());
         let log = log.map(|log| {
-            let gate = &self.node.core.settings.gate;
+            let gate = &self.node.core.shared.gate;
             LogView::new(log, gate, self.turn_started_ns, &connected.wrote)
         });
         let appended_before = self.log_user.appended().end();

@@ -83,7 +83,7 @@ impl Bench {
         let engine = Engine::new(
             node.core.env.table,
             node.core.store.handle(),
-            Arc::clone(&node.core.settings),
+            Arc::clone(&node.core.shared),
             clock,
             Prng::seeded(1),
         );

@@ -24,7 +24,7 @@ use engine::port::{
 use engine::push::Push;
 use engine::replication::{Copies, SyncRequest};
 use engine::session::{ClientRecord, Session};
-use engine::settings::Settings;
+use engine::shared::Shared;
 use engine::topic::{Topic, TopicKind};
 use engine::tracking::Follower;
 use engine::waiting::Progress;
@@ -57,7 +57,7 @@ pub struct TestServer {
     effects: Arc<Mutex<Vec<Stated>>>,
     seen: usize,
     /// What its commands check.
-    pub settings: Arc<Settings>,
+    pub shared: Arc<Shared>,
     /// The server around its commands.
     pub port: TestPort,
 }
@@ -76,15 +76,15 @@ impl TestServer {
         let mut handle = store.handle();
         handle.set_sink(Some(Box::new(Recorder(Arc::clone(&effects)))));
         let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
-        let settings = Arc::new(Settings::default());
-        let user = settings.users.default_user();
+        let shared = Arc::new(Shared::default());
+        let user = shared.access.users.default_user();
         let record = ClientRecord::new(1, "test:0".into(), "test:0".into(), 0, -1, START_UNIX_MS);
         record.set_user(Arc::clone(user));
         Self {
             engine: Engine::new(
                 table(),
                 handle,
-                Arc::clone(&settings),
+                Arc::clone(&shared),
                 Arc::<ManualClock>::clone(&clock),
                 Prng::seeded(1),
             ),
@@ -97,7 +97,7 @@ impl TestServer {
             clock,
             effects,
             seen: 0,
-            settings,
+            shared,
         }
     }
 
@@ -125,7 +125,7 @@ impl TestServer {
     /// A server that asks for a password, with a client that has not said it.
     pub fn with_password(password: &'static str) -> Self {
         let mut server = Self::new();
-        let users = &server.settings.users;
+        let users = &server.shared.access.users;
         users.set_default_password(Some(password.as_bytes()));
         server.session.authenticated = false;
         server
@@ -273,7 +273,7 @@ impl TestServer {
             }
             let address = format!("test:{id}");
             let record = ClientRecord::new(id, address.clone(), address, 0, -1, START_UNIX_MS);
-            record.set_user(Arc::clone(self.settings.users.default_user()));
+            record.set_user(Arc::clone(self.shared.access.users.default_user()));
             Session::new(Arc::new(record), true)
         });
         if self.session.client.id != id {

@@ -3,7 +3,7 @@
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
 use engine::{
-    ClientRecord, Engine, Fate, Next, NoServer, ReplyMode, Session, Settings, Share, Table,
+    ClientRecord, Engine, Fate, Next, NoServer, ReplyMode, Session, Shared, Share, Table,
 };
 use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request};
 use std::sync::atomic::Ordering;
@@ -50,13 +50,14 @@ impl Server {
         let effects = Effects::default();
         handle.set_sink(Some(Box::new(Recorder(Arc::clone(&effects)))));
         let clock = Arc::new(ManualClock::at_unix_ms(START_UNIX_MS));
-        let settings = Arc::new(Settings::default());
-        settings
+        let shared = Arc::new(Shared::default());
+        shared
+            .settings
             .bulk_bytes_max
             .store(VALUE_BYTES_MAX, Ordering::Relaxed);
         let shared_clock = Arc::<ManualClock>::clone(&clock);
         Self {
-            engine: Engine::new(*TABLE, handle, settings, shared_clock, Prng::seeded(1)),
+            engine: Engine::new(*TABLE, handle, shared, shared_clock, Prng::seeded(1)),
             session: new_session(),
             clock,
             effects,

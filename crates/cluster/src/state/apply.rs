@@ -199,6 +199,9 @@ impl ControlState {
     /// A node leaves, and with it its copies, and the shard that it is by itself where that owns nothing. Another primary
     /// does not, nor one that a majority may need: that is removed from its shard first, in two steps.
     fn leave(&mut self, index: u64, node: NodeId) -> Applied {
+        if !self.nodes.contains_key(&node) {
+            return Applied::Stale;
+        }
         if let Some(own) = self.empty_shard_of(node) {
             self.shards.remove(&own);
             let _left = self.nodes.remove(&node);
@@ -209,7 +212,7 @@ impl ControlState {
         let is_needed = |shard: &&mut Shard| {
             shard.primary == node || shard.is_quorum || shard.old_members.is_some()
         };
-        if !self.nodes.contains_key(&node) || shards.iter().any(is_needed) {
+        if shards.iter().any(is_needed) {
             return Applied::Refused;
         }
         for shard in &mut shards {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
-use engine::{ClientRecord, Engine, Next, NoServer, Session, Settings, Share};
+use engine::{ClientRecord, Engine, Next, NoServer, Session, Share, Shared};
 use protocol::{ReplyBuffer, Resp, Value, decode_value, encode_request};
 use store::{
     Cause, DatabaseId, EffectSink, Encoding, Event, EventClass, EventSink, Handle, Options, Store,
@@ -67,7 +67,7 @@ impl TestServer {
             engine: Engine::new(
                 testkit::table(),
                 handle,
-                Arc::new(Settings::default()),
+                Arc::new(Shared::default()),
                 shared_clock,
                 Prng::seeded(1),
             ),

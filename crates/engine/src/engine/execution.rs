@@ -168,7 +168,7 @@ impl Visit<'_> {
     /// Decodes and plans a batch.
     #[inline]
     fn decode(&mut self, input: &[u8], most: usize, batch: &mut Batch) -> Decoded {
-        let settings = self.context.settings;
+        let settings = &self.context.shared.settings;
         let session = &mut *self.context.session;
         let limits = Limits {
             bulk_bytes_max: settings.string_bytes_max(),
@@ -222,8 +222,8 @@ impl Visit<'_> {
                     let left = self.execute_with_care(run, &planned, reply_bytes_end);
                     ordinary = is_ordinary(self.context.session);
                     self.may_be_busy = self.needs_care();
-                    self.looks_at_each = self.context.settings.looks_at_each();
-                    self.looks_at_writes = self.context.settings.looks_at_writes();
+                    self.looks_at_each = self.context.shared.looks_at_each();
+                    self.looks_at_writes = self.context.shared.looks_at_writes();
                     left
                 }
             };
@@ -367,7 +367,7 @@ impl Visit<'_> {
     /// Whether requests may have to wait, so that each has to be looked at by itself.
     #[inline]
     fn is_gated(&self) -> bool {
-        !self.context.settings.gate.is_open()
+        !self.context.shared.gate.is_open()
     }
 
     /// Runs any request and writes its reply.
@@ -398,7 +398,7 @@ impl Visit<'_> {
         let reply_mode = self.context.session.reply_mode;
         let result = match command {
             None if is_from_a_browser(request) => {
-                let browsers = &self.context.settings.observer.browsers;
+                let browsers = &self.context.shared.observer.browsers;
                 browsers.note(&self.context.session.client.address);
                 self.context.session.fate = Fate::Close;
                 return Next::Close;
@@ -463,7 +463,14 @@ impl Visit<'_> {
         if self.context.store.has_served() {
             self.serve();
         }
-        if self.may_be_cold && self.context.settings.demotes_always.load(Ordering::Relaxed) {
+        if self.may_be_cold
+            && self
+                .context
+                .shared
+                .settings
+                .demotes_always
+                .load(Ordering::Relaxed)
+        {
             self.demote_keys(command, request);
         }
     }
@@ -491,7 +498,7 @@ impl Visit<'_> {
     /// run for longer than scripts may.
     #[cold]
     fn wait_unless_late(&mut self) -> Next {
-        let Some(refusal) = self.context.settings.scripts.running.busy() else {
+        let Some(refusal) = self.context.shared.scripts.running.busy() else {
             return Next::Busy;
         };
         // In a transaction only its end waits.
@@ -621,7 +628,7 @@ impl Visit<'_> {
             self.check_slots(spec, request)?;
         }
         let row = (spec.flags, spec.in_transaction);
-        self.context.settings.refusals.pass(row, session)
+        self.context.shared.refusals.pass(row, session)
     }
 
     /// Whether every request has to be looked at by itself because of engines aside.
@@ -646,7 +653,7 @@ impl Visit<'_> {
         }
         // Whoever watches over the server with it is to see that a script takes too long.
         if spec.flags.has(Flags::PROBES) {
-            return self.context.settings.scripts.running.busy().is_some();
+            return self.context.shared.scripts.running.busy().is_some();
         }
         if spec.keys.is_empty() {
             // What has the store alone would hold up everybody.
@@ -675,12 +682,12 @@ impl Visit<'_> {
 
     /// Whether a command does what waits while writes are paused, or a transaction that it ends does.
     pub(super) fn writes(&self, spec: &CommandSpec, request: Request<'_>) -> bool {
-        let settings = self.context.settings;
+        let scripts = &self.context.shared.scripts;
         let transaction = self.context.session.transaction.as_ref();
         if spec.in_transaction == InTransaction::Runs {
-            return transaction.is_some_and(|it| it.writes(self.context.table, settings));
+            return transaction.is_some_and(|it| it.writes(self.context.table, scripts));
         }
-        may_write(settings, spec, request)
+        may_write(scripts, spec, request)
     }
 
     /// Whether a command is refused where there is no memory, or a transaction that it ends has one that is.
@@ -707,7 +714,7 @@ impl Visit<'_> {
             return None;
         }
         let writes = self.writes(spec, request);
-        let gate = &self.context.settings.gate;
+        let gate = &self.context.shared.gate;
         let is_paused = gate.paused_until_unix_ms() > self.context.now_unix_ms;
         if (is_paused && (writes || !gate.pauses_writes_only())) || (writes && gate.changes_role())
         {

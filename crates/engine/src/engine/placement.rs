@@ -17,7 +17,7 @@ impl Visit<'_> {
     /// said quickly.
     #[inline]
     pub(super) fn are_mine(&self, run: &Run<'_>, found: &Found) -> bool {
-        let slots = &self.context.settings.hash_slots;
+        let slots = &self.context.shared.hash_slots;
         let spec = found.spec;
         if spec.keys.len() != 1 || spec.keys_of.is_some() || spec.other_databases.is_some() {
             return false;
@@ -42,7 +42,7 @@ impl Visit<'_> {
     /// Whether a request has to wait because its slot is about to be served by another node.
     #[inline]
     pub(super) fn is_about_leaving(&self, command: Option<&Found>, request: Request<'_>) -> bool {
-        self.context.settings.hash_slots.has_waits() && self.waits_for_leaving(command, request)
+        self.context.shared.hash_slots.has_waits() && self.waits_for_leaving(command, request)
     }
 
     #[cold]
@@ -51,7 +51,7 @@ impl Visit<'_> {
         let Some(Ok((_, spec, _))) = resolved else {
             return false;
         };
-        let routes = self.context.settings.hash_slots.routes();
+        let routes = self.context.shared.hash_slots.routes();
         let mut query = self.query(&routes, spec, request);
         query.is_write |= self.writes(spec, request);
         query.waits(&routes)
@@ -64,7 +64,7 @@ impl Visit<'_> {
         if session.is_of_primary {
             return Ok(());
         }
-        let routes = self.context.settings.hash_slots.routes();
+        let routes = self.context.shared.hash_slots.routes();
         Ok(self.query(&routes, spec, request).judge(&routes)?)
     }
 

@@ -25,7 +25,7 @@ use crate::key_query::is_withheld;
 use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::Session;
-use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::table::{Found, Table};
 use crate::waiting::{Turn, Waited, Waiter, Waiters};
 
@@ -37,7 +37,7 @@ pub(super) struct Serving<'a> {
     pub(super) place: Place,
     pub(super) table: &'static Table,
     pub(super) server: &'a mut dyn ServerPort,
-    pub(super) settings: &'a Settings,
+    pub(super) shared: &'a Shared,
     pub(super) random: &'a mut Prng,
     pub(super) plan: &'a mut Plan,
     pub(super) waiters: &'a Arc<Waiters>,
@@ -79,7 +79,7 @@ impl Serving<'_> {
     /// Runs the request of a waiter, with all its keys locked.
     fn attempt(&mut self, store: &mut Handle, waiter: &Arc<Waiter>) -> Attempt {
         let waiting = &waiter.subject;
-        let slots = &self.settings.hash_slots;
+        let slots = &self.shared.hash_slots;
         if slots.is_on() && is_withheld(waiting, self.table, &slots.routes()) {
             return Attempt::Busy;
         }
@@ -131,7 +131,7 @@ impl Serving<'_> {
             session: &mut session,
             table: self.table,
             server: self.server,
-            settings: self.settings,
+            shared: self.shared,
             random: self.random,
             now_unix_ms: self.now_unix_ms,
             pace: Pace {

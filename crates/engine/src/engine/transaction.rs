@@ -286,7 +286,7 @@ impl Running<'_, '_> {
             return Ok(());
         }
         let passed = context
-            .settings
+            .shared
             .refusals
             .pass_queued(queued.flags, context.session);
         if let Err(refusal) = passed {

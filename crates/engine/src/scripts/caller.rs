@@ -190,8 +190,8 @@ impl<'h, 'c> Caller<'h, 'c> {
     /// Ends the run; why it ended before its end, if it did, and the last error that a command gave.
     pub(super) fn end(mut self) -> (Option<Halt>, Vec<u8>) {
         if let Some(long) = &self.long {
-            self.context.settings.scripts.running.leave(long);
-            self.context.settings.refusals.set_busy(None);
+            self.context.shared.scripts.running.leave(long);
+            self.context.shared.refusals.set_busy(None);
         }
         let ns = self.elapsed_ns();
         if self.halt.is_none() {
@@ -220,7 +220,7 @@ impl<'h, 'c> Caller<'h, 'c> {
                 "ERR Wrong number of args calling Redis command from script",
             ));
         }
-        if spec.flags.has(Flags::NOSCRIPT) && !self.context.settings.scripts.runs_all() {
+        if spec.flags.has(Flags::NOSCRIPT) && !self.context.shared.scripts.runs_all() {
             return Err(CommandError::fixed(
                 "ERR This Redis command is not allowed from script",
             ));
@@ -231,11 +231,11 @@ impl<'h, 'c> Caller<'h, 'c> {
                 "ERR Write commands are not allowed from read-only scripts.",
             ));
         }
-        let settings = self.context.settings;
-        if settings.hash_slots.is_on() {
+        let shared = self.context.shared;
+        if shared.hash_slots.is_on() {
             self.check_slots(spec, request)?;
         }
-        settings
+        shared
             .refusals
             .pass((spec.flags, spec.in_transaction), self.context.session)?;
         let has_room = !self.is_full || self.wrote || self.call.allows_oom;
@@ -257,7 +257,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         if session.is_of_primary {
             return Ok(());
         }
-        let routes = self.context.settings.hash_slots.routes();
+        let routes = self.context.shared.hash_slots.routes();
         let mut query = query_of(session, &routes);
         add_keys(&mut query, &routes, self.context.table, spec, request);
         query
@@ -457,14 +457,14 @@ impl<'h, 'c> Caller<'h, 'c> {
 
     fn tell_slow(&mut self) {
         for (measured, shown) in self.slow.drain(..) {
-            let observer = &self.context.settings.observer;
+            let observer = &self.context.shared.observer;
             observer.notice(&measured, || shown.clone());
         }
     }
 
     /// Shows a command that ran to those who see all, once it is sure that it will not run again.
     fn show(&mut self, command: &Command<'_>) {
-        let monitors = &self.context.settings.observer.monitors;
+        let monitors = &self.context.shared.observer.monitors;
         let is_hidden = [Flags::ADMIN, Flags::SKIP_MONITOR]
             .iter()
             .any(|flag| command.spec.flags.has(*flag));
@@ -477,7 +477,7 @@ impl<'h, 'c> Caller<'h, 'c> {
     /// Has others hear of the run, as long as it takes.
     fn enter_long(&mut self) -> Arc<LongRun> {
         let (call, started_ns) = (self.call, self.started_ns);
-        let running = &self.context.settings.scripts.running;
+        let running = &self.context.shared.scripts.running;
         let long = self.long.get_or_insert_with(|| {
             let command = call.request.iter().map(<[u8]>::to_vec).collect();
             let long = LongRun::new(call.kind, call.name, command, started_ns);
@@ -548,7 +548,7 @@ impl Host for Caller<'_, '_> {
             return None;
         }
         let long = self.enter_long();
-        let running = &self.context.settings.scripts.running;
+        let running = &self.context.shared.scripts.running;
         if let Some(killing) = running.verdict(&long) {
             return Some(killed(self.call.kind, killing));
         }
@@ -556,7 +556,7 @@ impl Host for Caller<'_, '_> {
         if threshold_ms > 0 && ns / 1_000_000 >= threshold_ms {
             let is_news = running.set_late(self.call.kind);
             if running.refuses_all.load(Ordering::Relaxed) {
-                self.context.settings.refusals.set_busy(running.busy());
+                self.context.shared.refusals.set_busy(running.busy());
             }
             self.context.server.script_is_late(is_news);
         }

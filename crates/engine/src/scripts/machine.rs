@@ -12,7 +12,6 @@ use super::libraries::{FunctionFacts, LoadedLibrary};
 use super::run_flags::RunFlags;
 use crate::error::CommandError;
 use crate::identity::redis_version;
-use crate::settings::Settings;
 
 /// Programs that are kept compiled, at most; then all are compiled anew as they are asked for.
 const PROGRAMS_MAX: usize = 1024;
@@ -157,13 +156,12 @@ fn place_of(digest: &Digest) -> usize {
 /// # Errors
 /// What is wrong with it.
 pub fn add(
-    settings: &Settings,
+    scripts: &Scripts,
     digest: Digest,
     source: &[u8],
     stays: bool,
 ) -> Result<(Arc<Script>, Rc<Compiled>), CommandError> {
     let compiled = compile(&digest, source)?;
-    let scripts: &Scripts = &settings.scripts;
     Ok((scripts.add(digest, source, stays), compiled))
 }
 

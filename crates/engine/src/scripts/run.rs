@@ -180,7 +180,7 @@ fn attempt(
         }
     });
     let ended = caller.end();
-    machine::tell_memory(&context.settings.scripts);
+    machine::tell_memory(&context.shared.scripts);
     (ended, result)
 }
 

@@ -20,11 +20,11 @@ fn lines(filter: AuditFilter, requests: &[&str]) -> (Vec<String>, u64) {
     server.run("ACL SETUSER u on nopass ~* +@all -incr");
     let written = Arc::new(Mutex::new(Vec::new()));
     let sink = Box::new(Lines(Arc::clone(&written)));
-    server.settings.observer.audit.set(Some((filter, sink)));
+    server.shared.observer.audit.set(Some((filter, sink)));
     server.pipeline(requests);
     let lines = written.lock().unwrap();
     let from = |line: &String| line.split_once("verdict=").unwrap().1.to_owned();
-    let dropped = server.settings.observer.audit.dropped();
+    let dropped = server.shared.observer.audit.dropped();
     (lines.iter().map(from).collect(), dropped)
 }
 

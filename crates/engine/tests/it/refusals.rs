@@ -12,7 +12,7 @@ const LOADS: &str = "LOADING Redis is loading the dataset in memory";
 fn while_data_is_loaded_only_what_needs_none_runs() {
     let mut server = TestServer::new();
     server.run("SET a 1");
-    server.settings.refusals.set_loading(true);
+    server.shared.refusals.set_loading(true);
     for line in [
         "GET a",
         "SET a 2",
@@ -26,7 +26,7 @@ fn while_data_is_loaded_only_what_needs_none_runs() {
     assert_eq!(server.text("INFO server"), "server");
     assert_eq!(server.integer("LASTSAVE"), 7);
     assert!(server.error("GET").contains("wrong number of arguments"));
-    server.settings.refusals.set_loading(false);
+    server.shared.refusals.set_loading(false);
     assert_eq!(server.text("GET a"), "1");
     // What was refused does not count as called.
     assert_eq!(server.counts("GET"), (1, 0));
@@ -36,19 +36,19 @@ fn while_data_is_loaded_only_what_needs_none_runs() {
 #[test]
 fn who_waits_for_the_data_hears_of_a_log_that_cannot_be_written_afterwards() {
     let mut server = TestServer::new();
-    server.settings.refusals.set_loading(true);
-    server.settings.refusals.set_log_fault(Some("full"));
+    server.shared.refusals.set_loading(true);
+    server.shared.refusals.set_log_fault(Some("full"));
     for line in ["PING", "SET a 1", "GET a"] {
         assert_eq!(server.error(line), LOADS, "{line}");
     }
-    server.settings.refusals.set_loading(false);
+    server.shared.refusals.set_loading(false);
     assert_eq!(server.error("PING"), log_fault_text("full"));
 }
 
 #[test]
 fn a_series_of_plain_requests_is_refused_one_by_one() {
     let mut server = TestServer::new();
-    server.settings.refusals.set_loading(true);
+    server.shared.refusals.set_loading(true);
     let (output, _) = server.pipeline(&["SET a 1", "SET a 2", "GET a", "TIME"]);
     let refusals = format!("-{LOADS}\r\n").repeat(3);
     assert!(output.starts_with(refusals.as_bytes()));
@@ -60,7 +60,7 @@ fn a_transaction_that_would_touch_data_is_refused_as_a_whole() {
     let mut server = TestServer::new();
     server.run("MULTI");
     server.run("GET a");
-    server.settings.refusals.set_loading(true);
+    server.shared.refusals.set_loading(true);
     let aborted = format!("EXECABORT Transaction discarded because of: {LOADS}");
     assert_eq!(server.error("EXEC"), aborted);
     server.run("MULTI");
@@ -75,13 +75,13 @@ fn when_nothing_can_be_saved_nothing_is_written() {
     server.run("SET a 1");
     server.run("MULTI");
     server.run("INCR a");
-    server.settings.refusals.set_save_failed(true);
+    server.shared.refusals.set_save_failed(true);
     assert!(server.error("EXEC").starts_with("EXECABORT"));
     assert_eq!(server.text("GET a"), "1");
     for line in ["SET a 2", "DEL a", "PING"] {
         assert_eq!(server.error(line), NOT_SAVED, "{line}");
     }
-    server.settings.refusals.set_save_failed(false);
+    server.shared.refusals.set_save_failed(false);
     assert_eq!(server.integer("INCR a"), 2);
 }
 
@@ -92,10 +92,7 @@ fn while_the_log_cannot_be_written_nothing_is_written() {
     server.run("MULTI");
     server.run("SET k w");
     let before = server.dump();
-    server
-        .settings
-        .refusals
-        .set_log_fault(Some("No space left"));
+    server.shared.refusals.set_log_fault(Some("No space left"));
     let text = log_fault_text("No space left");
     let aborted = format!("EXECABORT Transaction discarded because of: {text}");
     assert_eq!(server.error("EXEC"), aborted);
@@ -106,7 +103,7 @@ fn while_the_log_cannot_be_written_nothing_is_written() {
     let expected = format!("-{text}\r\n-{text}\r\n$1\r\nv\r\n");
     assert_eq!(output, expected.as_bytes());
     assert_eq!(server.dump(), before);
-    server.settings.refusals.set_log_fault(None);
+    server.shared.refusals.set_log_fault(None);
     server.run("SET k w");
     assert_eq!(server.text("GET k"), "w");
 }
@@ -115,7 +112,7 @@ fn while_the_log_cannot_be_written_nothing_is_written() {
 fn without_room_in_the_log_writes_wait() {
     let mut server = TestServer::new();
     server.run("SET k v");
-    server.settings.gate.set_log_full(true);
+    server.shared.gate.set_log_full(true);
     let (output, next) = server.pipeline(&["GET k", "SET k w", "GET k"]);
     let expected = (&b"$1\r\nv\r\n"[..], Next::LogFull);
     assert_eq!((output.as_slice(), next), expected);
@@ -123,7 +120,7 @@ fn without_room_in_the_log_writes_wait() {
     assert_eq!(server.text("GET k"), "v");
     // What would be refused is refused.
     assert!(server.error("SET k").contains("wrong number of arguments"));
-    server.settings.gate.set_log_full(false);
+    server.shared.gate.set_log_full(false);
     let (output, _) = server.pipeline(&["SET k w", "GET k"]);
     assert_eq!(output, b"+OK\r\n$1\r\nw\r\n");
 }
@@ -134,7 +131,7 @@ fn a_replica_writes_nothing_of_its_own() {
     server.run("SET a 1");
     server.run("MULTI");
     server.run("INCR a");
-    server.settings.refusals.set_read_only(true);
+    server.shared.refusals.set_read_only(true);
     let aborted = format!("EXECABORT Transaction discarded because of: {NO_WRITES}");
     assert_eq!(server.error("EXEC"), aborted);
     for line in [
@@ -168,10 +165,10 @@ fn a_replica_writes_nothing_of_its_own() {
 fn a_script_that_says_it_writes_does_not_begin_on_a_replica() {
     let mut server = TestServer::new();
     let eval = |flags: &str| format!("EVAL \"#!lua flags={flags}\\nreturn 1\" 0");
-    server.settings.refusals.set_read_only(true);
+    server.shared.refusals.set_read_only(true);
     assert_eq!(server.error(&eval("")), NO_WRITES);
     assert_eq!(server.integer(&eval("no-writes")), 1);
-    server.settings.refusals.set_stale(true);
+    server.shared.refusals.set_stale(true);
     assert_eq!(server.error(&eval("no-writes")), MASTER_DOWN);
     assert_eq!(server.integer(&eval("no-writes,allow-stale")), 1);
     let get = "return redis.pcall('get','a')";
@@ -185,11 +182,11 @@ fn a_script_that_says_it_writes_does_not_begin_on_a_replica() {
 #[test]
 fn with_too_few_replicas_nothing_is_written() {
     let mut server = TestServer::new();
-    server.settings.refusals.set_few_replicas(true);
+    server.shared.refusals.set_few_replicas(true);
     assert_eq!(server.error("SET a 1"), TOO_FEW);
     assert_eq!(server.error("EVAL \"#!lua\\nreturn 1\" 0"), TOO_FEW);
     server.run("PING");
-    server.settings.refusals.set_few_replicas(false);
+    server.shared.refusals.set_few_replicas(false);
     server.run("SET a 1");
 }
 
@@ -199,7 +196,7 @@ fn what_is_counted_on_a_replica_is_not_kept() {
     let mut server = TestServer::new();
     server.run("PFADD k a b c");
     let before = server.dump();
-    server.settings.refusals.set_read_only(true);
+    server.shared.refusals.set_read_only(true);
     assert_eq!(server.integer("PFCOUNT k"), 3);
     assert_eq!(server.dump(), before);
 }
@@ -208,7 +205,7 @@ fn what_is_counted_on_a_replica_is_not_kept() {
 fn while_the_role_changes_writes_wait_and_a_pause_goes_on_by_itself() {
     let mut server = TestServer::new();
     server.run("SET k v");
-    let gate = &server.settings.gate;
+    let gate = &server.shared.gate;
     gate.pause(100, true, 10);
     gate.set_changes_role(true);
     gate.unpause();
@@ -216,7 +213,7 @@ fn while_the_role_changes_writes_wait_and_a_pause_goes_on_by_itself() {
     let (output, next) = server.pipeline(&["GET k", "SET k w"]);
     let expected = (&b"$1\r\nv\r\n"[..], Next::Paused);
     assert_eq!((output.as_slice(), next), expected);
-    server.settings.gate.set_changes_role(false);
+    server.shared.gate.set_changes_role(false);
     let (output, _) = server.pipeline(&["SET k w", "GET k"]);
     assert_eq!(output, b"+OK\r\n$1\r\nw\r\n");
 }

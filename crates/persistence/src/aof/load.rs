@@ -114,7 +114,7 @@ fn load_file(env: &Environment, path: &Path, loaded: &mut Loaded) -> Result<Opti
     }
     file.seek(SeekFrom::Start(offset)).map_err(Flaw::Io)?;
     let threads = env.threads.max(1);
-    let like = &env.settings;
+    let like = &*env.shared;
     let databases = env.store.databases();
     let (cut, replayed) = replay_in_parallel(
         env.table,

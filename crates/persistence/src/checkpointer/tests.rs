@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use base::clock::ManualClock;
 use durability::checkpoint::{MANIFEST_NAME, read_manifest, verify};
 use durability::simulated::SimulatedDisk;
-use engine::Settings;
+use engine::Shared;
 use rdb::Limits;
 use store::{
     Batch, DatabaseId, Deadline, Ending, Options, SavedValue, SnapshotSink, SnapshotStep, Totals,
@@ -158,7 +158,7 @@ fn load(disk: &dyn Disk, threads: usize) -> Result<(Arc<Store>, Manifest), LoadF
 
 /// Gives the store something of everything.
 fn fill(store: &Arc<Store>) {
-    let mut replayer = Replayer::new(testkit::table(), store, &Settings::default(), Origin::Own);
+    let mut replayer = Replayer::new(testkit::table(), store, &Shared::default(), Origin::Own);
     let mut run = |database: u16, line: &str| {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         replayer.parts(0, database, &words).unwrap();

@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use durability::log::Parts;
-use engine::{Found, Settings, Table};
+use engine::{Found, Shared, Table};
 use store::{DatabaseId, Store};
 
 use super::{Origin, ReplayFault, Replayed, Replayer};
@@ -45,7 +45,7 @@ const THREADS_MIN: usize = 3;
 pub fn replay_in_parallel<R, E: From<ReplayFault>>(
     table: &'static Table,
     store: &Arc<Store>,
-    like: &Settings,
+    like: &Shared,
     origin: Origin,
     threads: usize,
     read: impl FnOnce(&mut Feed) -> Result<R, E>,

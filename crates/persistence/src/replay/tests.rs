@@ -15,7 +15,7 @@ fn store() -> Arc<Store> {
 }
 
 fn replayer(store: &Arc<Store>, origin: Origin) -> Replayer {
-    Replayer::new(testkit::table(), store, &Settings::default(), origin)
+    Replayer::new(testkit::table(), store, &Shared::default(), origin)
 }
 
 fn words(line: &str) -> Vec<&[u8]> {
@@ -73,7 +73,7 @@ fn parts_and_requests_are_applied_in_their_order() {
     assert_eq!(replayer.finish().unwrap().commands, position);
     assert_eq!(value(&store, 0, "a", 0), Some(expected));
     let fault =
-        Replayer::new(testkit::table(), &store, &Settings::default(), Origin::Own).parts(5, 0, &[]);
+        Replayer::new(testkit::table(), &store, &Shared::default(), Origin::Own).parts(5, 0, &[]);
     assert_eq!(fault, Err(ReplayFault::Malformed { position: 5 }));
 }
 
@@ -192,7 +192,7 @@ fn effects_of_a_log_are_applied_as_it_has_them() {
         let fed = replay_in_parallel(
             testkit::table(),
             &store,
-            &Settings::default(),
+            &Shared::default(),
             Origin::Own,
             threads,
             |feed| {
@@ -230,7 +230,7 @@ fn a_fault_of_a_lane_is_told_to_who_feeds() {
     let fed = replay_in_parallel(
         testkit::table(),
         &store(),
-        &Settings::default(),
+        &Shared::default(),
         Origin::Own,
         4,
         |feed| {
@@ -250,7 +250,7 @@ fn a_fault_of_a_lane_is_told_to_who_feeds() {
     let fed = replay_in_parallel(
         testkit::table(),
         &store(),
-        &Settings::default(),
+        &Shared::default(),
         Origin::Own,
         4,
         |feed| {

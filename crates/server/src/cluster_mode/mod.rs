@@ -11,6 +11,8 @@
 //! more than the trait [`ControlLog`].
 
 mod lone_log;
+#[cfg(feature = "cluster")]
+mod membership;
 mod migrate;
 mod orders;
 mod shown;
@@ -20,7 +22,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cluster::entry::{ShardChange, SlotRange};
+use cluster::entry::ShardChange;
 use cluster::{Applied, ControlLog, ControlState, Entry, LogEnd, NodeId, ShardId};
 use durability::disk::SystemDisk;
 use engine::CommandError;
@@ -105,63 +107,6 @@ impl ClusterMode {
         self.publish_by(node, config);
     }
 
-    /// What the group has decided has changed, or the role of this node.
-    pub(crate) fn state_changed(&self, node: &Node) {
-        self.publish(node);
-    }
-
-    /// Nobody is known to lead the group for a node timeout, or somebody is again.
-    pub(crate) fn note_cut_off(&self, node: &Node, is_cut_off: bool) {
-        let Some(part) = self.0.get() else { return };
-        if part.is_cut_off.swap(is_cut_off, Ordering::Relaxed) != is_cut_off {
-            self.publish(node);
-        }
-    }
-
-    /// This node's name and how often it was started, while it is by itself.
-    pub(crate) fn name_by_itself(&self) -> (NodeId, u64) {
-        let part = self.0.get();
-        part.map_or_else(Default::default, |part| {
-            (part.lone.own(), part.lone.start_count())
-        })
-    }
-
-    /// The hash slots that it owns by itself, or owned when it became a member and has not brought yet.
-    pub(crate) fn claims(&self) -> Vec<SlotRange> {
-        let Some(part) = self.0.get() else {
-            return Vec::new();
-        };
-        let state = part.lone.watch();
-        let own = state.shard_of(part.lone.own());
-        own.map_or_else(Vec::new, |own| state.slots.of(own))
-    }
-
-    /// The hash slots of before are the group's matter from here on.
-    pub(crate) fn forget_claims(&self, node: &Node) {
-        let Some(part) = self.0.get() else { return };
-        if let Err(error) = part.lone.reset(false) {
-            node.core.log.warning(format_args!(
-                "That hash slots were brought into the cluster cannot be kept: {error}"
-            ));
-        }
-    }
-
-    /// This node is in no group any more.
-    pub(crate) fn be_by_itself(&self, node: &Node, was_replica: bool) {
-        let Some(part) = self.0.get() else { return };
-        *lock(&part.member) = None;
-        part.is_orphan.store(was_replica, Ordering::Relaxed);
-        part.is_cut_off.store(false, Ordering::Relaxed);
-        let config = node.core.config.current();
-        let reset = part.lone.reset(false);
-        if let Err(error) = reset.and_then(|()| part.introduce(&config)) {
-            node.core.log.warning(format_args!(
-                "That this node is by itself cannot be kept: {error}"
-            ));
-        }
-        self.publish(node);
-    }
-
     /// The cluster as this node knows it; `None` outside of one.
     pub(crate) fn seen(&self, node: &Node) -> Option<Arc<ClusterSeen>> {
         let part = self.0.get()?;
@@ -181,7 +126,7 @@ impl ClusterMode {
         seen.is_orphan = part.is_orphan.load(Ordering::Relaxed);
         if let Some(me) = seen.nodes.get_mut(seen.own) {
             me.replication_offset = node.replication.offset(node);
-            me.is_loading = node.core.settings.refusals.is_loading();
+            me.is_loading = node.core.shared.refusals.is_loading();
         }
         Some(Arc::new(seen))
     }
@@ -207,14 +152,19 @@ impl ClusterMode {
     /// Says what is served here, and ends the waits of clients for keys that are not any more.
     fn publish_by(&self, node: &Node, config: &Config) {
         let Some(part) = self.0.get() else { return };
-        let (state, own) = part.known(node);
-        part.note_left(&state);
+        let (newest, own) = part.known(node);
+        part.note_left(&newest);
+        // In a group, what its thread has taken up: that changes this node's role before or after, as it has to be.
+        let state = match part.is_member(node) {
+            true => Arc::clone(&node.group.get().state),
+            false => newest,
+        };
         let is_cut_off = part.is_cut_off.load(Ordering::Relaxed);
         let mut routes = shown::routes(&state, own, config, is_cut_off);
-        // Who is about to take over has writes wait, and serves them then.
+        // Who is about to take over, or has just handed over, has writes wait, which are served here or there then.
         let is_out = matches!(node.replication.role(), Role::Sealed | Role::Following);
-        routes.is_down |= !routes.is_replica && is_out;
-        let slots = &node.core.settings.hash_slots;
+        routes.is_down |= !routes.is_replica && is_out && !node.replication.hands_over();
+        let slots = &node.core.shared.hash_slots;
         if slots.is_on() && *slots.routes() == routes {
             return;
         }

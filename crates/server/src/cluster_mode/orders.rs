@@ -70,10 +70,9 @@ impl Part {
             return has_left.then_some(Ordered::Done).ok_or_else(unknown);
         }
         match propose(&ordering.log, Entry::Leave { node })? {
-            Applied::Done => Ok(Ordered::Done),
-            // Another node was told so before.
-            _ if !is_member(&ordering.log.watch()) => Ok(Ordered::Done),
-            Applied::Stale | Applied::Refused => Err(CommandError::fixed(
+            // Or another node was told so before.
+            Applied::Done | Applied::Stale => Ok(Ordered::Done),
+            Applied::Refused => Err(CommandError::fixed(
                 "ERR the cluster needs that node: it owns hash slots or has replicas, or a majority may need it",
             )),
         }
@@ -119,7 +118,16 @@ impl Ordering<'_> {
         }
     }
 
+    /// What takes part in the group. It is there soon after clients are served.
     fn part(&self) -> Result<&dyn TakesPart, CommandError> {
+        let mut waited = Duration::ZERO;
+        while waited < ORDER_TIME && cfg!(feature = "cluster") {
+            if let Some(part) = self.node.control.part() {
+                return Ok(part);
+            }
+            std::thread::sleep(LOOK);
+            waited += LOOK;
+        }
         self.node.control.part().ok_or(STARTING)
     }
 

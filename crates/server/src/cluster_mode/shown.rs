@@ -7,6 +7,7 @@ use engine::cluster::{ClusterSeen, EndpointKind, NodeSeen};
 use engine::hash_slots::{Endpoint, Leaving, Routes, UNSERVED};
 
 use crate::config::Config;
+use crate::group::record::record;
 
 /// Whether keys are served: a majority decides, and all hash slots have a primary that is there, or need not.
 fn is_ok(state: &ControlState, config: &Config, is_cut_off: bool) -> bool {
@@ -30,6 +31,15 @@ pub(super) fn seen(
         .iter()
         .map(|(id, node)| node_seen(state, (*id, node), own))
         .collect();
+    if !state.nodes.contains_key(&own) {
+        // It knows itself, also while it goes into a group or out of one.
+        let record = record(config, 0, true, None);
+        let myself = Member {
+            record,
+            ..Member::default()
+        };
+        nodes.push(node_seen(state, (own, &myself), own));
+    }
     // This node first, as it is what most look for.
     nodes.sort_by_key(|node| !node.is_me);
     ClusterSeen {

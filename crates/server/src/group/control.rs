@@ -92,8 +92,8 @@ pub(crate) fn look(node: &Node) -> io::Result<Option<Known>> {
     let is_member = kept.as_ref().is_some_and(|kept| kept.raft_id.is_some());
     let is_wanted = is_member || config.group.is_wanted();
     if is_wanted {
-        node.core.settings.refusals.set_read_only(true);
-        node.core.settings.refusals.set_stale(true);
+        node.core.shared.refusals.set_read_only(true);
+        node.core.shared.refusals.set_stale(true);
     }
     let known = kept.unwrap_or_else(|| Kept {
         id: unique::node_id(),

@@ -105,6 +105,8 @@ pub(crate) struct Driver {
     was_replica: bool,
     /// Since when nobody is known to lead.
     leaderless_ms: Option<u64>,
+    /// When this node left its office for another one; writes do not wait forever.
+    handed_over_ms: Option<u64>,
     /// Who waits for the answer to which seal.
     sealing: Vec<(Seal, Reply)>,
     /// What is being made durable, and since when.
@@ -161,6 +163,7 @@ impl Driver {
             begins: false,
             was_replica: false,
             leaderless_ms: None,
+            handed_over_ms: None,
             times,
             node,
             part,
@@ -220,6 +223,7 @@ impl Driver {
             self.warn(&format!("That this node has left cannot be kept: {error}"));
         }
         if let Some(node) = self.node.upgrade().filter(|_| self.is_cluster) {
+            node.group.publish(Seen::default());
             self.part.obey_nobody();
             node.replication.end_under_group(&node);
             node.cluster_mode.be_by_itself(&node, self.was_replica);
@@ -395,12 +399,19 @@ impl Driver {
         if let Some(id) = state.shard_of(self.own).filter(|_| self.duty.is_some()) {
             self.take_shard(id);
         }
-        if let Some(node) = self.node.upgrade() {
-            // Before a role changes: who waited for that is told where to go.
-            self.publish_seen(&node);
+        let is_primary = self
+            .own_shard()
+            .is_some_and(|shard| shard.primary == self.own);
+        if !is_primary {
+            // Before the role changes: who waited for that is told where to go.
+            self.publish_seen();
         }
         let actions = self.member.on_state(&state);
         self.perform(actions);
+        if is_primary {
+            // After it: nobody is sent to a primary that does not know yet that it is to take over.
+            self.publish_seen();
+        }
         self.follow_again();
         self.record_own();
     }
@@ -516,10 +527,13 @@ impl Driver {
             });
         }
         self.published = Some(now);
-        self.publish_seen(&node);
+        self.publish_seen();
     }
 
-    fn publish_seen(&self, node: &Node) {
+    fn publish_seen(&self) {
+        let Some(node) = self.node.upgrade() else {
+            return;
+        };
         let leader = self.standing.leader;
         let leader = leader.and_then(|leader| self.state.node_of(leader));
         node.group.publish(Seen {
@@ -529,7 +543,7 @@ impl Driver {
             leader: leader.map(|(id, _)| *id),
             control_term: self.standing.term,
         });
-        node.cluster_mode.state_changed(node);
+        node.cluster_mode.state_changed(&node);
     }
 
     fn hear(&mut self, now_ms: u64, event: Event) {
@@ -603,11 +617,15 @@ impl Driver {
     fn leave_office_to(&mut self, to: NodeId, outcome: Result<(), String>, reply: Reply) {
         let (Some(shard), Ok(())) = (self.shard, &outcome) else {
             if let Some(duty) = &self.duty {
-                duty.let_writes_go();
+                duty.end_hand_over();
             }
             return reply.answer(outcome.map(|()| Vec::new()));
         };
         self.tell(&format!("This node hands its office over to {to}"));
+        if let Some(duty) = &self.duty {
+            duty.begin_hand_over();
+        }
+        self.handed_over_ms = self.now_ms();
         let actions = self.member.hand_over(shard);
         self.perform(actions);
         reply.answer(Ok(Vec::new()));
@@ -649,6 +667,11 @@ impl Driver {
     fn on_heartbeat(&mut self, now_ms: u64, beat: &Heartbeat) -> Option<Message> {
         let has_quorum = self.standing.has_quorum;
         let state = Arc::clone(&self.state);
+        if !state.nodes.contains_key(&beat.node) {
+            // What tells it so in the control log may not have reached it before nobody told it anything any more.
+            let knows_all = self.standing.is_ready && has_quorum;
+            return knows_all.then_some(Message::Gone(state.index));
+        }
         let reply = self.leader.on_heartbeat(now_ms, beat, &state, has_quorum)?;
         Some(Message::Reply(reply))
     }
@@ -662,6 +685,10 @@ impl Driver {
             Ok(Message::Reply(reply)) => {
                 self.member.on_reply(now_ms, &reply);
                 self.set_lease();
+            }
+            Ok(Message::Gone(index)) => {
+                let joined = self.state.nodes.get(&self.own).map(|own| own.raft_id);
+                self.has_left |= joined.is_some_and(|joined| joined <= index);
             }
             Ok(Message::Answer(answer)) if answer.node == from => self.leader.on_answer(&answer),
             _ => {}
@@ -805,6 +832,17 @@ impl Driver {
 
     /// What is due because time has passed.
     fn act_in_time(&mut self, now_ms: u64) {
+        let patience_ms = 2 * self.times.node_timeout_ms;
+        if self
+            .handed_over_ms
+            .is_some_and(|at_ms| now_ms >= at_ms + patience_ms)
+        {
+            self.handed_over_ms = None;
+            if let Some(duty) = &self.duty {
+                duty.end_hand_over();
+            }
+            self.routes_changed();
+        }
         let actions = self.member.on_tick(now_ms);
         self.perform(actions);
         let state = Arc::clone(&self.state);

@@ -149,10 +149,17 @@ impl Duty {
         node.replication.wait_for_copy(&node, copy, time)
     }
 
-    /// Writes wait no more.
-    pub fn let_writes_go(&self) {
+    /// The office is left next for that copy: writes wait until it is known who has it.
+    pub fn begin_hand_over(&self) {
         if let Some(node) = self.node.upgrade() {
-            node.replication.resume(&node);
+            node.replication.begin_hand_over();
+        }
+    }
+
+    /// Writes wait no more for another primary.
+    pub fn end_hand_over(&self) {
+        if let Some(node) = self.node.upgrade() {
+            node.replication.end_hand_over(&node);
         }
     }
 

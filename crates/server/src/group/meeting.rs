@@ -18,7 +18,7 @@ use base::hash_slot::HASH_SLOTS;
 use cluster::bytes::{Malformed, Reader, Writer};
 use cluster::entry::{SlotRange, are_ranges};
 use cluster::state::FIRST_RAFT_ID;
-use cluster::{ControlState, Entry, NodeId, Proposal, Unavailable};
+use cluster::{Applied, ControlState, Entry, NodeId, Proposal, Unavailable};
 
 use super::control::Part;
 use super::driver::Event;
@@ -145,6 +145,9 @@ impl Part {
             host,
             port: link_port,
         };
+        if is_this_machine(&there.host) && there.port == self.record(&node).link_port {
+            return Ok(());
+        }
         let mut waited = Duration::ZERO;
         loop {
             match self.meet_once(&node, &there)? {
@@ -361,8 +364,8 @@ impl Part {
         };
         let proposal: Proposal = unique::proposal(Entry::Leave { node: own });
         match log.propose(&proposal) {
-            Ok(cluster::Applied::Done) => {}
-            Ok(_) => {
+            Ok(Applied::Done | Applied::Stale) => {}
+            Ok(Applied::Refused) => {
                 return Err(
                     "the group needs this node: it owns hash slots, or is the primary of others, or a majority may need it"
                         .to_owned(),
@@ -396,6 +399,11 @@ impl Part {
         told.unwrap_or_else(|_| Err("the primary does not answer".to_owned()))
             .map(drop)
     }
+}
+
+/// Whether an address is one of this machine's.
+fn is_this_machine(host: &str) -> bool {
+    std::net::UdpSocket::bind((host, 0)).is_ok()
 }
 
 /// Refuses where this node has keys that it does not own.

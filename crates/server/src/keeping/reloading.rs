@@ -51,8 +51,8 @@ impl Node {
         self.begin_loading(manifest.bytes());
         let libraries = &manifest.libraries;
         let installed = match options.flushes {
-            true => scripts::install(&self.core.settings, libraries),
-            false => scripts::add_libraries(&self.core.settings, libraries, options.merges),
+            true => scripts::install(&self.core.shared.scripts, libraries),
+            false => scripts::add_libraries(&self.core.shared.scripts, libraries, options.merges),
         };
         installed.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())?;
         if options.flushes {

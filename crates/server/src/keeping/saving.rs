@@ -66,7 +66,7 @@ impl Node {
         let Some(persistence) = self.persistence() else {
             return;
         };
-        if !saves || self.core.settings.refusals.is_loading() {
+        if !saves || self.core.shared.refusals.is_loading() {
             return;
         }
         self.keeping.saving.known().changes_at_flush = Some(self.core.store.statistics().changes);
@@ -152,7 +152,7 @@ impl Node {
         let Some(persistence) = self.persistence() else {
             return;
         };
-        if self.core.settings.refusals.is_loading() || self.is_stopping() {
+        if self.core.shared.refusals.is_loading() || self.is_stopping() {
             return;
         }
         let deferred = self.keeping.saving.known().deferred.take();
@@ -243,12 +243,12 @@ impl Node {
         let refuses = durability.refuses_writes_after_failed_save
             && !durability.save_points.is_empty()
             && self.keeping.saving.known().snapshots.failures_in_a_row > 0;
-        self.core.settings.refusals.set_save_failed(refuses);
+        self.core.shared.refusals.set_save_failed(refuses);
     }
 
     /// Whether a shutdown would save first.
     pub(crate) fn saves_at_shutdown(&self, request: ShutdownRequest) -> bool {
-        if request.abort || self.core.settings.refusals.is_loading() {
+        if request.abort || self.core.shared.refusals.is_loading() {
             return false;
         }
         request.save.unwrap_or_else(|| {

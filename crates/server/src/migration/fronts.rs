@@ -161,7 +161,7 @@ pub(crate) fn set_slot(
                 })
             };
             migrations.await_leaving(slot, MOVE_WAIT_MS);
-            let owner = node.core.settings.hash_slots.routes().owner(slot);
+            let owner = node.core.shared.hash_slots.routes().owner(slot);
             // Where nobody has it, there is nothing to wait for.
             let looks = if owner.is_some() { VIEW_WAIT_MS } else { 1 };
             for _ in 0..looks {

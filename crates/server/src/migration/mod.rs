@@ -121,7 +121,7 @@ impl Migrations {
         if node.control.log().is_none() {
             return Err(ALONE.to_owned());
         }
-        let routes = node.core.settings.hash_slots.routes();
+        let routes = node.core.shared.hash_slots.routes();
         let mut slots = ranges.iter().flat_map(|(first, last)| *first..=*last);
         if let Some(slot) = slots.find(|slot| !routes.serves(*slot)) {
             return Err(format!("slot {slot} is not served by this node"));
@@ -306,7 +306,7 @@ impl Migrations {
     /// Removes keys that are of another shard's slots and of no move that goes on: after a start, or a promotion. To be called
     /// now and again.
     pub(crate) fn clean(&self, node: &Node) {
-        let slots = &node.core.settings.hash_slots;
+        let slots = &node.core.shared.hash_slots;
         if !slots.is_on() || self.is_staging.load(Ordering::Acquire) {
             return;
         }
@@ -338,7 +338,7 @@ impl Migrations {
         if target::end_moves(node).is_none() {
             return;
         }
-        let ranges = of_others(&node.core.settings.hash_slots.routes());
+        let ranges = of_others(&node.core.shared.hash_slots.routes());
         let kept = trim::keys_in(node, &ranges);
         match trim::trim(node, &ranges) {
             Ok(0) => {}

@@ -105,7 +105,7 @@ impl Leave<'_> {
     fn set(&self, job: &Job, stage: LeavingStage) {
         let ranges = job.ranges.clone().into();
         let leaving = Leaving { ranges, stage };
-        self.0.core.settings.hash_slots.set_leaving(leaving);
+        self.0.core.shared.hash_slots.set_leaving(leaving);
         if stage == LeavingStage::Copied {
             self.0.broadcast(&WorkerMessage::Resume);
         }
@@ -114,7 +114,7 @@ impl Leave<'_> {
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        let slots = &self.0.core.settings.hash_slots;
+        let slots = &self.0.core.shared.hash_slots;
         slots.set_leaving(Leaving::default());
         self.0.broadcast(&WorkerMessage::Resume);
         self.0.broadcast(&WorkerMessage::KeysFree);
@@ -580,7 +580,7 @@ impl Attempt<'_> {
 
     /// Waits until this node knows that the slots are another's: it does not serve them any more.
     fn await_routes(&self) {
-        let slots = &self.node.core.settings.hash_slots;
+        let slots = &self.node.core.shared.hash_slots;
         let first = self.job.ranges.first().map_or(0, |(first, _)| *first);
         while slots.routes().is_of_shard(first) && !self.node.is_stopping() {
             std::thread::sleep(SHORT_LOOK);

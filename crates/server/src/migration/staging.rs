@@ -51,7 +51,7 @@ impl Staging {
             node.core.env.table,
             node.core.store.handle(),
             &node.sessions.waiters,
-            &node.core.settings,
+            &node.core.shared,
         );
         Self {
             node: Arc::clone(node),

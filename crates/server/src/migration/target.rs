@@ -117,15 +117,13 @@ fn take_in(
     let mut staging = Staging::new(node);
     let ended = hear(node, &job, &mut staging, reader, writer);
     drop(staging);
-    let (reason, is_unknown) = match ended {
-        Ended::Moved => {
-            change(Stage::Done, "");
-            return Ok(());
-        }
-        Ended::Undone(reason) => (reason, false),
-        Ended::Unknown(reason) => (reason, true),
+    let (is_moved, reason) = match ended {
+        Ended::Moved => (true, String::new()),
+        Ended::Undone(reason) => (false, reason),
+        Ended::Unknown(reason) => (settle(node, &begin.ranges), reason),
     };
-    if is_unknown && settle(node, &begin.ranges) {
+    node.core.shared.hash_slots.set_taking(false);
+    if is_moved {
         change(Stage::Done, "");
         return Ok(());
     }
@@ -180,6 +178,8 @@ fn hear(
     writer: &mut Writer,
 ) -> Ended {
     let mut is_handed = false;
+    let slots = &node.core.shared.hash_slots;
+    let flushes = slots.flushes();
     let heard = (|| -> Result<(), String> {
         let fault = |fault: LinkFault| format!("the link of the source: {fault}");
         say(writer, Step::Ready, &[]).map_err(fault)?;
@@ -207,6 +207,15 @@ fn hear(
                 Some(Step::Mark) => {
                     let (number, rest) = wire::number(step.bytes).ok_or("a mark is cut off")?;
                     if rest == [1] {
+                        // Who empties a database does so before this, or when it is known whose the slots are.
+                        let is_whole = node.core.store.handle().exclusive(|_| {
+                            let is_whole = slots.flushes() == flushes;
+                            slots.set_taking(is_whole);
+                            is_whole
+                        });
+                        if !is_whole {
+                            return Err("a database was emptied at the target".to_owned());
+                        }
                         staging.make_durable()?;
                         // From here on the slots may become this node's at any time.
                         is_handed = true;
@@ -235,7 +244,7 @@ fn hear(
 fn await_routes(node: &Node, ranges: &[SlotRange]) {
     let first = ranges.first().map_or(0, |(first, _)| *first);
     for _ in 0..ROUTES_LOOKS {
-        if node.core.settings.hash_slots.routes().serves(first) {
+        if node.core.shared.hash_slots.routes().serves(first) {
             return;
         }
         std::thread::sleep(ROUTES_LOOK);

@@ -77,7 +77,7 @@ fn remove(node: &Node, handle: &mut Handle, database: u16, keys: &[Vec<u8>]) -> 
 
 /// Whether the slots are still another node's, and this one is the primary that may write.
 fn check(node: &Node, ranges: &[SlotRange]) -> Result<(), String> {
-    let routes = node.core.settings.hash_slots.routes();
+    let routes = node.core.shared.hash_slots.routes();
     if node.is_stopping() {
         return Err("the server stops".to_owned());
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use base::clock::Clock;
 use base::courtesy::Courtesy;
 use base::random::Prng;
-use engine::{Counts, EngineCounters, Latencies, Settings, Waiters};
+use engine::{Counts, EngineCounters, Latencies, Shared, Waiters};
 use persistence::environment::Environment;
 use persistence::log_in_use::LogInUse;
 use persistence::running::Persistence;
@@ -34,8 +34,8 @@ use crate::tls::TlsSetup;
 pub struct Core {
     /// The keyspace.
     pub store: Arc<Store>,
-    /// Limits that commands check.
-    pub settings: Arc<Settings>,
+    /// What the engines have in common.
+    pub shared: Arc<Shared>,
     /// Directives.
     pub config: Arc<SharedConfig>,
     /// Where lines for the operator go.

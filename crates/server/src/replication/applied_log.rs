@@ -319,7 +319,7 @@ impl<'h> AppliedLog<'h> {
                 handle.flush(None);
             });
         });
-        let installed = scripts::install(&env.settings, &manifest.libraries);
+        let installed = scripts::install(&env.shared.scripts, &manifest.libraries);
         installed.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())?;
         let threads = env.threads.max(1);
         load_checkpoint(env, &home.place(), manifest, threads, Onto::Empty)

@@ -17,7 +17,7 @@ use base::random::Prng;
 use durability::checkpoint::Overlap;
 use durability::log::{Effect, Frame};
 use engine::{
-    BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, ServerPort, Session, Settings, Table,
+    BATCH_MAX, ClientRecord, Engine, EngineCounters, Next, ServerPort, Session, Shared, Table,
     Waiters,
 };
 use persistence::replay;
@@ -45,18 +45,18 @@ pub(crate) struct Applier {
 }
 
 impl Applier {
-    /// One that applies through `handle`, as a server with these settings would.
+    /// One that applies through `handle`, as a server with this state would.
     pub(crate) fn new(
         table: &'static Table,
         mut handle: Handle,
         waiters: &Arc<Waiters>,
-        like: &Settings,
+        like: &Shared,
     ) -> Self {
         handle.set_unlimited(true);
         let databases = handle.store().databases();
         let clock = Arc::new(ManualClock::at_unix_ms(0));
-        let settings = Arc::new(replay::settings(like));
-        let engine = Engine::new(table, handle, settings, clock, Prng::from_os())
+        let shared = Arc::new(replay::shared(like));
+        let engine = Engine::new(table, handle, shared, clock, Prng::from_os())
             .among(Arc::clone(waiters))
             .of_log();
         let address = || String::from("primary");

@@ -49,6 +49,7 @@ mod thread;
 mod verify;
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use base::random::Prng;
@@ -269,7 +270,7 @@ impl Replication {
             self.stream.keep_names(self.history());
         }
         self.role.set(role);
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         refusals.set_read_only(true);
         node.core.store.set_follower(true);
         self.let_writes_go(node);
@@ -321,9 +322,9 @@ impl Replication {
     ) {
         node.core
             .env
-            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+            .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
         self.role.set(role);
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         refusals.set_read_only(false);
         refusals.set_stale(false);
         if let Some(following) = &standing.following {
@@ -423,7 +424,7 @@ impl Replication {
         )?;
         node.core
             .env
-            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+            .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
         self.role.set(role);
         let failover = Arc::new(failover);
         standing.failover = Some(Arc::clone(&failover));
@@ -441,7 +442,7 @@ impl Replication {
         };
         self.stream.keep_names(self.history());
         self.role.set(role);
-        node.core.settings.refusals.set_read_only(true);
+        node.core.shared.refusals.set_read_only(true);
         node.core.store.set_follower(true);
         Self::judge_link(node, &standing, &node.core.config.current());
         drop(standing);
@@ -469,7 +470,8 @@ impl Replication {
 
     /// Writes wait no more for another role.
     fn let_writes_go(&self, node: &Node) {
-        let gate = &node.core.settings.gate;
+        self.hands_over.store(false, Ordering::Relaxed);
+        let gate = &node.core.shared.gate;
         if gate.changes_role() {
             node.core
                 .env
@@ -492,13 +494,13 @@ impl Replication {
 
     fn judge_link(node: &Node, standing: &Standing, config: &Config) {
         let is_down = |one: &Arc<Following>| one.link() != Link::Connected;
-        let is_follower = node.core.settings.refusals.is_read_only();
+        let is_follower = node.core.shared.refusals.is_read_only();
         let following = standing.following.as_ref();
         let is_stale =
             is_follower && following.map_or_else(|| node.replication.is_sealed(), is_down);
         let shows_stale = config.replication.serves_stale;
         node.core
-            .settings
+            .shared
             .refusals
             .set_stale(is_stale && !shows_stale);
     }
@@ -518,8 +520,8 @@ impl Replication {
         });
         let least = usize::try_from(least).unwrap_or(usize::MAX);
         let is_few = good.is_some_and(|good| good < least);
-        if node.core.settings.refusals.has_few_replicas() != is_few {
-            node.core.settings.refusals.set_few_replicas(is_few);
+        if node.core.shared.refusals.has_few_replicas() != is_few {
+            node.core.shared.refusals.set_few_replicas(is_few);
         }
     }
 
@@ -591,7 +593,7 @@ impl Replication {
     /// What is done now and again, `hz` times a second.
     pub(crate) fn upkeep(&self, node: &Node) {
         let has_replicas = !self.replicas.is_empty();
-        if has_replicas || node.core.settings.refusals.has_few_replicas() {
+        if has_replicas || node.core.shared.refusals.has_few_replicas() {
             self.judge_replicas(node);
         }
         self.stream.upkeep(node, has_replicas);

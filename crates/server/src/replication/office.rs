@@ -10,6 +10,7 @@
 //!  2. Nothing is served in a term before its frame is durable.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cluster::{NodeId, Shard, ShardId};
@@ -82,9 +83,11 @@ impl Replication {
             self.stream.keep_names(self.history());
         }
         self.role.set(role);
-        node.core.settings.refusals.set_read_only(true);
         node.core.store.set_follower(true);
-        self.let_writes_go(node);
+        if !self.hands_over() {
+            node.core.shared.refusals.set_read_only(true);
+            self.let_writes_go(node);
+        }
         if let Some(following) = standing.following.take() {
             following.stop();
         }
@@ -143,9 +146,9 @@ impl Replication {
         };
         node.core
             .env
-            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+            .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
         self.role.set(role);
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         refusals.set_read_only(false);
         refusals.set_stale(false);
         if let Some(following) = standing.following.take() {
@@ -170,7 +173,7 @@ impl Replication {
         }
         node.core
             .env
-            .hold_removals_after(|| node.core.settings.gate.set_changes_role(true));
+            .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
         wait_for_writers(node);
         let end = own_link::own_log(node).map_or(0, |log| log.tail());
         let mut waited = Duration::ZERO;
@@ -184,15 +187,32 @@ impl Replication {
         Ok(())
     }
 
-    /// Writes wait no more.
-    pub(crate) fn resume(&self, node: &Node) {
-        self.let_writes_go(node);
+    /// This primary leaves its office next, for a copy that has all it has: writes wait until it knows who has the office.
+    pub(crate) fn begin_hand_over(&self) {
+        self.hands_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether writes wait for the primary to which the office was handed over.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.hands_over.load(Ordering::Relaxed)
+    }
+
+    /// Writes wait no more for another primary, unless this node is about to become one.
+    pub(crate) fn end_hand_over(&self, node: &Node) {
+        let role = self.role();
+        if role == Role::Sealed {
+            node.core.shared.refusals.set_read_only(true);
+        }
+        if role != Role::TakingOver {
+            self.let_writes_go(node);
+        }
     }
 
     /// No control group decides any more: this node is a primary by itself.
+    #[cfg(feature = "cluster")]
     pub(crate) fn end_under_group(&self, node: &Arc<Node>) {
         self.fence.end_group();
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         refusals.set_no_lease(false);
         refusals.set_no_majority(false);
         self.judge_level(node, &node.core.config.current());
@@ -286,7 +306,7 @@ impl Replication {
     /// Looks whether writes that wait for a majority may begin.
     fn judge_majority(&self, node: &Node) {
         let can_commit = self.fence.is_quorum() && self.fence.has_majority();
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         if refusals.has_no_majority() == can_commit {
             refusals.set_no_majority(!can_commit);
         }
@@ -297,7 +317,7 @@ impl Replication {
         let holds_all = config.durability.level == DurabilityLevel::Quorum;
         self.fence
             .set_level(holds_all, config.durability.quorum_fsync);
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         refusals.set_quorum_for_all(holds_all && self.fence.is_grouped());
     }
 
@@ -310,7 +330,7 @@ impl Replication {
     /// Looks whether the lease stands: without one no write begins. Called by workers at the beginning of a turn.
     #[inline]
     pub(crate) fn look_at_lease(&self, node: &Node) {
-        let refusals = &node.core.settings.refusals;
+        let refusals = &node.core.shared.refusals;
         let is_over = self.fence.office() > 0 && !self.fence.has_lease();
         if refusals.has_no_lease() != is_over {
             refusals.set_no_lease(is_over);

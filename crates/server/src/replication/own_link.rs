@@ -884,7 +884,7 @@ impl AtReplica<'_> {
         let core = &self.node.core;
         let handle = self.node.handle(&Arc::default());
         let waiters = &self.node.sessions.waiters;
-        Applier::new(core.env.table, handle, waiters, &core.settings)
+        Applier::new(core.env.table, handle, waiters, &core.shared)
     }
 }
 

@@ -364,7 +364,7 @@ impl Link {
             has_functions: self.peer.has_functions(),
             allows_loss: self.form.allows_loss,
         };
-        let limits = node.core.settings.value_limits();
+        let limits = node.core.shared.settings.value_limits();
         let write = |sink: &mut dyn Write| {
             let written = stream_checkpoint(
                 &*source.disk,

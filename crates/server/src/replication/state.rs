@@ -1,7 +1,7 @@
 //! What a node knows of its part in replication. What is done with it stands in the module above, which works on
 //! whole nodes; the node itself knows no more of replication than this.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 
 use base::random::Prng;
@@ -83,6 +83,8 @@ pub struct Replication {
     pub(super) node: OnceLock<Weak<Node>>,
     /// Until when a stop waits for replicas, in milliseconds since 1970; 0 where none does, 1 where it was given up.
     pub(super) stop_wait: AtomicU64,
+    /// This primary has left its office for another copy: writes wait until that has it.
+    pub(super) hands_over: AtomicBool,
 }
 
 /// What INFO counts.
@@ -117,6 +119,7 @@ impl Default for Replication {
             own: OwnLinks::default(),
             node: OnceLock::new(),
             stop_wait: AtomicU64::new(0),
+            hands_over: AtomicBool::new(false),
         }
     }
 }

@@ -142,7 +142,7 @@ impl Surroundings for Around {
 
     fn libraries(&self) -> Vec<Vec<u8>> {
         let node = self.node.upgrade();
-        node.map_or_else(Vec::new, |node| node.core.settings.scripts.sources())
+        node.map_or_else(Vec::new, |node| node.core.shared.scripts.sources())
     }
 
     fn tell(&self, level: Level, message: std::fmt::Arguments<'_>) {

@@ -31,7 +31,7 @@ pub(super) const ITEMS: &[Item] = &[
 ];
 
 fn hot(sample: &Sample<'_>) -> engine::observer::HotKeyReport {
-    let observer = &sample.node.core.settings.observer;
+    let observer = &sample.node.core.shared.observer;
     observer
         .hot_keys
         .report(sample.now_unix_us / 1_000_000, KEYS_SHOWN)
@@ -63,7 +63,7 @@ fn hot_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
 }
 
 fn big_lines(sample: &Sample<'_>, show: &mut dyn FnMut(&str, &str)) {
-    let observer = &sample.node.core.settings.observer;
+    let observer = &sample.node.core.shared.observer;
     for (number, key) in observer.big_keys.report(KEYS_SHOWN).iter().enumerate() {
         let (database, name) = (key.database, quote(&key.key));
         let (kind, bytes) = (key.kind.name(), key.bytes);
@@ -76,7 +76,7 @@ fn big_lines(sample: &Sample<'_>, show: &mut dyn FnMut(&str, &str)) {
 
 #[allow(clippy::cast_precision_loss, reason = "what metrics are made of")]
 fn big_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
-    let observer = &sample.node.core.settings.observer;
+    let observer = &sample.node.core.shared.observer;
     let bytes = observer
         .big_keys
         .report(1)

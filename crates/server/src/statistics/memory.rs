@@ -32,14 +32,14 @@ pub(super) const ITEMS: &[Item] = &[
     gauge("used_memory_lua", "redis_memory_used_lua_bytes", Unit::Bytes, "Memory of the virtual machines of scripts.", |s| scripts_bytes(s).into()).otel("redis.memory.lua"),
     gauge("used_memory_vm_eval", "redis_memory_used_vm_eval_bytes", Unit::Bytes, "The same.", |s| scripts_bytes(s).into()),
     words("used_memory_lua_human", "The same for people.", |s| human(scripts_bytes(s)).into()),
-    gauge("used_memory_scripts_eval", "redis_memory_used_scripts_eval_bytes", Unit::Bytes, "Memory of the scripts that EVAL and SCRIPT LOAD brought.", |s| Value::Whole(s.node.core.settings.scripts.counts().1 as u64)),
-    gauge("number_of_cached_scripts", "redis_number_of_cached_scripts", Unit::Count, "These scripts.", |s| Value::Whole(s.node.core.settings.scripts.counts().0 as u64)),
-    gauge("number_of_functions", "redis_number_of_functions", Unit::Count, "Functions of libraries (FUNCTION LOAD).", |s| Value::Whole(s.node.core.settings.scripts.libraries.now().counts().1 as u64)),
-    gauge("number_of_libraries", "redis_number_of_libraries", Unit::Count, "Libraries of functions.", |s| Value::Whole(s.node.core.settings.scripts.libraries.now().counts().0 as u64)),
+    gauge("used_memory_scripts_eval", "redis_memory_used_scripts_eval_bytes", Unit::Bytes, "Memory of the scripts that EVAL and SCRIPT LOAD brought.", |s| Value::Whole(s.node.core.shared.scripts.counts().1 as u64)),
+    gauge("number_of_cached_scripts", "redis_number_of_cached_scripts", Unit::Count, "These scripts.", |s| Value::Whole(s.node.core.shared.scripts.counts().0 as u64)),
+    gauge("number_of_functions", "redis_number_of_functions", Unit::Count, "Functions of libraries (FUNCTION LOAD).", |s| Value::Whole(s.node.core.shared.scripts.libraries.now().counts().1 as u64)),
+    gauge("number_of_libraries", "redis_number_of_libraries", Unit::Count, "Libraries of functions.", |s| Value::Whole(s.node.core.shared.scripts.libraries.now().counts().0 as u64)),
     zero("used_memory_vm_functions", "redis_memory_used_vm_functions_bytes", Unit::Bytes, "Always 0: functions run in the machines of scripts."),
     gauge("used_memory_vm_total", "redis_memory_used_vm_total", Unit::Bytes, "Memory of all virtual machines.", |s| scripts_bytes(s).into()),
     words("used_memory_vm_total_human", "The same for people.", |s| human(scripts_bytes(s)).into()),
-    gauge("used_memory_functions", "redis_memory_used_functions_bytes", Unit::Bytes, "Memory of libraries of functions.", |s| s.node.core.settings.scripts.libraries_bytes().into()),
+    gauge("used_memory_functions", "redis_memory_used_functions_bytes", Unit::Bytes, "Memory of libraries of functions.", |s| s.node.core.shared.scripts.libraries_bytes().into()),
     gauge("used_memory_scripts", "redis_memory_used_scripts_bytes", Unit::Bytes, "Memory of scripts and libraries.", |s| all_scripts_bytes(s).into()),
     words("used_memory_scripts_human", "The same for people.", |s| human(all_scripts_bytes(s)).into()),
     gauge("maxmemory", "redis_memory_max_bytes", Unit::Bytes, "Most bytes before keys are evicted or writes refused (maxmemory); 0 for no limit.", |s| s.config.memory_bytes_max.into()).otel("redis.maxmemory"),
@@ -68,11 +68,11 @@ pub(super) const ITEMS: &[Item] = &[
 ];
 
 fn scripts_bytes(sample: &Sample<'_>) -> u64 {
-    sample.node.core.settings.scripts.machine_bytes()
+    sample.node.core.shared.scripts.machine_bytes()
 }
 
 fn all_scripts_bytes(sample: &Sample<'_>) -> u64 {
-    let known = &sample.node.core.settings.scripts;
+    let known = &sample.node.core.shared.scripts;
     known.libraries_bytes() + known.counts().1 as u64
 }
 

@@ -338,7 +338,7 @@ fn config_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
 
 #[allow(clippy::cast_precision_loss, reason = "what metrics are made of")]
 fn log_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
-    let observer = &sample.node.core.settings.observer;
+    let observer = &sample.node.core.shared.observer;
     let of = |matter| {
         let log = observer.log(matter);
         let newest = log.newest(1).next().map(|entry| (entry.id, entry.value));
@@ -426,7 +426,7 @@ fn event_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
         MetricKind::Gauge,
         "How long it took.",
     );
-    for (name, at, _) in sample.node.core.settings.observer.events().latest() {
+    for (name, at, _) in sample.node.core.shared.observer.events().latest() {
         last.add("", &[("event_name", name)], at.unix_s as f64);
         duration.add("", &[("event_name", name)], at.ms as f64 / 1000.0);
     }
@@ -457,7 +457,7 @@ fn own_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
         MetricKind::Gauge,
         "Memory by what it is for.",
     );
-    let scripts = &sample.node.core.settings.scripts;
+    let scripts = &sample.node.core.shared.scripts;
     for (kind, bytes) in [
         ("index", of.index_bytes),
         ("records", of.slot_bytes),
@@ -473,7 +473,7 @@ fn own_metrics(sample: &Sample<'_>, metrics: &mut Vec<Metric>) {
     ] {
         kinds.add("", &[("kind", kind)], bytes as f64);
     }
-    let audit = &sample.node.core.settings.observer.audit;
+    let audit = &sample.node.core.shared.observer.audit;
     let help = "Lines of the audit log that were dropped.";
     let dropped = Metric::new(
         "iolite_audit_lines_dropped_total",

@@ -49,7 +49,7 @@ pub(super) const ITEMS: &[Item] = &[
     counter("aof_rewrites", "iolite_log_rewrites_total", Unit::Count, "How many were made.", |s| rewrites(s).count.into()),
     gauge("aof_rewrites_consecutive_failures", "iolite_log_rewrites_failed_in_a_row", Unit::Count, "How many failed since the last that did not.", |s| rewrites(s).failures_in_a_row.into()),
     gauge("aof_last_write_status", "redis_aof_last_write_status", Unit::Switch, "Whether the log can be written.", |s| {
-        if s.node.core.settings.refusals.is_log_faulty() { "err".into() } else { "ok".into() }
+        if s.node.core.shared.refusals.is_log_faulty() { "err".into() } else { "ok".into() }
     }),
     gauge("aof_last_cow_size", "redis_aof_last_cow_size_bytes", Unit::Bytes, "The most memory that was held for the last checkpoint.", |s| s.figures().last_held_bytes_max.into()),
     gauge("aof_current_size", "redis_aof_current_size_bytes", Unit::Bytes, "Bytes of the checkpoint and of the log after it.", |s| log_bytes(s).map_or(0, |bytes| base_bytes(s) + bytes).into()),

@@ -34,7 +34,7 @@ pub(super) const ITEMS: &[Item] = &[
     counter("expire_cycle_cpu_milliseconds", "redis_expire_cycle_cpu_time_ms_total", Unit::Milliseconds, "Time that expiry took.", |s| (s.sum(Count::ExpireNs) / 1_000_000).into()),
     counter("evicted_keys", "redis_evicted_keys_total", Unit::Count, "Keys that went because memory was needed.", |s| s.statistics.evicted.into()).otel("redis.keys.evicted"),
     counter("evicted_clients", "redis_evicted_clients_total", Unit::Count, "Clients that were closed because all together held too much.", |s| s.sum(Count::EvictedClients).into()),
-    counter("evicted_scripts", "redis_evicted_scripts_total", Unit::Count, "Scripts that went because there were too many.", |s| Value::Whole(s.node.core.settings.scripts.evicted())),
+    counter("evicted_scripts", "redis_evicted_scripts_total", Unit::Count, "Scripts that went because there were too many.", |s| Value::Whole(s.node.core.shared.scripts.evicted())),
     counter("total_eviction_exceeded_time", "redis_eviction_exceeded_time_ms_total", Unit::Milliseconds, "For how long more memory was held than the limit allows.", |s| s.node.work.rates.over_limit.total_ms(s.uptime_ms).into()),
     gauge("current_eviction_exceeded_time", "redis_current_eviction_exceeded_time_ms", Unit::Milliseconds, "For how long that has been so by now.", |s| s.node.work.rates.over_limit.current_ms(s.uptime_ms).into()),
     counter("keyspace_hits", "redis_keyspace_hits_total", Unit::Count, "Reads that found their key.", |s| s.statistics.hits.into()).otel("redis.keyspace.hits"),
@@ -71,7 +71,7 @@ pub(super) const ITEMS: &[Item] = &[
     counter("client_output_buffer_limit_disconnections", "redis_client_output_buffer_limit_disconnections_total", Unit::Count, "Clients that were closed because of their output buffer.", |s| s.sum(Count::OutputLimitCloses).into()),
     zero_counter("reply_buffer_shrinks", "redis_reply_buffer_shrinks_total", Unit::Count, "Always 0: replies are written into one arena of the worker."),
     zero_counter("reply_buffer_expands", "redis_reply_buffer_expands_total", Unit::Count, "Always 0: replies are written into one arena of the worker."),
-    counter("http_requests_refused", "iolite_http_requests_refused_total", Unit::Count, "Requests of HTTP that came to a port of clients.", |s| Value::Whole(s.node.core.settings.observer.browsers.count())),
+    counter("http_requests_refused", "iolite_http_requests_refused_total", Unit::Count, "Requests of HTTP that came to a port of clients.", |s| Value::Whole(s.node.core.shared.observer.browsers.count())),
     counter("eventloop_cycles", "redis_eventloop_cycles_total", Unit::Count, "Turns of the workers' loops.", |s| s.sum(Count::Turns).into()),
     counter("eventloop_duration_sum", "redis_eventloop_duration_sum_usec_total", Unit::Microseconds, "Time of these, waiting left out.", |s| (s.sum(Count::BusyNs) / 1000).into()),
     counter("eventloop_duration_cmd_sum", "redis_eventloop_duration_cmd_sum_usec_total", Unit::Microseconds, "Time that commands took.", |s| (s.counts().ns() / 1000).into()),
@@ -89,7 +89,7 @@ fn cached(sample: &Sample<'_>) -> [u64; 3] {
 }
 
 fn denied(sample: &Sample<'_>, reason: Reason) -> Value {
-    let counts = sample.node.core.settings.denials.counts();
+    let counts = sample.node.core.shared.access.denials.counts();
     let of = counts.iter().find(|(one, _)| *one == reason);
     Value::Whole(of.map_or(0, |(_, count)| *count))
 }

@@ -106,7 +106,7 @@ impl Demoter {
             self.tidy(around, &mut store);
             self.rest(time);
         }
-        around.settings.gate.set_memory_full(false);
+        around.shared.gate.set_memory_full(false);
         around.requests.wake_all();
     }
 
@@ -222,7 +222,7 @@ impl Demoter {
 
     /// Lets requests that need memory wait, or go on.
     fn hold(&self, around: &Around, on: bool) {
-        let gate = &around.settings.gate;
+        let gate = &around.shared.gate;
         if gate.is_memory_full() != on {
             gate.set_memory_full(on);
             if !on {

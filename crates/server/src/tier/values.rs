@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::Settings;
+use engine::Shared;
 use persistence::cold_bodies;
 use store::{ColdKind, ColdValue, ColdValues, Locator, Victim};
 use structures::Object;
@@ -32,7 +32,7 @@ pub(super) struct Figures {
 /// See the module.
 pub(super) struct Values {
     tier: Arc<Tier>,
-    settings: Arc<Settings>,
+    shared: Arc<Shared>,
     log: Arc<Log>,
     loaded: Mutex<Loaded>,
     loaded_bytes_max: usize,
@@ -60,7 +60,7 @@ impl Values {
     pub(super) fn new(tier: &Arc<Tier>, around: &Around, loaded_bytes_max: usize) -> Self {
         Self {
             tier: Arc::clone(tier),
-            settings: Arc::clone(&around.settings),
+            shared: Arc::clone(&around.shared),
             log: Arc::clone(&around.log),
             loaded: Mutex::default(),
             loaded_bytes_max,
@@ -124,14 +124,14 @@ impl Values {
         if locator.kind().is_string() {
             return Some(Arc::new(ColdValue::Text(entry.body)));
         }
-        let object = cold_bodies::decode(&entry.body, &self.settings.value_limits())?;
+        let object = cold_bodies::decode(&entry.body, &self.shared.settings.value_limits())?;
         Some(Arc::new(ColdValue::Object(object)))
     }
 
     /// Whether a value is, when it comes back, kept as it was: a table that shrank would be a list of a few.
     pub(super) fn comes_back_as_it_is(&self, victim: &Victim) -> bool {
         victim.kind.is_string()
-            || cold_bodies::decode(&victim.body, &self.settings.value_limits())
+            || cold_bodies::decode(&victim.body, &self.shared.settings.value_limits())
                 .and_then(|object| ColdKind::of_object(&object))
                 == Some(victim.kind)
     }

@@ -154,7 +154,7 @@ impl Worker {
     /// is none.
     pub(super) fn find_room(&mut self, io: &mut Io<'_>) {
         if let Some(replies) = &mut self.held_replies
-            && replies.look_for_room(&self.node.core.settings.gate, self.turn_started_ns)
+            && replies.look_for_room(&self.node.core.shared.gate, self.turn_started_ns)
             && replies.waits_for_room()
         {
             let ids = replies.take_without_room();
@@ -174,7 +174,7 @@ impl Worker {
     /// What becomes of a client whose request found no room in the log.
     #[cold]
     pub(super) fn wait_for_room(&mut self, id: ConnectionId) -> Then {
-        let (gate, now_ns) = (&self.node.core.settings.gate, self.turn_started_ns);
+        let (gate, now_ns) = (&self.node.core.shared.gate, self.turn_started_ns);
         match (&mut self.held_replies, self.sessions.get_mut(id)) {
             // It may have moved just now, and tells it only once.
             (Some(replies), Some(connected)) if !replies.look_for_room(gate, now_ns) => {

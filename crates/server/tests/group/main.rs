@@ -9,6 +9,7 @@ use testkit::client::Client;
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 
+mod clusters;
 mod failover;
 mod forming;
 mod kills;

@@ -372,7 +372,7 @@ fn without_a_majority_writes_at_quorum_are_refused_before_anything_changes() {
             .unwrap()
             .node()
             .core
-            .settings
+            .shared
             .refusals;
         refusals.has_no_majority()
     });

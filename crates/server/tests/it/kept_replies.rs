@@ -195,7 +195,7 @@ fn writes_are_not_refused_for_a_fault_of_a_log_that_has_ended() {
     let end = move || node.use_log(None);
     *kept.log.meanwhile.lock().unwrap() = Some(Box::new(end));
     kept.fail();
-    assert!(!kept.rig.node().core.settings.refusals.is_log_faulty());
+    assert!(!kept.rig.node().core.shared.refusals.is_log_faulty());
 }
 
 /// Whoever hears of a fault may come to tell of it when it is over, behind who told of that.
@@ -204,7 +204,7 @@ fn writes_are_not_refused_for_a_fault_that_is_over() {
     let kept = Kept::new();
     kept.log.heals_at_once.store(true, Ordering::SeqCst);
     kept.fail();
-    assert!(!kept.rig.node().core.settings.refusals.is_log_faulty());
+    assert!(!kept.rig.node().core.shared.refusals.is_log_faulty());
 }
 
 const MISCONF: &str = "-MISCONF Errors writing to the log: No space left on device.";

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::clock::{Clock, ManualClock};
 use base::random::Prng;
-use engine::{ClientRecord, Engine, Next, Session, Settings as CommandSettings, Share};
+use engine::{ClientRecord, Engine, Next, Session, Share, Shared as EngineShared};
 use persistence::replay::{Origin, ReplayFault, Replayer, replay_in_parallel};
 use protocol::{ReplyBuffer, encode_request};
 use server::config::{Origin as ConfigOrigin, Settings, SharedConfig};
@@ -70,11 +70,11 @@ fn play(seed: u64, round: u64) -> (Vec<Stated>, Vec<Dumped>) {
     );
     let (mut handle, recorder) = (store.handle(), Recorder::default());
     handle.set_sink(Some(Box::new(recorder.clone())));
-    let settings = Arc::clone(&node.core.settings);
+    let engine_shared = Arc::clone(&node.core.shared);
     let mut engine = Engine::new(
         testkit::table(),
         handle,
-        settings,
+        engine_shared,
         shared,
         Prng::seeded(seed),
     );
@@ -115,7 +115,7 @@ fn dump(handle: &mut Handle, now_unix_ms: u64) -> Vec<Dumped> {
 /// What a store holds after effects were applied on so many lanes.
 fn replayed(stated: &[Stated], lanes: usize) -> Vec<Dumped> {
     let store = Store::new(&Options::default()).unwrap();
-    let like = CommandSettings::default();
+    let like = EngineShared::default();
     let done = replay_in_parallel(
         testkit::table(),
         &store,
@@ -191,7 +191,7 @@ fn applicable(stated: Vec<Stated>) -> Vec<Stated> {
     let mut replayer = Replayer::new(
         testkit::table(),
         &store,
-        &CommandSettings::default(),
+        &EngineShared::default(),
         Origin::Foreign,
     );
     let mut failed = 0;

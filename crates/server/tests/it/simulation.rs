@@ -157,7 +157,7 @@ impl Truth {
         let mut rest = Replayer::new(
             testkit::table(),
             &node.core.store,
-            &node.core.settings,
+            &node.core.shared,
             Origin::Own,
         );
         for stated in self.stated().iter() {
@@ -412,7 +412,7 @@ impl<'t> Life<'t> {
             engine: Engine::new(
                 testkit::table(),
                 handle,
-                Arc::clone(&node.core.settings),
+                Arc::clone(&node.core.shared),
                 shared,
                 Prng::seeded(seed),
             ),

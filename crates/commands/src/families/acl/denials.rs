@@ -14,7 +14,7 @@ pub(super) fn log(
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let denials = &context.settings.denials;
+    let denials = &context.shared.access.denials;
     let count = match args.remaining() {
         0 => SHOWN,
         1 if args.take_word("RESET") => {

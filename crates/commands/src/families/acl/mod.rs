@@ -46,7 +46,7 @@ fn end_subscribers(context: &mut Context<'_>, change: &Change) {
 /// to what they may hear no more.
 fn load(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     for change in context.server.load_users()? {
-        if context.settings.users.has(&change.user) {
+        if context.shared.access.users.has(&change.user) {
             end_subscribers(context, &change);
         } else {
             end_clients(context, change.user.name());

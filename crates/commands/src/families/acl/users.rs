@@ -25,7 +25,8 @@ pub(super) fn set(
     let name = args.bytes()?;
     let rules: Vec<&[u8]> = args.rest().collect();
     let set = context
-        .settings
+        .shared
+        .access
         .users
         .set(name, &rules, context.table.catalog());
     let change = set.map_err(|error| refuse(&error))?;
@@ -65,7 +66,7 @@ pub(super) fn remove(
     }
     let mut removed = 0;
     for name in names {
-        if context.settings.users.remove(name).is_some() {
+        if context.shared.access.users.remove(name).is_some() {
             removed += 1;
             end_clients(context, name);
         }
@@ -79,7 +80,7 @@ pub(super) fn describe(
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let Some(user) = context.settings.users.find(args.bytes()?) else {
+    let Some(user) = context.shared.access.users.find(args.bytes()?) else {
         reply.null();
         return Ok(());
     };
@@ -124,7 +125,7 @@ pub(super) fn list(
     _args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let users = context.settings.users.all();
+    let users = context.shared.access.users.all();
     reply.array(users.len());
     for user in users {
         reply.bulk(&user.line());
@@ -137,7 +138,7 @@ pub(super) fn names(
     _args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let users = context.settings.users.all();
+    let users = context.shared.access.users.all();
     reply.array(users.len());
     for user in users {
         reply.bulk(user.name());
@@ -160,7 +161,7 @@ pub(super) fn dry_run(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let name = args.bytes()?;
-    let Some(user) = context.settings.users.find(name) else {
+    let Some(user) = context.shared.access.users.find(name) else {
         let name = shown(name, SHOWN_BYTES_MAX);
         let text = [b"ERR User '", name, b"' not found"].concat();
         return Err(CommandError::Bytes(text));

@@ -44,7 +44,7 @@ pub(super) const GETBIT: CommandSpec = CommandSpec {
 fn setbit(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let (offset_text, bit_text) = (args.bytes()?, args.bytes()?);
-    let bit = Bit::at(bit_offset(offset_text, None, context.settings)?);
+    let bit = Bit::at(bit_offset(offset_text, None, &context.shared.settings)?);
     let on = match bit_text {
         b"0" => false,
         b"1" => true,
@@ -81,7 +81,7 @@ fn setbit(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
 
 fn getbit(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let bit = Bit::at(bit_offset(args.bytes()?, None, context.settings)?);
+    let bit = Bit::at(bit_offset(args.bytes()?, None, &context.shared.settings)?);
     let on = context.store.read(&key, |record| {
         check_string(record)?;
         let byte = record.and_then(|record| bit.byte_of(record));

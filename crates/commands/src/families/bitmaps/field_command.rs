@@ -124,7 +124,7 @@ fn bitfield(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let mut operations = parse(args, context.settings)?;
+    let mut operations = parse(args, &context.shared.settings)?;
     if operations.iter().any(Operation::writes) {
         write_fields(context, &key, &mut operations, reply)
     } else {
@@ -138,7 +138,7 @@ fn bitfield_ro(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let operations = parse(args, context.settings)?;
+    let operations = parse(args, &context.shared.settings)?;
     if operations.iter().any(Operation::writes) {
         return Err(CommandError::fixed(
             "ERR BITFIELD_RO only supports the GET subcommand",

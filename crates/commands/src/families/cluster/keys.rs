@@ -46,7 +46,7 @@ fn count(context: &Context<'_>, slot: u16) -> i64 {
 }
 
 fn is_of_another(context: &Context<'_>, slot: u16) -> bool {
-    let routes = context.settings.hash_slots.routes();
+    let routes = context.shared.hash_slots.routes();
     routes.owner(slot).is_some_and(|owner| owner != routes.own)
 }
 
@@ -109,7 +109,7 @@ pub(super) fn slot_stats(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     admit(context)?;
-    let routes = context.settings.hash_slots.routes();
+    let routes = context.shared.hash_slots.routes();
     let mine = |slot: &u16| routes.is_of_shard(*slot);
     let slots: Vec<(u16, i64)> = if args.take_word("SLOTSRANGE") {
         let (first, last) = (slot_arg(args)?, slot_arg(args)?);

@@ -78,7 +78,7 @@ fn read_replicas(context: &Context<'_>, reply: &mut Reply<'_>, on: bool) -> Comm
 
 /// Refuses where there is no cluster.
 fn admit(context: &Context<'_>) -> CommandResult {
-    if context.settings.hash_slots.is_on() {
+    if context.shared.hash_slots.is_on() {
         Ok(())
     } else {
         Err(DISABLED)

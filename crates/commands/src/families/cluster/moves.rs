@@ -86,7 +86,7 @@ pub(super) fn migrate_slots(
         moves.push((ranges, text(id)));
     }
     check_once(moves.iter().flat_map(|(ranges, _)| ranges))?;
-    let routes = context.settings.hash_slots.routes();
+    let routes = context.shared.hash_slots.routes();
     let all = moves.iter().flat_map(|(ranges, _)| ranges);
     let mut slots = all.flat_map(|(first, last)| *first..=*last);
     if slots.any(|slot| !routes.serves(slot)) {

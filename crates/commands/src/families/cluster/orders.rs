@@ -70,7 +70,7 @@ fn check_slots(
     ranges: &[(u16, u16)],
     are_to_be_owned: bool,
 ) -> CommandResult {
-    let routes = context.settings.hash_slots.routes();
+    let routes = context.shared.hash_slots.routes();
     let mut was_named = vec![false; HASH_SLOTS];
     for slot in ranges.iter().flat_map(|(first, last)| *first..=*last) {
         let text = if routes.owner(slot).is_some() != are_to_be_owned {
@@ -178,7 +178,7 @@ pub(super) fn set_slot(
         ));
     }
     let slot = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
-    let is_mine = context.settings.hash_slots.routes().serves(slot);
+    let is_mine = context.shared.hash_slots.routes().serves(slot);
     let complaint = || {
         CommandError::fixed(
             "ERR Invalid CLUSTER SETSLOT action or number of arguments. Try CLUSTER HELP",
@@ -368,7 +368,7 @@ pub(super) fn reset(
     carry_out(context, &ClusterOrder::Reset { is_hard }, reply)?;
     if has_keys(context) {
         // What a replica has its primary has.
-        crate::families::generic::flush_all(context);
+        crate::families::generic::flush_all(context)?;
     }
     Ok(())
 }

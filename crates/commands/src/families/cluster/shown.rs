@@ -167,7 +167,7 @@ pub(super) fn slots(
 
 /// Whether the client came with encryption.
 fn is_encrypted(context: &Context<'_>) -> bool {
-    let tls_port = context.settings.hash_slots.routes().tls_port;
+    let tls_port = context.shared.hash_slots.routes().tls_port;
     let local = context.session.client.local_address.rsplit_once(':');
     let port = local.and_then(|(_, port)| port.parse::<u16>().ok());
     tls_port != 0 && port == Some(tls_port)

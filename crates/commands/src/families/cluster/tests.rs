@@ -39,7 +39,7 @@ fn server() -> TestServer {
         port,
         tls_port: 0,
     };
-    server.settings.hash_slots.publish(Routes {
+    server.shared.hash_slots.publish(Routes {
         endpoints: vec![endpoint("10.0.0.1", 7000), endpoint("10.0.0.2", 7001)],
         owners,
         ..Routes::default()
@@ -103,9 +103,9 @@ fn a_transaction_is_about_one_slot_that_is_here() {
     // The slot goes while requests are queued.
     server.run("MULTI");
     server.run("SET bar 1");
-    let mut routes = (*server.settings.hash_slots.routes()).clone();
+    let mut routes = (*server.shared.hash_slots.routes()).clone();
     routes.owners[5_061] = 1;
-    server.settings.hash_slots.publish(routes);
+    server.shared.hash_slots.publish(routes);
     assert_eq!(server.error("EXEC"), "MOVED 5061 10.0.0.2:7001");
     assert_eq!(server.integer("EXISTS hello"), 0);
 }
@@ -283,10 +283,13 @@ fn keys_of_another_nodes_slots_are_not_shown() {
     let mut server = server();
     server.run("SET bar 1");
     server.run("SET hello 1");
-    let mut routes = (*server.settings.hash_slots.routes()).clone();
+    let mut routes = (*server.shared.hash_slots.routes()).clone();
     routes.owners[5_061] = 1;
-    server.settings.hash_slots.publish(routes);
-    server.another_handle().store().hide_hash_slots(&[(5_061, 5_061)]);
+    server.shared.hash_slots.publish(routes);
+    server
+        .another_handle()
+        .store()
+        .hide_hash_slots(&[(5_061, 5_061)]);
     assert_eq!(
         server.run("KEYS *"),
         Value::Array(vec![Value::Bulk(b"hello".to_vec())])

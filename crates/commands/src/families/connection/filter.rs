@@ -104,7 +104,7 @@ fn condition(
         b"IP" => ClientCondition::Ip(text()),
         b"TYPE" => ClientCondition::Kind(kind(value)?),
         b"USER" => {
-            let user = context.settings.users.find(value);
+            let user = context.shared.access.users.find(value);
             user.ok_or_else(|| complaint("ERR No such user '", value))?;
             ClientCondition::User(text())
         }

@@ -167,7 +167,7 @@ fn introduce(context: &Context<'_>, reply: &mut Reply<'_>) {
     reply.bulk(b"id");
     reply.integer(i64::try_from(context.session.client.id).unwrap_or(i64::MAX));
     reply.bulk(b"mode");
-    reply.bulk(if context.settings.hash_slots.is_on() {
+    reply.bulk(if context.shared.hash_slots.is_on() {
         b"cluster"
     } else {
         b"standalone"
@@ -185,7 +185,7 @@ fn auth(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         _ => return Err(CommandError::Syntax),
     };
     let user_was_left_out = args.request().len() == 2;
-    let default_user = context.settings.users.default_user();
+    let default_user = context.shared.access.users.default_user();
     if user_was_left_out && default_user.rules().needs_no_password() {
         return Err(CommandError::fixed(
             "ERR AUTH <password> called without any password configured for the default user. Are \
@@ -203,14 +203,14 @@ fn log_in(
     name: &[u8],
     password: &[u8],
 ) -> CommandResult {
-    let settings = context.settings;
+    let shared = context.shared;
     let client = Arc::clone(&context.session.client);
     let (address, now_ms) = (client.host(), context.now_unix_ms);
-    if !settings.throttle.admits(address, now_ms) {
+    if !shared.access.throttle.admits(address, now_ms) {
         return Err(CommandError::fixed(TOO_MANY_FAILURES));
     }
-    let Some(user) = settings.users.log_in(name, password) else {
-        settings.throttle.note_failure(address, now_ms);
+    let Some(user) = shared.access.users.log_in(name, password) else {
+        shared.access.throttle.note_failure(address, now_ms);
         let origin = match context.session.transaction {
             Some(_) => Origin::Transaction,
             None => Origin::Client,
@@ -228,14 +228,14 @@ fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
     pubsub::unsubscribe_all(context, reply);
     tracking::end(context);
     let session = &mut *context.session;
-    let monitors = &context.settings.observer.monitors;
+    let monitors = &context.shared.observer.monitors;
     monitors.remove(&session.client);
     session.select(0);
     session.speak(Resp::V2);
     session.reply_mode = ReplyMode::On;
     session.waits_for_disk = false;
     session.waits_for_majority = false;
-    let users = &context.settings.users;
+    let users = &context.shared.access.users;
     session.log_in(Arc::clone(users.default_user()));
     session.authenticated = !users.must_log_in();
     session.client.set_flag(

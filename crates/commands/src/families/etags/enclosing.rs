@@ -139,7 +139,7 @@ impl<'a> Enclosed<'a> {
         let (index, spec, first) = row_of(context.table, request)?;
         check(context.table, (index, spec), request, context.session)?;
         let row = (spec.flags, spec.in_transaction);
-        context.settings.refusals.pass(row, context.session)?;
+        context.shared.refusals.pass(row, context.session)?;
         let is_about_values = spec.group.is_data()
             && spec.group != Group::Scripting
             && !spec.keys.is_empty()

@@ -235,11 +235,15 @@ fn add_restore(
         return false;
     };
     let mut payload = Vec::new();
-    let compresses = context.settings.compresses_dumps.load(Ordering::Relaxed);
+    let compresses = context
+        .shared
+        .settings
+        .compresses_dumps
+        .load(Ordering::Relaxed);
     dump::write(&value, compresses, &mut payload);
     let left_ms = deadline_unix_ms.map_or(0, |at| at.saturating_sub(context.now_unix_ms).max(1));
     let ttl = left_ms.to_string();
-    let name: &[u8] = match context.settings.hash_slots.is_on() {
+    let name: &[u8] = match context.shared.hash_slots.is_on() {
         true => b"RESTORE-ASKING",
         false => b"RESTORE",
     };

@@ -131,7 +131,7 @@ fn frequency(
         .inspect(&key, |record| record.map(store::Record::frequency))
     {
         None => reply.null(),
-        Some(_) if context.settings.use_clock() != UseClock::Frequency => {
+        Some(_) if context.shared.settings.use_clock() != UseClock::Frequency => {
             return Err(CommandError::fixed(
                 "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
                  Please note that when switching between policies at runtime LRU and LFU data will \
@@ -154,7 +154,7 @@ fn idle_time(
         .inspect(&key, |record| record.map(store::Record::idle_seconds))
     {
         None => reply.null(),
-        Some(_) if context.settings.use_clock() == UseClock::Frequency => {
+        Some(_) if context.shared.settings.use_clock() == UseClock::Frequency => {
             return Err(CommandError::fixed(
                 "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that \
                  when switching between policies at runtime LRU and LFU data will take some time \
@@ -216,7 +216,7 @@ mod tests {
                 .error("OBJECT FREQ k")
                 .starts_with("ERR An LFU maxmemory policy is not")
         );
-        server.settings.set_use_clock(UseClock::Frequency);
+        server.shared.settings.set_use_clock(UseClock::Frequency);
         assert!(
             server
                 .error("OBJECT IDLETIME k")

@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_worker_leaves_the_copy_of_many_nodes_aside() {
         let mut server = TestServer::of_worker();
-        let thresholds = &server.settings.thresholds;
+        let thresholds = &server.shared.settings.thresholds;
         thresholds.set(Threshold::ListMaxListpackSize, 1);
         for (elements, next) in [(1_000, Next::Read), (20_000, Next::Aside)] {
             for _ in 0..elements / 1_000 {

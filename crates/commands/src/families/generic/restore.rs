@@ -87,7 +87,11 @@ fn dump(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         return Ok(());
     };
     let mut payload = Vec::new();
-    let compresses = context.settings.compresses_dumps.load(Ordering::Relaxed);
+    let compresses = context
+        .shared
+        .settings
+        .compresses_dumps
+        .load(Ordering::Relaxed);
     dump::write(&value, compresses, &mut payload);
     reply.bulk(&payload);
     Ok(())
@@ -114,7 +118,7 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
         return Err(BUSY);
     }
     let deadline = options.deadline(ttl, context.now_unix_ms)?;
-    let limits = context.settings.value_limits();
+    let limits = context.shared.settings.value_limits();
     let value = dump::read(payload, &limits).map_err(|refused| match refused {
         Refused::Footer => CommandError::fixed("ERR DUMP payload version or checksum are wrong"),
         Refused::Malformed(_) => CommandError::fixed("ERR Bad data format"),

@@ -27,7 +27,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         handler: |context, args, reply| {
             check_flush_mode(args)?;
             let database = context.session.database;
-            flush(context, Some(database), b"FLUSHDB");
+            flush(context, Some(database), b"FLUSHDB")?;
             reply.ok();
             Ok(())
         },
@@ -38,7 +38,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Deletes all keys of all databases.",
         handler: |context, args, reply| {
             check_flush_mode(args)?;
-            flush_all(context);
+            flush_all(context)?;
             reply.ok();
             Ok(())
         },
@@ -87,23 +87,44 @@ fn check_flush_mode(args: &mut Args<'_>) -> CommandResult {
 
 /// Where save points say when data is kept, that it is gone is kept soon: else it would come back with the
 /// next start.
-pub(crate) fn flush_all(context: &mut Context<'_>) {
-    flush(context, None, b"FLUSHALL");
+///
+/// # Errors
+/// While hash slots are taken over; nothing was removed then.
+pub(crate) fn flush_all(context: &mut Context<'_>) -> CommandResult {
+    flush(context, None, b"FLUSHALL")?;
     context.server.flushed_all();
+    Ok(())
 }
 
-fn flush(context: &mut Context<'_>, database: Option<DatabaseId>, command: &[u8]) {
+/// What is answered while keys are here that another node has served until now.
+const TAKING: CommandError =
+    CommandError::fixed("TRYAGAIN hash slots are being taken over: nothing was removed");
+
+fn flush(
+    context: &mut Context<'_>,
+    database: Option<DatabaseId>,
+    command: &[u8],
+) -> CommandResult {
     let stated_in = context.session.database;
     context.server.tell_flush(context.store);
-    context.store.exclusive(|store| {
+    let slots = &context.shared.hash_slots;
+    let is_done = context.store.exclusive(|store| {
+        if !slots.begin_flush() {
+            return false;
+        }
         if store.flush(database) > 0 {
             store.effect(stated_in, |effect| effect.command(&[command]));
         }
+        true
     });
+    match is_done {
+        true => Ok(()),
+        false => Err(TAKING),
+    }
 }
 
 fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    if context.settings.hash_slots.is_on() {
+    if context.shared.hash_slots.is_on() {
         return Err(CommandError::fixed(
             "ERR SWAPDB is not allowed in cluster mode",
         ));
@@ -140,7 +161,7 @@ fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 
 /// Whether there is a cluster, and one database in it.
 pub(super) fn has_one_database(context: &Context<'_>) -> bool {
-    let slots = &context.settings.hash_slots;
+    let slots = &context.shared.hash_slots;
     slots.is_on() && context.store.store().databases() == 1
 }
 

@@ -231,7 +231,7 @@ fn search_and_store(
     };
     let (source, locked) = (context.key(source), context.key(named));
     let keys: KeyList<'_> = [source, locked].into_iter().collect();
-    let limits = context.settings.thresholds.sorted_set_limits();
+    let limits = context.shared.settings.thresholds.sorted_set_limits();
     let count = context.locked(&keys, |context| {
         let found = structure::read(context, &source, reply, |set: Option<&SortedSet>, _| {
             let mut args = Args::new(args.request(), behind);

@@ -147,5 +147,5 @@ fn state_removed<'f>(entry: &mut Entry<'_>, fields: impl Iterator<Item = &'f [u8
 
 /// Up to what a hash is kept in one block, as configured.
 fn limits(context: &Context<'_>) -> HashLimits {
-    context.settings.thresholds.hash_limits()
+    context.shared.settings.thresholds.hash_limits()
 }

@@ -65,6 +65,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 fn sparse_bytes_max(context: &Context<'_>) -> usize {
     context
+        .shared
         .settings
         .thresholds
         .count(Threshold::HllSparseMaxBytes)
@@ -223,7 +224,7 @@ fn count_one(context: &mut Context<'_>, key: &Key<'_>) -> Result<u64, CommandErr
     if let Some(known) = known {
         return Ok(known);
     }
-    let is_replica = context.settings.refusals.is_read_only();
+    let is_replica = context.shared.refusals.is_read_only();
     if is_replica && !context.session.is_of_primary {
         // What is kept here is what the primary keeps.
         return context.store.read(key, |record| {

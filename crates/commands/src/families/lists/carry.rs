@@ -78,7 +78,7 @@ pub(super) fn carry(
             return Ok(());
         };
         let element = Element::parse(&text);
-        let limit = context.settings.thresholds.list_blocks();
+        let limit = context.shared.settings.thresholds.list_blocks();
         // The target first: if it cannot take the element, the source keeps it. A list that is
         // carried around in itself must be shortened before it grows at the same end.
         let is_same = source.bytes() == target.bytes();

@@ -70,7 +70,7 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     let index = args.integer();
     let text = args.bytes()?;
     let new = element(text)?;
-    let limit = context.settings.thresholds.list_blocks();
+    let limit = context.shared.settings.thresholds.list_blocks();
     context.store.modify(&key, |entry| {
         let is_set = entry.change(|list: &mut List| {
             let at = position(index?, list.len());
@@ -95,7 +95,10 @@ fn insert(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     }
     let (pivot, text) = (args.bytes()?, args.bytes()?);
     let new = element(text)?;
-    let (limit, pace) = (context.settings.thresholds.list_blocks(), context.pace);
+    let (limit, pace) = (
+        context.shared.settings.thresholds.list_blocks(),
+        context.pace,
+    );
     let len = context.store.modify(&key, |entry| {
         let len = entry.change(|list: &mut List| {
             pace.admit_steps(list.len() / SCANNED_PER_STEP)?;
@@ -135,7 +138,10 @@ fn remove(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
         Ok(0) | Err(_) => usize::MAX,
         Ok(most) => most,
     };
-    let (limit, pace) = (context.settings.thresholds.list_blocks(), context.pace);
+    let (limit, pace) = (
+        context.shared.settings.thresholds.list_blocks(),
+        context.pace,
+    );
     let removed = context.store.modify(&key, |entry| {
         let wanted = Element::parse(text);
         let removed = entry.change(|list: &mut List| {
@@ -159,7 +165,10 @@ fn remove(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
 fn trim(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let (start, end) = (args.integer()?, args.integer()?);
-    let (limit, pace) = (context.settings.thresholds.list_blocks(), context.pace);
+    let (limit, pace) = (
+        context.shared.settings.thresholds.list_blocks(),
+        context.pace,
+    );
     context.store.modify(&key, |entry| {
         let removed = entry.change(|list: &mut List| {
             let len = list.len();
@@ -211,6 +220,7 @@ mod tests {
     fn a_full_block_is_left_for_a_replacement() {
         let mut server = TestServer::new();
         server
+            .shared
             .settings
             .thresholds
             .set(Threshold::ListMaxListpackSize, 3);

@@ -77,7 +77,7 @@ fn pop(
     if args.remaining() > 0 {
         return pop_several(context, args, reply, end, name, &key);
     }
-    let limit = context.settings.thresholds.list_blocks();
+    let limit = context.shared.settings.thresholds.list_blocks();
     context.store.modify(&key, |entry| {
         if !take_one(entry, reply, end, limit)? {
             reply.null();
@@ -125,7 +125,10 @@ fn pop_several(
     let count = count.ok_or(CommandError::fixed(
         "ERR value is out of range, must be positive",
     ))?;
-    let (limit, pace) = (context.settings.thresholds.list_blocks(), context.pace);
+    let (limit, pace) = (
+        context.shared.settings.thresholds.list_blocks(),
+        context.pace,
+    );
     context.store.modify(key, |entry| {
         if take(entry, reply, end, count, limit, pace)?.is_none() {
             reply.null_array();
@@ -194,7 +197,10 @@ fn pop_from_several(
         .collect();
     let end = end_word(args)?;
     let count = count_option(args)?;
-    let (limit, pace) = (context.settings.thresholds.list_blocks(), context.pace);
+    let (limit, pace) = (
+        context.shared.settings.thresholds.list_blocks(),
+        context.pace,
+    );
     context.locked(&keys, |context| {
         for key in &*keys {
             let taken = context.store.modify(key, |entry| {

@@ -75,7 +75,7 @@ fn push(
     for argument in elements() {
         element(argument)?;
     }
-    let limit = context.settings.thresholds.list_blocks();
+    let limit = context.shared.settings.thresholds.list_blocks();
     let added = |list: &mut List| {
         if request.len() > 3 {
             let bytes = elements().map(<[u8]>::len).sum();
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn the_encoding_follows_the_configured_size() {
         let mut server = TestServer::new();
-        let thresholds = &server.settings.thresholds;
+        let thresholds = &server.shared.settings.thresholds;
         thresholds.set(Threshold::ListMaxListpackSize, 3);
         server.run("RPUSH l 1 2 3");
         assert_eq!(server.text("OBJECT ENCODING l"), "listpack");
@@ -162,7 +162,11 @@ mod tests {
         server.run("LPOP l 3");
         assert_eq!(server.text("OBJECT ENCODING l"), "listpack");
         assert_eq!(
-            server.settings.bulk_bytes_max.load(Ordering::Relaxed),
+            server
+                .shared
+                .settings
+                .bulk_bytes_max
+                .load(Ordering::Relaxed),
             512 << 20
         );
     }

@@ -120,7 +120,7 @@ fn pop(
     let names = args.by_ref().take(keys_count);
     let keys: KeyList<'_> = names.map(|name| context.key(name)).collect();
     let timeout_ms = waiting::seconds(args.bytes()?, context.now_unix_ms)?;
-    let limit = context.settings.thresholds.list_blocks();
+    let limit = context.shared.settings.thresholds.list_blocks();
     context.locked(&keys, |context| {
         let is_taken = context.take_first::<List>(&keys, Wanted::List, |entry| {
             reply.array(2);
@@ -146,7 +146,10 @@ fn pop_several(
     let end = end_word(args)?;
     let count = count_option(args)?;
     let timeout_ms = waiting::seconds(timeout, context.now_unix_ms)?;
-    let (limit, pace) = (context.settings.thresholds.list_blocks(), context.pace);
+    let (limit, pace) = (
+        context.shared.settings.thresholds.list_blocks(),
+        context.pace,
+    );
     context.locked(&keys, |context| {
         let is_taken = context.take_first::<List>(&keys, Wanted::List, |entry| {
             reply.array(2);

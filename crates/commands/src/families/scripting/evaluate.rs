@@ -122,9 +122,9 @@ fn eval(
     let source = args.bytes()?;
     let given = Given::parse(args)?;
     let digest = scripts::digest_of(source);
-    let (script, compiled) = match scripts::find(&context.settings.scripts, &digest)? {
+    let (script, compiled) = match scripts::find(&context.shared.scripts, &digest)? {
         Some(known) => known,
-        None => scripts::add(context.settings, digest, source, false)?,
+        None => scripts::add(&context.shared.scripts, digest, source, false)?,
     };
     run_script(context, (&script, &compiled), given, reply, reads_only)
 }
@@ -138,7 +138,7 @@ fn eval_sha(
     let name = args.bytes()?;
     let digest = scripts::digest_named(name).ok_or(NO_SCRIPT)?;
     let given = Given::parse(args)?;
-    let known = scripts::find(&context.settings.scripts, &digest)?;
+    let known = scripts::find(&context.shared.scripts, &digest)?;
     let (script, compiled) = known.ok_or(NO_SCRIPT)?;
     run_script(context, (&script, &compiled), given, reply, reads_only)
 }
@@ -175,7 +175,7 @@ fn call_function(
     reads_only: bool,
 ) -> CommandResult {
     let name = args.bytes()?;
-    let library = context.settings.scripts.libraries.of_function(name);
+    let library = context.shared.scripts.libraries.of_function(name);
     let library = library.ok_or(CommandError::fixed("ERR Function not found"))?;
     let count = args.peek().and_then(base::number::parse_i64);
     if count.is_none() {
@@ -216,7 +216,7 @@ fn run_with_flags(
     let is_inside = context.store.holds_keys() || context.store.is_alone();
     let is_full = !is_inside && context.store.make_room(bytes) == Err(StoreError::OutOfMemory);
     if let Some(flags) = flags {
-        if flags.no_cluster && context.settings.hash_slots.is_on() {
+        if flags.no_cluster && context.shared.hash_slots.is_on() {
             return Err(CommandError::fixed(
                 "ERR Can not run script on cluster, 'no-cluster' flag is set.",
             ));
@@ -228,7 +228,7 @@ fn run_with_flags(
         }
         let kind = (flags.no_writes, flags.allow_stale);
         context
-            .settings
+            .shared
             .refusals
             .pass_flagged(kind, context.session)?;
         if is_full && !flags.allow_oom && !flags.no_writes {
@@ -243,7 +243,7 @@ fn run_with_flags(
     } else {
         // What it does is looked at when it does it, but for data that may be old.
         context
-            .settings
+            .shared
             .refusals
             .pass_flagged((true, false), context.session)?;
     }

@@ -111,7 +111,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             summary: "Ends the function that runs, if it has changed nothing.",
             tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
             handler: |context, _args, reply| {
-                context.settings.scripts.running.kill(RunKind::Function)?;
+                context.shared.scripts.running.kill(RunKind::Function)?;
                 reply.ok();
                 Ok(())
             },
@@ -178,7 +178,7 @@ fn change(
     refusal: impl FnOnce(LibraryError) -> CommandError,
 ) -> CommandResult {
     context.exclusive(|context| {
-        let libraries = &context.settings.scripts.libraries;
+        let libraries = &context.shared.scripts.libraries;
         libraries.change(change).map_err(refusal)?;
         let payload = payload_of(&libraries.now());
         context.store.effect(0, |effect| {
@@ -269,7 +269,7 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
             "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",
         ));
     }
-    let limits = context.settings.value_limits();
+    let limits = context.shared.settings.value_limits();
     let sources = rdb::functions::read(payload, &limits)
         .map_err(|_| CommandError::fixed("ERR DUMP payload version or checksum are wrong"))?;
     let load = |source: &Vec<u8>| scripts::load_library(source).map(Arc::new);
@@ -294,7 +294,7 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
 }
 
 fn dump(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    reply.bulk(&payload_of(&context.settings.scripts.libraries.now()));
+    reply.bulk(&payload_of(&context.shared.scripts.libraries.now()));
     Ok(())
 }
 
@@ -312,7 +312,7 @@ fn list(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
             return Err(about(b"ERR Unknown argument ", args.bytes()?, b""));
         }
     }
-    let state = context.settings.scripts.libraries.now();
+    let state = context.shared.scripts.libraries.now();
     let is_asked_for = |library: &&Arc<LoadedLibrary>| {
         pattern.is_none_or(|it| glob::matches(it, &library.name, Case::Insensitive))
     };
@@ -356,7 +356,7 @@ fn write_library(library: &LoadedLibrary, with_code: bool, reply: &mut Reply<'_>
 fn stats(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     reply.map(2);
     reply.bulk_str("running_script");
-    match context.settings.scripts.running.longest() {
+    match context.shared.scripts.running.longest() {
         Some(run) => {
             reply.map(3);
             reply.bulk_str("name");
@@ -371,7 +371,7 @@ fn stats(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
         }
         None => reply.null(),
     }
-    let (libraries, functions) = context.settings.scripts.libraries.now().counts();
+    let (libraries, functions) = context.shared.scripts.libraries.now().counts();
     reply.bulk_str("engines");
     reply.map(1);
     reply.bulk_str("LUA");

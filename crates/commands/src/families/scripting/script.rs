@@ -69,7 +69,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             summary: "Ends the script that runs, if it has changed nothing.",
             tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
             handler: |context, _args, reply| {
-                context.settings.scripts.running.kill(RunKind::Script)?;
+                context.shared.scripts.running.kill(RunKind::Script)?;
                 reply.ok();
                 Ok(())
             },
@@ -123,7 +123,7 @@ const HELP: &[&str] = &[
 fn load(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let source = args.bytes()?;
     let digest = scripts::digest_of(source);
-    scripts::add(context.settings, digest, source, true)?;
+    scripts::add(&context.shared.scripts, digest, source, true)?;
     reply.bulk(&digest);
     Ok(())
 }
@@ -131,7 +131,7 @@ fn load(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 fn exists(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     reply.array(args.remaining());
     for name in args {
-        let is_known = context.settings.scripts.named(name).is_some();
+        let is_known = context.shared.scripts.named(name).is_some();
         reply.integer(i64::from(is_known));
     }
     Ok(())
@@ -139,7 +139,7 @@ fn exists(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
 
 fn flush(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     take_mode(args, "ERR SCRIPT FLUSH only support SYNC|ASYNC option")?;
-    context.settings.scripts.flush();
+    context.shared.scripts.flush();
     reply.ok();
     Ok(())
 }
@@ -158,7 +158,7 @@ fn debug(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
 }
 
 fn show(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let known = context.settings.scripts.named(args.bytes()?);
+    let known = context.shared.scripts.named(args.bytes()?);
     let script = known.ok_or(CommandError::fixed("NOSCRIPT No matching script."))?;
     reply.bulk(&script.source);
     Ok(())

@@ -85,7 +85,7 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         }
         (b"SET-DISABLE-DENY-SCRIPTS", 1) => {
             let on = args.bytes()? != b"0";
-            context.settings.scripts.set_runs_all(on);
+            context.shared.scripts.set_runs_all(on);
             reply.ok();
         }
         (b"LOADAOF", 0) => reload(context, args, reply)?,
@@ -119,7 +119,7 @@ pub(super) fn pass_as(context: &Context<'_>, command: &[u8]) -> CommandResult {
     match context.table.find(command) {
         Some(Found { spec, .. }) => {
             let row = (spec.flags, spec.in_transaction);
-            context.settings.refusals.pass(row, context.session)
+            context.shared.refusals.pass(row, context.session)
         }
         None => Ok(()),
     }

@@ -477,7 +477,7 @@ mod tests {
     #[test]
     fn not_while_data_is_loaded() {
         let mut server = TestServer::with_debug();
-        server.settings.refusals.set_loading(true);
+        server.shared.refusals.set_loading(true);
         for line in ["DEBUG DIGEST", "DEBUG DIGEST-VALUE a", "DEBUG POPULATE 1"] {
             assert!(server.error(line).starts_with("LOADING"), "{line}");
         }

@@ -45,8 +45,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             summary: "Forgets what was found so far.",
             syntax: "",
             handler: |context, _args, reply| {
-                context.settings.observer.hot_keys.reset();
-                context.settings.observer.big_keys.reset();
+                context.shared.observer.hot_keys.reset();
+                context.shared.observer.big_keys.reset();
                 reply.ok();
                 Ok(())
             },
@@ -91,7 +91,7 @@ fn integer(number: u64) -> i64 {
 fn hot(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let count = count_of(args)?;
     let now_s = context.now_unix_ms / 1000;
-    let found = context.settings.observer.hot_keys.report(now_s, count);
+    let found = context.shared.observer.hot_keys.report(now_s, count);
     reply.array(found.keys.len());
     for key in &found.keys {
         let (calls_per_second, percent) = found.rate_of(key);
@@ -106,7 +106,7 @@ fn hot(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
 
 fn big(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let count = count_of(args)?;
-    let found = context.settings.observer.big_keys.report(count);
+    let found = context.shared.observer.big_keys.report(count);
     reply.array(found.len());
     for key in found {
         reply.array(4);

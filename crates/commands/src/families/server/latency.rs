@@ -88,7 +88,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
             handler: |context, args, reply| {
                 let names: Vec<&[u8]> = args.collect();
-                reply.count(context.settings.observer.events().reset(&names));
+                reply.count(context.shared.observer.events().reset(&names));
                 Ok(())
             },
             ..MEMBER
@@ -124,7 +124,7 @@ fn integer(number: u64) -> i64 {
 
 fn history(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let event = args.bytes()?;
-    let events = context.settings.observer.events();
+    let events = context.shared.observer.events();
     let Some((_, series)) = events.named(event) else {
         reply.array(0);
         return Ok(());
@@ -139,7 +139,7 @@ fn history(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
 }
 
 fn latest(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let events = context.settings.observer.events();
+    let events = context.shared.observer.events();
     let latest = events.latest();
     reply.array(latest.len());
     for (name, last, series) in latest {
@@ -159,7 +159,7 @@ const ROWS: u64 = 4;
 
 fn graph(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let event = args.bytes()?;
-    let events = context.settings.observer.events();
+    let events = context.shared.observer.events();
     let Some((name, series)) = events.named(event) else {
         let mut text = b"ERR No samples available for event '".to_vec();
         text.extend_from_slice(event);
@@ -224,7 +224,7 @@ fn age(seconds: u64) -> String {
 
 /// What LATENCY DOCTOR says.
 fn diagnosis(context: &Context<'_>) -> String {
-    let observer = &context.settings.observer;
+    let observer = &context.shared.observer;
     let events = observer.events();
     let latest = events.latest();
     if latest.is_empty() && observer.event_ms() == 0 {
@@ -357,7 +357,7 @@ mod tests {
 
     fn watched() -> TestServer {
         let server = TestServer::with_debug();
-        server.settings.observer.set_thresholds(&Thresholds {
+        server.shared.observer.set_thresholds(&Thresholds {
             event_ms: 20,
             ..Thresholds::default()
         });

@@ -79,7 +79,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
                 complexity: "O(N) where N is the number of entries.",
                 tips: ALL_NODES_SUCCEED,
                 handler: |context, _args, reply| {
-                    context.settings.observer.log(Matter::Slow).clear();
+                    context.shared.observer.log(Matter::Slow).clear();
                     reply.ok();
                     Ok(())
                 },
@@ -130,7 +130,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
                 complexity: "O(N) where N is the number of entries.",
                 tips: ALL_NODES_SUCCEED,
                 handler: |context, args, reply| {
-                    context.settings.observer.log(matter(args)?).clear();
+                    context.shared.observer.log(matter(args)?).clear();
                     reply.ok();
                     Ok(())
                 },
@@ -193,7 +193,7 @@ fn matter(args: &mut Args<'_>) -> Result<Matter, CommandError> {
 }
 
 fn get(context: &Context<'_>, reply: &mut Reply<'_>, matter: Matter, count: usize) {
-    let log = context.settings.observer.log(matter);
+    let log = context.shared.observer.log(matter);
     let entries = log.newest(count);
     reply.array(entries.len());
     entries.for_each(|entry| write(reply, entry));
@@ -214,7 +214,7 @@ fn write(reply: &mut Reply<'_>, entry: &Entry) {
 }
 
 fn len(context: &Context<'_>, reply: &mut Reply<'_>, matter: Matter) {
-    reply.count(context.settings.observer.log(matter).len());
+    reply.count(context.shared.observer.log(matter).len());
 }
 
 #[cfg(test)]
@@ -266,13 +266,13 @@ mod tests {
             least: [slow, -1, -1],
             ..Thresholds::default()
         };
-        server.settings.observer.set_thresholds(&thresholds(0));
+        server.shared.observer.set_thresholds(&thresholds(0));
         server.pipeline(&["SET a 1", "GET a", "GET a", "GET", "AUTH me pw"]);
         let slow = entries(&mut server, "SLOWLOG GET -1");
         let asked: Vec<_> = slow.into_iter().map(|(_, arguments)| arguments).collect();
         let expected = ["AUTH (redacted) (redacted)", "GET a", "GET a", "SET a 1"];
         assert_eq!(asked, expected.map(words));
-        server.settings.observer.set_thresholds(&thresholds(-1));
+        server.shared.observer.set_thresholds(&thresholds(-1));
         server.run("SLOWLOG RESET");
         server.pipeline(&["SET a 1", "GET a"]);
         assert_eq!(server.integer("SLOWLOG LEN"), 0);
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn what_scripts_call_is_in_the_log_beside_them() {
         let mut server = TestServer::new();
-        server.settings.observer.set_thresholds(&Thresholds {
+        server.shared.observer.set_thresholds(&Thresholds {
             least: [0, -1, -1],
             ..Thresholds::default()
         });

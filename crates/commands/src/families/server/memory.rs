@@ -135,7 +135,7 @@ fn stats(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>)
         count: 0,
         reply,
     };
-    write_totals(&mut fields, &memory, &context.settings.scripts);
+    write_totals(&mut fields, &memory, &context.shared.scripts);
     for (database, _) in sizes {
         fields.name(&format!("db.{database}"));
         fields.reply.map(2);

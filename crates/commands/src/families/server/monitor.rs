@@ -29,7 +29,7 @@ fn monitor(
             "ERR MONITOR isn't allowed for DENY BLOCKING client",
         ));
     }
-    let observer = &context.settings.observer;
+    let observer = &context.shared.observer;
     observer.monitors.add(&context.session.client);
     reply.ok();
     Ok(())

@@ -37,7 +37,7 @@ pub(super) fn populate(
         0 => 0,
         _ => positive(args.bytes()?)?,
     };
-    if value_bytes > context.settings.string_bytes_max() {
+    if value_bytes > context.shared.settings.string_bytes_max() {
         return Err(StoreError::TooLarge.into());
     }
     let lookups = count.saturating_mul(1 + value_bytes / BYTES_PER_LOOKUP);
@@ -77,8 +77,8 @@ fn let_others_in(context: &mut Context<'_>) -> CommandResult {
     }
     context.outside(|_| ());
     // It is workers who see that there is room again.
-    while context.pace.is_aside && context.settings.gate.is_log_full() {
-        if context.settings.refusals.is_log_faulty() {
+    while context.pace.is_aside && context.shared.gate.is_log_full() {
+        if context.shared.refusals.is_log_faulty() {
             break;
         }
         context.outside(|server| server.rest());
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn where_nothing_may_be_written_nothing_is() {
         let mut server = TestServer::with_debug();
-        server.settings.refusals.set_log_fault(Some("disk full"));
+        server.shared.refusals.set_log_fault(Some("disk full"));
         assert!(server.error("DEBUG POPULATE 1").starts_with("MISCONF"));
         server.run("DEBUG DIGEST");
     }

@@ -211,7 +211,7 @@ fn replica_of(
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    if context.settings.hash_slots.is_on() {
+    if context.shared.hash_slots.is_on() {
         return Err(CommandError::fixed(
             "ERR REPLICAOF not allowed in cluster mode.",
         ));
@@ -256,7 +256,7 @@ fn fail_over(
     args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    if context.settings.hash_slots.is_on() {
+    if context.shared.hash_slots.is_on() {
         return Err(CommandError::fixed(
             "ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.",
         ));

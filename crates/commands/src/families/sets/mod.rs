@@ -39,7 +39,7 @@ const READER: CommandSpec = CommandSpec {
 
 /// Up to what a set is kept small, as configured.
 fn limits(context: &Context<'_>) -> SetLimits {
-    context.settings.thresholds.set_limits()
+    context.shared.settings.thresholds.set_limits()
 }
 
 /// Writes all members.

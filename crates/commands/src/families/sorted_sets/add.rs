@@ -188,7 +188,7 @@ pub(crate) fn add(
         check_member(member)?;
     }
     let key = context.key(key);
-    let limits = context.settings.thresholds.sorted_set_limits();
+    let limits = context.shared.settings.thresholds.sorted_set_limits();
     let outcome = context
         .store
         .modify(&key, |entry| change(entry, rules, members, &limits))?;

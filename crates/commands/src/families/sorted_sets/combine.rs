@@ -279,7 +279,7 @@ fn store(
         let options = options?;
         context.pace.admit(operation.lookups(&sizes))?;
         let mut result = combine(context, operation, &keys, &sizes, &options)?;
-        let limits = context.settings.thresholds.sorted_set_limits();
+        let limits = context.shared.settings.thresholds.sorted_set_limits();
         result.compact(&limits).map_err(full)?;
         store_result(context, &target, result, operation.stored_event())
     })?;
@@ -400,7 +400,7 @@ fn combine(
         Operation::Inter => intersect(context, keys, sizes, options),
         _ => subtract(context, keys),
     };
-    let limits = context.settings.thresholds.sorted_set_limits();
+    let limits = context.shared.settings.thresholds.sorted_set_limits();
     let mut result = SortedSet::for_members(usize::MAX, 0, &limits);
     for (member, score) in &found {
         result.insert(member, *score, &limits).map_err(full)?;
@@ -429,7 +429,7 @@ fn unite(
     sizes: &[usize],
     options: &Options,
 ) -> Result<SortedSet, CommandError> {
-    let limits = context.settings.thresholds.sorted_set_limits();
+    let limits = context.shared.settings.thresholds.sorted_set_limits();
     let mut result = SortedSet::for_members(usize::MAX, 0, &limits);
     for at in by_size(sizes) {
         with_input(context, &keys[at], |input| {

@@ -270,7 +270,7 @@ fn store(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     let source = context.key(args.bytes()?);
     let query = Query::parse(args, None, None, true)?;
     let (limits, pace) = (
-        context.settings.thresholds.sorted_set_limits(),
+        context.shared.settings.thresholds.sorted_set_limits(),
         context.pace,
     );
     let count = context.locked(&[target, source], |context| {

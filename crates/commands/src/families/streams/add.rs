@@ -171,7 +171,7 @@ const TOO_LARGE: CommandError = CommandError::fixed("ERR Elements are too large 
 #[inline]
 fn add(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let thresholds = &context.settings.thresholds;
+    let thresholds = &context.shared.settings.thresholds;
     let is_of_primary = context.session.is_of_primary;
     let options = Options::parse(args, thresholds, true, is_of_primary)?;
     let count = args.remaining();
@@ -300,11 +300,11 @@ mod tests {
     fn blocks_are_as_long_as_configured() {
         let mut server = TestServer::new();
         let entries = engine::Threshold::StreamNodeMaxEntries;
-        server.settings.thresholds.set(entries, 10);
+        server.shared.settings.thresholds.set(entries, 10);
         for number in 1..=100 {
             server.run(&format!("XADD s {number} a 1"));
         }
-        server.settings.thresholds.set(entries, 1);
+        server.shared.settings.thresholds.set(entries, 1);
         assert_eq!(server.integer("XTRIM s MAXLEN ~ 55"), 40);
         assert_eq!(server.integer("XTRIM s MAXLEN ~ 0 LIMIT 25"), 20);
         assert_eq!(server.integer("XLEN s"), 40);

@@ -61,7 +61,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 fn trim(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let (thresholds, is_of_primary) = (&context.settings.thresholds, context.session.is_of_primary);
+    let (thresholds, is_of_primary) = (
+        &context.shared.settings.thresholds,
+        context.session.is_of_primary,
+    );
     let options = Options::parse(args, thresholds, false, is_of_primary)?;
     let Some(trim) = options.trim else {
         return Err(CommandError::Syntax);

@@ -40,7 +40,7 @@ pub(super) const SETRANGE: CommandSpec = CommandSpec {
 fn append(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let tail = args.bytes()?;
-    let settings = context.settings;
+    let settings = &context.shared.settings;
     let len = context.store.modify(&key, |entry| {
         let record = entry.record();
         check_string(record.as_ref())?;
@@ -76,7 +76,7 @@ fn setrange(
     let end = usize::try_from(offset)
         .ok()
         .and_then(|offset| offset.checked_add(data.len()));
-    let settings = context.settings;
+    let settings = &context.shared.settings;
     let len = context.store.modify(&key, |entry| {
         let record = entry.record();
         check_string(record.as_ref())?;
@@ -146,7 +146,11 @@ mod tests {
     fn strings_end_at_the_limit() {
         let too_long = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
         let mut server = TestServer::new();
-        server.settings.bulk_bytes_max.store(10, Ordering::Relaxed);
+        server
+            .shared
+            .settings
+            .bulk_bytes_max
+            .store(10, Ordering::Relaxed);
         assert_eq!(server.integer("SETRANGE k 9 x"), 10);
         assert_eq!(server.error("SETRANGE k 10 x"), too_long);
         assert_eq!(server.error("APPEND k x"), too_long);

@@ -36,7 +36,7 @@ pub(super) const LCS: CommandSpec = CommandSpec {
 
 fn lcs(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let keys = [context.key(args.bytes()?), context.key(args.bytes()?)];
-    let cells_max = context.settings.string_bytes_max() / size_of::<u32>() as u64;
+    let cells_max = context.shared.settings.string_bytes_max() / size_of::<u32>() as u64;
     let (one, other) = context.store.locked(&keys, |store| {
         let one = Text::read(store, &keys[0], cells_max);
         // Looked for even where the first is no string.
@@ -45,7 +45,7 @@ fn lcs(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
         Ok::<_, CommandError>((one?, other?))
     })?;
     let options = LcsOptions::parse(args)?;
-    check_memory(one.len, other.len, context.settings)?;
+    check_memory(one.len, other.len, &context.shared.settings)?;
     let (one, other) = (one.bytes, other.bytes);
     match options.answer {
         Answer::Length => reply.integer(signed(length(&one, &other))),
@@ -311,12 +311,20 @@ mod tests {
     fn the_table_is_bounded_before_it_is_made() {
         let mut server = TestServer::new();
         server.run("MSET a 0123456789 b 0123456789");
-        server.settings.bulk_bytes_max.store(483, Ordering::Relaxed);
+        server
+            .shared
+            .settings
+            .bulk_bytes_max
+            .store(483, Ordering::Relaxed);
         assert_eq!(
             server.error("LCS a b"),
             "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"
         );
-        server.settings.bulk_bytes_max.store(484, Ordering::Relaxed);
+        server
+            .shared
+            .settings
+            .bulk_bytes_max
+            .store(484, Ordering::Relaxed);
         assert_eq!(server.text("LCS a b"), "0123456789");
     }
 }

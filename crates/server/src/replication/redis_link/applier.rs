@@ -65,7 +65,7 @@ impl<'f> Applier<'f> {
         let engine = Engine::new(
             node.core.env.table,
             handle,
-            Arc::clone(&node.core.settings),
+            Arc::clone(&node.core.shared),
             Arc::clone(&node.core.clock),
             Prng::from_os(),
         );

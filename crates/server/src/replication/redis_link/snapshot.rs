@@ -164,7 +164,7 @@ fn create(dir: &Path) -> io::Result<File> {
 /// Reads all of it, and loads nothing.
 fn check(node: &Node, file: &File) -> Result<(), Lost> {
     let count = node.core.store.databases();
-    let limits = node.core.settings.value_limits();
+    let limits = node.core.shared.settings.value_limits();
     let unreadable = |error: rdb::file::FileError| Lost::Refused(place_of(&error.into()));
     let source = BufReader::with_capacity(READ_BYTES, file);
     let mut reader = FileReader::open(source, limits).map_err(unreadable)?;

@@ -226,7 +226,7 @@ fn sort(
     };
     let request = args.request();
     let options = Options::parse(args, may_store, may_follow)?;
-    if context.settings.hash_slots.is_on() {
+    if context.shared.hash_slots.is_on() {
         stays_in_slot(&request)?;
     }
     let sorting = Sorting {
@@ -234,7 +234,7 @@ fn sort(
         destination: options.destination.map(|name| context.key(name)),
         is_kept: options.destination.is_some() || context.session.in_script,
         database: context.session.database,
-        block_limit: context.settings.thresholds.list_blocks(),
+        block_limit: context.shared.settings.thresholds.list_blocks(),
         now_unix_ms: context.now_unix_ms,
         options,
     };

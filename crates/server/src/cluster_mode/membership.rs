@@ -1,0 +1,68 @@
+//! What the control group tells cluster mode, and asks of it: this node becomes a member, brings its hash slots, and leaves.
+
+use std::sync::atomic::Ordering;
+
+use cluster::entry::SlotRange;
+use cluster::{ControlLog as _, NodeId};
+
+use super::{ClusterMode, lock};
+use crate::node::Node;
+
+impl ClusterMode {
+    /// What the group has decided has changed, or the role of this node.
+    pub(crate) fn state_changed(&self, node: &Node) {
+        self.publish(node);
+    }
+
+    /// Nobody is known to lead the group for a node timeout, or somebody is again.
+    pub(crate) fn note_cut_off(&self, node: &Node, is_cut_off: bool) {
+        let Some(part) = self.0.get() else { return };
+        if part.is_cut_off.swap(is_cut_off, Ordering::Relaxed) != is_cut_off {
+            self.publish(node);
+        }
+    }
+
+    /// This node's name and how often it was started, while it is by itself.
+    pub(crate) fn name_by_itself(&self) -> (NodeId, u64) {
+        let part = self.0.get();
+        part.map_or_else(Default::default, |part| {
+            (part.lone.own(), part.lone.start_count())
+        })
+    }
+
+    /// The hash slots that it owns by itself, or owned when it became a member and has not brought yet.
+    pub(crate) fn claims(&self) -> Vec<SlotRange> {
+        let Some(part) = self.0.get() else {
+            return Vec::new();
+        };
+        let state = part.lone.watch();
+        let own = state.shard_of(part.lone.own());
+        own.map_or_else(Vec::new, |own| state.slots.of(own))
+    }
+
+    /// The hash slots of before are the group's matter from here on.
+    pub(crate) fn forget_claims(&self, node: &Node) {
+        let Some(part) = self.0.get() else { return };
+        if let Err(error) = part.lone.reset(false) {
+            node.core.log.warning(format_args!(
+                "That hash slots were brought into the cluster cannot be kept: {error}"
+            ));
+        }
+    }
+
+    /// This node is in no group any more.
+    pub(crate) fn be_by_itself(&self, node: &Node, was_replica: bool) {
+        let Some(part) = self.0.get() else { return };
+        *lock(&part.member) = None;
+        part.is_orphan.store(was_replica, Ordering::Relaxed);
+        part.is_cut_off.store(false, Ordering::Relaxed);
+        let config = node.core.config.current();
+        let reset = part.lone.reset(false);
+        if let Err(error) = reset.and_then(|()| part.introduce(&config)) {
+            node.core.log.warning(format_args!(
+                "That this node is by itself cannot be kept: {error}"
+            ));
+        }
+        self.publish(node);
+    }
+}

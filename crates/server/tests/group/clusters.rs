@@ -1,0 +1,318 @@
+//! Clusters of real processes: nodes meet, own hash slots, fail over, hand over, and leave.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use base::hash_slot;
+use protocol::Value;
+
+use super::{Node, wait_until};
+
+/// Beyond it there are no slots.
+const LAST_SLOT: u16 = 16_383;
+
+impl Node {
+    /// A node in cluster mode, by itself.
+    pub(crate) fn by_itself() -> Self {
+        Self::new(&["--cluster-enabled", "yes"])
+    }
+
+    fn text(&self, words: &[&str]) -> String {
+        match self.run(words) {
+            Value::Bulk(bytes) | Value::Simple(bytes) | Value::Error(bytes) => {
+                String::from_utf8(bytes).unwrap()
+            }
+            other => panic!("{words:?} gives text: {other:?}"),
+        }
+    }
+
+    fn id(&self) -> String {
+        self.text(&["CLUSTER", "MYID"])
+    }
+
+    fn own(&self, first: u16, last: u16) {
+        let (first, last) = (first.to_string(), last.to_string());
+        assert_eq!(
+            self.text(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]),
+            "OK"
+        );
+    }
+
+    fn meet(&self, other: &Self) -> String {
+        let (port, link_port) = (other.port.to_string(), other.link_port.to_string());
+        self.text(&["CLUSTER", "MEET", "127.0.0.1", &port, &link_port])
+    }
+
+    /// Id and slots of each node, as this one knows them, in order.
+    fn owners(&self) -> Vec<String> {
+        let nodes = self.text(&["CLUSTER", "NODES"]);
+        let mut owners: Vec<String> = nodes
+            .lines()
+            .map(|line| {
+                let words: Vec<&str> = line.split(' ').collect();
+                let slots = words.get(8..).unwrap_or_default().join(" ");
+                let role = if words[2].contains("master") {
+                    "master"
+                } else {
+                    "slave"
+                };
+                format!("{} {role} {} {slots}", words[0], words[3])
+            })
+            .collect();
+        owners.sort();
+        owners
+    }
+
+    fn is_ok(&self) -> bool {
+        self.text(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+    }
+}
+
+/// Waits until all know the same, and keys are served.
+fn wait_for_agreement(nodes: &[&Node], count: usize) {
+    wait_until("of one mind", nodes, || {
+        let first = nodes[0].owners();
+        first.len() == count
+            && nodes
+                .iter()
+                .all(|node| node.owners() == first && node.is_ok())
+    });
+}
+
+/// Three primaries that share all slots.
+fn three_primaries() -> [Node; 3] {
+    let nodes = [Node::by_itself(), Node::by_itself(), Node::by_itself()];
+    nodes[0].own(0, 5_460);
+    nodes[1].own(5_461, 10_922);
+    nodes[2].own(10_923, LAST_SLOT);
+    assert_eq!(nodes[1].meet(&nodes[0]), "OK");
+    assert_eq!(nodes[0].meet(&nodes[2]), "OK");
+    let [a, b, c] = &nodes;
+    wait_for_agreement(&[a, b, c], 3);
+    nodes
+}
+
+/// What a node says about a key: served, or where else.
+fn set(node: &Node, key: &str, value: &str) -> String {
+    node.text(&["SET", key, value])
+}
+
+/// Writes a key wherever it is served; whether it was taken.
+fn set_anywhere(nodes: &[&Node], key: &str, value: &str) -> bool {
+    nodes.iter().any(|node| {
+        let answer = node.client().command(&["SET", key, value]);
+        answer.is_ok_and(|answer| answer == Value::Simple(b"OK".to_vec()))
+    })
+}
+
+#[test]
+fn nodes_that_meet_are_one_cluster_with_the_slots_and_keys_that_each_had() {
+    let nodes = [Node::by_itself(), Node::by_itself()];
+    nodes[0].own(0, 8_191);
+    nodes[1].own(8_192, LAST_SLOT);
+    // Half of the slots are not covered: a node by itself serves nothing then, unless it is told to.
+    for node in &nodes {
+        node.run(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    let keys = ["a", "b", "c", "d", "e", "f"];
+    let owner = |key: &str| &nodes[usize::from(hash_slot::of(key.as_bytes()) >= 8_192)];
+    for key in keys {
+        assert_eq!(set(owner(key), key, "before"), "OK");
+    }
+    assert_eq!(nodes[0].meet(&nodes[1]), "OK");
+    assert_eq!(nodes[0].meet(&nodes[1]), "OK", "met again");
+    assert_eq!(nodes[0].meet(&nodes[0]), "OK", "met itself");
+    let [a, b] = &nodes;
+    wait_for_agreement(&[a, b], 2);
+    for key in keys {
+        let slot = hash_slot::of(key.as_bytes());
+        let (here, there) = match slot >= 8_192 {
+            true => (b, a),
+            false => (a, b),
+        };
+        wait_until("serving", &[a, b], || here.text(&["GET", key]) == "before");
+        let moved = format!("MOVED {slot} 127.0.0.1:{}", here.port);
+        assert_eq!(there.text(&["GET", key]), moved);
+    }
+}
+
+#[test]
+fn a_replica_takes_the_place_of_a_killed_primary_of_its_shard() {
+    let [a, mut b, c] = three_primaries();
+    let d = Node::by_itself();
+    assert_eq!(d.meet(&a), "OK");
+    wait_for_agreement(&[&a, &b, &c, &d], 4);
+    assert_eq!(d.text(&["CLUSTER", "REPLICATE", &b.id()]), "OK");
+    wait_until("a synced replica", &[&b, &d], || d.is_synced());
+    let key = "{b}1";
+    assert_eq!(hash_slot::of(key.as_bytes()), 3_300, "of the first node");
+    let key = "foo{c}";
+    assert_eq!(hash_slot::of(key.as_bytes()), 7_365, "of the second one");
+    assert_eq!(set(&b, key, "kept"), "OK");
+    wait_until("copied", &[&b, &d], || {
+        d.client().command(&["READONLY"]).is_ok() && d.run(&["DBSIZE"]) == Value::Integer(1)
+    });
+    b.kill();
+    wait_until("another primary", &[&a, &c, &d], || {
+        set_anywhere(&[&a, &c, &d], "bar{c}", "after")
+    });
+    assert_eq!(d.text(&["GET", key]), "kept");
+    b.start();
+    wait_until("a replica again", &[&b, &d], || b.is_synced());
+    wait_for_agreement(&[&a, &b, &c, &d], 4);
+    wait_until("all copied", &[&b, &d], || {
+        b.run(&["DBSIZE"]) == Value::Integer(2)
+    });
+    assert_eq!(
+        a.text(&["GET", key]),
+        format!("MOVED 7365 127.0.0.1:{}", d.port)
+    );
+}
+
+#[test]
+fn an_office_is_handed_over_under_load_and_nothing_is_lost() {
+    let nodes = [Node::by_itself(), Node::by_itself(), Node::by_itself()];
+    let [a, b, c] = &nodes;
+    a.own(0, LAST_SLOT);
+    assert_eq!(b.meet(a), "OK");
+    assert_eq!(c.meet(a), "OK");
+    wait_for_agreement(&[a, b, c], 3);
+    assert_eq!(b.text(&["CLUSTER", "REPLICATE", &a.id()]), "OK");
+    wait_until("a synced replica", &[a, b], || b.is_synced());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let mut clients = [a.client(), b.client()];
+    let over = Arc::clone(&is_over);
+    let writer = std::thread::spawn(move || {
+        let (mut acknowledged, mut failed) = (0, Vec::new());
+        while !over.load(Ordering::Acquire) {
+            for client in &mut clients {
+                match client.command(&["INCR", "counter"]) {
+                    Ok(Value::Integer(_)) => acknowledged += 1,
+                    Ok(Value::Error(text)) if text.starts_with(b"MOVED") => {}
+                    other => failed.push(other),
+                }
+            }
+        }
+        (acknowledged, failed)
+    });
+    for _ in 0..3 {
+        for (replica, primary) in [(b, a), (a, b)] {
+            assert_eq!(replica.text(&["CLUSTER", "FAILOVER"]), "OK");
+            wait_until("followed", &[a, b], || {
+                primary.is_synced() && replica.is_primary()
+            });
+        }
+    }
+    is_over.store(true, Ordering::Release);
+    let (acknowledged, failed) = writer.join().unwrap();
+    assert!(acknowledged > 0);
+    assert!(
+        failed.is_empty(),
+        "clients are told more than where to go: {failed:?}"
+    );
+    assert_eq!(a.text(&["GET", "counter"]), acknowledged.to_string());
+}
+
+#[test]
+fn nodes_leave_a_cluster_and_are_by_themselves() {
+    let [a, b, c] = three_primaries();
+    let d = Node::by_itself();
+    assert_eq!(d.meet(&b), "OK");
+    wait_for_agreement(&[&a, &b, &c, &d], 4);
+    assert_eq!(d.text(&["CLUSTER", "REPLICATE", &a.id()]), "OK");
+    wait_until("a synced replica", &[&a, &d], || d.is_synced());
+    assert_eq!(set(&a, "{b}1", "x"), "OK");
+    wait_until("copied", &[&a, &d], || {
+        d.run(&["DBSIZE"]) == Value::Integer(1)
+    });
+    let refused = b.text(&["CLUSTER", "FORGET", &a.id()]);
+    assert!(
+        refused.starts_with("ERR the cluster needs that node"),
+        "{refused}"
+    );
+    assert!(a.text(&["CLUSTER", "RESET"]).starts_with("ERR"));
+    for node in [&a, &b, &c] {
+        assert_eq!(
+            node.text(&["CLUSTER", "FORGET", &d.id()]),
+            "OK",
+            "told thrice"
+        );
+    }
+    wait_until("by itself", &[&d], || d.owners().len() == 1);
+    assert_eq!(d.text(&["CLUSTER", "RESET", "SOFT"]), "OK");
+    wait_until("empty", &[&d], || d.run(&["DBSIZE"]) == Value::Integer(0));
+    wait_for_agreement(&[&a, &b, &c], 3);
+    // It may come back.
+    assert_eq!(d.meet(&c), "OK");
+    wait_for_agreement(&[&a, &b, &c, &d], 4);
+    assert_eq!(d.text(&["CLUSTER", "RESET", "HARD"]), "OK");
+    wait_for_agreement(&[&a, &b, &c], 3);
+}
+
+#[test]
+fn who_cannot_be_of_one_cluster_is_told_why() {
+    let (a, b) = (Node::by_itself(), Node::by_itself());
+    a.own(0, 100);
+    b.own(100, 200);
+    let refused = a.meet(&b);
+    assert_eq!(refused, "ERR hash slot 100 is owned in both");
+    let stranger = Node::new(&["--cluster-enabled", "yes", "--cluster-secret", "another"]);
+    assert!(stranger.meet(&a).starts_with("ERR"));
+    assert_eq!(a.text(&["CLUSTER", "DELSLOTS", "100"]), "OK");
+    assert_eq!(a.meet(&b), "OK");
+    let (c, d) = (Node::by_itself(), Node::by_itself());
+    assert_eq!(c.meet(&d), "OK");
+    let refused = c.meet(&a);
+    assert_eq!(refused, "ERR both nodes belong to clusters already");
+}
+
+#[test]
+fn a_cluster_that_was_killed_whole_comes_back() {
+    let mut nodes = three_primaries();
+    assert_eq!(set(&nodes[0], "{b}1", "kept"), "OK");
+    for node in &mut nodes {
+        node.kill();
+    }
+    for node in &mut nodes {
+        node.start();
+    }
+    let [a, b, c] = &nodes;
+    wait_for_agreement(&[a, b, c], 3);
+    wait_until("served", &[a, b, c], || a.text(&["GET", "{b}1"]) == "kept");
+}
+
+#[test]
+#[ignore = "needs redis-cli: cargo xtask test clients"]
+fn redis_cli_makes_a_cluster_checks_it_and_takes_nodes_in_and_out() {
+    let nodes: Vec<Node> = (0..6).map(|_| Node::by_itself()).collect();
+    let address = |node: &Node| format!("127.0.0.1:{}@{}", node.port, node.link_port);
+    let run = |words: &[&str]| {
+        let output = Command::new("redis-cli")
+            .arg("--cluster")
+            .args(words)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{words:?}: {text}");
+        text
+    };
+    let addresses: Vec<String> = nodes.iter().map(address).collect();
+    let mut words = vec!["create"];
+    words.extend(addresses.iter().map(String::as_str));
+    words.extend(["--cluster-replicas", "1", "--cluster-yes"]);
+    let created = run(&words);
+    assert!(
+        created.contains("[OK] All 16384 slots covered"),
+        "{created}"
+    );
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_for_agreement(&all, 6);
+    let first = format!("127.0.0.1:{}", nodes[0].port);
+    assert!(run(&["check", &first]).contains("[OK] All nodes agree"));
+    let seventh = Node::by_itself();
+    run(&["add-node", &address(&seventh), &first]);
+    wait_until("seven", &all, || nodes[5].owners().len() == 7);
+    run(&["del-node", &first, &seventh.id()]);
+    wait_for_agreement(&all, 6);
+}
