@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::number::IntegerText;
 use rdb::dump;
-use store::{Batch, Ending, Saved, SavedValue, SnapshotSink, Totals};
+use store::{Batch, Ending, Record, Saved, SavedValue, SnapshotSink, Totals};
 
 use super::filter::Slots;
 use super::wire;
@@ -99,4 +99,29 @@ pub(super) fn put(saved: &Saved<'_>, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -
         wire::put_command(out, saved.database, parts);
     }
     true
+}
+
+/// The same for a record that is there now; false where its value cannot be read here.
+pub(super) fn put_record(
+    record: &Record<'_>,
+    database: u16,
+    scratch: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> bool {
+    if record.is_cold() {
+        return false;
+    }
+    let (object, text) = (record.object(), record.to_vec());
+    let value = match &object {
+        Some(object) => SavedValue::Object(object),
+        None => SavedValue::Bytes(&text),
+    };
+    let saved = Saved {
+        database,
+        key: record.key(),
+        deadline_unix_ms: record.deadline_unix_ms(),
+        etag: record.etag(),
+        value,
+    };
+    put(&saved, scratch, out)
 }

@@ -49,24 +49,77 @@ impl Slots {
     }
 }
 
+/// Finds the keys of effects.
+pub(super) struct KeyFinder {
+    table: &'static Table,
+    bytes: Vec<u8>,
+    batch: Batch,
+}
+
+impl KeyFinder {
+    pub(super) fn new(table: &'static Table) -> Self {
+        Self {
+            table: table.original(),
+            bytes: Vec::new(),
+            batch: Batch::new(),
+        }
+    }
+
+    /// Shows the keys of an effect; none of one that is about no keys.
+    ///
+    /// # Errors
+    /// Where it is about all keys, or nobody knows.
+    pub(super) fn each_key(
+        &mut self,
+        parts: Parts<'_>,
+        mut visit: impl FnMut(&[u8]),
+    ) -> Result<(), Obstacle> {
+        let count = parts.len();
+        let name = parts.clone().next().unwrap_or_default();
+        let found = self.table.find(name).ok_or(Obstacle::Unknown)?;
+        if let Some(places) = found.fixed_keys(count) {
+            let mut all = parts.enumerate();
+            for place in places {
+                let key = all.by_ref().find(|(at, _)| *at == place);
+                visit(key.ok_or(Obstacle::Unknown)?.1);
+            }
+            return Ok(());
+        }
+        let spec = found.spec;
+        if spec.flags.has(Flags::HAS_STORE_ALONE) {
+            return Err(Obstacle::Flushed);
+        }
+        if spec.keys.is_empty() && spec.keys_of.is_none() {
+            return Ok(());
+        }
+        self.bytes.clear();
+        self.batch.clear();
+        let batch = &mut self.batch;
+        parts.copy_to(&mut self.bytes, |start, len| batch.add_argument(start, len));
+        batch.end_added(count, &self.bytes);
+        let request = batch.iter(&self.bytes).next().ok_or(Obstacle::Unknown)?;
+        let places = key_places::of(self.table, spec, &request).unwrap_or_default();
+        for (at, _) in places {
+            visit(request.arg(at).ok_or(Obstacle::Unknown)?);
+        }
+        Ok(())
+    }
+}
+
 /// See the module.
 pub(super) struct Filter {
-    table: &'static Table,
+    finder: KeyFinder,
     slots: Slots,
     /// Effects of generations below are in what was copied.
     generation: u64,
-    bytes: Vec<u8>,
-    batch: Batch,
 }
 
 impl Filter {
     pub(super) fn new(table: &'static Table, slots: Slots, generation: u64) -> Self {
         Self {
-            table: table.original(),
+            finder: KeyFinder::new(table),
             slots,
             generation,
-            bytes: Vec::new(),
-            batch: Batch::new(),
         }
     }
 
@@ -97,43 +150,14 @@ impl Filter {
 
     /// Whether the keys of an effect are of the slots.
     fn is_inside(&mut self, parts: Parts<'_>) -> Result<bool, Obstacle> {
-        let count = parts.len();
-        let name = parts.clone().next().unwrap_or_default();
-        let found = self.table.find(name).ok_or(Obstacle::Unknown)?;
-        if let Some(places) = found.fixed_keys(count) {
-            let mut all = parts.enumerate();
-            let mut inside = None;
-            for place in places {
-                let key = all.by_ref().find(|(at, _)| *at == place);
-                let (_, key) = key.ok_or(Obstacle::Unknown)?;
-                let has = self.slots.has(key);
-                if *inside.get_or_insert(has) != has {
-                    return Err(Obstacle::Crossing);
-                }
-            }
-            return Ok(inside.unwrap_or(false));
-        }
-        let spec = found.spec;
-        if spec.flags.has(Flags::HAS_STORE_ALONE) {
-            return Err(Obstacle::Flushed);
-        }
-        if spec.keys.is_empty() && spec.keys_of.is_none() {
-            return Ok(false);
-        }
-        self.bytes.clear();
-        self.batch.clear();
-        let batch = &mut self.batch;
-        parts.copy_to(&mut self.bytes, |start, len| batch.add_argument(start, len));
-        batch.end_added(count, &self.bytes);
-        let request = batch.iter(&self.bytes).next().ok_or(Obstacle::Unknown)?;
-        let places = key_places::of(self.table, spec, &request).unwrap_or_default();
-        let mut keys = places.iter().filter_map(|(at, _)| request.arg(*at));
-        let Some(first) = keys.next().map(|key| self.slots.has(key)) else {
-            return Ok(false);
-        };
-        match keys.all(|key| self.slots.has(key) == first) {
-            true => Ok(first),
-            false => Err(Obstacle::Crossing),
+        let (slots, mut inside, mut is_crossing) = (&self.slots, None, false);
+        self.finder.each_key(parts, |key| {
+            let has = slots.has(key);
+            is_crossing |= *inside.get_or_insert(has) != has;
+        })?;
+        match is_crossing {
+            true => Err(Obstacle::Crossing),
+            false => Ok(inside.unwrap_or(false)),
         }
     }
 }

@@ -18,6 +18,7 @@
 //! Of the group this knows its log alone ([`crate::group::holder::SharedLog`]).
 
 mod cut;
+mod directory;
 mod filter;
 pub(crate) mod fronts;
 mod import;
@@ -40,6 +41,7 @@ use engine::hash_slots::Routes;
 
 use crate::node::Node;
 use crate::replication::session::Session;
+use directory::Directory;
 use job::{Job, Stage};
 use source::Stopped;
 use wire::Begin;
@@ -53,6 +55,8 @@ const RETRIES_MAX: u32 = 10;
 /// How long is waited before the first time; twice as long each time, up to the last.
 const BACK_OFF_MS: u64 = 50;
 const BACK_OFF_MS_MAX: u64 = 5_000;
+/// The keys of slots are kept for so long after their last use.
+const DIRECTORY_IDLE_MS: u64 = 60_000;
 /// How often who waits for a job looks.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -64,6 +68,8 @@ pub struct Migrations {
     changed: Condvar,
     is_staging: AtomicBool,
     is_cleaning: AtomicBool,
+    /// The keys of slots, while slots with few keys move one after the other. Held by the thread of such a move.
+    directory: Mutex<Option<Directory>>,
 }
 
 #[derive(Default)]
@@ -297,6 +303,20 @@ impl Migrations {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
+    fn directory(&self) -> MutexGuard<'_, Option<Directory>> {
+        self.directory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the directory go that nobody has used for a while.
+    fn drop_directory(&self, node: &Node) {
+        let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
+        if let Ok(mut directory) = self.directory.try_lock() {
+            directory.take_if(|one| one.is_idle(now_ms, DIRECTORY_IDLE_MS));
+        }
+    }
+
     /// Takes the right to take slots in, if nobody has it.
     fn claim_staging(&self) -> Option<Claim<'_>> {
         let was = self.is_staging.swap(true, Ordering::AcqRel);
@@ -306,6 +326,7 @@ impl Migrations {
     /// Removes keys that are of another shard's slots and of no move that goes on: after a start, or a promotion. To be called
     /// now and again.
     pub(crate) fn clean(&self, node: &Node) {
+        self.drop_directory(node);
         let slots = &node.core.shared.hash_slots;
         if !slots.is_on() || self.is_staging.load(Ordering::Acquire) {
             return;

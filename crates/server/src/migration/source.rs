@@ -13,16 +13,18 @@
 //! Nothing of the log waits in memory: a cursor reads it. Only the group's answer decides whose the slots are: an answer that
 //! is lost is asked for again, with the same request.
 
-use std::sync::{Arc, Mutex};
+mod sending;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Applied, ControlState, Entry, NodeId, ShardId};
 use durability::log::Log;
 use engine::hash_slots::{Leaving, LeavingStage};
 use replication::link::{Message, SlotsStep};
-use store::{Ending, Handle, SnapshotLimits, SnapshotStep};
+use store::Handle;
 
-use super::cut::{Copied, CutSink, lock};
+use super::directory::Named;
 use super::filter::{Filter, Slots};
 use super::job::{Job, Stage};
 use super::staging::own_log;
@@ -33,6 +35,7 @@ use crate::link::Message as WorkerMessage;
 use crate::node::Node;
 use crate::replication::session::{LinkFault, Received, Session, conduit, greet};
 use crate::replication::{Frames, dial, identity_for};
+use sending::Tail;
 
 /// How long a connection may take.
 const DIAL_TIME: Duration = Duration::from_secs(2);
@@ -41,16 +44,6 @@ const ANSWER_TIME: Duration = Duration::from_secs(60);
 /// How often it is looked whether something has come, while nobody waits for it and while clients do.
 const LOOK: Duration = Duration::from_millis(20);
 const SHORT_LOOK: Duration = Duration::from_millis(1);
-/// Pieces of data are of so many bytes, or of one longer command.
-const PIECE_BYTES: usize = 256 << 10;
-/// A message is not longer.
-const MESSAGE_BYTES: usize = 512 << 10;
-/// Buckets that the scanner passes at a time.
-const STEP_BUCKETS: usize = 256;
-/// Writes wait when sending and applying what was written meanwhile took no longer than this, ...
-const LAG_MS: u64 = 20;
-/// ... or after so many times.
-const ROUNDS_MAX: u32 = 3;
 /// So often writes wait in vain before the attempt is given up.
 const PAUSES_MAX: u32 = 10;
 /// How often the group is asked again for an answer that was lost.
@@ -150,17 +143,27 @@ pub(super) fn attempt(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
     let moved = attempt.run(&leave);
     attempt.session.conduit.end();
     drop(leave);
-    moved?;
-    finish(node, job)
+    match moved? {
+        None => finish(node, job),
+        Some(keys) => finish_by(node, job, || trim::trim_keys(node, &job.ranges, &keys)),
+    }
 }
 
 /// What is left to do when the slots are the target's.
 fn finish(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
+    finish_by(node, job, || trim::trim(node, &job.ranges))
+}
+
+fn finish_by(
+    node: &Arc<Node>,
+    job: &Job,
+    trim: impl FnOnce() -> Result<u64, String>,
+) -> Result<(), Stopped> {
     job.change(node.core.clock.now_unix_ms(), |it| {
         it.stage = Stage::Trimming;
     });
     // What is left is removed later (`Migrations::clean`).
-    if let Err(reason) = trim::trim(node, &job.ranges) {
+    if let Err(reason) = trim() {
         node.core.log.notice(format_args!(
             "Keys of slots that were moved are removed later: {reason}"
         ));
@@ -301,13 +304,15 @@ impl Attempt<'_> {
         }
     }
 
-    fn run(&mut self, leave: &Leave<'_>) -> Result<(), Stopped> {
+    /// Moves the slots; the names of their keys, where those are known.
+    fn run(&mut self, leave: &Leave<'_>) -> Result<Option<Vec<Named>>, Stopped> {
         let begin = Begin {
             name: self.job.name,
             ranges: self.job.ranges.clone(),
             keys: trim::keys_in(self.node, &self.job.ranges),
             bytes: self.estimate(),
         };
+        let is_small = self.is_small(&begin);
         self.send(Step::Begin, &begin.encode())?;
         let ready = self.hear(Step::Ready, ANSWER_TIME, LOOK)?;
         ready.ok_or_else(|| "the target does not get ready".to_owned())?;
@@ -315,6 +320,9 @@ impl Attempt<'_> {
         // Who looked at the slots before that is done with it.
         self.handle.exclusive(|_| ());
         self.stage(Stage::Copying);
+        if is_small {
+            return self.move_small(leave).map(Some);
+        }
         let from = self.log.tail_complete();
         let _kept = self.log.pin("slots", from);
         let (generation, from) = self.copy()?;
@@ -329,144 +337,15 @@ impl Attempt<'_> {
         self.stage(Stage::CatchingUp);
         for _ in 0..PAUSES_MAX {
             self.catch_up(&mut tail)?;
-            if self.hand_over(&mut tail, leave)? {
-                return Ok(());
+            let sent = self.hand_over(leave, |own, end| own.send_log(&mut tail, end))?;
+            if sent.is_some() {
+                return Ok(None);
             }
         }
         Err(Stopped::Failed(format!(
             "writes to the slots would have waited for longer than {} ms, {PAUSES_MAX} times",
             self.pause_max().as_millis()
         )))
-    }
-
-    /// What the keys of the slots take in memory, about.
-    fn estimate(&mut self) -> u64 {
-        let databases = 0..self.node.core.store.databases();
-        let all: usize = databases.map(|one| self.handle.len(one)).sum();
-        let keys = trim::keys_in(self.node, &self.job.ranges);
-        let bytes = u128::from(trim::used_bytes(&self.handle)) * u128::from(keys);
-        u64::try_from(bytes / u128::try_from(all.max(1)).unwrap_or(1)).unwrap_or(u64::MAX)
-    }
-
-    /// Sends what was there at a cut; the cut's generation, and from where on the log has what came after.
-    fn copy(&mut self) -> Result<(u64, u64), Stopped> {
-        let soft_bytes = self
-            .node
-            .core
-            .config
-            .current()
-            .durability
-            .checkpoint_buffer_bytes_max;
-        let limits = SnapshotLimits {
-            soft_bytes,
-            hard_bytes: soft_bytes.saturating_mul(4),
-        };
-        let copied = Arc::<Mutex<Copied>>::default();
-        let (generation, from) = loop {
-            self.go_on()?;
-            let from = self.log.tail_complete();
-            let slots = Slots::new(&self.job.ranges);
-            let sink = Box::new(CutSink::new(slots, &copied));
-            match self.handle.begin_snapshot(sink, limits) {
-                Ok(generation) => break (generation, from),
-                // A checkpoint, or another move.
-                Err(_) => std::thread::sleep(LOOK),
-            }
-        };
-        let sent = self.send_cut(&copied);
-        if sent.is_err() {
-            // Nobody else would bring it to an end.
-            self.node.core.store.cancel_snapshot();
-            while self.handle.advance_snapshot(STEP_BUCKETS) != SnapshotStep::Idle {}
-        }
-        sent?;
-        Ok((generation, from))
-    }
-
-    fn send_cut(&mut self, copied: &Mutex<Copied>) -> Result<(), Stopped> {
-        let mut bytes = Vec::new();
-        loop {
-            let step = self.handle.advance_snapshot(STEP_BUCKETS);
-            let (ending, keys) = {
-                let mut copied = lock(copied);
-                if copied.is_unreadable {
-                    return Err(Stopped::Failed(
-                        "a value that lies out of memory cannot be read".to_owned(),
-                    ));
-                }
-                if copied.bytes.len() >= PIECE_BYTES || copied.ending.is_some() {
-                    std::mem::swap(&mut bytes, &mut copied.bytes);
-                }
-                (copied.ending, copied.keys)
-            };
-            if !bytes.is_empty() {
-                self.send_data(&bytes)?;
-                bytes.clear();
-                let now_unix_ms = self.node.core.clock.now_unix_ms();
-                self.job.change(now_unix_ms, |it| it.keys = keys);
-            }
-            match ending {
-                None => {}
-                Some(Ending::Complete) => return Ok(()),
-                Some(_) => {
-                    return Err(Stopped::Failed(
-                        "more was written during the copy than checkpoint-buffer-limit allows"
-                            .to_owned(),
-                    ));
-                }
-            }
-            self.go_on()?;
-            if step == SnapshotStep::Later {
-                std::thread::sleep(SHORT_LOOK);
-            }
-        }
-    }
-
-    fn send_data(&mut self, bytes: &[u8]) -> Result<(), Stopped> {
-        for piece in bytes.chunks(MESSAGE_BYTES) {
-            self.send(Step::Data, piece)?;
-        }
-        Ok(())
-    }
-
-    /// Sends what the log says of the slots up to a sequence.
-    fn send_log(&mut self, tail: &mut Tail, end: u64) -> Result<(), Stopped> {
-        while tail.frames.next() < end {
-            self.go_on()?;
-            let (filter, out) = (&mut tail.filter, &mut tail.out);
-            let mut obstacle = None;
-            let read = tail.frames.read(|frame| {
-                // Frames behind the end come again with the next piece: they are looked at once.
-                if obstacle.is_none()
-                    && let Err(found) = filter.frame(frame, out)
-                {
-                    obstacle = Some(found);
-                }
-                Ok(())
-            });
-            if let Some(obstacle) = obstacle {
-                return Err(Stopped::Failed(obstacle.text().to_owned()));
-            }
-            let is_more = read.map_err(|fault| Stopped::Failed(fault.to_string()))?;
-            if tail.out.len() >= PIECE_BYTES {
-                self.flush(tail)?;
-            }
-            if !is_more {
-                std::thread::yield_now();
-            }
-        }
-        self.flush(tail)
-    }
-
-    fn flush(&mut self, tail: &mut Tail) -> Result<(), Stopped> {
-        let bytes = std::mem::take(&mut tail.out);
-        if !bytes.is_empty() {
-            self.send_data(&bytes)?;
-        }
-        tail.out = bytes;
-        tail.out.clear();
-        tail.out.shrink_to(4 * PIECE_BYTES);
-        Ok(())
     }
 
     fn send_mark(&mut self, is_durable: bool) -> Result<u64, Stopped> {
@@ -488,41 +367,25 @@ impl Attempt<'_> {
         }
     }
 
-    /// Brings the target near the end of the log.
-    fn catch_up(&mut self, tail: &mut Tail) -> Result<(), Stopped> {
-        for _ in 0..ROUNDS_MAX {
-            let began_ms = self.now_ms();
-            let end = self.log.tail_complete();
-            let left_bytes = end.saturating_sub(tail.frames.next());
-            let now_unix_ms = self.node.core.clock.now_unix_ms();
-            self.job
-                .change(now_unix_ms, |it| it.left_bytes = left_bytes);
-            self.send_log(tail, end)?;
-            let mark = self.send_mark(false)?;
-            if !self.await_mark(mark, ANSWER_TIME, SHORT_LOOK)? {
-                return Err(Stopped::Failed("the target does not go on".to_owned()));
-            }
-            if self.now_ms() - began_ms <= LAG_MS {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     fn pause_max(&self) -> Duration {
         let config = self.node.core.config.current();
         Duration::from_millis(config.cluster.pause_ms_max)
     }
 
-    /// Has writes wait, sends the rest, and has the group give the slots away; false where the rest took too long.
-    fn hand_over(&mut self, tail: &mut Tail, leave: &Leave<'_>) -> Result<bool, Stopped> {
+    /// Has writes wait, sends the rest, and has the group give the slots away; what the rest was, or nothing where that took
+    /// too long.
+    fn hand_over<R>(
+        &mut self,
+        leave: &Leave<'_>,
+        send_rest: impl FnOnce(&mut Self, u64) -> Result<R, Stopped>,
+    ) -> Result<Option<R>, Stopped> {
         let began_ns = self.node.core.clock.monotonic_ns();
         self.stage(Stage::HandingOver);
         leave.set(self.job, LeavingStage::WritesWait);
         // Nobody who was let through before is in the store after this.
         let log = Arc::clone(&self.log);
         let end = self.handle.exclusive(|_| log.tail_complete());
-        self.send_log(tail, end)?;
+        let sent = send_rest(self, end)?;
         let mark = self.send_mark(true)?;
         let took = Duration::from_nanos(self.node.core.clock.monotonic_ns() - began_ns);
         let left = self.pause_max().saturating_sub(took);
@@ -532,7 +395,7 @@ impl Attempt<'_> {
             if !self.await_mark(mark, ANSWER_TIME, LOOK)? {
                 return Err(Stopped::Failed("the target does not go on".to_owned()));
             }
-            return Ok(false);
+            return Ok(None);
         }
         leave.set(self.job, LeavingStage::AllWait);
         self.handle.exclusive(|_| ());
@@ -550,7 +413,7 @@ impl Attempt<'_> {
         let pause_ns = self.node.core.clock.monotonic_ns() - began_ns;
         self.job
             .change(now_unix_ms, |it| it.pause_us = pause_ns / 1_000);
-        Ok(true)
+        Ok(Some(sent))
     }
 
     /// Proposes that the slots are the target's, until there is an answer: without one nobody may serve them.
@@ -586,11 +449,4 @@ impl Attempt<'_> {
             std::thread::sleep(SHORT_LOOK);
         }
     }
-}
-
-/// The log behind the cut, as far as it was sent.
-struct Tail {
-    filter: Filter,
-    frames: Frames,
-    out: Vec<u8>,
 }

@@ -9,6 +9,7 @@ use cluster::entry::SlotRange;
 use persistence::log_in_use::TakenUp;
 use store::Handle;
 
+use super::directory::Named;
 use super::filter::Slots;
 use crate::node::Node;
 
@@ -44,7 +45,7 @@ pub(super) fn trim(node: &Arc<Node>, ranges: &[SlotRange]) -> Result<u64, String
                 let taken = log_user.take_up(&mut handle);
                 let has_log = !matches!(taken, TakenUp::Nothing);
                 if has_log {
-                    removed += remove(node, &mut handle, database, &keys);
+                    removed += remove(node, &mut handle, database, keys.iter().map(Vec::as_slice));
                 }
                 log_user.set_idle(true);
                 if !has_log {
@@ -62,7 +63,45 @@ pub(super) fn trim(node: &Arc<Node>, ranges: &[SlotRange]) -> Result<u64, String
     Ok(removed)
 }
 
-fn remove(node: &Node, handle: &mut Handle, database: u16, keys: &[Vec<u8>]) -> u64 {
+/// Removes keys that are known by name, of some slots.
+///
+/// # Errors
+/// Why it was not done, or not to the end.
+pub(super) fn trim_keys(
+    node: &Arc<Node>,
+    ranges: &[SlotRange],
+    keys: &[Named],
+) -> Result<u64, String> {
+    let mut handle = node.core.store.handle();
+    handle.set_ageless(true);
+    let log_user = node.keeping.log_in_use.join();
+    log_user.set_idle(true);
+    let mut removed = 0;
+    for some in keys.chunks(STEP_KEYS) {
+        await_room(node)?;
+        check(node, ranges)?;
+        log_user.set_idle(false);
+        let taken = log_user.take_up(&mut handle);
+        let has_log = !matches!(taken, TakenUp::Nothing);
+        for (database, name) in some.iter().filter(|_| has_log) {
+            removed += remove(node, &mut handle, *database, [&**name]);
+        }
+        log_user.set_idle(true);
+        if !has_log {
+            return Err("this node has no log to write to".to_owned());
+        }
+    }
+    log_user.let_go(&mut handle);
+    handle.tell_memory();
+    Ok(removed)
+}
+
+fn remove<'k>(
+    node: &Node,
+    handle: &mut Handle,
+    database: u16,
+    keys: impl IntoIterator<Item = &'k [u8]>,
+) -> u64 {
     handle.begin(node.core.clock.now_unix_ms());
     let mut removed = 0;
     for name in keys {

@@ -253,7 +253,7 @@ fn moves_are_ordered_as_valkey_and_redis_have_it() {
             format!("CLUSTER MIGRATESLOTS SLOTS 1 5 NODE {b}"),
             "ERR syntax error",
         ),
-        ("CLUSTER MIGRATION IMPORT 1".to_owned(), "ERR wrong number"),
+        ("CLUSTER MIGRATION IMPORT 1".to_owned(), "ERR syntax error"),
         (
             "CLUSTER MIGRATION IMPORT x 1".to_owned(),
             "ERR syntax error",

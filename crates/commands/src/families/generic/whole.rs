@@ -100,11 +100,7 @@ pub(crate) fn flush_all(context: &mut Context<'_>) -> CommandResult {
 const TAKING: CommandError =
     CommandError::fixed("TRYAGAIN hash slots are being taken over: nothing was removed");
 
-fn flush(
-    context: &mut Context<'_>,
-    database: Option<DatabaseId>,
-    command: &[u8],
-) -> CommandResult {
+fn flush(context: &mut Context<'_>, database: Option<DatabaseId>, command: &[u8]) -> CommandResult {
     let stated_in = context.session.database;
     context.server.tell_flush(context.store);
     let slots = &context.shared.hash_slots;
