@@ -212,8 +212,8 @@ impl Driver {
         }
     }
 
-    /// This node is in the group no more. What it has stays, and nobody is followed. In cluster mode it is by itself from here
-    /// on; otherwise it writes nothing until it is started without a group, or joins anew.
+    /// This node is in the group no more, and follows nobody. In cluster mode it is by itself from here on: a former primary with
+    /// what it has, a former replica with nothing. Otherwise what it has stays, and it writes nothing until it is started without a group, or joins anew.
     fn end(&self) {
         if let Some(duty) = &self.duty {
             duty.leave_office();
@@ -225,8 +225,8 @@ impl Driver {
         if let Some(node) = self.node.upgrade().filter(|_| self.is_cluster) {
             node.group.publish(Seen::default());
             self.part.obey_nobody();
-            node.replication.end_under_group(&node);
-            node.cluster_mode.be_by_itself(&node, self.was_replica);
+            node.replication.end_under_group(&node, self.was_replica);
+            node.cluster_mode.be_by_itself(&node);
         }
     }
 
@@ -651,7 +651,9 @@ impl Driver {
             Subject::Raft => self.log.serve(bytes, move |answer| reply.answer(answer)),
             Subject::Join => self.join(from, &bytes, reply),
             Subject::HandOver => self.hand_over(from, reply),
-            Subject::Meet => reply.answer(Err("not a question for the group".to_owned())),
+            Subject::Meet | Subject::Publish => {
+                reply.answer(Err("not a question for the group".to_owned()))
+            }
             Subject::Member => match Message::decode(&bytes) {
                 Ok(Message::Heartbeat(beat)) if beat.node == from => {
                     let answer = self.on_heartbeat(now_ms, &beat);

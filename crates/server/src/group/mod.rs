@@ -29,5 +29,7 @@ mod meeting;
 #[cfg(feature = "cluster")]
 mod reconcile;
 pub(crate) mod record;
+#[cfg(feature = "cluster")]
+mod relay;
 pub(crate) mod unique;
 pub mod view;
