@@ -41,7 +41,7 @@ use engine::hash_slots::Routes;
 
 use crate::node::Node;
 use crate::replication::session::Session;
-use directory::Directory;
+use directory::{Directory, Named};
 use job::{Job, Stage};
 use source::Stopped;
 use wire::Begin;
@@ -317,6 +317,29 @@ impl Migrations {
         }
     }
 
+    /// Removes what is left here of slots that went to another node. They may have come back since, or be about to.
+    fn remove_lost(
+        &self,
+        node: &Arc<Node>,
+        ranges: &[SlotRange],
+        keys: Option<&[Named]>,
+    ) -> Result<u64, String> {
+        let _claim = loop {
+            match self.claim_staging() {
+                Some(claim) => break claim,
+                None if node.is_stopping() => return Err("the server stops".to_owned()),
+                None => std::thread::sleep(LOOK),
+            }
+        };
+        let group = node.control.log().ok_or(ALONE)?;
+        let state = group.read_barrier().map_err(|error| error.to_string())?;
+        let lost = lost(node, &state, ranges);
+        match keys {
+            Some(keys) if lost == ranges => trim::trim_keys(node, ranges, keys),
+            _ => trim::trim(node, &lost),
+        }
+    }
+
     /// Takes the right to take slots in, if nobody has it.
     fn claim_staging(&self) -> Option<Claim<'_>> {
         let was = self.is_staging.swap(true, Ordering::AcqRel);
@@ -355,11 +378,12 @@ impl Migrations {
     }
 
     fn clean_up(&self, node: &Arc<Node>) {
-        // A move that was begun before the start may come still.
-        if target::end_moves(node).is_none() {
+        // A move that was begun before the start may come still. What this node serves as far as it knows may be old: only what
+        // the group says counts.
+        let Some(state) = target::end_moves(node) else {
             return;
-        }
-        let ranges = of_others(&node.core.shared.hash_slots.routes());
+        };
+        let ranges = lost(node, &state, &[(0, base::hash_slot::LAST)]);
         let kept = trim::keys_in(node, &ranges);
         match trim::trim(node, &ranges) {
             Ok(0) => {}
@@ -418,6 +442,26 @@ pub(crate) fn of_others(routes: &Routes) -> Vec<SlotRange> {
         }
     }
     ranges
+}
+
+/// Those of some slots that another shard owns.
+fn lost(node: &Node, state: &ControlState, ranges: &[SlotRange]) -> Vec<SlotRange> {
+    let own = shard_of(state, own_id(node));
+    let mut lost: Vec<SlotRange> = Vec::new();
+    for &(first, last) in ranges {
+        let mut open = false;
+        for slot in first..=last {
+            let owner = state.slots.owner(slot);
+            let is_lost = own.is_some() && owner.is_some() && owner != own;
+            match lost.last_mut() {
+                Some((_, end)) if is_lost && open => *end = slot,
+                _ if is_lost => lost.push((slot, slot)),
+                _ => {}
+            }
+            open = is_lost;
+        }
+    }
+    lost
 }
 
 /// This node, as the group calls it.

@@ -118,10 +118,12 @@ impl Drop for Leave<'_> {
 pub(super) fn attempt(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
     let group = node.control.log();
     let group = group.ok_or_else(|| Stopped::Refused(super::ALONE.to_owned()))?;
-    let state = group.watch();
+    // What this node knows may be old: the slots may have come back since.
+    let state = group.read_barrier();
+    let state = state.map_err(|error| Stopped::Failed(error.to_string()))?;
     if is_all_of(&state, job, shard_of(&state, job.target)) {
         // An answer was lost with the process that waited for it.
-        return finish(node, job);
+        return finish(node, job, None);
     }
     let shards = check(&state, job)?;
     let log = own_log(node).map_err(Stopped::Refused)?;
@@ -143,27 +145,17 @@ pub(super) fn attempt(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
     let moved = attempt.run(&leave);
     attempt.session.conduit.end();
     drop(leave);
-    match moved? {
-        None => finish(node, job),
-        Some(keys) => finish_by(node, job, || trim::trim_keys(node, &job.ranges, &keys)),
-    }
+    let keys = moved?;
+    finish(node, job, keys.as_deref())
 }
 
 /// What is left to do when the slots are the target's.
-fn finish(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
-    finish_by(node, job, || trim::trim(node, &job.ranges))
-}
-
-fn finish_by(
-    node: &Arc<Node>,
-    job: &Job,
-    trim: impl FnOnce() -> Result<u64, String>,
-) -> Result<(), Stopped> {
+fn finish(node: &Arc<Node>, job: &Job, keys: Option<&[Named]>) -> Result<(), Stopped> {
     job.change(node.core.clock.now_unix_ms(), |it| {
         it.stage = Stage::Trimming;
     });
     // What is left is removed later (`Migrations::clean`).
-    if let Err(reason) = trim() {
+    if let Err(reason) = node.migrations.remove_lost(node, &job.ranges, keys) {
         node.core.log.notice(format_args!(
             "Keys of slots that were moved are removed later: {reason}"
         ));

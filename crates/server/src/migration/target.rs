@@ -143,7 +143,8 @@ fn take_in(
 fn check(node: &Arc<Node>, from: NodeId, begin: &Begin) -> Result<(), String> {
     own_log(node)?;
     let group = node.control.log().ok_or(super::ALONE)?;
-    let state = group.watch();
+    // What is here is removed: what this node knows of whose the slots are may be old.
+    let state = group.read_barrier().map_err(|error| error.to_string())?;
     let own = super::own_id(node);
     let shard = shard_of(&state, own).and_then(|shard| state.shards.get(&shard));
     if shard.is_none_or(|shard| shard.primary != own) {

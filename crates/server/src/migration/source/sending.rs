@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use durability::log::Log;
 use store::{Ending, SnapshotLimits, SnapshotStep};
 
 use super::super::cut::{self, Copied, CutSink, lock};
