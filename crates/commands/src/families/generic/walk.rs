@@ -8,7 +8,7 @@ use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
 use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
-use store::{Kind, Record};
+use store::{Kind, Record, Store};
 
 use crate::walk::{WalkOptions, WalkWords, parse_cursor, write_cursor};
 
@@ -175,11 +175,35 @@ fn random_key(
         }
         key = None;
     }
+    if key.is_none() {
+        key = first_shown(context, &store)?;
+    }
     match key {
         Some(key) => reply.bulk(&key),
         None => reply.null(),
     }
     Ok(())
+}
+
+/// The first key of a walk that is not hidden, where there are hidden ones.
+#[cold]
+fn first_shown(context: &mut Context<'_>, store: &Store) -> Result<Option<Vec<u8>>, CommandError> {
+    let database = context.session.database;
+    if store.hidden_len(database) == 0 {
+        return Ok(None);
+    }
+    context.pace.admit(context.store.len(database))?;
+    let (mut key, mut cursor) = (None, 0);
+    loop {
+        cursor = context.store.scan(database, cursor, STEP_KEYS, |record| {
+            if key.is_none() && !store.hides(record.key()) {
+                key = Some(record.key().to_vec());
+            }
+        });
+        if cursor == 0 || key.is_some() {
+            return Ok(key);
+        }
+    }
 }
 
 #[cfg(test)]
