@@ -151,18 +151,18 @@ impl Writer<'_> {
     fn write(&self, queue: &Mutex<Receiver<Batch>>) -> io::Result<Part> {
         let mut writer = PartWriter::create(self.disk, &self.path(), self.head)?;
         let mut scratch = Vec::new();
-        let mut guest = self.pace.enter();
+        let mut thread = self.pace.enter();
         let attempt = self.attempt;
         while let Some(batch) = next(queue) {
             if attempt.is_given_up() {
                 continue;
             }
-            self.pace.pause(&mut guest);
+            self.pace.pause(&mut thread);
             let before = writer.bytes();
             let pause = || {
                 // Nothing comes of it any more, and somebody waits for the end.
                 if !attempt.is_given_up() {
-                    self.pace.pause(&mut guest);
+                    self.pace.pause(&mut thread);
                 }
             };
             bodies::write_batch(&batch, &mut writer, &mut scratch, pause)?;
@@ -186,12 +186,12 @@ impl Writer<'_> {
         let reader = PartReader::open(self.disk, &self.path());
         let reader = reader.and_then(|reader| reader.expect(&part.entry));
         let mut reader = reader.map_err(io::Error::other)?;
-        let mut guest = self.pace.enter();
+        let mut thread = self.pace.enter();
         while reader.check_block().map_err(io::Error::other)? {
             if self.attempt.is_given_up() {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            self.pace.pause(&mut guest);
+            self.pace.pause(&mut thread);
         }
         Ok(())
     }
