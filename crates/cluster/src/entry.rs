@@ -336,22 +336,7 @@ impl Entry {
                 expected: optional_shard(reader)?,
                 owner: optional_shard(reader)?,
             },
-            13 => match reader.u8()? {
-                1 => {
-                    let ranges = decode_ranges(reader)?;
-                    let from = optional_shard(reader)?.ok_or(Malformed::Value)?;
-                    let to = optional_shard(reader)?.ok_or(Malformed::Value)?;
-                    Self::Move {
-                        ranges,
-                        from: (from, reader.u64()?),
-                        to: (to, reader.u64()?),
-                    }
-                }
-                2 => Self::EndMoves {
-                    shard: ShardId(reader.u32()?),
-                },
-                kind => return Err(Malformed::Kind(kind)),
-            },
+            13 => decode_migration(reader)?,
             kind => return Err(Malformed::Kind(kind)),
         })
     }
@@ -368,6 +353,25 @@ fn encode_slots(writer: &mut Writer, ranges: &[SlotRange], shards: [Option<Shard
             None => writer.u8(0),
         };
     }
+}
+
+fn decode_migration(reader: &mut Reader<'_>) -> Result<Entry, Malformed> {
+    Ok(match reader.u8()? {
+        1 => {
+            let ranges = decode_ranges(reader)?;
+            let from = optional_shard(reader)?.ok_or(Malformed::Value)?;
+            let to = optional_shard(reader)?.ok_or(Malformed::Value)?;
+            Entry::Move {
+                ranges,
+                from: (from, reader.u64()?),
+                to: (to, reader.u64()?),
+            }
+        }
+        2 => Entry::EndMoves {
+            shard: ShardId(reader.u32()?),
+        },
+        kind => return Err(Malformed::Kind(kind)),
+    })
 }
 
 fn decode_ranges(reader: &mut Reader<'_>) -> Result<Vec<SlotRange>, Malformed> {

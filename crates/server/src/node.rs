@@ -35,7 +35,7 @@ use crate::link::{Message, WorkerLink};
 use crate::listeners::{Fault, Listeners};
 use crate::log::Log;
 use crate::mail::{Address, Letter};
-use crate::migration::Migrations;
+use crate::migration::state::Migrations;
 use crate::replication::state::Replication;
 use crate::tier::{self, TierInUse, Wakes};
 use crate::tls;

@@ -380,10 +380,7 @@ impl Visit<'_> {
         {
             return next;
         }
-        if self.checks_slots
-            && !self.context.session.is_of_primary
-            && self.is_about_leaving(command, request)
-        {
+        if self.is_about_leaving(command, request) {
             return Next::Paused;
         }
         self.reply_start = self.reply.mark();

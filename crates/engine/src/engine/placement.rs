@@ -3,14 +3,16 @@
 use base::hash_slot;
 use protocol::{Request, Run};
 
+use super::serving::Serving;
 use super::visit::Visit;
 use crate::error::CommandResult;
 use crate::flags::InTransaction;
 use crate::hash_slots::{Query, Routes};
-use crate::key_query::{add_keys, query_of};
+use crate::key_query::{add_keys, is_withheld, query_of};
 use crate::resolved::resolve;
 use crate::spec::CommandSpec;
 use crate::table::Found;
+use crate::waiting::Waiting;
 
 impl Visit<'_> {
     /// Whether plain requests are about keys of this node alone, each about those of one slot: as far as that can be
@@ -42,7 +44,10 @@ impl Visit<'_> {
     /// Whether a request has to wait because its slot is about to be served by another node.
     #[inline]
     pub(super) fn is_about_leaving(&self, command: Option<&Found>, request: Request<'_>) -> bool {
-        self.context.shared.hash_slots.has_waits() && self.waits_for_leaving(command, request)
+        self.checks_slots
+            && self.context.shared.hash_slots.has_waits()
+            && !self.context.session.is_of_primary
+            && self.waits_for_leaving(command, request)
     }
 
     #[cold]
@@ -84,5 +89,13 @@ impl Visit<'_> {
             _ => add_keys(&mut query, routes, table, spec, request),
         }
         query
+    }
+}
+
+impl Serving<'_> {
+    /// Whether a request that waits may not run at present, or not here: its slot leaves, or is gone.
+    pub(super) fn is_withheld(&self, waiting: &Waiting) -> bool {
+        let slots = &self.shared.hash_slots;
+        slots.is_on() && is_withheld(waiting, self.table, &slots.routes())
     }
 }

@@ -21,7 +21,6 @@ use crate::context::{Context, Pace};
 use crate::error::CommandError;
 use crate::flags::Flags;
 use crate::key_places as places;
-use crate::key_query::is_withheld;
 use crate::plan::Plan;
 use crate::port::ServerPort;
 use crate::session::Session;
@@ -79,8 +78,7 @@ impl Serving<'_> {
     /// Runs the request of a waiter, with all its keys locked.
     fn attempt(&mut self, store: &mut Handle, waiter: &Arc<Waiter>) -> Attempt {
         let waiting = &waiter.subject;
-        let slots = &self.shared.hash_slots;
-        if slots.is_on() && is_withheld(waiting, self.table, &slots.routes()) {
+        if self.is_withheld(waiting) {
             return Attempt::Busy;
         }
         let Some(command) = self.table.found(waiting.command) else {

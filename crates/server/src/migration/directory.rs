@@ -13,8 +13,7 @@ use engine::Table;
 use store::Handle;
 
 use super::filter::{KeyFinder, Obstacle};
-use crate::node::Node;
-use crate::replication::Frames;
+use crate::replication::stream::frames::Frames;
 
 /// With more keys on the node there is none: it would take too much memory.
 pub(super) const KEYS_MAX: usize = 8_000_000;
@@ -37,15 +36,10 @@ pub(super) struct Directory {
 
 impl Directory {
     /// Walks the keyspace once.
-    pub(super) fn of(
-        node: &Node,
-        table: &'static Table,
-        log: &Arc<Log>,
-        handle: &mut Handle,
-    ) -> Self {
+    pub(super) fn of(table: &'static Table, log: &Arc<Log>, handle: &mut Handle) -> Self {
         let from = log.tail_complete();
         let mut keys: HashMap<u16, HashSet<Named>> = HashMap::new();
-        for database in 0..node.core.store.databases() {
+        for database in 0..handle.store().databases() {
             let mut cursor = 0;
             loop {
                 cursor = handle.scan(database, cursor, STEP_KEYS, |record| {

@@ -32,7 +32,7 @@ pub(crate) fn carry_out(node: &Node, order: &MoveOrder) -> Result<MoveAnswer, Co
             let mut begun = Vec::new();
             for (ranges, id) in moves {
                 let target = id_of(id).ok_or_else(|| refused("a node is named by 40 digits"))?;
-                match migrations.begin_export(ranges.clone(), target) {
+                match migrations.begin_export(node, ranges.clone(), target) {
                     Ok(job) => begun.push(job),
                     Err(reason) => {
                         // All or none.
@@ -45,7 +45,7 @@ pub(crate) fn carry_out(node: &Node, order: &MoveOrder) -> Result<MoveAnswer, Co
             Ok(MoveAnswer::Begun(ids.collect()))
         }
         MoveOrder::Import(ranges) => {
-            let job = migrations.begin_import(ranges.clone());
+            let job = migrations.begin_import(node, ranges.clone());
             let job = job.map_err(|reason| refused(&reason))?;
             Ok(MoveAnswer::Begun(vec![hex::text(&job.name)]))
         }
@@ -144,7 +144,7 @@ pub(crate) fn set_slot(
             {
                 return Some(Ok(Ordered::Done));
             }
-            let begun = migrations.begin_export(vec![(slot, slot)], target);
+            let begun = migrations.begin_export(node, vec![(slot, slot)], target);
             Some(begun.map_or_else(|reason| Err(refused(&reason)), |_| Ok(Ordered::Done)))
         }
         SlotOrder::Stable => {

@@ -25,14 +25,14 @@ mod import;
 pub(crate) mod job;
 mod source;
 mod staging;
+pub(crate) mod state;
 mod target;
 mod trim;
 mod wire;
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::entry::SlotRange;
@@ -44,6 +44,8 @@ use crate::replication::session::Session;
 use directory::{Directory, Named};
 use job::{Job, Stage};
 use source::Stopped;
+pub use state::Migrations;
+use state::{Claim, Jobs};
 use wire::Begin;
 
 /// What is answered where there is no group.
@@ -55,51 +57,14 @@ const RETRIES_MAX: u32 = 10;
 /// How long is waited before the first time; twice as long each time, up to the last.
 const BACK_OFF_MS: u64 = 50;
 const BACK_OFF_MS_MAX: u64 = 5_000;
+/// How often it is looked whether keys of other shards' slots are left.
+const CLEAN_INTERVAL_MS: u64 = 1_000;
 /// The keys of slots are kept for so long after their last use.
 const DIRECTORY_IDLE_MS: u64 = 60_000;
 /// How often who waits for a job looks.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// See the module.
-#[derive(Default)]
-pub struct Migrations {
-    node: OnceLock<Weak<Node>>,
-    jobs: Mutex<Jobs>,
-    changed: Condvar,
-    is_staging: AtomicBool,
-    is_cleaning: AtomicBool,
-    /// The keys of slots, while slots with few keys move one after the other. Held by the thread of such a move.
-    directory: Mutex<Option<Directory>>,
-}
-
-#[derive(Default)]
-struct Jobs {
-    exports: VecDeque<Arc<Job>>,
-    imports: VecDeque<Arc<Job>>,
-    /// A thread works on exports.
-    is_worked_on: bool,
-}
-
-/// The right to take slots in, or to remove what came in vain.
-struct Claim<'m>(&'m AtomicBool);
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
-
 impl Migrations {
-    /// Says which node this is of.
-    pub(crate) fn set_node(&self, node: &Arc<Node>) {
-        let _already_set = self.node.set(Arc::downgrade(node));
-    }
-
-    fn node(&self) -> Result<Arc<Node>, String> {
-        let node = self.node.get().and_then(Weak::upgrade);
-        node.ok_or_else(|| ALONE.to_owned())
-    }
-
     /// Serves a link whose first message is of a move, until it ends.
     pub(crate) fn serve(&self, node: &Arc<Node>, session: Session) {
         target::serve(self, node, session);
@@ -111,10 +76,11 @@ impl Migrations {
     /// Why they do not.
     pub(crate) fn begin_export(
         &self,
+        node: &Node,
         ranges: Vec<SlotRange>,
         to: NodeId,
     ) -> Result<Arc<Job>, String> {
-        self.export(&self.node()?, Job::new_name(), ranges, to)
+        self.export(&shared(node)?, Job::new_name(), ranges, to)
     }
 
     fn export(
@@ -154,8 +120,12 @@ impl Migrations {
     ///
     /// # Errors
     /// Why it does not.
-    pub(crate) fn begin_import(&self, ranges: Vec<SlotRange>) -> Result<Arc<Job>, String> {
-        let node = self.node()?;
+    pub(crate) fn begin_import(
+        &self,
+        node: &Node,
+        ranges: Vec<SlotRange>,
+    ) -> Result<Arc<Job>, String> {
+        let node = shared(node)?;
         let group = node.control.log().ok_or(ALONE)?;
         let state = group.watch();
         let first = ranges.first().map_or(0, |(first, _)| *first);
@@ -349,6 +319,12 @@ impl Migrations {
     /// Removes keys that are of another shard's slots and of no move that goes on: after a start, or a promotion. To be called
     /// now and again.
     pub(crate) fn clean(&self, node: &Node) {
+        let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
+        if now_ms < self.clean_due_ms.load(Ordering::Relaxed) {
+            return;
+        }
+        self.clean_due_ms
+            .store(now_ms + CLEAN_INTERVAL_MS, Ordering::Relaxed);
         self.drop_directory(node);
         let slots = &node.core.shared.hash_slots;
         if !slots.is_on() || self.is_staging.load(Ordering::Acquire) {
@@ -361,7 +337,7 @@ impl Migrations {
         if routes.is_replica || !has_hidden || !is_idle || node.control.log().is_none() {
             return;
         }
-        let Ok(own) = self.node() else { return };
+        let Ok(own) = shared(node) else { return };
         if self.is_cleaning.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -412,10 +388,9 @@ impl Migrations {
     }
 }
 
-impl fmt::Debug for Migrations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Migrations").finish_non_exhaustive()
-    }
+/// The node, for threads of its own.
+fn shared(node: &Node) -> Result<Arc<Node>, String> {
+    node.replication.own.node().ok_or_else(|| ALONE.to_owned())
 }
 
 /// Forgets the oldest that are over, where there are many.

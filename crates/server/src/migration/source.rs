@@ -25,7 +25,7 @@ use replication::link::{Message, SlotsStep};
 use store::Handle;
 
 use super::directory::Named;
-use super::filter::{Filter, Slots};
+use super::filter::{Filter, Obstacle, Slots};
 use super::job::{Job, Stage};
 use super::staging::own_log;
 use super::wire::{self, Begin, Step};
@@ -376,7 +376,10 @@ impl Attempt<'_> {
         leave.set(self.job, LeavingStage::WritesWait);
         // Nobody who was let through before is in the store after this.
         let log = Arc::clone(&self.log);
-        let end = self.handle.exclusive(|_| log.tail_complete());
+        let slots = &self.node.core.shared.hash_slots;
+        let (end, flushes) = self
+            .handle
+            .exclusive(|_| (log.tail_complete(), slots.flushes()));
         let sent = send_rest(self, end)?;
         let mark = self.send_mark(true)?;
         let took = Duration::from_nanos(self.node.core.clock.monotonic_ns() - began_ns);
@@ -390,7 +393,9 @@ impl Attempt<'_> {
             return Ok(None);
         }
         leave.set(self.job, LeavingStage::AllWait);
-        self.handle.exclusive(|_| ());
+        if self.handle.exclusive(|_| slots.flushes()) != flushes {
+            return Err(Stopped::Failed(Obstacle::Flushed.text().to_owned()));
+        }
         self.go_on()?;
         let moved = self.propose();
         let pause_ns = self.node.core.clock.monotonic_ns() - began_ns;

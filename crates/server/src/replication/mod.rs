@@ -42,7 +42,7 @@ pub mod role;
 pub(crate) mod session;
 mod shutdown;
 pub(crate) mod state;
-mod stream;
+pub(crate) mod stream;
 mod sync_source;
 mod terms;
 mod thread;

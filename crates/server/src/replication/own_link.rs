@@ -62,7 +62,6 @@ impl OwnLinks {
     /// Says which node it is of, when all that is kept is loaded.
     pub(crate) fn begin(&self, node: &Arc<Node>) {
         let _already_set = self.node.set(Arc::downgrade(node));
-        node.migrations.set_node(node);
         if let Some(kept) = node.persistence() {
             self.terms.begin(kept.terms());
         }
@@ -82,6 +81,11 @@ impl OwnLinks {
     /// Says how this node is called among those that have links, before there are any.
     pub(crate) fn set_id(&self, id: TermId) {
         *lock(&self.id) = Some(id);
+    }
+
+    /// The node that this is of, once it has begun.
+    pub(crate) fn node(&self) -> Option<Arc<Node>> {
+        self.node.get()?.upgrade()
     }
 
     /// This node's name among those that have links.

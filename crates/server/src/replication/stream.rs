@@ -17,7 +17,7 @@
 //! log. Who holds it waits for nobody. `beginning` is taken by threads of replicas alone: they wait for workers.
 
 mod file;
-mod frames;
+pub(crate) mod frames;
 mod keeping;
 mod memory;
 

@@ -42,7 +42,7 @@ impl Attempt<'_> {
         let table = node.core.env.table;
         place.take_if(|known| !known.is_of(&self.log));
         let directory =
-            place.get_or_insert_with(|| Directory::of(&node, table, &self.log, &mut self.handle));
+            place.get_or_insert_with(|| Directory::of(table, &self.log, &mut self.handle));
         let now_ms = self.now_ms();
         let moved = directory
             .catch_up(self.log.tail_complete(), now_ms)
