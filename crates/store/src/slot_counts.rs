@@ -47,12 +47,12 @@ impl SlotCounts {
         counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// The keys of the hidden slots in a database.
-    pub(crate) fn sum(&self, database: DatabaseId, hidden: &HiddenSlots) -> i64 {
+    /// The keys of the hidden slots in a database, or of all others.
+    pub(crate) fn sum(&self, database: DatabaseId, hidden: &HiddenSlots, are_hidden: bool) -> i64 {
         let counts = self.0.get(usize::from(database)).and_then(OnceLock::get);
         let counts = (0..).zip(counts.into_iter().flatten());
-        let hidden = counts.filter(|(slot, _)| hidden.has(*slot));
-        hidden.map(|(_, count)| count.load(Ordering::Relaxed)).sum()
+        let meant = counts.filter(|(slot, _)| hidden.has(*slot) == are_hidden);
+        meant.map(|(_, count)| count.load(Ordering::Relaxed)).sum()
     }
 
     /// Adds what another counted.

@@ -232,9 +232,19 @@ impl Store {
     pub fn hidden_len(&self, database: DatabaseId) -> usize {
         let shared = self.shared().filter(|shared| shared.hidden.is_any());
         shared.map_or(0, |shared| {
-            let count = shared.tallies.keys_in_slots(database, &shared.hidden);
+            let count = shared.tallies.keys_in_slots(database, &shared.hidden, true);
             usize::try_from(count).unwrap_or(usize::MAX)
         })
+    }
+
+    /// How many keys of a database are shown, where some hash slots are hidden.
+    #[must_use]
+    pub fn shown_len(&self, database: DatabaseId) -> Option<usize> {
+        let shared = self.shared().filter(|shared| shared.hidden.is_any())?;
+        let count = shared
+            .tallies
+            .keys_in_slots(database, &shared.hidden, false);
+        Some(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
     /// Forgets what was counted (CONFIG RESETSTAT).

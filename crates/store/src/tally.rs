@@ -225,12 +225,19 @@ impl Tallies {
         sum.max(0).unsigned_abs()
     }
 
-    /// How many keys the hidden slots have in a database.
-    pub(crate) fn keys_in_slots(&self, database: DatabaseId, hidden: &HiddenSlots) -> u64 {
+    /// How many keys the hidden slots have in a database, or all others.
+    pub(crate) fn keys_in_slots(
+        &self,
+        database: DatabaseId,
+        hidden: &HiddenSlots,
+        are_hidden: bool,
+    ) -> u64 {
         let cells = self.lock();
         let live = cells.live.iter().filter_map(|cell| cell.slots());
         let all = live.chain(self.slots_gone.get());
-        let sum: i64 = all.map(|counts| counts.sum(database, hidden)).sum();
+        let sum: i64 = all
+            .map(|counts| counts.sum(database, hidden, are_hidden))
+            .sum();
         sum.max(0).unsigned_abs()
     }
 

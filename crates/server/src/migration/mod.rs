@@ -44,7 +44,7 @@ use crate::replication::session::Session;
 use directory::{Directory, Named};
 use job::{Job, Stage};
 use source::Stopped;
-pub use state::Migrations;
+use state::Migrations;
 use state::{Claim, Jobs};
 use wire::Begin;
 

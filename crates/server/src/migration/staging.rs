@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use base::clock::Clock;
 use durability::log::Log;
+use engine::NoServer;
 use persistence::log_in_use::{LogUser, TakenUp};
 use persistence::tail::{Majority as _, Tail};
 use store::{Cause, DatabaseId, EffectSink, Source};
 
 use super::wire::{self, Entry};
 use crate::node::Node;
-use crate::port::Port;
 use crate::replication::Applier;
 
 /// How often it is looked whether something is on disk, or has room.
@@ -87,8 +87,7 @@ impl Staging {
         if matches!(taken, TakenUp::Nothing) {
             return Err("this node has no log to write to".to_owned());
         }
-        let node = Arc::clone(&self.node);
-        let mut port = Port::new(&node, true);
+        let mut port = NoServer::default();
         let mut used = 0;
         while let Some((entry, length)) = wire::entry(&bytes[used..])? {
             self.entry(&entry, &mut port)?;
@@ -98,7 +97,7 @@ impl Staging {
         Ok(used)
     }
 
-    fn entry(&mut self, entry: &Entry<'_>, port: &mut Port<'_>) -> Result<(), String> {
+    fn entry(&mut self, entry: &Entry<'_>, port: &mut NoServer) -> Result<(), String> {
         match (entry, self.group) {
             (Entry::GroupBegin, Group::Outside) => self.group = Group::Begun,
             (Entry::GroupEnd, Group::Within(_)) => {

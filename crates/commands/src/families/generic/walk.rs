@@ -60,8 +60,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         tips: &["request_policy:all_shards", "response_policy:agg_sum"],
         handler: |context, _args, reply| {
             let database = context.session.database;
-            let hidden = context.store.store().hidden_len(database);
-            let count = context.store.len(database).saturating_sub(hidden);
+            let shown = context.store.store().shown_len(database);
+            let count = shown.unwrap_or_else(|| context.store.len(database));
             reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
             Ok(())
         },
