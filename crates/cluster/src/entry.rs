@@ -4,7 +4,7 @@
 //!   version u8 │ request id 16 bytes │ kind u8 │ fields of the kind
 //! ```
 //!
-//! Kind 13 (`migration`) is kept for what moving hash slots will need.
+//! Kind 13 (`migration`) has a second byte: 1 `move`, 2 `end of moves`.
 
 use base::hash_slot::HASH_SLOTS;
 
@@ -117,6 +117,21 @@ pub enum Entry {
         /// Who owns them from now on.
         owner: Option<ShardId>,
     },
+    /// Hash slots that were copied go over to another shard, all or none, if nothing of either shard has changed since the
+    /// copy was begun.
+    Move {
+        /// First and last of each range; no slot twice.
+        ranges: Vec<SlotRange>,
+        /// Who owns all of them, and the index of the last entry about it.
+        from: (ShardId, u64),
+        /// Who owns them from now on, and the index of the last entry about it.
+        to: (ShardId, u64),
+    },
+    /// No move from or to a shard comes any more that was begun before: what was copied there may be removed.
+    EndMoves {
+        /// Which shard.
+        shard: ShardId,
+    },
 }
 
 /// Hash slots: the first and the last.
@@ -191,7 +206,7 @@ impl Entry {
                         .is_none_or(|body| body.len() <= STRING_BYTES_MAX)
             }
             Self::Secret { body, .. } => body.len() <= TEXT_BYTES_MAX,
-            Self::Slots { ranges, .. } => are_ranges(ranges),
+            Self::Slots { ranges, .. } | Self::Move { ranges, .. } => are_ranges(ranges),
             _ => true,
         }
     }
@@ -256,6 +271,14 @@ impl Entry {
                 expected,
                 owner,
             } => encode_slots(writer.u8(12), ranges, [*expected, *owner]),
+            Self::Move { ranges, from, to } => {
+                let shards = [Some(from.0), Some(to.0)];
+                encode_slots(writer.u8(13).u8(1), ranges, shards);
+                writer.u64(from.1).u64(to.1);
+            }
+            Self::EndMoves { shard } => {
+                writer.u8(13).u8(2).u32(shard.0);
+            }
         }
     }
 
@@ -308,17 +331,12 @@ impl Entry {
             10 => Self::Incarnation {
                 incarnation: reader.u64()?,
             },
-            12 => {
-                let count = reader.count()?;
-                let ranges: Result<_, _> = (0..count)
-                    .map(|_| Ok((reader.u16()?, reader.u16()?)))
-                    .collect();
-                Self::Slots {
-                    ranges: ranges?,
-                    expected: optional_shard(reader)?,
-                    owner: optional_shard(reader)?,
-                }
-            }
+            12 => Self::Slots {
+                ranges: decode_ranges(reader)?,
+                expected: optional_shard(reader)?,
+                owner: optional_shard(reader)?,
+            },
+            13 => decode_migration(reader)?,
             kind => return Err(Malformed::Kind(kind)),
         })
     }
@@ -335,6 +353,32 @@ fn encode_slots(writer: &mut Writer, ranges: &[SlotRange], shards: [Option<Shard
             None => writer.u8(0),
         };
     }
+}
+
+fn decode_migration(reader: &mut Reader<'_>) -> Result<Entry, Malformed> {
+    Ok(match reader.u8()? {
+        1 => {
+            let ranges = decode_ranges(reader)?;
+            let from = optional_shard(reader)?.ok_or(Malformed::Value)?;
+            let to = optional_shard(reader)?.ok_or(Malformed::Value)?;
+            Entry::Move {
+                ranges,
+                from: (from, reader.u64()?),
+                to: (to, reader.u64()?),
+            }
+        }
+        2 => Entry::EndMoves {
+            shard: ShardId(reader.u32()?),
+        },
+        kind => return Err(Malformed::Kind(kind)),
+    })
+}
+
+fn decode_ranges(reader: &mut Reader<'_>) -> Result<Vec<SlotRange>, Malformed> {
+    let count = reader.count()?;
+    (0..count)
+        .map(|_| Ok((reader.u16()?, reader.u16()?)))
+        .collect()
 }
 
 fn optional_shard(reader: &mut Reader<'_>) -> Result<Option<ShardId>, Malformed> {

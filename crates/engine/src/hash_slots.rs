@@ -56,6 +56,39 @@ pub struct Routes {
     pub tls_port: u16,
     /// How many databases there are (`cluster-databases`).
     pub databases: u16,
+    /// Slots of this node that another one takes over just now.
+    pub leaving: Leaving,
+}
+
+/// Slots that another node takes over just now. Who moves them says so beside who says what is served where
+/// ([`HashSlots::set_leaving`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leaving {
+    /// First and last of each range.
+    pub ranges: Arc<[(u16, u16)]>,
+    /// What waits until they are gone, or stay.
+    pub stage: LeavingStage,
+}
+
+/// What waits of requests about slots that leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeavingStage {
+    /// Nothing. But one request is about one slot: what another node is told of is not about keys that it does not have.
+    #[default]
+    Copied,
+    /// What writes.
+    WritesWait,
+    /// Everything: the other node may serve them already.
+    AllWait,
+}
+
+impl Leaving {
+    /// Whether a slot leaves.
+    #[must_use]
+    pub fn has(&self, slot: u16) -> bool {
+        let mut ranges = self.ranges.iter();
+        ranges.any(|(first, last)| (*first..=*last).contains(&slot))
+    }
 }
 
 impl Routes {
@@ -169,6 +202,19 @@ impl Query {
         }
     }
 
+    /// Whether the request has to wait, as its slot leaves. To be asked before the request begins, and not again: who takes the
+    /// slot away waits for what has begun.
+    #[must_use]
+    pub fn waits(&self, routes: &Routes) -> bool {
+        let waits = match routes.leaving.stage {
+            LeavingStage::Copied => false,
+            LeavingStage::WritesWait => self.is_write,
+            LeavingStage::AllWait => true,
+        };
+        let leaves = |slot| routes.leaving.has(slot);
+        waits && !self.is_about_channels && self.slot.is_some_and(leaves)
+    }
+
     /// Whether the request may run here.
     ///
     /// # Errors
@@ -181,6 +227,10 @@ impl Query {
             return Err(Elsewhere::Unserved);
         };
         if self.crosses && (!routes.crosses_slots || self.strays_to.is_some()) {
+            return Err(Elsewhere::CrossSlot);
+        }
+        // One of them may leave: which ones there are is not kept.
+        if self.crosses && !routes.leaving.ranges.is_empty() {
             return Err(Elsewhere::CrossSlot);
         }
         if routes.is_down {
@@ -218,6 +268,12 @@ impl Query {
 #[derive(Debug)]
 pub struct HashSlots {
     is_on: AtomicBool,
+    /// Requests about slots that leave wait.
+    has_waits: AtomicBool,
+    /// Slots are about to become this node's: their keys are here.
+    is_taking: AtomicBool,
+    /// How often databases were emptied.
+    flushes: AtomicU64,
     states: Box<[AtomicU8]>,
     routes: Mutex<Arc<Routes>>,
     version: AtomicU64,
@@ -227,6 +283,9 @@ impl Default for HashSlots {
     fn default() -> Self {
         Self {
             is_on: AtomicBool::new(false),
+            has_waits: AtomicBool::new(false),
+            is_taking: AtomicBool::new(false),
+            flushes: AtomicU64::new(0),
             states: (0..HASH_SLOTS).map(|_| AtomicU8::new(0)).collect(),
             routes: Mutex::default(),
             version: AtomicU64::new(0),
@@ -242,6 +301,32 @@ impl HashSlots {
         self.is_on.load(Ordering::Relaxed)
     }
 
+    /// Whether requests about slots that leave wait.
+    #[inline]
+    pub(crate) fn has_waits(&self) -> bool {
+        self.has_waits.load(Ordering::Relaxed)
+    }
+
+    /// Whether a database may be emptied now. It may not while slots are taken over whose keys are here already. To be asked by
+    /// who has the store alone.
+    #[must_use]
+    pub fn begin_flush(&self) -> bool {
+        let may = !self.is_taking.load(Ordering::Acquire);
+        self.flushes.fetch_add(u64::from(may), Ordering::AcqRel);
+        may
+    }
+
+    /// How often databases were emptied.
+    #[must_use]
+    pub fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Acquire)
+    }
+
+    /// Says whether slots are taken over. To be begun by who has the store alone.
+    pub fn set_taking(&self, on: bool) {
+        self.is_taking.store(on, Ordering::Release);
+    }
+
     /// Whether a slot is served without a second look.
     #[inline]
     pub(crate) fn is_mine(&self, slot: u16) -> bool {
@@ -249,17 +334,37 @@ impl HashSlots {
         state.is_some_and(|state| state.load(Ordering::Relaxed) == MINE)
     }
 
-    /// Says who serves what from now on. Begins cluster mode.
-    pub fn publish(&self, routes: Routes) {
-        let routes = Arc::new(routes);
+    /// Says who serves what from now on; which slots [leave](HashSlots::set_leaving) stays as it is. Begins cluster mode.
+    pub fn publish(&self, mut routes: Routes) {
         let mut known = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        routes.leaving = known.leaving.clone();
+        self.take_up(&mut known, routes);
+        self.is_on.store(true, Ordering::Release);
+    }
+
+    /// Says which slots leave, and what waits. Requests that were begun before go on: who needs them to be over waits for
+    /// everybody to leave the store.
+    pub fn set_leaving(&self, leaving: Leaving) {
+        let mut known = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let routes = Routes {
+            leaving,
+            ..Routes::clone(&known)
+        };
+        self.take_up(&mut known, routes);
+    }
+
+    fn take_up(&self, known: &mut Arc<Routes>, routes: Routes) {
+        let routes = Arc::new(routes);
         *known = Arc::clone(&routes);
+        let leaving = &routes.leaving;
         for (slot, state) in (0..).zip(&self.states) {
-            let is_mine = routes.serves(slot) && !routes.is_down;
+            let waits = leaving.stage != LeavingStage::Copied && leaving.has(slot);
+            let is_mine = routes.serves(slot) && !routes.is_down && !waits;
             state.store(if is_mine { MINE } else { 0 }, Ordering::Release);
         }
+        let has_waits = leaving.stage != LeavingStage::Copied && !leaving.ranges.is_empty();
+        self.has_waits.store(has_waits, Ordering::Release);
         self.version.fetch_add(1, Ordering::Release);
-        self.is_on.store(true, Ordering::Release);
     }
 
     /// Who serves what.
@@ -356,6 +461,55 @@ mod tests {
         assert_eq!(ask(&routes, plain, &["hello"]), "MOVED 866 a:1");
         assert_eq!(ask(&routes, reader, &["hello"]), "here");
         assert_eq!(ask(&routes, writer, &["hello"]), "MOVED 866 a:1");
+    }
+
+    #[test]
+    fn requests_about_slots_that_leave_wait_as_the_stage_says() {
+        let slots = HashSlots::default();
+        slots.publish(routes());
+        let leave = |stage| {
+            let ranges = [(860, 866)].into();
+            slots.set_leaving(Leaving { ranges, stage });
+        };
+        let asked = |name: &str, is_write| {
+            let mut query = Query {
+                is_write,
+                ..Query::default()
+            };
+            query.add(&slots.routes(), name.as_bytes());
+            query.waits(&slots.routes())
+        };
+        leave(LeavingStage::Copied);
+        assert!(!slots.has_waits() && slots.is_mine(866) && !asked("hello", true));
+        leave(LeavingStage::WritesWait);
+        assert!(slots.has_waits() && !slots.is_mine(866) && slots.is_mine(867));
+        assert!(asked("hello", true) && !asked("hello", false) && !asked("other", true));
+        // What is served where may change meanwhile.
+        slots.publish(routes());
+        assert!(asked("hello", true) && !slots.is_mine(866));
+        leave(LeavingStage::AllWait);
+        assert!(asked("hello", false) && !asked("other", false));
+        let crossing = ask(&slots.routes(), Query::default(), &["hello", "other"]);
+        assert_eq!(crossing, CROSS_SLOT);
+        slots.set_leaving(Leaving::default());
+        assert!(!slots.has_waits() && slots.is_mine(866) && !asked("hello", true));
+    }
+
+    #[test]
+    fn keys_of_several_slots_are_refused_while_slots_leave() {
+        let slots = HashSlots::default();
+        slots.publish(Routes {
+            crosses_slots: true,
+            ..routes()
+        });
+        let here = |names| ask(&slots.routes(), Query::default(), names);
+        assert_eq!(here(&["hello", "other"]), "here");
+        slots.set_leaving(Leaving {
+            ranges: [(1, 1)].into(),
+            stage: LeavingStage::Copied,
+        });
+        assert_eq!(here(&["hello", "other"]), CROSS_SLOT);
+        assert_eq!(here(&["hello", "{hello}2"]), "here");
     }
 
     #[test]

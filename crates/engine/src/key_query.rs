@@ -25,6 +25,17 @@ pub fn elsewhere(waiting: &Waiting, table: &Table, routes: &Routes) -> Option<El
     query.judge(routes).err()
 }
 
+/// Whether a request that waits may not run at present, or not here: its slot leaves, or is gone.
+#[must_use]
+pub(crate) fn is_withheld(waiting: &Waiting, table: &Table, routes: &Routes) -> bool {
+    let Some(spec) = table.spec(waiting.command) else {
+        return false;
+    };
+    let mut query = Query::default();
+    add_keys(&mut query, routes, table, spec, waiting.request.request());
+    query.waits(routes) || elsewhere(waiting, table, routes).is_some()
+}
+
 /// What is asked for a client, without a key yet.
 pub(crate) fn query_of(session: &Session, routes: &Routes) -> Query {
     let local = session.client.local_address.rsplit_once(':');

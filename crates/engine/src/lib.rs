@@ -37,6 +37,7 @@ pub mod scripts;
 pub mod session;
 pub mod settings;
 pub mod shared;
+pub mod slot_moves;
 pub mod spec;
 pub mod subscriptions;
 pub mod table;

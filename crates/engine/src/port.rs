@@ -17,6 +17,7 @@ use crate::error::CommandError;
 use crate::push::Push;
 use crate::replication::{Copies, FailoverOrder, Followed, ReplicaOf, RoleReport, SyncRequest};
 use crate::session::Session;
+use crate::slot_moves::{MoveAnswer, MoveOrder, SlotMove};
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
 use crate::waiting::Waiter;
@@ -514,6 +515,26 @@ pub trait ClusterPort {
     fn order(&mut self, order: &ClusterOrder) -> Result<Ordered, CommandError> {
         let _ = order;
         Err(DISABLED)
+    }
+
+    /// Moves slots. Waits for others: to be called outside of the store.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn move_slots(&mut self, order: &MoveOrder) -> Result<MoveAnswer, CommandError> {
+        let _ = order;
+        Err(DISABLED)
+    }
+
+    /// Whether a slot is on its way to another node.
+    fn is_leaving(&mut self, slot: u16) -> bool {
+        let _ = slot;
+        false
+    }
+
+    /// All moves of slots that are known here.
+    fn slot_moves(&mut self) -> Vec<SlotMove> {
+        Vec::new()
     }
 
     /// MIGRATE: sends another server requests and gives its answers, one for each. Waits for it: to be called outside

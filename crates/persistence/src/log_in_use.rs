@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use store::Handle;
+use store::{EffectSink, Handle};
 
 use crate::environment::Environment;
 use crate::tail::{Appended, Tail};
@@ -64,13 +64,22 @@ pub enum TakenUp {
 impl LogUser {
     /// Takes up the log that is in use now, for a thread that changes the store by `handle`.
     pub fn take_up(&self, handle: &mut Handle) -> TakenUp {
+        self.take_up_through(handle, |sink| sink)
+    }
+
+    /// As [`LogUser::take_up`], with something between the store and the log.
+    pub fn take_up_through(
+        &self,
+        handle: &mut Handle,
+        through: impl FnOnce(Box<dyn EffectSink>) -> Box<dyn EffectSink>,
+    ) -> TakenUp {
         let version = self.in_use.version();
         if version == self.taken.version.load(Ordering::Relaxed) {
             return TakenUp::Same;
         }
         let log = self.in_use.get();
         let sink = log.as_ref().map(|log| Arc::clone(log).sink(&self.appended));
-        handle.set_sink(sink);
+        handle.set_sink(sink.map(through));
         self.take_up_version(version);
         log.map_or(TakenUp::Nothing, TakenUp::Log)
     }

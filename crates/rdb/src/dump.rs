@@ -16,6 +16,7 @@ use crate::reader::{Limits, Malformed, Reader};
 use crate::value::{self, Value};
 use crate::writer::Style;
 use crate::{VERSION_MAX, VERSION_VALKEY, is_read, metadata};
+use structures::Object;
 
 /// The oldest version that payloads are written in: that of Redis 7.0.
 pub const VERSION: u16 = 10;
@@ -48,6 +49,20 @@ pub fn write(value: &Value, compresses: bool, out: &mut Vec<u8>) {
     let start = out.len();
     out.push(value::type_code(value, style));
     value::write(value, style, out);
+    out.extend_from_slice(&style.version.to_le_bytes());
+    let sum = crc64(0, &out[start..]);
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// Writes the payload of an object, without a copy of it as a whole.
+pub fn write_object(object: &Object, out: &mut Vec<u8>) {
+    let style = Style {
+        version: value::version_needed_of(object).max(VERSION),
+        compresses: false,
+    };
+    let start = out.len();
+    out.push(value::type_code_of(object, style));
+    value::write_object(object, style, out);
     out.extend_from_slice(&style.version.to_le_bytes());
     let sum = crc64(0, &out[start..]);
     out.extend_from_slice(&sum.to_le_bytes());

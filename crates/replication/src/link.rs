@@ -19,7 +19,7 @@ use std::fmt;
 
 use durability::checksum;
 
-pub use control::{ASK, Answer, Ask};
+pub use control::{ASK, Answer, Ask, SLOTS, SlotsStep};
 pub use message::{
     Ack, Block, Digest, DigestState, Frames, Full, Hello, Message, NODE_NAME_BYTES_MAX, Resume,
     Source, SyncEnd, WHOLE_PART,

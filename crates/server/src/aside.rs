@@ -20,9 +20,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use base::random::Prng;
-use engine::{Engine, Session, Share};
+use engine::{Engine, Next, Session, Share};
 use protocol::ReplyBuffer;
 
 use crate::announcer;
@@ -31,6 +32,9 @@ use crate::link::Message;
 use crate::node::Node;
 use crate::port::Port;
 use persistence::log_in_use::LogUser;
+
+/// How often it is looked whether a slot that is about to leave has left.
+const PAUSE_LOOK: Duration = Duration::from_millis(1);
 
 /// The thread, and the way to it.
 pub struct Aside {
@@ -150,7 +154,15 @@ fn run(node: &Node, engine: &mut Engine, job: &mut Job, queue: &Queue) -> Messag
     };
     engine.begin_turn(node.core.clock.monotonic_ns());
     announcer::work_for(job.client.id);
-    engine.run(&mut session, &mut port, &job.request, &mut output, share);
+    // Whose slot is about to be served by another node waits for that; it was let through on the way here.
+    while engine
+        .run(&mut session, &mut port, &job.request, &mut output, share)
+        .next
+        == Next::Paused
+        && !node.is_stopping()
+    {
+        std::thread::sleep(PAUSE_LOOK);
+    }
     engine.end_transaction(&mut session);
     announcer::work_for(0);
     let connection = job.connection;

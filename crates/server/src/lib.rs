@@ -29,6 +29,7 @@ pub mod log;
 pub mod mail;
 #[cfg(feature = "http")]
 mod management;
+pub(crate) mod migration;
 pub mod node;
 pub mod notifications;
 mod oom_score;

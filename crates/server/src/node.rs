@@ -35,6 +35,7 @@ use crate::link::{Message, WorkerLink};
 use crate::listeners::{Fault, Listeners};
 use crate::log::Log;
 use crate::mail::{Address, Letter};
+use crate::migration::state::Migrations;
 use crate::replication::state::Replication;
 use crate::tier::{self, TierInUse, Wakes};
 use crate::tls;
@@ -65,6 +66,8 @@ pub struct Node {
     pub group: Arc<View>,
     /// What keeps this node in its cluster.
     pub cluster_mode: ClusterMode,
+    /// Hash slots on their way to or from other nodes.
+    pub migrations: Migrations,
     /// What keeps this node in the control group.
     pub control: Control,
 }
@@ -129,6 +132,7 @@ impl Node {
             replication: Replication::default(),
             group: Arc::default(),
             cluster_mode: ClusterMode::default(),
+            migrations: Migrations::default(),
             control: Control::default(),
         };
         node.apply_limits(&current);
@@ -835,6 +839,7 @@ impl Node {
         self.end_pause(now_unix_ms);
         self.look_at_save_points(now_unix_ms);
         self.replication.upkeep(self);
+        self.migrations.clean(self);
         self.note_peak();
         self.tell_held_bytes();
     }

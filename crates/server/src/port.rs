@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use access::{Change as UserChange, User};
 use engine::cluster::{ClusterOrder, ClusterSeen, Ordered};
+use engine::slot_moves::{MoveAnswer, MoveOrder, SlotMove};
 use engine::{
     AskServer, ClientFilter, ClientRecord, ClientsPort, ClusterPort, CommandError, ConfigPort,
     Copies, FailoverOrder, Followed, Follower, KillCount, Latencies, LogLevel, LogPosition,
@@ -25,6 +26,7 @@ use crate::config::{Change, ConfigError, Permission};
 use crate::group::documents;
 use crate::link::{Message, own_posts};
 use crate::log::Level;
+use crate::migration::fronts;
 use crate::node::Node;
 use crate::statistics::{Sample, tier_status};
 use crate::worker::deliveries::Deliveries;
@@ -180,7 +182,24 @@ impl ClusterPort for Port<'_> {
     }
 
     fn order(&mut self, order: &ClusterOrder) -> Result<Ordered, CommandError> {
+        if let ClusterOrder::SetSlot(slot, to) = order
+            && let Some(ordered) = fronts::set_slot(self.node, *slot, to)
+        {
+            return ordered;
+        }
         self.node.cluster_mode.order(self.node, order)
+    }
+
+    fn move_slots(&mut self, order: &MoveOrder) -> Result<MoveAnswer, CommandError> {
+        fronts::carry_out(self.node, order)
+    }
+
+    fn is_leaving(&mut self, slot: u16) -> bool {
+        self.node.migrations.leaving(slot).is_some()
+    }
+
+    fn slot_moves(&mut self) -> Vec<SlotMove> {
+        fronts::shown(self.node)
     }
 
     fn ask_server(

@@ -511,7 +511,17 @@ fn evict_in(
     slot: usize,
 ) -> Looked {
     let policy = local.in_force.policy;
-    let may_go = |spot: &Spot<'_>| !policy.is_volatile() || spot.link.has(Link::DEADLINE);
+    // What belongs to another node is that one's to evict.
+    let is_hidden = |spot: &Spot<'_>| {
+        shared.hidden.is_any()
+            && view_of(shared, spot.link).is_some_and(|view| {
+                // SAFETY: the caller holds the bucket.
+                unsafe { view.with_key(|key| shared.hidden.hides(key)) }
+            })
+    };
+    let may_go = |spot: &Spot<'_>| {
+        (!policy.is_volatile() || spot.link.has(Link::DEADLINE)) && !is_hidden(spot)
+    };
     let mut count = 0;
     index.for_each(bucket, |spot| count += usize::from(may_go(&spot)));
     let mut looked = Looked {

@@ -58,6 +58,7 @@ mod gate;
 mod growth;
 mod hasher;
 mod heap;
+mod hidden;
 mod index;
 mod indexed;
 mod last_time;

@@ -15,6 +15,7 @@ use crate::databases::Databases;
 use crate::event::Wanted;
 use crate::gate::Gate;
 use crate::hasher::Hasher;
+use crate::hidden::HiddenSlots;
 use crate::index::Shape;
 use crate::key::DatabaseId;
 use crate::last_time::LastTime;
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) databases: Databases,
     pub(crate) gate: Gate,
     pub(crate) tallies: Tallies,
+    /// Keys that are here and belong to another node of a cluster.
+    pub(crate) hidden: HiddenSlots,
     pub(crate) lazy: LazyFree,
     pub(crate) orphans: Orphans,
     pub(crate) last_measure: LastTime,
@@ -88,6 +91,7 @@ impl Shared {
             databases: Databases::new(count, shape),
             gate: Gate::new(),
             tallies: Tallies::new(count),
+            hidden: HiddenSlots::default(),
             lazy: LazyFree::new(),
             orphans: Orphans::default(),
             last_measure: LastTime::default(),

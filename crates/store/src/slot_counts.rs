@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use base::hash_slot::{self, HASH_SLOTS};
 use base::sync::atomic::{AtomicI64, Ordering};
 
+use crate::hidden::HiddenSlots;
 use crate::key::DatabaseId;
 
 /// The counts of one handle, or of those that are gone.
@@ -44,6 +45,14 @@ impl SlotCounts {
         let databases = self.0.iter().filter_map(OnceLock::get);
         let counts = databases.filter_map(|counts| counts.get(usize::from(slot)));
         counts.map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The keys of the hidden slots in a database, or of all others.
+    pub(crate) fn sum(&self, database: DatabaseId, hidden: &HiddenSlots, are_hidden: bool) -> i64 {
+        let counts = self.0.get(usize::from(database)).and_then(OnceLock::get);
+        let counts = (0..).zip(counts.into_iter().flatten());
+        let meant = counts.filter(|(slot, _)| hidden.has(*slot) == are_hidden);
+        meant.map(|(_, count)| count.load(Ordering::Relaxed)).sum()
     }
 
     /// Adds what another counted.

@@ -212,6 +212,41 @@ impl Store {
             .map_or(0, |shared| shared.tallies.keys_in_slot(slot))
     }
 
+    /// Hides the keys of these hash slots, first and last of each range, and no others: they are here, and belong to another
+    /// node. Who walks the keyspace for a client asks [`Store::hides`].
+    pub fn hide_hash_slots(&self, ranges: &[(u16, u16)]) {
+        if let Some(shared) = self.shared() {
+            shared.hidden.set(ranges);
+        }
+    }
+
+    /// Whether a key is of a hash slot that is [hidden](Store::hide_hash_slots).
+    #[inline]
+    #[must_use]
+    pub fn hides(&self, key: &[u8]) -> bool {
+        self.shared().is_some_and(|shared| shared.hidden.hides(key))
+    }
+
+    /// How many keys of a database are hidden, a moment old.
+    #[must_use]
+    pub fn hidden_len(&self, database: DatabaseId) -> usize {
+        let shared = self.shared().filter(|shared| shared.hidden.is_any());
+        shared.map_or(0, |shared| {
+            let count = shared.tallies.keys_in_slots(database, &shared.hidden, true);
+            usize::try_from(count).unwrap_or(usize::MAX)
+        })
+    }
+
+    /// How many keys of a database are shown, where some hash slots are hidden.
+    #[must_use]
+    pub fn shown_len(&self, database: DatabaseId) -> Option<usize> {
+        let shared = self.shared().filter(|shared| shared.hidden.is_any())?;
+        let count = shared
+            .tallies
+            .keys_in_slots(database, &shared.hidden, false);
+        Some(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
     /// Forgets what was counted (CONFIG RESETSTAT).
     pub fn reset_statistics(&self) {
         if let Some(shared) = self.shared() {

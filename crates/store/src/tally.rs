@@ -7,6 +7,7 @@ use base::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 use base::sync::{CachePadded, Mutex, MutexGuard};
 use std::sync::{Arc, OnceLock};
 
+use crate::hidden::HiddenSlots;
 use crate::key::DatabaseId;
 use crate::slot_counts::SlotCounts;
 
@@ -221,6 +222,22 @@ impl Tallies {
         let gone = self.slots_gone.get().map_or(0, |gone| gone.of(slot));
         let live = cells.live.iter().filter_map(|cell| cell.slots());
         let sum = gone + live.map(|counts| counts.of(slot)).sum::<i64>();
+        sum.max(0).unsigned_abs()
+    }
+
+    /// How many keys the hidden slots have in a database, or all others.
+    pub(crate) fn keys_in_slots(
+        &self,
+        database: DatabaseId,
+        hidden: &HiddenSlots,
+        are_hidden: bool,
+    ) -> u64 {
+        let cells = self.lock();
+        let live = cells.live.iter().filter_map(|cell| cell.slots());
+        let all = live.chain(self.slots_gone.get());
+        let sum: i64 = all
+            .map(|counts| counts.sum(database, hidden, are_hidden))
+            .sum();
         sum.max(0).unsigned_abs()
     }
 

@@ -65,6 +65,14 @@ impl ControlState {
                 expected,
                 owner,
             } => self.give_slots(index, ranges, (*expected, *owner)),
+            Entry::Move { ranges, from, to } => self.move_slots(index, ranges, *from, *to),
+            Entry::EndMoves { shard } => match self.shards.get_mut(shard) {
+                Some(shard) => {
+                    shard.epoch = index;
+                    Applied::Done
+                }
+                None => Applied::Refused,
+            },
             Entry::Incarnation { incarnation } => {
                 if *incarnation <= self.incarnation {
                     return Applied::Stale;
@@ -143,6 +151,27 @@ impl ControlState {
             }
         }
         Applied::Done
+    }
+
+    /// Hash slots go from one shard to another, if both are as they were.
+    fn move_slots(
+        &mut self,
+        index: u64,
+        ranges: &[SlotRange],
+        from: (ShardId, u64),
+        to: (ShardId, u64),
+    ) -> Applied {
+        let is_same = |(shard, epoch): (ShardId, u64)| {
+            let known = self.shards.get(&shard);
+            known.is_some_and(|shard| shard.epoch == epoch)
+        };
+        if from.0 == to.0 {
+            return Applied::Refused;
+        }
+        if !is_same(from) || !is_same(to) {
+            return Applied::Stale;
+        }
+        self.give_slots(index, ranges, (Some(from.0), Some(to.0)))
     }
 
     fn join(&mut self, index: u64, node: NodeId, record: &NodeRecord) -> Applied {

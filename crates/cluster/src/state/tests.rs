@@ -311,6 +311,45 @@ fn slots_go_from_the_owner_that_is_expected() {
 }
 
 #[test]
+fn slots_move_between_shards_that_are_as_they_were() {
+    let mut log = three();
+    let two = ShardId(2);
+    log.apply(Entry::Shard {
+        shard: two,
+        expected_epoch: 0,
+        change: ShardChange::Create {
+            primary: node(2),
+            end: LogEnd::default(),
+            is_quorum: false,
+        },
+    });
+    log.apply(slots(&[(0, 99)], None, Some(SHARD)));
+    let epoch = |log: &Log, shard: ShardId| log.state.shards[&shard].epoch;
+    let moved = |log: &Log, ranges: &[SlotRange]| Entry::Move {
+        ranges: ranges.to_vec(),
+        from: (SHARD, epoch(log, SHARD)),
+        to: (two, epoch(log, two)),
+    };
+    let (first, second) = (moved(&log, &[(0, 9)]), moved(&log, &[(10, 19)]));
+    assert_eq!(log.apply(first), Applied::Done);
+    assert_eq!(log.state.slots.of(two), [(0, 9)]);
+    assert_eq!(epoch(&log, two), log.state.index);
+    // Both shards have changed since it was begun.
+    assert_eq!(log.apply(second), Applied::Stale);
+    let foreign = moved(&log, &[(5, 15)]);
+    assert_eq!(log.apply(foreign), Applied::Stale);
+    let begun = moved(&log, &[(10, 19)]);
+    assert_eq!(log.apply(Entry::EndMoves { shard: two }), Applied::Done);
+    assert_eq!(log.apply(begun), Applied::Stale);
+    let nothing = moved(&log, &[]);
+    assert_eq!(log.apply(nothing), Applied::Refused);
+    let again = moved(&log, &[(10, 19)]);
+    assert_eq!(log.apply(again), Applied::Done);
+    let unknown = Entry::EndMoves { shard: ShardId(9) };
+    assert_eq!(log.apply(unknown), Applied::Refused);
+}
+
+#[test]
 fn slots_are_written_as_before() {
     let proposal = Proposal {
         request: RequestId([7; 16]),

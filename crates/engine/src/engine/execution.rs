@@ -380,6 +380,9 @@ impl Visit<'_> {
         {
             return next;
         }
+        if self.is_about_leaving(command, request) {
+            return Next::Paused;
+        }
         self.reply_start = self.reply.mark();
         // What was changed by others holds from here on.
         self.context.session.permit.rules();
@@ -675,7 +678,7 @@ impl Visit<'_> {
     }
 
     /// Whether a command does what waits while writes are paused, or a transaction that it ends does.
-    fn writes(&self, spec: &CommandSpec, request: Request<'_>) -> bool {
+    pub(super) fn writes(&self, spec: &CommandSpec, request: Request<'_>) -> bool {
         let scripts = &self.context.shared.scripts;
         let transaction = self.context.session.transaction.as_ref();
         if spec.in_transaction == InTransaction::Runs {

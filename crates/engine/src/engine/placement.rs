@@ -3,12 +3,16 @@
 use base::hash_slot;
 use protocol::{Request, Run};
 
+use super::serving::Serving;
 use super::visit::Visit;
 use crate::error::CommandResult;
 use crate::flags::InTransaction;
-use crate::key_query::{add_keys, query_of};
+use crate::hash_slots::{Query, Routes};
+use crate::key_query::{add_keys, is_withheld, query_of};
+use crate::resolved::resolve;
 use crate::spec::CommandSpec;
 use crate::table::Found;
+use crate::waiting::Waiting;
 
 impl Visit<'_> {
     /// Whether plain requests are about keys of this node alone, each about those of one slot: as far as that can be
@@ -37,6 +41,27 @@ impl Visit<'_> {
         })
     }
 
+    /// Whether a request has to wait because its slot is about to be served by another node.
+    #[inline]
+    pub(super) fn is_about_leaving(&self, command: Option<&Found>, request: Request<'_>) -> bool {
+        self.checks_slots
+            && self.context.shared.hash_slots.has_waits()
+            && !self.context.session.is_of_primary
+            && self.waits_for_leaving(command, request)
+    }
+
+    #[cold]
+    fn waits_for_leaving(&self, command: Option<&Found>, request: Request<'_>) -> bool {
+        let resolved = command.map(|found| resolve(self.context.table, found, request));
+        let Some(Ok((_, spec, _))) = resolved else {
+            return false;
+        };
+        let routes = self.context.shared.hash_slots.routes();
+        let mut query = self.query(&routes, spec, request);
+        query.is_write |= self.writes(spec, request);
+        query.waits(&routes)
+    }
+
     /// Whether the keys of a request, or of the transaction that it ends, are served here.
     #[cold]
     pub(super) fn check_slots(&self, spec: &CommandSpec, request: Request<'_>) -> CommandResult {
@@ -45,18 +70,32 @@ impl Visit<'_> {
             return Ok(());
         }
         let routes = self.context.shared.hash_slots.routes();
-        let mut query = query_of(session, &routes);
+        Ok(self.query(&routes, spec, request).judge(&routes)?)
+    }
+
+    /// What is asked about a request, or about the transaction that it ends.
+    fn query(&self, routes: &Routes, spec: &CommandSpec, request: Request<'_>) -> Query {
+        let session = &*self.context.session;
+        let mut query = query_of(session, routes);
         let table = self.context.table;
         match &session.transaction {
             Some(transaction) if spec.in_transaction == InTransaction::Runs => {
                 for queued in transaction.queue() {
                     if let Some(spec) = table.spec(queued.index) {
-                        add_keys(&mut query, &routes, table, spec, queued.request());
+                        add_keys(&mut query, routes, table, spec, queued.request());
                     }
                 }
             }
-            _ => add_keys(&mut query, &routes, table, spec, request),
+            _ => add_keys(&mut query, routes, table, spec, request),
         }
-        Ok(query.judge(&routes)?)
+        query
+    }
+}
+
+impl Serving<'_> {
+    /// Whether a request that waits may not run at present, or not here: its slot leaves, or is gone.
+    pub(super) fn is_withheld(&self, waiting: &Waiting) -> bool {
+        let slots = &self.shared.hash_slots;
+        slots.is_on() && is_withheld(waiting, self.table, &slots.routes())
     }
 }

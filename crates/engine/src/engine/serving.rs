@@ -78,6 +78,9 @@ impl Serving<'_> {
     /// Runs the request of a waiter, with all its keys locked.
     fn attempt(&mut self, store: &mut Handle, waiter: &Arc<Waiter>) -> Attempt {
         let waiting = &waiter.subject;
+        if self.is_withheld(waiting) {
+            return Attempt::Busy;
+        }
         let Some(command) = self.table.found(waiting.command) else {
             unreachable!("what waits is a command of the table");
         };

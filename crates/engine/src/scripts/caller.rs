@@ -18,7 +18,7 @@ use crate::args::Args;
 use crate::command_index::CommandIndex;
 use crate::context::{Context, Pace};
 use crate::error::{CommandError, CommandResult};
-use crate::hash_slots::CROSS_SLOT_IN_SCRIPT;
+use crate::hash_slots::{CROSS_SLOT_IN_SCRIPT, Elsewhere};
 use crate::key_query::{add_keys, query_of};
 use crate::observer::{Measured, Shown, shown};
 use crate::permission::{self, Subject};
@@ -264,6 +264,11 @@ impl<'h, 'c> Caller<'h, 'c> {
             .judge(&routes)
             .map_err(|elsewhere| CommandError::fixed(elsewhere.text_in_script()))?;
         let declared = self.call.keys.first().map(|key| hash_slot::of(key));
+        // The script would have waited for what it declared; who it begins with is waited for.
+        if query.slot != declared && query.waits(&routes) {
+            let text = Elsewhere::Down.text_in_script();
+            return Err(CommandError::fixed(text));
+        }
         let before = self.slot.or(declared);
         if query.slot.is_none() || self.call.crosses_slots || routes.crosses_slots {
             return Ok(());

@@ -5,6 +5,18 @@ use super::fields::{Append, Fields};
 /// The kind of [`Message::Ask`](super::Message::Ask): a link that begins with it is one of the control group.
 pub const ASK: u8 = 143;
 
+/// The kind of [`Message::Slots`](super::Message::Slots): a link that begins with it moves hash slots.
+pub const SLOTS: u8 = 145;
+
+/// See [`Message::Slots`](super::Message::Slots).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotsStep<'b> {
+    /// Which step of a move it is.
+    pub step: u8,
+    /// What the step says.
+    pub bytes: &'b [u8],
+}
+
 /// See [`Message::Ask`](super::Message::Ask).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask<'b> {
@@ -62,6 +74,20 @@ impl<'b> Answer<'b> {
             number: fields.u64()?,
             is_refused: fields.flag()?,
             has_more: fields.flag()?,
+            bytes: fields.rest(),
+        })
+    }
+}
+
+impl<'b> SlotsStep<'b> {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.u8(self.step);
+        out.bytes(self.bytes);
+    }
+
+    pub(super) fn decode(mut fields: Fields<'b>) -> Option<Self> {
+        Some(Self {
+            step: fields.u8()?,
             bytes: fields.rest(),
         })
     }

@@ -1,6 +1,6 @@
 //! The messages of a link and their bodies.
 
-use super::control::{Answer, Ask};
+use super::control::{Answer, Ask, SlotsStep};
 use super::fields::{Append, Fields};
 use super::{BODY_BYTES_MAX, LinkError};
 use crate::attach::{Attach, Refusal};
@@ -67,6 +67,8 @@ pub enum Message<'b> {
     Ask(Ask<'b>),
     /// The answer to that.
     Answer(Answer<'b>),
+    /// What the two ends of a move of hash slots say. A link whose first message this is carries nothing of the log.
+    Slots(SlotsStep<'b>),
     /// What has no sequence and may be lost: a published message.
     Transient(&'b [u8]),
     /// Still there. The answer names the sender's time.
@@ -267,6 +269,7 @@ mod kind {
     pub(super) const TAKEOVER: u8 = 142;
     pub(super) const ASK: u8 = super::super::control::ASK;
     pub(super) const ANSWER: u8 = 144;
+    pub(super) const SLOTS: u8 = super::super::control::SLOTS;
 }
 
 impl<'b> Message<'b> {
@@ -295,6 +298,7 @@ impl<'b> Message<'b> {
             Self::Takeover { .. } => kind::TAKEOVER,
             Self::Ask(_) => kind::ASK,
             Self::Answer(_) => kind::ANSWER,
+            Self::Slots(_) => kind::SLOTS,
             Self::Transient(_) => kind::TRANSIENT,
             Self::Ping { .. } => kind::PING,
         }
@@ -357,6 +361,7 @@ impl<'b> Message<'b> {
             }
             Self::Ask(ask) => ask.encode(out),
             Self::Answer(answer) => answer.encode(out),
+            Self::Slots(step) => step.encode(out),
             Self::Transient(bytes) => out.bytes(bytes),
             Self::Ping {
                 unix_ms,
@@ -396,6 +401,7 @@ impl<'b> Message<'b> {
             kind::DIGEST => Digest::decode(fields).map(Self::Digest),
             kind::ASK => Ask::decode(fields).map(Self::Ask),
             kind::ANSWER => Answer::decode(fields).map(Self::Answer),
+            kind::SLOTS => SlotsStep::decode(fields).map(Self::Slots),
             kind::TRANSIENT => Some(Self::Transient(fields.rest())),
             kind::PING => decode_ping(fields),
             _ => return None,

@@ -125,6 +125,10 @@ fn messages_of_digests() -> Vec<Message<'static>> {
             has_more: false,
             bytes: b"no",
         }),
+        Message::Slots(SlotsStep {
+            step: 4,
+            bytes: b"keys",
+        }),
         Message::Verify {
             number: 5,
             groups: vec![1, 4_095],

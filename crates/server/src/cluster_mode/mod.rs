@@ -36,6 +36,7 @@ use crate::config::Config;
 use crate::group::holder::SharedLog;
 use crate::group::record::record;
 use crate::group::unique;
+use crate::migration;
 use crate::node::Node;
 use crate::replication::role::Role;
 use lone_log::LoneLog;
@@ -169,6 +170,9 @@ impl ClusterMode {
             return;
         }
         let is_first = !slots.is_on();
+        node.core
+            .store
+            .hide_hash_slots(&migration::of_others(&routes));
         slots.publish(routes.clone());
         if !is_first {
             end_waits(node, &routes);

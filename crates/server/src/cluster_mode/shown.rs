@@ -4,7 +4,7 @@ use base::hash_slot::HASH_SLOTS;
 use cluster::state::Node as Member;
 use cluster::{ControlState, NodeId, ShardId};
 use engine::cluster::{ClusterSeen, EndpointKind, NodeSeen};
-use engine::hash_slots::{Endpoint, Routes, UNSERVED};
+use engine::hash_slots::{Endpoint, Leaving, Routes, UNSERVED};
 
 use crate::config::Config;
 use crate::group::record::record;
@@ -132,6 +132,8 @@ pub(super) fn routes(
         crosses_slots: cluster.crosses_slots,
         tls_port: config.tls.port,
         databases: u16::try_from(cluster.databases_count).unwrap_or(u16::MAX),
+        // Said by who moves slots.
+        leaving: Leaving::default(),
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Cluster {
     pub channels_when_down: bool,
     /// Requests may be about keys of several hash slots of this node.
     pub crosses_slots: bool,
+    /// Writes to slots that are handed over wait no longer, in milliseconds.
+    pub pause_ms_max: u64,
     /// So many databases there are.
     pub databases_count: u32,
 }

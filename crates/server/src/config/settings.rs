@@ -150,6 +150,7 @@ impl Settings {
             reads_when_down: self.switch("cluster-allow-reads-when-down"),
             channels_when_down: self.switch("cluster-allow-pubsubshard-when-down"),
             crosses_slots: self.choice("cluster-cross-slot", &[("no", false), ("node", true)]),
+            pause_ms_max: self.number("cluster-migration-pause-max"),
             databases_count: self.number("cluster-databases"),
         }
     }

@@ -139,7 +139,8 @@ impl Applier {
         self.engine.store()
     }
 
-    fn check(&self, database: DatabaseId) -> Result<(), String> {
+    /// Whether there is such a database.
+    pub(crate) fn check(&self, database: DatabaseId) -> Result<(), String> {
         let databases = self.databases;
         if database < databases {
             return Ok(());
@@ -149,7 +150,12 @@ impl Applier {
         ))
     }
 
-    fn select(&mut self, database: DatabaseId, server: &mut dyn ServerPort) -> Result<(), String> {
+    /// What comes next is about a database.
+    pub(crate) fn select(
+        &mut self,
+        database: DatabaseId,
+        server: &mut dyn ServerPort,
+    ) -> Result<(), String> {
         // A transaction may have left the session in another one.
         if database != self.session.database {
             self.flush(server)?;
@@ -171,7 +177,12 @@ impl Applier {
         self.end(told, server)
     }
 
-    fn command(&mut self, parts: &[&[u8]], server: &mut dyn ServerPort) -> Result<(), String> {
+    /// Applies a command soon, or with [`Applier::flush`].
+    pub(crate) fn command(
+        &mut self,
+        parts: &[&[u8]],
+        server: &mut dyn ServerPort,
+    ) -> Result<(), String> {
         for part in parts {
             self.batch.add_argument(self.bytes.len(), part.len());
             self.bytes.extend_from_slice(part);

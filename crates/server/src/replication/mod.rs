@@ -42,7 +42,7 @@ pub mod role;
 pub(crate) mod session;
 mod shutdown;
 pub(crate) mod state;
-mod stream;
+pub(crate) mod stream;
 mod sync_source;
 mod terms;
 mod thread;
@@ -64,15 +64,17 @@ use replication::transcode::Form;
 
 use crate::config::{self, Config};
 use crate::{link::Message, node::Node};
+#[cfg(feature = "cluster")]
+pub(crate) use applier::Applier;
 use failover::Failover;
 use following::{Authority, Following, Link, Primary};
 use history::{History, ReplicationId};
-#[cfg(feature = "cluster")]
 pub(crate) use link_dialing::{dial, identity_for};
 use role::{Event, Refused, Role};
 pub(crate) use state::Done;
 pub use state::{Counts, NewTerm, Replication};
 use state::{OffsetOf, OnTerm, Order, Standing};
+pub(crate) use stream::Frames;
 pub use stream::Stream;
 
 const FAILING_OVER: CommandError =

@@ -83,8 +83,13 @@ impl OwnLinks {
         *lock(&self.id) = Some(id);
     }
 
+    /// The node that this is of, once it has begun.
+    pub(crate) fn node(&self) -> Option<Arc<Node>> {
+        self.node.get()?.upgrade()
+    }
+
     /// This node's name among those that have links.
-    pub(super) fn id(&self) -> TermId {
+    pub(crate) fn id(&self) -> TermId {
         *lock(&self.id).get_or_insert_with(|| {
             let mut id = TermId::default();
             fill_from_os(&mut id.0);
@@ -570,6 +575,12 @@ impl PrimaryHome for AtPrimary {
     fn serve_control(&self, session: Session, address: &str) -> bool {
         let node = self.node();
         node.is_ok_and(|node| node.control.serve(session, address))
+    }
+
+    fn serve_slots(&self, session: Session) {
+        if let Ok(node) = self.node() {
+            node.migrations.serve(&node, session);
+        }
     }
 
     fn timeout_ms(&self) -> u64 {

@@ -28,7 +28,7 @@ use durability::disk::Disk;
 use durability::log::{Cursor, Log, Read};
 use replication::attach::FullReason;
 use replication::link::{
-    ASK, Ack, Block, Digest, Full, Hello, Message, Resume, Source, SyncEnd, WHOLE_PART,
+    ASK, Ack, Block, Digest, Full, Hello, Message, Resume, SLOTS, Source, SyncEnd, WHOLE_PART,
 };
 use replication::primary::{Action, CloseReason, LinkId, Piece, Primary, Stage, Times};
 use replication::{PrimaryLog, Refusal, TermId};
@@ -80,6 +80,11 @@ pub(crate) trait PrimaryHome: Send + Sync {
 
     /// Serves a link of the control group, until it ends; false where this node is in none.
     fn serve_control(&self, session: Session, address: &str) -> bool;
+
+    /// Serves a link that moves hash slots, until it ends.
+    fn serve_slots(&self, session: Session) {
+        session.conduit.end();
+    }
 
     /// `repl-timeout`.
     fn timeout_ms(&self) -> u64;
@@ -397,6 +402,10 @@ impl PrimaryLinks {
                             ),
                         );
                     }
+                    return None;
+                }
+                Ok(Some(SLOTS)) => {
+                    self.home.serve_slots(session);
                     return None;
                 }
                 Ok(Some(_)) => return Some(session),

@@ -17,7 +17,7 @@
 //! log. Who holds it waits for nobody. `beginning` is taken by threads of replicas alone: they wait for workers.
 
 mod file;
-mod frames;
+pub(crate) mod frames;
 mod keeping;
 mod memory;
 
@@ -32,7 +32,8 @@ use replication::transcode::{Count, Form, Place, Transcoder};
 
 use super::history::{History, ReplicationId};
 use crate::node::Node;
-pub(super) use frames::{Frames, Obstacle, put};
+pub(crate) use frames::Frames;
+pub(super) use frames::{Obstacle, put};
 use memory::MemoryTail;
 
 /// Counted by who asks for the offset, at most; the rest is counted by the next who asks.

@@ -50,7 +50,8 @@ fn filled(sample: &Sample<'_>) -> Vec<Filled> {
     let databases = store.store().databases();
     let mut all = Vec::new();
     for database in 0..databases {
-        let keys = store.len(database);
+        let shown = store.store().shown_len(database);
+        let keys = shown.unwrap_or_else(|| store.len(database));
         if keys > 0 {
             let expires = store.expiring_len(database);
             all.push(Filled {

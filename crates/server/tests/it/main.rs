@@ -52,6 +52,7 @@ mod saving;
 mod scripts;
 mod shipped;
 mod simulation;
+mod slot_moves;
 mod small_log;
 mod stalls;
 mod start;

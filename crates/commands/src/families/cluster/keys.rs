@@ -4,6 +4,7 @@ use base::hash_slot::{self, HASH_SLOTS};
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
+use engine::slot_moves::MoveOrder;
 use protocol::Reply;
 
 use super::{admit, slot};
@@ -35,9 +36,18 @@ pub(super) fn count_in_slot(
     Ok(())
 }
 
+/// How many keys of a slot there are; none where it is another node's.
 fn count(context: &Context<'_>, slot: u16) -> i64 {
+    if is_of_another(context, slot) {
+        return 0;
+    }
     let count = context.store.store().keys_in_hash_slot(slot);
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn is_of_another(context: &Context<'_>, slot: u16) -> bool {
+    let routes = context.shared.hash_slots.routes();
+    routes.owner(slot).is_some_and(|owner| owner != routes.own)
 }
 
 pub(super) fn in_slot(
@@ -54,6 +64,11 @@ pub(super) fn in_slot(
         slot.ok_or(INVALID)?,
         usize::try_from(most).map_err(|_| INVALID)?,
     );
+    // Who is about to carry the keys away is to find that they are gone.
+    if context.may_block && context.server.is_leaving(slot) {
+        context.pace.admit_waiting()?;
+        context.outside(|server| server.move_slots(&MoveOrder::AwaitLeaving(slot)))?;
+    }
     let there = usize::try_from(count(context, slot)).unwrap_or(0);
     let keys = find(context, slot, most.min(there))?;
     reply.array(keys.len());

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use crate::help as help_lines;
 
 mod keys;
+mod moves;
 mod orders;
 mod rows;
 mod shown;
@@ -106,14 +107,22 @@ fn help(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) 
 }
 
 const HELP: &[&str] = &[
+    "CANCELSLOTMIGRATIONS",
+    "    Give up all moves of slots from this node.",
     "COUNTKEYSINSLOT <slot>",
     "    Return the number of keys in <slot>.",
     "GETKEYSINSLOT <slot> <count>",
     "    Return key names stored by current node in a slot.",
+    "GETSLOTMIGRATIONS",
+    "    Return the moves of slots from and to this node.",
     "INFO",
     "    Return information about the cluster.",
     "KEYSLOT <key>",
     "    Return the hash slot for <key>.",
+    "MIGRATESLOTS SLOTSRANGE <start slot> <end slot> [<start slot> <end slot> ...] NODE <node-id>",
+    "    Move slots of this node to another one.",
+    "MIGRATION IMPORT <start slot> <end slot> [<start slot> <end slot> ...] | STATUS [ID <id>|ALL] | CANCEL (ID <id>|ALL)",
+    "    Move slots of another node to this one, show moves and give them up.",
     "MYID",
     "    Return the node id.",
     "MYSHARDID",

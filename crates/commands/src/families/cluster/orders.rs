@@ -11,7 +11,8 @@ use protocol::Reply;
 
 use super::{about, admit, slot};
 
-const OUT_OF_RANGE: CommandError = CommandError::fixed("ERR Invalid or out of range slot");
+pub(super) const OUT_OF_RANGE: CommandError =
+    CommandError::fixed("ERR Invalid or out of range slot");
 
 /// Has an order carried out, by a server that is known to be in cluster mode.
 fn carry_out(
@@ -160,7 +161,7 @@ fn has_keys(context: &mut Context<'_>) -> bool {
     (0..databases).any(|database| context.store.len(database) > 0)
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

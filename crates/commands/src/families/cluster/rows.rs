@@ -2,7 +2,7 @@
 
 use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
 
-use super::{keys, orders, shown};
+use super::{keys, moves, orders, shown};
 
 /// What asks.
 const READER: CommandSpec = CommandSpec {
@@ -48,6 +48,13 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
         handler: orders::bump_epoch,
         summary: "Raises the epoch of this node's configuration.",
         tips: VARIES,
+        ..STEERER
+    },
+    CommandSpec {
+        name: "CANCELSLOTMIGRATIONS",
+        handler: moves::cancel_slot_migrations,
+        since: "9.0.0",
+        summary: "Gives up all moves of slots from this node.",
         ..STEERER
     },
     CommandSpec {
@@ -122,6 +129,14 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec::help(Group::Cluster, "5.0.0", super::help),
     CommandSpec {
+        name: "GETSLOTMIGRATIONS",
+        handler: moves::get_slot_migrations,
+        since: "9.0.0",
+        summary: "Tells of the moves of slots from and to this node.",
+        complexity: "O(N), where N is the number of moves",
+        ..STEERER
+    },
+    CommandSpec {
         name: "INFO",
         handler: shown::info,
         summary: "Tells the state of the cluster.",
@@ -153,6 +168,26 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
         history: &[("4.0.0", "Takes `cluster_bus_port`.")],
         summary: "Introduces a node to this one.",
         syntax: "ip port:integer [cluster_bus_port:integer]",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "MIGRATESLOTS",
+        handler: moves::migrate_slots,
+        arity: Arity::AtLeast(7),
+        since: "9.0.0",
+        summary: "Moves slots of this node to another one, with their keys.",
+        complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
+        syntax: "SLOTSRANGE start-slot:integer end-slot:integer [start-slot:integer end-slot:integer ...] NODE node-id",
+        ..STEERER
+    },
+    CommandSpec {
+        name: "MIGRATION",
+        handler: moves::migration,
+        arity: Arity::AtLeast(3),
+        since: "8.4.0",
+        summary: "Moves slots of another node to this one, shows moves and gives them up.",
+        complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
+        syntax: "IMPORT start-slot:integer end-slot:integer [start-slot:integer end-slot:integer ...] | STATUS [ID task-id | ALL] | CANCEL ID task-id | CANCEL ALL",
         ..STEERER
     },
     CommandSpec {

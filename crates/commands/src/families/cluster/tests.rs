@@ -219,3 +219,101 @@ fn orders_are_checked_before_they_are_given() {
     server.run("EXEC");
     assert_eq!(server.port.orders.len(), 1);
 }
+
+#[test]
+fn moves_are_ordered_as_valkey_and_redis_have_it() {
+    let mut server = server();
+    let [a, b] = ["a", "b"].map(|id| id.repeat(40));
+    for (line, error) in [
+        (
+            "CLUSTER MIGRATESLOTS SLOTSRANGE 1 NODE x y z".to_owned(),
+            "ERR ",
+        ),
+        (
+            format!("CLUSTER MIGRATESLOTS SLOTSRANGE 5 1 NODE {b} x"),
+            "ERR start slot number 5",
+        ),
+        (
+            format!("CLUSTER MIGRATESLOTS SLOTSRANGE 1 5 3 3 NODE {b}"),
+            "ERR Slot 3 specified",
+        ),
+        (
+            format!("CLUSTER MIGRATESLOTS SLOTSRANGE 1 5 NODE {a}"),
+            "ERR Target node",
+        ),
+        (
+            "CLUSTER MIGRATESLOTS SLOTSRANGE 1 5 NODE none".to_owned(),
+            "ERR Unknown node name: none",
+        ),
+        (
+            format!("CLUSTER MIGRATESLOTS SLOTSRANGE 8000 8200 NODE {b}"),
+            "ERR Slots are not served",
+        ),
+        (
+            format!("CLUSTER MIGRATESLOTS SLOTS 1 5 NODE {b}"),
+            "ERR syntax error",
+        ),
+        ("CLUSTER MIGRATION IMPORT 1".to_owned(), "ERR syntax error"),
+        (
+            "CLUSTER MIGRATION IMPORT x 1".to_owned(),
+            "ERR syntax error",
+        ),
+        (
+            "CLUSTER MIGRATION IMPORT 1 16384".to_owned(),
+            "ERR Invalid or out of range slot",
+        ),
+        ("CLUSTER MIGRATION STATUS ID".to_owned(), "ERR "),
+        ("CLUSTER MIGRATION NONE x".to_owned(), "ERR syntax error"),
+    ] {
+        let answer = server.error(&line);
+        assert!(answer.starts_with(error), "{line}: {answer}");
+    }
+    assert_eq!(
+        server.run("CLUSTER GETSLOTMIGRATIONS"),
+        Value::Array(Vec::new())
+    );
+    assert_eq!(
+        server.run("CLUSTER MIGRATION STATUS"),
+        Value::Array(Vec::new())
+    );
+}
+
+#[test]
+fn keys_of_another_nodes_slots_are_not_shown() {
+    let mut server = server();
+    server.run("SET bar 1");
+    server.run("SET hello 1");
+    let mut routes = (*server.shared.hash_slots.routes()).clone();
+    routes.owners[5_061] = 1;
+    server.shared.hash_slots.publish(routes);
+    server
+        .another_handle()
+        .store()
+        .hide_hash_slots(&[(5_061, 5_061)]);
+    assert_eq!(
+        server.run("KEYS *"),
+        Value::Array(vec![Value::Bulk(b"hello".to_vec())])
+    );
+    for _ in 0..20 {
+        assert_eq!(server.run("RANDOMKEY"), Value::Bulk(b"hello".to_vec()));
+    }
+    let Value::Array(scanned) = server.run("SCAN 0 COUNT 100") else {
+        panic!("no array");
+    };
+    assert_eq!(
+        scanned[1],
+        Value::Array(vec![Value::Bulk(b"hello".to_vec())])
+    );
+    assert_eq!(
+        server.run("CLUSTER GETKEYSINSLOT 5061 10"),
+        Value::Array(Vec::new())
+    );
+    server.another_handle().store().hide_hash_slots(&[]);
+    assert_eq!(
+        server.run("SCAN 0 COUNT 100 MATCH bar"),
+        Value::Array(vec![
+            Value::Bulk(b"0".to_vec()),
+            Value::Array(vec![Value::Bulk(b"bar".to_vec())]),
+        ])
+    );
+}

@@ -1,12 +1,14 @@
 //! Finding keys: SCAN KEYS RANDOMKEY DBSIZE.
 
+use std::sync::Arc;
+
 use base::glob::{self, Case};
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
 use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
-use store::{Kind, Record};
+use store::{Kind, Record, Store};
 
 use crate::walk::{WalkOptions, WalkWords, parse_cursor, write_cursor};
 
@@ -57,7 +59,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Says how many keys the database has.",
         tips: &["request_policy:all_shards", "response_policy:agg_sum"],
         handler: |context, _args, reply| {
-            let count = context.store.len(context.session.database);
+            let database = context.session.database;
+            let shown = context.store.store().shown_len(database);
+            let count = shown.unwrap_or_else(|| context.store.len(database));
             reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
             Ok(())
         },
@@ -67,6 +71,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 /// Keys visited by one step of KEYS.
 const STEP_KEYS: usize = 1024;
+
+/// Keys that RANDOMKEY draws until one is not hidden.
+const RANDOM_TRIES: usize = 64;
 
 /// Asks whether so many records may be gone by here, or as many as there are.
 fn admit(context: &mut Context<'_>, records_max: usize) -> CommandResult {
@@ -104,6 +111,7 @@ fn scan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
             && options.accepts(record.key())
     };
     let mut found = Vec::new();
+    let store = Arc::clone(context.store.store());
     // The store walks positions, whose low bits are zero in a small table; clients are shown them
     // reversed, so that cursors stay as short as the table is small.
     let next = context.store.scan(
@@ -111,7 +119,7 @@ fn scan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         cursor.reverse_bits(),
         options.count,
         |record| {
-            if is_wanted(record) {
+            if is_wanted(record) && !store.hides(record.key()) {
                 found.push(record.key().to_vec());
             }
         },
@@ -128,6 +136,7 @@ fn keys(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     let pattern = args.bytes()?;
     admit(context, usize::MAX)?;
     let all = pattern == b"*";
+    let store = Arc::clone(context.store.store());
     let slot = reply.begin_array();
     let mut count = 0;
     let mut cursor = 0;
@@ -135,7 +144,8 @@ fn keys(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
         cursor = context
             .store
             .scan(context.session.database, cursor, STEP_KEYS, |record| {
-                if all || glob::matches(pattern, record.key(), Case::Sensitive) {
+                let is_wanted = all || glob::matches(pattern, record.key(), Case::Sensitive);
+                if is_wanted && !store.hides(record.key()) {
                     reply.bulk(record.key());
                     count += 1;
                 }
@@ -153,12 +163,47 @@ fn random_key(
     _args: &mut Args<'_>,
     reply: &mut Reply<'_>,
 ) -> CommandResult {
-    let random = context.random.next_u64();
-    match context.store.random_key(context.session.database, random) {
+    let database = context.session.database;
+    let store = Arc::clone(context.store.store());
+    let mut key = None;
+    // Keys that belong to another node may be most of those that are here.
+    for _ in 0..RANDOM_TRIES {
+        let random = context.random.next_u64();
+        key = context.store.random_key(database, random);
+        if !key.as_ref().is_some_and(|key| store.hides(key)) {
+            break;
+        }
+        key = None;
+    }
+    if key.is_none() {
+        key = first_shown(context, &store)?;
+    }
+    match key {
         Some(key) => reply.bulk(&key),
         None => reply.null(),
     }
     Ok(())
+}
+
+/// The first key of a walk that is not hidden, where there are hidden ones.
+#[cold]
+fn first_shown(context: &mut Context<'_>, store: &Store) -> Result<Option<Vec<u8>>, CommandError> {
+    let database = context.session.database;
+    if store.hidden_len(database) == 0 {
+        return Ok(None);
+    }
+    context.pace.admit(context.store.len(database))?;
+    let (mut key, mut cursor) = (None, 0);
+    loop {
+        cursor = context.store.scan(database, cursor, STEP_KEYS, |record| {
+            if key.is_none() && !store.hides(record.key()) {
+                key = Some(record.key().to_vec());
+            }
+        });
+        if cursor == 0 || key.is_some() {
+            return Ok(key);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -89,6 +89,10 @@ fn flush_all(context: &mut Context<'_>, reply: &mut Reply<'_>) -> CommandResult 
     Ok(())
 }
 
+/// What is answered while keys are here that another node has served until now.
+const TAKING: CommandError =
+    CommandError::fixed("TRYAGAIN hash slots are being taken over: nothing was removed");
+
 fn flush(
     context: &mut Context<'_>,
     database: Option<DatabaseId>,
@@ -97,11 +101,19 @@ fn flush(
 ) -> CommandResult {
     let stated_in = context.session.database;
     context.server.tell_flush(context.store);
-    context.store.exclusive(|store| {
+    let slots = &context.shared.hash_slots;
+    let is_done = context.store.exclusive(|store| {
+        if !slots.begin_flush() {
+            return false;
+        }
         if store.flush(database) > 0 {
             store.effect(stated_in, |effect| effect.command(&[command]));
         }
+        true
     });
+    if !is_done {
+        return Err(TAKING);
+    }
     reply.ok();
     Ok(())
 }

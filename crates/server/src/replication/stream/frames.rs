@@ -49,6 +49,11 @@ impl Frames {
         }
     }
 
+    /// Where to read on: everything before was shown.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
     /// Reads the next piece, and shows its frames; whether there was one.
     pub(crate) fn read(
         &mut self,

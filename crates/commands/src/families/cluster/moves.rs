@@ -1,0 +1,266 @@
+//! Moves of slots to and from other nodes: MIGRATESLOTS GETSLOTMIGRATIONS CANCELSLOTMIGRATIONS, as Valkey 9 has them, and
+//! MIGRATION, as Redis 8.4 has it. They are two views of the same moves.
+
+use base::hash_slot::HASH_SLOTS;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::slot_moves::{MoveAnswer, MoveOrder, MoveStage, SlotMove};
+use protocol::Reply;
+
+use super::orders::{OUT_OF_RANGE, text};
+use super::{admit, slot};
+
+/// Has an order carried out, by a server that is known to be in cluster mode.
+fn carry_out(context: &mut Context<'_>, order: &MoveOrder) -> Result<MoveAnswer, CommandError> {
+    if !context.may_block {
+        return Err(CommandError::fixed(
+            "ERR Slots are not moved inside of a transaction or a script",
+        ));
+    }
+    context.pace.admit_waiting()?;
+    context.outside(|server| server.move_slots(order))
+}
+
+/// Pairs of slots up to the next word, or the end.
+fn ranges(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
+    let mut ranges: Vec<(u16, u16)> = Vec::new();
+    while args
+        .peek()
+        .is_some_and(|arg| base::number::parse_i64(arg).is_some())
+    {
+        let first = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
+        let last = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
+        if first > last {
+            let text =
+                format!("ERR start slot number {first} is greater than end slot number {last}");
+            return Err(CommandError::Text(text.into()));
+        }
+        ranges.push((first, last));
+    }
+    match ranges.is_empty() {
+        true => Err(CommandError::Syntax),
+        false => Ok(ranges),
+    }
+}
+
+/// Refuses slots that are named twice.
+fn check_once<'r>(all: impl Iterator<Item = &'r (u16, u16)>) -> CommandResult {
+    let mut was_named = vec![false; HASH_SLOTS];
+    for slot in all.flat_map(|(first, last)| *first..=*last) {
+        if std::mem::replace(&mut was_named[usize::from(slot)], true) {
+            let text = format!("ERR Slot {slot} specified multiple times");
+            return Err(CommandError::Text(text.into()));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn migrate_slots(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let seen = super::seen(context)?;
+    let mut moves = Vec::new();
+    while args.remaining() > 0 {
+        if !args.take_word("SLOTSRANGE") {
+            return Err(CommandError::Syntax);
+        }
+        let ranges = ranges(args)?;
+        if !args.take_word("NODE") {
+            return Err(CommandError::Syntax);
+        }
+        let id = args.bytes()?;
+        let Some(node) = seen.node(id) else {
+            return Err(super::about("ERR Unknown node name: ", id, ""));
+        };
+        if node.is_me {
+            return Err(CommandError::fixed(
+                "ERR Target node can not be this node itself",
+            ));
+        }
+        if node.primary.is_some() {
+            return Err(CommandError::fixed("ERR Target node is not a primary"));
+        }
+        moves.push((ranges, text(id)));
+    }
+    check_once(moves.iter().flat_map(|(ranges, _)| ranges))?;
+    let routes = context.shared.hash_slots.routes();
+    let all = moves.iter().flat_map(|(ranges, _)| ranges);
+    let mut slots = all.flat_map(|(first, last)| *first..=*last);
+    if slots.any(|slot| !routes.serves(slot)) {
+        return Err(CommandError::fixed(
+            "ERR Slots are not served by this node.",
+        ));
+    }
+    carry_out(context, &MoveOrder::Export(moves))?;
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn cancel_slot_migrations(
+    context: &mut Context<'_>,
+    _args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    admit(context)?;
+    match carry_out(context, &MoveOrder::CancelExports)? {
+        MoveAnswer::Cancelled(0) => Err(CommandError::fixed("ERR No migrations ongoing")),
+        _ => {
+            reply.ok();
+            Ok(())
+        }
+    }
+}
+
+pub(super) fn get_slot_migrations(
+    context: &mut Context<'_>,
+    _args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    admit(context)?;
+    let moves = context.server.slot_moves();
+    reply.array(moves.len());
+    for one in &moves {
+        let seconds = |ms: u64| i64::try_from(ms / 1000).unwrap_or(i64::MAX);
+        reply.map(12);
+        let mut text = |name: &str, value: &str| {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value.as_bytes());
+        };
+        text("name", &one.id);
+        text("operation", if one.is_import { "IMPORT" } else { "EXPORT" });
+        text("slot_ranges", &shown(one));
+        text("target_node", &one.target);
+        text("source_node", &one.source);
+        let mut number = |name: &str, value: i64| {
+            reply.bulk(name.as_bytes());
+            reply.integer(value);
+        };
+        number("create_time", seconds(one.created_ms));
+        number("last_update_time", seconds(one.updated_ms));
+        number("last_ack_time", seconds(one.acked_ms));
+        let mut text = |name: &str, value: &str| {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value.as_bytes());
+        };
+        text("state", valkey_state(one));
+        text("message", &one.error);
+        let mut number = |name: &str, value: i64| {
+            reply.bulk(name.as_bytes());
+            reply.integer(value);
+        };
+        number("cow_size", 0);
+        number(
+            "remaining_repl_size",
+            i64::try_from(one.left_bytes).unwrap_or(i64::MAX),
+        );
+    }
+    Ok(())
+}
+
+fn shown(one: &SlotMove) -> String {
+    let range = |(first, last): &(u16, u16)| format!("{first}-{last}");
+    let all: Vec<String> = one.ranges.iter().map(range).collect();
+    all.join(" ")
+}
+
+fn valkey_state(one: &SlotMove) -> &'static str {
+    match one.stage {
+        MoveStage::Waiting | MoveStage::Preparing => "connecting",
+        MoveStage::Copying if one.is_import => "receiving-snapshot",
+        MoveStage::Copying => "snapshotting",
+        MoveStage::CatchingUp => "streaming",
+        MoveStage::HandingOver => "failover-granted",
+        MoveStage::Trimming | MoveStage::Done => "success",
+        MoveStage::Failed => "failed",
+        MoveStage::Cancelled => "cancelled",
+    }
+}
+
+pub(super) fn migration(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    admit(context)?;
+    if args.take_word("IMPORT") {
+        let ranges = ranges(args)?;
+        if args.remaining() > 0 {
+            return Err(CommandError::Syntax);
+        }
+        check_once(ranges.iter())?;
+        if let MoveAnswer::Begun(ids) = carry_out(context, &MoveOrder::Import(ranges))? {
+            reply.bulk(ids.first().map_or(&[][..], |id| id.as_bytes()));
+        }
+        return Ok(());
+    }
+    let is_cancel = args.take_word("CANCEL");
+    if !is_cancel && !args.take_word("STATUS") {
+        return Err(CommandError::Syntax);
+    }
+    let id = if args.take_word("ID") {
+        Some(text(args.bytes()?))
+    } else {
+        let _all = args.take_word("ALL");
+        None
+    };
+    if args.remaining() > 0 {
+        return Err(CommandError::Syntax);
+    }
+    if is_cancel {
+        if let MoveAnswer::Cancelled(count) = carry_out(context, &MoveOrder::Cancel(id))? {
+            reply.integer(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        return Ok(());
+    }
+    let mut moves = context.server.slot_moves();
+    moves.retain(|one| id.as_ref().is_none_or(|id| one.id == *id));
+    reply.array(moves.len());
+    for one in &moves {
+        status(one, reply);
+    }
+    Ok(())
+}
+
+fn status(one: &SlotMove, reply: &mut Reply<'_>) {
+    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    reply.map(12);
+    let operation = if one.is_import { "import" } else { "migrate" };
+    for (name, value) in [
+        ("id", one.id.as_str()),
+        ("slots", &shown(one)),
+        ("source", &one.source),
+        ("dest", &one.target),
+        ("operation", operation),
+        ("state", redis_state(one.stage)),
+        ("last_error", &one.error),
+    ] {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    for (name, value) in [
+        ("retries", i64::from(one.retries)),
+        ("create_time", signed(one.created_ms)),
+        ("start_time", signed(one.started_ms)),
+        ("end_time", signed(one.ended_ms)),
+        ("write_pause_ms", signed(one.pause_us / 1000)),
+    ] {
+        reply.bulk(name.as_bytes());
+        reply.integer(value);
+    }
+}
+
+fn redis_state(stage: MoveStage) -> &'static str {
+    match stage {
+        MoveStage::Waiting => "none",
+        MoveStage::Preparing => "connecting",
+        MoveStage::Copying => "send-bulk-and-stream",
+        MoveStage::CatchingUp => "streaming",
+        MoveStage::HandingOver => "handoff",
+        MoveStage::Trimming | MoveStage::Done => "completed",
+        MoveStage::Failed => "failed",
+        MoveStage::Cancelled => "canceled",
+    }
+}

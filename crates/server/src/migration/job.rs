@@ -1,0 +1,148 @@
+//! One move as it is seen: what it is to do, how far it is, and how it ended.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use base::random::fill_from_os;
+use cluster::NodeId;
+use cluster::entry::SlotRange;
+
+/// How far a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Others are before it.
+    Waiting,
+    /// The other end is asked.
+    Preparing,
+    /// What was there at the cut is copied.
+    Copying,
+    /// What was written since is sent.
+    CatchingUp,
+    /// Writes wait.
+    HandingOver,
+    /// The slots are the target's; their keys are removed here.
+    Trimming,
+    /// It is done.
+    Done,
+    /// It was given up.
+    Failed,
+    /// Somebody wanted it no more.
+    Cancelled,
+}
+
+impl Stage {
+    pub(crate) fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+
+    /// Whether the target has the slots.
+    pub(crate) fn is_moved(self) -> bool {
+        matches!(self, Self::Trimming | Self::Done)
+    }
+}
+
+/// What changes of a job.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    pub(crate) stage: Stage,
+    pub(crate) error: String,
+    pub(crate) retries: u32,
+    pub(crate) created_ms: u64,
+    pub(crate) started_ms: u64,
+    pub(crate) updated_ms: u64,
+    pub(crate) acked_ms: u64,
+    pub(crate) ended_ms: u64,
+    pub(crate) pause_us: u64,
+    pub(crate) keys: u64,
+    /// Bytes of the log that are not sent yet.
+    pub(crate) left_bytes: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) name: [u8; 20],
+    pub(crate) ranges: Vec<SlotRange>,
+    pub(crate) source: NodeId,
+    pub(crate) target: NodeId,
+    progress: Mutex<Progress>,
+    is_cancelled: AtomicBool,
+}
+
+impl Job {
+    pub(super) fn new(
+        name: [u8; 20],
+        ranges: Vec<SlotRange>,
+        (source, target): (NodeId, NodeId),
+        now_unix_ms: u64,
+    ) -> Self {
+        Self {
+            name,
+            ranges,
+            source,
+            target,
+            progress: Mutex::new(Progress {
+                stage: Stage::Waiting,
+                error: String::new(),
+                retries: 0,
+                created_ms: now_unix_ms,
+                started_ms: 0,
+                updated_ms: now_unix_ms,
+                acked_ms: 0,
+                ended_ms: 0,
+                pause_us: 0,
+                keys: 0,
+                left_bytes: 0,
+            }),
+            is_cancelled: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn new_name() -> [u8; 20] {
+        let mut name = [0; 20];
+        fill_from_os(&mut name);
+        name
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        self.lock().clone()
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        self.lock().stage
+    }
+
+    pub(super) fn change(&self, now_unix_ms: u64, change: impl FnOnce(&mut Progress)) {
+        let mut progress = self.lock();
+        let was_over = progress.stage.is_over();
+        change(&mut progress);
+        progress.updated_ms = now_unix_ms;
+        if progress.stage.is_over() && !was_over {
+            progress.ended_ms = now_unix_ms;
+        }
+    }
+
+    pub(super) fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn has(&self, slot: u16) -> bool {
+        let mut ranges = self.ranges.iter();
+        ranges.any(|(first, last)| (*first..=*last).contains(&slot))
+    }
+
+    /// Whether another one is about some of the slots.
+    pub(super) fn overlaps(&self, ranges: &[SlotRange]) -> bool {
+        let meets = |a: &SlotRange, b: &SlotRange| a.0 <= b.1 && b.0 <= a.1;
+        let mut own = self.ranges.iter();
+        own.any(|one| ranges.iter().any(|other| meets(one, other)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

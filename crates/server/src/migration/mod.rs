@@ -1,0 +1,477 @@
+//! Moving hash slots to another node of the cluster, keys and all, while clients read and write them.
+//!
+//! ```text
+//!   CLUSTER MIGRATESLOTS ─► job ─► thread "slots": source ── link ──► target: staging ─► store, log
+//!                                     │ Entry::Move                       (hidden until the slots are its own)
+//!                                     ▼
+//!                                control group ─► routes of all nodes
+//! ```
+//!
+//! Invariants
+//!  1. Only the group says whose slots are: a move is one entry, which names both shards as they were when the copy began.
+//!  2. A node takes part in one move as its source and in one as its target at a time; jobs wait for each other.
+//!  3. Keys that are here and of another shard's slots are hidden, whether they came or went, and are removed in the end: by
+//!     who ends a move, or later by [`Migrations::clean`] (a start, a promotion).
+//!  4. What may have been handed over is removed only after the group has said that no move comes any more that was begun
+//!     before (`Entry::EndMoves`).
+//!
+//! Of the group this knows its log alone ([`crate::group::holder::SharedLog`]).
+
+mod cut;
+mod directory;
+mod filter;
+pub(crate) mod fronts;
+mod import;
+pub(crate) mod job;
+mod source;
+mod staging;
+pub(crate) mod state;
+mod target;
+mod trim;
+mod wire;
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cluster::entry::SlotRange;
+use cluster::{ControlState, NodeId, ShardId};
+use engine::hash_slots::Routes;
+
+use crate::node::Node;
+use crate::replication::session::Session;
+use directory::{Directory, Named};
+use job::{Job, Stage};
+use source::Stopped;
+use state::Migrations;
+use state::{Claim, Jobs};
+use wire::Begin;
+
+/// What is answered where there is no group.
+const ALONE: &str = "this node is by itself: there is no other node to move slots to or from";
+/// Jobs that are over and still shown.
+const SHOWN_MAX: usize = 1_000;
+/// So often a job is tried again.
+const RETRIES_MAX: u32 = 10;
+/// How long is waited before the first time; twice as long each time, up to the last.
+const BACK_OFF_MS: u64 = 50;
+const BACK_OFF_MS_MAX: u64 = 5_000;
+/// How often it is looked whether keys of other shards' slots are left.
+const CLEAN_INTERVAL_MS: u64 = 1_000;
+/// The keys of slots are kept for so long after their last use.
+const DIRECTORY_IDLE_MS: u64 = 60_000;
+/// How often who waits for a job looks.
+const LOOK: Duration = Duration::from_millis(1);
+
+impl Migrations {
+    /// Serves a link whose first message is of a move, until it ends.
+    pub(crate) fn serve(&self, node: &Arc<Node>, session: Session) {
+        target::serve(self, node, session);
+    }
+
+    /// Has slots of this node go to another one, sooner or later.
+    ///
+    /// # Errors
+    /// Why they do not.
+    pub(crate) fn begin_export(
+        &self,
+        node: &Node,
+        ranges: Vec<SlotRange>,
+        to: NodeId,
+    ) -> Result<Arc<Job>, String> {
+        self.export(&shared(node)?, Job::new_name(), ranges, to)
+    }
+
+    fn export(
+        &self,
+        node: &Arc<Node>,
+        name: [u8; 20],
+        ranges: Vec<SlotRange>,
+        to: NodeId,
+    ) -> Result<Arc<Job>, String> {
+        if node.control.log().is_none() {
+            return Err(ALONE.to_owned());
+        }
+        let routes = node.core.shared.hash_slots.routes();
+        let mut slots = ranges.iter().flat_map(|(first, last)| *first..=*last);
+        if let Some(slot) = slots.find(|slot| !routes.serves(*slot)) {
+            return Err(format!("slot {slot} is not served by this node"));
+        }
+        let now_unix_ms = node.core.clock.now_unix_ms();
+        let ends = (own_id(node), to);
+        let job = Arc::new(Job::new(name, ranges, ends, now_unix_ms));
+        let mut jobs = self.lock();
+        let mut going = jobs.exports.iter().filter(|job| !job.stage().is_over());
+        if going.any(|other| other.overlaps(&job.ranges)) {
+            return Err("some of the slots are in another move already".to_owned());
+        }
+        jobs.exports.push_back(Arc::clone(&job));
+        forget_old(&mut jobs.exports);
+        if !jobs.is_worked_on {
+            let own = Arc::clone(node);
+            spawn("slots", move || own.migrations.work(&own)).map_err(|error| error.to_string())?;
+            jobs.is_worked_on = true;
+        }
+        Ok(job)
+    }
+
+    /// Has another node give slots to this one, sooner or later.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(crate) fn begin_import(
+        &self,
+        node: &Node,
+        ranges: Vec<SlotRange>,
+    ) -> Result<Arc<Job>, String> {
+        let node = shared(node)?;
+        let group = node.control.log().ok_or(ALONE)?;
+        let state = group.watch();
+        let first = ranges.first().map_or(0, |(first, _)| *first);
+        let owner = state.slots.owner(first);
+        let mut slots = ranges.iter().flat_map(|(first, last)| *first..=*last);
+        let source = owner.and_then(|owner| state.shards.get(&owner));
+        let source = source
+            .ok_or_else(|| format!("slot {first} is nobody's"))?
+            .primary;
+        if !slots.all(|slot| state.slots.owner(slot) == owner) {
+            return Err("the slots are of several nodes".to_owned());
+        }
+        let own = own_id(&node);
+        if source == own {
+            return Err("this node has the slots already".to_owned());
+        }
+        let now_unix_ms = node.core.clock.now_unix_ms();
+        let job = Job::new(Job::new_name(), ranges, (source, own), now_unix_ms);
+        let job = Arc::new(job);
+        let mut jobs = self.lock();
+        let mut going = jobs.imports.iter().filter(|job| !job.stage().is_over());
+        if going.any(|other| other.overlaps(&job.ranges)) {
+            return Err("some of the slots are in another move already".to_owned());
+        }
+        jobs.imports.push_back(Arc::clone(&job));
+        forget_old(&mut jobs.imports);
+        drop(jobs);
+        let asking = Arc::clone(&job);
+        spawn("slots", move || import::ask(&node, &asking)).map_err(|error| error.to_string())?;
+        Ok(job)
+    }
+
+    /// The job of slots that come here: the one that was asked for, or a new one.
+    fn imported(&self, begin: &Begin, ends: (NodeId, NodeId), now_unix_ms: u64) -> Arc<Job> {
+        let mut jobs = self.lock();
+        if let Some(known) = jobs.imports.iter().find(|job| job.name == begin.name) {
+            return Arc::clone(known);
+        }
+        let job = Arc::new(Job::new(
+            begin.name,
+            begin.ranges.clone(),
+            ends,
+            now_unix_ms,
+        ));
+        jobs.imports.push_back(Arc::clone(&job));
+        forget_old(&mut jobs.imports);
+        job
+    }
+
+    /// All jobs that are known, those that are given and those that are taken.
+    pub(crate) fn all(&self) -> (Vec<Arc<Job>>, Vec<Arc<Job>>) {
+        let jobs = self.lock();
+        let all = |jobs: &VecDeque<Arc<Job>>| jobs.iter().map(Arc::clone).collect();
+        (all(&jobs.exports), all(&jobs.imports))
+    }
+
+    /// The job by which a slot goes away that is not over.
+    pub(crate) fn leaving(&self, slot: u16) -> Option<Arc<Job>> {
+        let jobs = self.lock();
+        let mut going = jobs.exports.iter().filter(|job| !job.stage().is_over());
+        going.find(|job| job.has(slot)).map(Arc::clone)
+    }
+
+    /// Has a job given up, if that is still possible.
+    pub(crate) fn cancel(&self, job: &Job) {
+        job.cancel();
+        self.changed.notify_all();
+    }
+
+    /// Works on exports until none waits.
+    fn work(&self, node: &Arc<Node>) {
+        loop {
+            let job = {
+                let mut jobs = self.lock();
+                let next = jobs.exports.iter().find(|job| !job.stage().is_over());
+                let next = next.map(Arc::clone);
+                jobs.is_worked_on = next.is_some();
+                next
+            };
+            let Some(job) = job else { return };
+            self.carry_out(node, &job);
+        }
+    }
+
+    fn carry_out(&self, node: &Arc<Node>, job: &Job) {
+        let now = || node.core.clock.now_unix_ms();
+        job.change(now(), |it| it.started_ms = it.updated_ms.max(now()));
+        let mut back_off_ms = BACK_OFF_MS;
+        for retry in 0..=RETRIES_MAX {
+            let stopped = match job.is_cancelled() {
+                true => Err(Stopped::Cancelled),
+                false => source::attempt(node, job),
+            };
+            let (stage, reason) = match stopped {
+                Ok(()) => {
+                    node.core.log.notice(format_args!(
+                        "{} went to node {}",
+                        shown(&job.ranges),
+                        job.target
+                    ));
+                    (Stage::Done, String::new())
+                }
+                Err(Stopped::Cancelled) => (Stage::Cancelled, String::new()),
+                Err(Stopped::Refused(reason)) => (Stage::Failed, reason),
+                Err(Stopped::Failed(reason)) if retry == RETRIES_MAX => (Stage::Failed, reason),
+                Err(Stopped::Failed(reason)) => {
+                    job.change(now(), |it| {
+                        it.stage = Stage::Preparing;
+                        it.retries = retry + 1;
+                        it.error.clone_from(&reason);
+                    });
+                    node.core.log.notice(format_args!(
+                        "{} did not go to node {} yet: {reason}",
+                        shown(&job.ranges),
+                        job.target
+                    ));
+                    self.rest(job, back_off_ms);
+                    back_off_ms = (back_off_ms * 2).min(BACK_OFF_MS_MAX);
+                    continue;
+                }
+            };
+            if stage == Stage::Failed {
+                node.core.log.warning(format_args!(
+                    "{} did not go to node {}: {reason}",
+                    shown(&job.ranges),
+                    job.target
+                ));
+            }
+            job.change(now(), |it| {
+                it.stage = stage;
+                if !reason.is_empty() {
+                    it.error = reason;
+                }
+            });
+            return;
+        }
+    }
+
+    /// Waits, unless the job is cancelled.
+    fn rest(&self, job: &Job, ms: u64) {
+        let jobs = self.lock();
+        let time = Duration::from_millis(ms);
+        let goes_on = |_: &mut Jobs| !job.is_cancelled();
+        let waited = self.changed.wait_timeout_while(jobs, time, goes_on);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn directory(&self) -> MutexGuard<'_, Option<Directory>> {
+        self.directory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the directory go that nobody has used for a while.
+    fn drop_directory(&self, node: &Node) {
+        let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
+        if let Ok(mut directory) = self.directory.try_lock() {
+            directory.take_if(|one| one.is_idle(now_ms, DIRECTORY_IDLE_MS));
+        }
+    }
+
+    /// Removes what is left here of slots that went to another node. They may have come back since, or be about to.
+    fn remove_lost(
+        &self,
+        node: &Arc<Node>,
+        ranges: &[SlotRange],
+        keys: Option<&[Named]>,
+    ) -> Result<u64, String> {
+        let _claim = loop {
+            match self.claim_staging() {
+                Some(claim) => break claim,
+                None if node.is_stopping() => return Err("the server stops".to_owned()),
+                None => std::thread::sleep(LOOK),
+            }
+        };
+        let group = node.control.log().ok_or(ALONE)?;
+        let state = group.read_barrier().map_err(|error| error.to_string())?;
+        let lost = lost(node, &state, ranges);
+        match keys {
+            Some(keys) if lost == ranges => trim::trim_keys(node, ranges, keys),
+            _ => trim::trim(node, &lost),
+        }
+    }
+
+    /// Takes the right to take slots in, if nobody has it.
+    fn claim_staging(&self) -> Option<Claim<'_>> {
+        let was = self.is_staging.swap(true, Ordering::AcqRel);
+        (!was).then(|| Claim(&self.is_staging))
+    }
+
+    /// Removes keys that are of another shard's slots and of no move that goes on: after a start, or a promotion. To be called
+    /// now and again.
+    pub(crate) fn clean(&self, node: &Node) {
+        let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
+        if now_ms < self.clean_due_ms.load(Ordering::Relaxed) {
+            return;
+        }
+        self.clean_due_ms
+            .store(now_ms + CLEAN_INTERVAL_MS, Ordering::Relaxed);
+        self.drop_directory(node);
+        let slots = &node.core.shared.hash_slots;
+        if !slots.is_on() || self.is_staging.load(Ordering::Acquire) {
+            return;
+        }
+        let routes = slots.routes();
+        let mut databases = 0..node.core.store.databases();
+        let has_hidden = databases.any(|one| node.core.store.hidden_len(one) > 0);
+        let is_idle = !self.lock().is_worked_on;
+        if routes.is_replica || !has_hidden || !is_idle || node.control.log().is_none() {
+            return;
+        }
+        let Ok(own) = shared(node) else { return };
+        if self.is_cleaning.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let spawned = spawn("slots", move || {
+            let migrations = &own.migrations;
+            let _cleaning = Claim(&migrations.is_cleaning);
+            if let Some(_claim) = migrations.claim_staging() {
+                migrations.clean_up(&own);
+            }
+        });
+        if spawned.is_err() {
+            self.is_cleaning.store(false, Ordering::Release);
+        }
+    }
+
+    fn clean_up(&self, node: &Arc<Node>) {
+        // A move that was begun before the start may come still. What this node serves as far as it knows may be old: only what
+        // the group says counts.
+        let Some(state) = target::end_moves(node) else {
+            return;
+        };
+        let ranges = lost(node, &state, &[(0, base::hash_slot::LAST)]);
+        let kept = trim::keys_in(node, &ranges);
+        match trim::trim(node, &ranges) {
+            Ok(0) => {}
+            Ok(count) => node.core.log.notice(format_args!(
+                "{count} keys were removed whose slots are another node's"
+            )),
+            Err(reason) => node.core.log.notice(format_args!(
+                "{kept} keys whose slots are another node's are removed later: {reason}"
+            )),
+        }
+    }
+
+    /// Waits until no move of a slot goes on here, for so long at most; whether it was waited to its end.
+    pub(crate) fn await_leaving(&self, slot: u16, ms: u64) -> bool {
+        for _ in 0..ms {
+            match self.leaving(slot) {
+                Some(job) if !job.stage().is_moved() => std::thread::sleep(LOOK),
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The node, for threads of its own.
+fn shared(node: &Node) -> Result<Arc<Node>, String> {
+    node.replication.own.node().ok_or_else(|| ALONE.to_owned())
+}
+
+/// Forgets the oldest that are over, where there are many.
+fn forget_old(jobs: &mut VecDeque<Arc<Job>>) {
+    while jobs.len() > SHOWN_MAX {
+        let Some(at) = jobs.iter().position(|job| job.stage().is_over()) else {
+            return;
+        };
+        let _forgotten = jobs.remove(at);
+    }
+}
+
+/// The slots of other shards.
+#[must_use]
+pub(crate) fn of_others(routes: &Routes) -> Vec<SlotRange> {
+    let mut ranges: Vec<SlotRange> = Vec::new();
+    for slot in 0..=base::hash_slot::LAST {
+        if routes.owner(slot).is_none_or(|owner| owner == routes.own) {
+            continue;
+        }
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == slot => *last = slot,
+            _ => ranges.push((slot, slot)),
+        }
+    }
+    ranges
+}
+
+/// Those of some slots that another shard owns.
+fn lost(node: &Node, state: &ControlState, ranges: &[SlotRange]) -> Vec<SlotRange> {
+    let own = shard_of(state, own_id(node));
+    let mut lost: Vec<SlotRange> = Vec::new();
+    for &(first, last) in ranges {
+        let mut open = false;
+        for slot in first..=last {
+            let owner = state.slots.owner(slot);
+            let is_lost = own.is_some() && owner.is_some() && owner != own;
+            match lost.last_mut() {
+                Some((_, end)) if is_lost && open => *end = slot,
+                _ if is_lost => lost.push((slot, slot)),
+                _ => {}
+            }
+            open = is_lost;
+        }
+    }
+    lost
+}
+
+/// This node, as the group calls it.
+fn own_id(node: &Node) -> NodeId {
+    NodeId(node.replication.own.id().0)
+}
+
+/// The shard that a node is a member of.
+fn shard_of(state: &ControlState, node: NodeId) -> Option<ShardId> {
+    let mut shards = state.shards.iter();
+    let found = shards.find(|(_, shard)| shard.members.contains_key(&node));
+    found.map(|(id, _)| *id)
+}
+
+/// Where the links of a node are.
+fn place_of(state: &ControlState, node: NodeId) -> Option<(String, u16)> {
+    let record = &state.nodes.get(&node)?.record;
+    Some((record.host.clone(), record.link_port))
+}
+
+/// Ranges as text.
+pub(crate) fn shown(ranges: &[SlotRange]) -> String {
+    let one = |(first, last): &SlotRange| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    let all: Vec<String> = ranges.iter().map(one).collect();
+    format!("Slots {}", all.join(" "))
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the threads of moves, each of which waits for links"
+)]
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name(name.into());
+    thread.spawn(run).map(drop)
+}

@@ -1,0 +1,449 @@
+//! The end of a move that has the slots: one attempt of a job, on the job's thread.
+//!
+//! ```text
+//!   begin ──► ready
+//!   cut, its records of the slots ──► data
+//!   log from before the cut, what it says of the slots ──► data          until little is left
+//!   writes to the slots wait; everybody has left the store once: the log ends at S
+//!   log up to S ──► data, mark ──► done: applied and durable there
+//!   reads wait too; Entry::Move ──► the group: only its answer ends the wait
+//!   moved ──► served; who waits is told where the slots are; their keys are removed here
+//! ```
+//!
+//! Nothing of the log waits in memory: a cursor reads it. Only the group's answer decides whose the slots are: an answer that
+//! is lost is asked for again, with the same request.
+
+mod sending;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{Applied, ControlState, Entry, NodeId, ShardId};
+use durability::log::Log;
+use engine::hash_slots::{Leaving, LeavingStage};
+use replication::link::{Message, SlotsStep};
+use store::Handle;
+
+use super::directory::Named;
+use super::filter::{Filter, Obstacle, Slots};
+use super::job::{Job, Stage};
+use super::staging::own_log;
+use super::wire::{self, Begin, Step};
+use super::{place_of, shard_of, trim};
+use crate::group::unique;
+use crate::link::Message as WorkerMessage;
+use crate::node::Node;
+use crate::replication::session::{LinkFault, Received, Session, conduit, greet};
+use crate::replication::{Frames, dial, identity_for};
+use sending::Tail;
+
+/// How long a connection may take.
+const DIAL_TIME: Duration = Duration::from_secs(2);
+/// How long the other end may take to get ready, and to answer a mark.
+const ANSWER_TIME: Duration = Duration::from_secs(60);
+/// How often it is looked whether something has come, while nobody waits for it and while clients do.
+const LOOK: Duration = Duration::from_millis(20);
+const SHORT_LOOK: Duration = Duration::from_millis(1);
+/// So often writes wait in vain before the attempt is given up.
+const PAUSES_MAX: u32 = 10;
+/// How often the group is asked again for an answer that was lost.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// So long the target is waited for to serve the slots before clients are sent there.
+const SERVED_TIME: Duration = Duration::from_secs(2);
+
+/// How an attempt ended that did not succeed.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    /// Somebody wants the job no more.
+    Cancelled,
+    /// It may go better next time.
+    Failed(String),
+    /// It will not.
+    Refused(String),
+}
+
+impl From<String> for Stopped {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
+}
+
+impl From<LinkFault> for Stopped {
+    fn from(fault: LinkFault) -> Self {
+        Self::Failed(format!("the link to the target: {fault}"))
+    }
+}
+
+/// The two shards of a move, with the epochs that they have when it begins.
+#[derive(Clone, Copy)]
+struct Shards {
+    from: (ShardId, u64),
+    to: (ShardId, u64),
+}
+
+struct Attempt<'j> {
+    node: &'j Arc<Node>,
+    job: &'j Job,
+    session: Session,
+    log: Arc<Log>,
+    handle: Handle,
+    marks: u64,
+    shards: Shards,
+}
+
+/// Slots that leave, until this is dropped.
+struct Leave<'n>(&'n Arc<Node>);
+
+impl Leave<'_> {
+    fn set(&self, job: &Job, stage: LeavingStage) {
+        let ranges = job.ranges.clone().into();
+        let leaving = Leaving { ranges, stage };
+        self.0.core.shared.hash_slots.set_leaving(leaving);
+        if stage == LeavingStage::Copied {
+            self.0.broadcast(&WorkerMessage::Resume);
+        }
+    }
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        let slots = &self.0.core.shared.hash_slots;
+        slots.set_leaving(Leaving::default());
+        self.0.broadcast(&WorkerMessage::Resume);
+        self.0.broadcast(&WorkerMessage::KeysFree);
+    }
+}
+
+/// Tries to do a job.
+pub(super) fn attempt(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
+    let group = node.control.log();
+    let group = group.ok_or_else(|| Stopped::Refused(super::ALONE.to_owned()))?;
+    // What this node knows may be old: the slots may have come back since.
+    let state = group.read_barrier();
+    let state = state.map_err(|error| Stopped::Failed(error.to_string()))?;
+    if is_all_of(&state, job, shard_of(&state, job.target)) {
+        // An answer was lost with the process that waited for it.
+        return finish(node, job, None);
+    }
+    let shards = check(&state, job)?;
+    let log = own_log(node).map_err(Stopped::Refused)?;
+    job.change(node.core.clock.now_unix_ms(), |it| {
+        it.stage = Stage::Preparing;
+    });
+    let session = connect(node, &state, job.target)?;
+    let handle = node.core.store.handle();
+    let mut attempt = Attempt {
+        node,
+        job,
+        session,
+        log,
+        handle,
+        marks: 0,
+        shards,
+    };
+    let leave = Leave(node);
+    let moved = attempt.run(&leave);
+    attempt.session.conduit.end();
+    drop(leave);
+    let keys = moved?;
+    finish(node, job, keys.as_deref())
+}
+
+/// What is left to do when the slots are the target's.
+fn finish(node: &Arc<Node>, job: &Job, keys: Option<&[Named]>) -> Result<(), Stopped> {
+    job.change(node.core.clock.now_unix_ms(), |it| {
+        it.stage = Stage::Trimming;
+    });
+    // What is left is removed later (`Migrations::clean`).
+    if let Err(reason) = node.migrations.remove_lost(node, &job.ranges, keys) {
+        node.core.log.notice(format_args!(
+            "Keys of slots that were moved are removed later: {reason}"
+        ));
+    }
+    Ok(())
+}
+
+fn is_all_of(state: &ControlState, job: &Job, shard: Option<ShardId>) -> bool {
+    let mut slots = job.ranges.iter().flat_map(|(first, last)| *first..=*last);
+    shard.is_some() && slots.all(|slot| state.slots.owner(slot) == shard)
+}
+
+fn check(state: &ControlState, job: &Job) -> Result<Shards, Stopped> {
+    let refuse = |what: &str| Stopped::Refused(what.to_owned());
+    let epoch_of = |node: NodeId, what: &str| {
+        let shard = shard_of(state, node).ok_or_else(|| refuse(what))?;
+        let known = state.shards.get(&shard).ok_or_else(|| refuse(what))?;
+        match known.primary == node {
+            true => Ok((shard, known.epoch)),
+            false => Err(refuse(what)),
+        }
+    };
+    let from = epoch_of(job.source, "this node is not the primary of a shard")?;
+    let to = epoch_of(job.target, "the target is not the primary of a shard")?;
+    if from.0 == to.0 {
+        return Err(refuse("source and target are of one shard"));
+    }
+    if !is_all_of(state, job, Some(from.0)) {
+        return Err(refuse("not all of the slots are this node's"));
+    }
+    Ok(Shards { from, to })
+}
+
+/// A link to a node of the group.
+pub(super) fn connect(
+    node: &Arc<Node>,
+    state: &ControlState,
+    to: NodeId,
+) -> Result<Session, Stopped> {
+    let (host, port) = place_of(state, to)
+        .ok_or_else(|| Stopped::Refused("nobody knows where the other node is".to_owned()))?;
+    let unreached = |error: std::io::Error| Stopped::Failed(format!("{host}:{port}: {error}"));
+    let stream = dial(node, &host, port, DIAL_TIME).map_err(unreached)?;
+    let address = stream.peer_addr().map_err(unreached)?;
+    let identity = identity_for(node, address.ip()).map_err(unreached)?;
+    let session = greet(conduit(stream).map_err(unreached)?, &identity)?;
+    if session.peer.node.0 != to.0 {
+        session.conduit.end();
+        return Err(Stopped::Failed(
+            "another node is at the address of the target".to_owned(),
+        ));
+    }
+    Ok(session)
+}
+
+impl Attempt<'_> {
+    fn now_ms(&self) -> u64 {
+        self.node.core.clock.monotonic_ns() / 1_000_000
+    }
+
+    fn stage(&self, stage: Stage) {
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
+        self.job.change(now_unix_ms, |it| it.stage = stage);
+    }
+
+    fn go_on(&self) -> Result<(), Stopped> {
+        if self.node.is_stopping() {
+            return Err(Stopped::Refused("the server stops".to_owned()));
+        }
+        match self.job.is_cancelled() {
+            true => Err(Stopped::Cancelled),
+            false => Ok(()),
+        }
+    }
+
+    fn send(&mut self, step: Step, bytes: &[u8]) -> Result<(), Stopped> {
+        let step = step as u8;
+        let message = Message::Slots(SlotsStep { step, bytes });
+        let job = self.job;
+        let sent = self.session.writer.send(&message, &|| !job.is_cancelled());
+        match sent {
+            Ok(()) => Ok(()),
+            // Why it takes nothing more it may have said.
+            Err(fault) => Err(self.reason().map_or_else(|| fault.into(), Stopped::Failed)),
+        }
+    }
+
+    /// Why the target ended the move, if it said so.
+    fn reason(&mut self) -> Option<String> {
+        while let Ok(received) = self.session.reader.next() {
+            match received {
+                Received::Message(Message::Slots(step)) if step.step == Step::Refused as u8 => {
+                    return Some(String::from_utf8_lossy(step.bytes).into_owned());
+                }
+                Received::Nothing => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Waits for a step; what it says. None where it has not come in time.
+    fn hear(
+        &mut self,
+        expected: Step,
+        time: Duration,
+        look: Duration,
+    ) -> Result<Option<u64>, Stopped> {
+        let until_ms = self.now_ms() + u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.session.reader.set_time(look)?;
+        loop {
+            let message = match self.session.reader.next()? {
+                Received::Message(Message::Slots(step)) => {
+                    (Step::of(step.step), step.bytes.to_vec())
+                }
+                Received::Message(_) => return Err(LinkFault::Secret.into()),
+                Received::Unknown => continue,
+                Received::Nothing => {
+                    self.go_on()?;
+                    if self.now_ms() >= until_ms {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+            };
+            match message {
+                (Some(Step::Refused), bytes) => {
+                    let reason = String::from_utf8_lossy(&bytes).into_owned();
+                    return Err(Stopped::Failed(reason));
+                }
+                (Some(step), bytes) if step == expected => {
+                    let now_unix_ms = self.node.core.clock.now_unix_ms();
+                    self.job.change(now_unix_ms, |it| it.acked_ms = now_unix_ms);
+                    return Ok(Some(wire::number(&bytes).map_or(0, |(number, _)| number)));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Moves the slots; the names of their keys, where those are known.
+    fn run(&mut self, leave: &Leave<'_>) -> Result<Option<Vec<Named>>, Stopped> {
+        let begin = Begin {
+            name: self.job.name,
+            ranges: self.job.ranges.clone(),
+            keys: trim::keys_in(self.node, &self.job.ranges),
+            bytes: self.estimate(),
+        };
+        let is_small = self.is_small(&begin);
+        self.send(Step::Begin, &begin.encode())?;
+        let ready = self.hear(Step::Ready, ANSWER_TIME, LOOK)?;
+        ready.ok_or_else(|| "the target does not get ready".to_owned())?;
+        leave.set(self.job, LeavingStage::Copied);
+        // Who looked at the slots before that is done with it.
+        self.handle.exclusive(|_| ());
+        self.stage(Stage::Copying);
+        if is_small {
+            return self.move_small(leave).map(Some);
+        }
+        let from = self.log.tail_complete();
+        let _kept = self.log.pin("slots", from);
+        let (generation, from) = self.copy()?;
+        let slots = Slots::new(&self.job.ranges);
+        let filter = Filter::new(self.node.core.env.table, slots, generation);
+        let frames = Frames::new(&self.log, from);
+        let mut tail = Tail {
+            filter,
+            frames,
+            out: Vec::new(),
+        };
+        self.stage(Stage::CatchingUp);
+        for _ in 0..PAUSES_MAX {
+            self.catch_up(&mut tail)?;
+            let sent = self.hand_over(leave, |own, end| own.send_log(&mut tail, end))?;
+            if sent.is_some() {
+                return Ok(None);
+            }
+        }
+        Err(Stopped::Failed(format!(
+            "writes to the slots would have waited for longer than {} ms, {PAUSES_MAX} times",
+            self.pause_max().as_millis()
+        )))
+    }
+
+    fn send_mark(&mut self, is_durable: bool) -> Result<u64, Stopped> {
+        self.marks += 1;
+        self.send(Step::Mark, &wire::mark(self.marks, is_durable))?;
+        Ok(self.marks)
+    }
+
+    /// Waits until the target has done what came before a mark; false where it has not in time.
+    fn await_mark(&mut self, mark: u64, time: Duration, look: Duration) -> Result<bool, Stopped> {
+        let until_ms = self.now_ms() + u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        loop {
+            let left_ms = until_ms.saturating_sub(self.now_ms());
+            match self.hear(Step::Done, Duration::from_millis(left_ms), look)? {
+                Some(done) if done >= mark => return Ok(true),
+                Some(_) => {}
+                None => return Ok(false),
+            }
+        }
+    }
+
+    fn pause_max(&self) -> Duration {
+        let config = self.node.core.config.current();
+        Duration::from_millis(config.cluster.pause_ms_max)
+    }
+
+    /// Has writes wait, sends the rest, and has the group give the slots away; what the rest was, or nothing where that took
+    /// too long.
+    fn hand_over<R>(
+        &mut self,
+        leave: &Leave<'_>,
+        send_rest: impl FnOnce(&mut Self, u64) -> Result<R, Stopped>,
+    ) -> Result<Option<R>, Stopped> {
+        let began_ns = self.node.core.clock.monotonic_ns();
+        self.stage(Stage::HandingOver);
+        leave.set(self.job, LeavingStage::WritesWait);
+        // Nobody who was let through before is in the store after this.
+        let log = Arc::clone(&self.log);
+        let slots = &self.node.core.shared.hash_slots;
+        let (end, flushes) = self
+            .handle
+            .exclusive(|_| (log.tail_complete(), slots.flushes()));
+        let sent = send_rest(self, end)?;
+        let mark = self.send_mark(true)?;
+        let took = Duration::from_nanos(self.node.core.clock.monotonic_ns() - began_ns);
+        let left = self.pause_max().saturating_sub(took);
+        if !self.await_mark(mark, left, SHORT_LOOK)? {
+            leave.set(self.job, LeavingStage::Copied);
+            self.stage(Stage::CatchingUp);
+            if !self.await_mark(mark, ANSWER_TIME, LOOK)? {
+                return Err(Stopped::Failed("the target does not go on".to_owned()));
+            }
+            return Ok(None);
+        }
+        leave.set(self.job, LeavingStage::AllWait);
+        if self.handle.exclusive(|_| slots.flushes()) != flushes {
+            return Err(Stopped::Failed(Obstacle::Flushed.text().to_owned()));
+        }
+        self.go_on()?;
+        let moved = self.propose();
+        let pause_ns = self.node.core.clock.monotonic_ns() - began_ns;
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
+        self.job
+            .change(now_unix_ms, |it| it.pause_us = pause_ns / 1_000);
+        moved?;
+        // Where it does not answer, clients find the slots there a little later.
+        let _told = self.send(Step::Moved, &[]);
+        let _served = self.hear(Step::Served, SERVED_TIME, SHORT_LOOK);
+        self.await_routes();
+        let pause_ns = self.node.core.clock.monotonic_ns() - began_ns;
+        self.job
+            .change(now_unix_ms, |it| it.pause_us = pause_ns / 1_000);
+        Ok(Some(sent))
+    }
+
+    /// Proposes that the slots are the target's, until there is an answer: without one nobody may serve them.
+    fn propose(&self) -> Result<(), Stopped> {
+        let proposal = unique::proposal(Entry::Move {
+            ranges: self.job.ranges.clone(),
+            from: self.shards.from,
+            to: self.shards.to,
+        });
+        loop {
+            let group = self.node.control.log();
+            let applied = group.map(|group| group.propose(&proposal));
+            match applied {
+                Some(Ok(Applied::Done)) => return Ok(()),
+                Some(Ok(Applied::Stale | Applied::Refused)) => {
+                    return Err(Stopped::Failed(
+                        "one of the two shards has changed meanwhile".to_owned(),
+                    ));
+                }
+                Some(Err(_)) | None if self.node.is_stopping() => {
+                    return Err(Stopped::Refused("the server stops".to_owned()));
+                }
+                Some(Err(_)) | None => std::thread::sleep(ASK_AGAIN),
+            }
+        }
+    }
+
+    /// Waits until this node knows that the slots are another's: it does not serve them any more.
+    fn await_routes(&self) {
+        let slots = &self.node.core.shared.hash_slots;
+        let first = self.job.ranges.first().map_or(0, |(first, _)| *first);
+        while slots.routes().is_of_shard(first) && !self.node.is_stopping() {
+            std::thread::sleep(SHORT_LOOK);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What comes of slots that are not this node's yet: applied to its store and stated to its log like any write, so that
+//! replicas and a start have it. Nobody sees it before the slots are this node's (`store`'s `hidden`).
+//!
+//! Invariants
+//!  1. Time stands still, at 0: that a key is over is the source's to say until the slots are handed over. The log is told the
+//!     real time.
+//!  2. None of the commands fails, or what is here is not what the source has: the first that does ends the move.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::clock::Clock;
+use durability::log::Log;
+use engine::NoServer;
+use persistence::log_in_use::{LogUser, TakenUp};
+use persistence::tail::{Majority as _, Tail};
+use store::{Cause, DatabaseId, EffectSink, Source};
+
+use super::wire::{self, Entry};
+use crate::node::Node;
+use crate::replication::Applier;
+
+/// How often it is looked whether something is on disk, or has room.
+const LOOK: Duration = Duration::from_millis(1);
+/// Bytes that wait for the rest of a command keep no more memory than this once they are applied.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+
+/// See the module.
+pub(super) struct Staging {
+    node: Arc<Node>,
+    applier: Applier,
+    log_user: LogUser,
+    bytes: Vec<u8>,
+    group: Group,
+}
+
+/// Where the stream is with regard to commands that apply together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Group {
+    Outside,
+    Begun,
+    /// Commands of this database come.
+    Within(DatabaseId),
+}
+
+impl Staging {
+    pub(super) fn new(node: &Arc<Node>) -> Self {
+        let log_user = node.keeping.log_in_use.join();
+        log_user.set_idle(true);
+        let applier = Applier::new(
+            node.core.env.table,
+            node.core.store.handle(),
+            &node.sessions.waiters,
+            &node.core.shared,
+        );
+        Self {
+            node: Arc::clone(node),
+            applier,
+            log_user,
+            bytes: Vec::new(),
+            group: Group::Outside,
+        }
+    }
+
+    /// Applies a piece of the stream.
+    ///
+    /// # Errors
+    /// Why that is not possible: what is here is of no use any more.
+    pub(super) fn feed(&mut self, piece: &[u8]) -> Result<(), String> {
+        self.await_room()?;
+        self.bytes.extend_from_slice(piece);
+        let bytes = std::mem::take(&mut self.bytes);
+        self.log_user.set_idle(false);
+        let fed = self.apply(&bytes);
+        self.log_user.set_idle(true);
+        let used = fed?;
+        self.bytes = bytes;
+        self.bytes.drain(..used);
+        self.bytes.shrink_to(KEPT_BYTES_MAX);
+        self.write_out()
+    }
+
+    fn apply(&mut self, bytes: &[u8]) -> Result<usize, String> {
+        let clock = Arc::clone(&self.node.core.clock);
+        let timed = |inner| Box::new(Timed { inner, clock }) as Box<dyn EffectSink>;
+        let taken = self.log_user.take_up_through(self.applier.store(), timed);
+        if matches!(taken, TakenUp::Nothing) {
+            return Err("this node has no log to write to".to_owned());
+        }
+        let mut port = NoServer::default();
+        let mut used = 0;
+        while let Some((entry, length)) = wire::entry(&bytes[used..])? {
+            self.entry(&entry, &mut port)?;
+            used += length;
+        }
+        self.applier.flush(&mut port)?;
+        Ok(used)
+    }
+
+    fn entry(&mut self, entry: &Entry<'_>, port: &mut NoServer) -> Result<(), String> {
+        match (entry, self.group) {
+            (Entry::GroupBegin, Group::Outside) => self.group = Group::Begun,
+            (Entry::GroupEnd, Group::Within(_)) => {
+                self.group = Group::Outside;
+                self.applier.command(&[b"EXEC"], port)?;
+                self.applier.flush(port)?;
+            }
+            (Entry::Command(database, parts), Group::Outside) => {
+                self.applier.select(*database, port)?;
+                self.applier.command(parts, port)?;
+            }
+            (Entry::Command(database, parts), Group::Begun) => {
+                self.applier.select(*database, port)?;
+                self.group = Group::Within(*database);
+                self.applier.command(&[b"MULTI"], port)?;
+                self.applier.command(parts, port)?;
+            }
+            (Entry::Command(database, parts), Group::Within(before)) => {
+                if before != *database {
+                    self.applier.check(*database)?;
+                    self.group = Group::Within(*database);
+                    let text = database.to_string();
+                    self.applier.command(&[b"SELECT", text.as_bytes()], port)?;
+                }
+                self.applier.command(parts, port)?;
+            }
+            _ => return Err("commands that apply together are cut off".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn log(&self) -> Result<Arc<dyn Tail>, String> {
+        let log = self.node.keeping.log_in_use.get();
+        log.ok_or_else(|| "this node has no log to write to".to_owned())
+    }
+
+    fn await_room(&self) -> Result<(), String> {
+        let log = self.log()?;
+        while !log.has_room(self.node.core.clock.monotonic_ns()) {
+            self.go_on()?;
+            log.request_sync(log.tail());
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    fn go_on(&self) -> Result<(), String> {
+        match self.node.is_stopping() {
+            true => Err("the server stops".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn write_out(&self) -> Result<(), String> {
+        self.log()?.write_out(self.log_user.appended().end())
+    }
+
+    /// Waits until everything that was applied is on disk, and on a majority of the copies where replies wait for one.
+    ///
+    /// # Errors
+    /// Why it does not come to be.
+    pub(super) fn make_durable(&self) -> Result<(), String> {
+        if !self.bytes.is_empty() || self.group != Group::Outside {
+            return Err("a command is cut off".to_owned());
+        }
+        self.write_out()?;
+        let (log, end) = (self.log()?, self.log_user.appended().end());
+        log.request_sync(end);
+        let fence = &self.node.replication.fence;
+        let waits_for_others = fence.is_quorum();
+        while log.durable() < end || (waits_for_others && fence.released(&*log) < end) {
+            self.go_on()?;
+            if let Some(fault) = log.fault() {
+                return Err(fault);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        self.log_user.let_go(self.applier.store());
+        self.applier.store().tell_memory();
+    }
+}
+
+/// States effects with the real time, of somebody for whom it stands still.
+struct Timed {
+    inner: Box<dyn EffectSink>,
+    clock: Arc<dyn Clock>,
+}
+
+impl EffectSink for Timed {
+    fn command(&mut self, database: DatabaseId, parts: &[&[u8]]) {
+        self.inner.command(database, parts);
+    }
+
+    fn removed(&mut self, database: DatabaseId, key: &[u8], cause: Cause) {
+        self.inner.removed(database, key, cause);
+    }
+
+    fn member_expired(&mut self, database: DatabaseId, key: &[u8], member: &[u8]) {
+        self.inner.member_expired(database, key, member);
+    }
+
+    fn etag(&mut self, database: DatabaseId, key: &[u8], etag: u64) {
+        self.inner.etag(database, key, etag);
+    }
+
+    fn generation(&mut self, generation: u64) {
+        self.inner.generation(generation);
+    }
+
+    fn stands(&mut self, generation: u64, _now_unix_ms: u64) {
+        self.inner.stands(generation, self.clock.now_unix_ms());
+    }
+
+    fn group_begin(&mut self) {
+        self.inner.group_begin();
+    }
+
+    fn group_end(&mut self) {
+        self.inner.group_end();
+    }
+
+    fn source(&mut self, source: &Source) {
+        self.inner.source(source);
+    }
+}
+
+/// The log on disk, which a move is read from.
+pub(super) fn own_log(node: &Node) -> Result<Arc<Log>, String> {
+    let log = node.persistence().and_then(|kept| kept.log().log());
+    log.ok_or_else(|| "there is no log on disk (durability os, everysec or always)".to_owned())
+}

@@ -1,0 +1,290 @@
+//! The end of a move that gets the slots: a link of a source, on the thread that accepted it.
+//!
+//! What was copied is removed when the move comes to nothing. But from the answer to a durable mark on the source may have
+//! proposed that the slots be this node's: then this node has the group say first that no such proposal comes any more
+//! (`Entry::EndMoves`), and looks whose they are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::entry::SlotRange;
+use cluster::{ControlState, Entry, NodeId};
+use replication::link::{Message, SlotsStep};
+
+use super::job::{Job, Stage};
+use super::staging::{Staging, own_log};
+use super::wire::{self, Begin, Step};
+use super::{Migrations, shard_of, trim};
+use crate::group::unique;
+use crate::node::Node;
+use crate::replication::session::{LinkFault, Reader, Received, Session, Writer};
+
+/// How often it is looked whether the server stops.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often it is looked whether this node serves the slots, ...
+const ROUTES_LOOK: Duration = Duration::from_millis(1);
+/// ... and how many times.
+const ROUTES_LOOKS: u32 = 2_000;
+/// How often the group is asked when it gives no answer.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// A source that says nothing for so long is taken for gone.
+const SILENCE_MS: u64 = 60_000;
+
+/// How a link ended.
+enum Ended {
+    /// The slots are this node's.
+    Moved,
+    /// They are not, for this reason; nothing was handed over.
+    Undone(String),
+    /// Nobody knows yet.
+    Unknown(String),
+}
+
+/// Serves a link that begins with a step of a move.
+pub(super) fn serve(migrations: &Migrations, node: &Arc<Node>, session: Session) {
+    let Session {
+        conduit,
+        mut reader,
+        mut writer,
+        peer,
+        ..
+    } = session;
+    let from = NodeId(peer.node.0);
+    let served = first(&mut reader);
+    match served {
+        Some((Step::Begin, begin)) => {
+            if let Err(reason) = take_in(migrations, node, from, &begin, (&mut reader, &mut writer))
+            {
+                refuse(&mut writer, &reason);
+                node.core
+                    .log
+                    .notice(format_args!("Slots of {from} were not taken in: {reason}"));
+            }
+        }
+        Some((Step::Ask, begin)) => {
+            if let Err(reason) =
+                super::import::give(migrations, node, from, &begin, (&mut reader, &mut writer))
+            {
+                refuse(&mut writer, &reason);
+            }
+        }
+        _ => refuse(&mut writer, "a move begins with what is to be moved"),
+    }
+    conduit.end();
+}
+
+fn first(reader: &mut Reader) -> Option<(Step, Begin)> {
+    match reader.next() {
+        Ok(Received::Message(Message::Slots(step))) => {
+            Some((Step::of(step.step)?, Begin::decode(step.bytes)?))
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn say(writer: &mut Writer, step: Step, bytes: &[u8]) -> Result<(), LinkFault> {
+    let step = step as u8;
+    writer.send(&Message::Slots(SlotsStep { step, bytes }), &|| true)
+}
+
+fn refuse(writer: &mut Writer, reason: &str) {
+    // Who does not hear why sees the end of the link.
+    let _gone = say(writer, Step::Refused, reason.as_bytes());
+}
+
+/// Takes slots in, from the first to the last step.
+fn take_in(
+    migrations: &Migrations,
+    node: &Arc<Node>,
+    from: NodeId,
+    begin: &Begin,
+    (reader, writer): (&mut Reader, &mut Writer),
+) -> Result<(), String> {
+    let _claim = migrations
+        .claim_staging()
+        .ok_or("another move to this node, or the removal of keys, goes on")?;
+    check(node, from, begin)?;
+    let own = super::own_id(node);
+    let now_unix_ms = node.core.clock.now_unix_ms();
+    let job = migrations.imported(begin, (from, own), now_unix_ms);
+    let change = |stage, error: &str| {
+        job.change(node.core.clock.now_unix_ms(), |it| {
+            it.stage = stage;
+            it.error = error.to_owned();
+        });
+    };
+    change(Stage::Copying, "");
+    let mut staging = Staging::new(node);
+    let ended = hear(node, &job, &mut staging, reader, writer);
+    drop(staging);
+    let (is_moved, reason) = match ended {
+        Ended::Moved => (true, String::new()),
+        Ended::Undone(reason) => (false, reason),
+        Ended::Unknown(reason) => (settle(node, &begin.ranges), reason),
+    };
+    node.core.shared.hash_slots.set_taking(false);
+    if is_moved {
+        change(Stage::Done, "");
+        return Ok(());
+    }
+    let undone = trim::trim(node, &begin.ranges);
+    let stage = match job.is_cancelled() {
+        true => Stage::Cancelled,
+        false => Stage::Failed,
+    };
+    change(stage, &reason);
+    match undone {
+        Ok(_) => Err(reason),
+        Err(why) => Err(format!("{reason}; what was copied is removed later: {why}")),
+    }
+}
+
+/// Whether this node can take slots in.
+fn check(node: &Arc<Node>, from: NodeId, begin: &Begin) -> Result<(), String> {
+    own_log(node)?;
+    let group = node.control.log().ok_or(super::ALONE)?;
+    // What is here is removed: what this node knows of whose the slots are may be old.
+    let state = group.read_barrier().map_err(|error| error.to_string())?;
+    let own = super::own_id(node);
+    let shard = shard_of(&state, own).and_then(|shard| state.shards.get(&shard));
+    if shard.is_none_or(|shard| shard.primary != own) {
+        return Err("the target is not the primary of a shard".to_owned());
+    }
+    let source = shard_of(&state, from);
+    let mut slots = begin.ranges.iter().flat_map(|(first, last)| *first..=*last);
+    if source.is_none() || !slots.all(|slot| state.slots.owner(slot) == source) {
+        return Err("the slots are not the source's, as far as the target knows".to_owned());
+    }
+    let handle = node.core.store.handle();
+    let limit = handle.statistics().memory.limit_bytes;
+    let more = begin.bytes.saturating_add(begin.bytes / 5);
+    let needed = trim::used_bytes(&handle).saturating_add(more);
+    if limit > 0 && needed > limit {
+        return Err(format!(
+            "the target would need {needed} bytes, and maxmemory there is {limit}"
+        ));
+    }
+    if trim::keys_in(node, &begin.ranges) > 0 {
+        trim::trim(node, &begin.ranges)?;
+    }
+    Ok(())
+}
+
+/// Applies what comes, until the slots are this node's or the link ends.
+fn hear(
+    node: &Arc<Node>,
+    job: &Job,
+    staging: &mut Staging,
+    reader: &mut Reader,
+    writer: &mut Writer,
+) -> Ended {
+    let mut is_handed = false;
+    let slots = &node.core.shared.hash_slots;
+    let flushes = slots.flushes();
+    let heard = (|| -> Result<(), String> {
+        let fault = |fault: LinkFault| format!("the link of the source: {fault}");
+        say(writer, Step::Ready, &[]).map_err(fault)?;
+        reader.set_time(LOOK).map_err(fault)?;
+        let mut heard_ms = node.core.clock.monotonic_ns() / 1_000_000;
+        loop {
+            if node.is_stopping() {
+                return Err("the server stops".to_owned());
+            }
+            if job.is_cancelled() && !is_handed {
+                return Err("the move was cancelled at the target".to_owned());
+            }
+            let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
+            let step = match reader.next().map_err(fault)? {
+                Received::Message(Message::Slots(step)) => step,
+                Received::Message(_) => return Err("the source says something else".to_owned()),
+                Received::Nothing if now_ms > heard_ms + SILENCE_MS => {
+                    return Err("the source says nothing any more".to_owned());
+                }
+                Received::Unknown | Received::Nothing => continue,
+            };
+            heard_ms = now_ms;
+            match Step::of(step.step) {
+                Some(Step::Data) => staging.feed(step.bytes)?,
+                Some(Step::Mark) => {
+                    let (number, rest) = wire::number(step.bytes).ok_or("a mark is cut off")?;
+                    if rest == [1] {
+                        // Who empties a database does so before this, or when it is known whose the slots are.
+                        let is_whole = node.core.store.handle().exclusive(|_| {
+                            let is_whole = slots.flushes() == flushes;
+                            slots.set_taking(is_whole);
+                            is_whole
+                        });
+                        if !is_whole {
+                            return Err("a database was emptied at the target".to_owned());
+                        }
+                        staging.make_durable()?;
+                        // From here on the slots may become this node's at any time.
+                        is_handed = true;
+                    }
+                    say(writer, Step::Done, &number.to_le_bytes()).map_err(fault)?;
+                }
+                Some(Step::Moved) => {
+                    await_routes(node, &job.ranges);
+                    return Ok(());
+                }
+                _ => return Err("the source says a step out of turn".to_owned()),
+            }
+        }
+    })();
+    match heard {
+        Ok(()) => {
+            let _gone = say(writer, Step::Served, &[]);
+            Ended::Moved
+        }
+        Err(reason) if is_handed => Ended::Unknown(reason),
+        Err(reason) => Ended::Undone(reason),
+    }
+}
+
+/// Waits a while until this node serves the slots, which are its own.
+fn await_routes(node: &Node, ranges: &[SlotRange]) {
+    let first = ranges.first().map_or(0, |(first, _)| *first);
+    for _ in 0..ROUTES_LOOKS {
+        if node.core.shared.hash_slots.routes().serves(first) {
+            return;
+        }
+        std::thread::sleep(ROUTES_LOOK);
+    }
+}
+
+/// Has it that no move to this node's shard comes any more that was begun before; the state after that. Waits for the
+/// group.
+pub(super) fn end_moves(node: &Arc<Node>) -> Option<Arc<ControlState>> {
+    let own = super::own_id(node);
+    loop {
+        let group = node.control.log()?;
+        let state = group.watch();
+        let shard = shard_of(&state, own)?;
+        let proposal = unique::proposal(Entry::EndMoves { shard });
+        if group.propose(&proposal).is_ok()
+            && let Ok(state) = group.read_barrier()
+        {
+            return Some(state);
+        }
+        if node.is_stopping() {
+            return None;
+        }
+        std::thread::sleep(ASK_AGAIN);
+    }
+}
+
+/// Finds out whether slots that may have been handed over are this node's. Waits for the group: until it answers, what was
+/// copied stays.
+fn settle(node: &Arc<Node>, ranges: &[SlotRange]) -> bool {
+    let Some(state) = end_moves(node) else {
+        // The next start finds out.
+        return true;
+    };
+    let own = shard_of(&state, super::own_id(node));
+    let first = ranges.first().map_or(0, |(first, _)| *first);
+    let is_own = own.is_some() && state.slots.owner(first) == own;
+    if is_own {
+        await_routes(node, ranges);
+    }
+    is_own
+}

@@ -1,0 +1,664 @@
+//! Hash slots that go from one node of a cluster to another, keys and all, while clients read and write them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::patience::Patience;
+use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+struct Node {
+    server: Option<Server>,
+    directory: TemporaryDirectory,
+    port: u16,
+    link_port: u16,
+}
+
+impl Node {
+    fn new(name: &str) -> Self {
+        let mut node = Self {
+            server: None,
+            directory: TemporaryDirectory::new(name).unwrap(),
+            port: free_port().unwrap(),
+            link_port: free_port().unwrap(),
+        };
+        node.start();
+        node
+    }
+
+    fn start(&mut self) {
+        let (port, link_port) = (self.port.to_string(), self.link_port.to_string());
+        let dir = self.directory.to_str().unwrap().to_owned();
+        let args = [
+            "--cluster-enabled",
+            "yes",
+            "--cluster-port",
+            &link_port,
+            "--port",
+            &port,
+            "--dir",
+            &dir,
+        ];
+        let builder = ServerBuilder::iolite().args(&args);
+        self.server = Some(builder.start().unwrap());
+    }
+
+    fn kill(&mut self) {
+        self.server = None;
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    fn client(&self) -> Client {
+        self.server.as_ref().unwrap().client().unwrap()
+    }
+
+    fn ask(&self, line: &str) -> Value {
+        ask(&mut self.client(), line)
+    }
+
+    fn text(&self, line: &str) -> String {
+        match self.ask(line) {
+            Value::Error(text) | Value::Simple(text) | Value::Bulk(text) => {
+                String::from_utf8_lossy(&text).into_owned()
+            }
+            other => format!("{other:?}"),
+        }
+    }
+
+    fn number(&self, line: &str) -> i64 {
+        match self.ask(line) {
+            Value::Integer(number) => number,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    fn log(&self) -> String {
+        self.server.as_ref().unwrap().log()
+    }
+
+    /// Has all slots of this node go to the other one; waits until they are there.
+    fn give_all(&self, to: &Node) {
+        let id = to.text("CLUSTER MYID");
+        let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 16383 NODE {id}");
+        assert_eq!(self.text(&line), "OK");
+        self.await_end("success");
+    }
+
+    /// Waits until the move that was begun last is over.
+    fn await_end(&self, state: &str) {
+        let patience = Patience::of(PATIENCE);
+        loop {
+            let now = self.last_move("state");
+            if now == state {
+                return;
+            }
+            let is_over = ["success", "failed", "cancelled"].contains(&now.as_str());
+            assert!(
+                !is_over,
+                "{now}: {}\n{}",
+                self.last_move("message"),
+                self.log()
+            );
+            assert!(patience.lasts(), "{now}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// A field of the move from here that was begun last.
+    fn last_move(&self, field: &str) -> String {
+        let Value::Array(moves) = self.ask("CLUSTER GETSLOTMIGRATIONS") else {
+            panic!("no moves");
+        };
+        let fields = moves.into_iter().filter_map(|one| match one {
+            Value::Array(fields) => Some(fields),
+            _ => None,
+        });
+        let is_export = |fields: &Vec<Value>| fields.contains(&Value::Bulk(b"EXPORT".to_vec()));
+        let last = fields.filter(is_export).next_back().unwrap();
+        let at = last
+            .iter()
+            .position(|value| *value == Value::Bulk(field.into()));
+        match &last[at.unwrap() + 1] {
+            Value::Bulk(text) => String::from_utf8_lossy(text).into_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    /// Waits until there are so many keys, as clients see them.
+    fn await_records(&self, count: i64) {
+        let patience = Patience::of(PATIENCE);
+        loop {
+            let keys = self.number("DBSIZE");
+            if keys == count {
+                return;
+            }
+            assert!(patience.lasts(), "{keys}\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn ask(client: &mut Client, line: &str) -> Value {
+    let words = protocol::split_line(line.as_bytes()).unwrap();
+    let words: Vec<Vec<u8>> = words.iter().map(|word| word.to_vec()).collect();
+    client.command(&words).unwrap()
+}
+
+/// Two nodes in one cluster; the first has all slots.
+fn cluster() -> [Node; 2] {
+    let nodes = [Node::new("slots-a"), Node::new("slots-b")];
+    let [a, b] = &nodes;
+    assert_eq!(a.text("CLUSTER ADDSLOTSRANGE 0 16383"), "OK");
+    let line = format!("CLUSTER MEET 127.0.0.1 {} {}", a.port, a.link_port);
+    assert_eq!(b.text(&line), "OK");
+    for node in &nodes {
+        let patience = Patience::of(PATIENCE);
+        while !node.text("CLUSTER INFO").contains("cluster_known_nodes:2")
+            || !node.text("INFO replication").contains("role:master")
+            || !node.text("CLUSTER INFO").contains("cluster_state:ok")
+        {
+            assert!(patience.lasts(), "{}", node.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    nodes
+}
+
+/// A client that goes where it is sent, and tries again while it is sent from one to the other.
+struct Follower {
+    clients: BTreeMap<u16, Client>,
+    at: u16,
+    ports: [u16; 2],
+    moved: u64,
+}
+
+impl Follower {
+    fn new(nodes: &[Node; 2]) -> Self {
+        Self {
+            clients: BTreeMap::new(),
+            at: nodes[0].port,
+            ports: nodes.each_ref().map(|node| node.port),
+            moved: 0,
+        }
+    }
+
+    /// The answer; none where a node went away while it was asked: nobody knows what became of the request.
+    fn ask(&mut self, words: &[&[u8]], stop: &AtomicBool) -> Option<Value> {
+        let mut is_unknown = false;
+        loop {
+            if is_unknown || stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            let address = SocketAddr::from(([127, 0, 0, 1], self.at));
+            let client = match self.clients.entry(self.at) {
+                std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+                std::collections::btree_map::Entry::Vacant(place) => {
+                    match Client::connect_tcp(address) {
+                        Ok(client) => place.insert(client),
+                        Err(_) => {
+                            self.other();
+                            continue;
+                        }
+                    }
+                }
+            };
+            match client.command(words) {
+                Ok(Value::Error(text)) => {
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    if let Some(moved) = text.strip_prefix("MOVED ") {
+                        let port = moved.rsplit_once(':').unwrap().1;
+                        self.at = port.parse().unwrap();
+                        self.moved += 1;
+                    } else if text.starts_with("CLUSTERDOWN")
+                        || text.starts_with("LOADING")
+                        || text.starts_with("READONLY")
+                        || text.starts_with("MASTERDOWN")
+                    {
+                        std::thread::sleep(Duration::from_millis(5));
+                    } else {
+                        panic!("{text}");
+                    }
+                }
+                Ok(value) => return Some(value),
+                Err(_) => {
+                    self.clients.remove(&self.at);
+                    self.other();
+                    is_unknown = true;
+                }
+            }
+        }
+    }
+
+    fn other(&mut self) {
+        std::thread::sleep(Duration::from_millis(5));
+        self.at = match self.at == self.ports[0] {
+            true => self.ports[1],
+            false => self.ports[0],
+        };
+    }
+}
+
+/// What one writer knows: for each of its keys the least and the most that it may hold.
+type Ledger = BTreeMap<String, (i64, i64)>;
+
+struct Writers {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<(Ledger, u64)>>,
+}
+
+/// Counters go up and lists grow, one element a count.
+fn write(nodes: &[Node; 2], writers: usize, keys: usize) -> Writers {
+    let stop = Arc::<AtomicBool>::default();
+    let threads = (0..writers).map(|writer| {
+        let (stop, mut follower) = (Arc::clone(&stop), Follower::new(nodes));
+        std::thread::spawn(move || {
+            let mut ledger = Ledger::new();
+            let mut at = 0_usize;
+            while !stop.load(Ordering::Relaxed) {
+                at += 1;
+                let is_list = at % 3 == 0;
+                let kind = if is_list { "list" } else { "count" };
+                let key = format!("{kind}:{writer}:{}", at % keys);
+                let entry = ledger.entry(key.clone()).or_default();
+                entry.1 += 1;
+                let answer = if is_list {
+                    let element = entry.1.to_string();
+                    follower.ask(&[b"RPUSH", key.as_bytes(), element.as_bytes()], &stop)
+                } else {
+                    follower.ask(&[b"INCR", key.as_bytes()], &stop)
+                };
+                match answer {
+                    Some(Value::Integer(now)) => {
+                        assert!(
+                            (entry.0 + 1..=entry.1).contains(&now),
+                            "{key}: {now}, and it is {entry:?}"
+                        );
+                        *entry = (now, now);
+                    }
+                    None => {}
+                    Some(other) => panic!("{key}: {other:?}"),
+                }
+            }
+            (ledger, follower.moved)
+        })
+    });
+    Writers {
+        threads: threads.collect(),
+        stop,
+    }
+}
+
+impl Writers {
+    fn end(self) -> (Ledger, u64) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut all = (Ledger::new(), 0);
+        for thread in self.threads {
+            let (ledger, moved) = thread.join().unwrap();
+            all.0.extend(ledger);
+            all.1 += moved;
+        }
+        all
+    }
+}
+
+/// Every key holds what was acknowledged.
+fn check(nodes: &[Node; 2], ledger: &Ledger) {
+    let go_on = AtomicBool::new(false);
+    let mut follower = Follower::new(nodes);
+    for (key, (least, most)) in ledger {
+        let is_list = key.starts_with("list");
+        let command: &[u8] = if is_list { b"LLEN" } else { b"GET" };
+        let value = follower.ask(&[command, key.as_bytes()], &go_on).unwrap();
+        let held = match value {
+            Value::Integer(number) => number,
+            Value::Bulk(text) => String::from_utf8_lossy(&text).parse().unwrap(),
+            Value::Null => 0,
+            other => panic!("{key}: {other:?}"),
+        };
+        assert!(
+            (*least..=*most).contains(&held),
+            "{key}: {held}, acknowledged {least}, sent {most}"
+        );
+    }
+}
+
+/// Values of every kind: what they are made by.
+const FIXED: &[&str] = &[
+    "SET text hello",
+    "SET number 12345",
+    "SET due x PX 10000000",
+    "RPUSH fixed a b c 1 2 3",
+    "SADD set x y z",
+    "SADD ints 1 2 3",
+    "ZADD sorted 1 a 2.5 b",
+    "HSET hash f v g w",
+    "HSET fields a 1 b 2",
+    "HPEXPIRE fields 10000000 FIELDS 1 a",
+    "XADD stream 1-1 f v",
+    "XADD stream 2-1 f w",
+    "XGROUP CREATE stream group 0",
+    "XREADGROUP GROUP group me COUNT 1 STREAMS stream >",
+    "PFADD hll a b c",
+    "SETBIT bits 1000 1",
+    "GEOADD geo 13.361389 38.115556 Palermo",
+    "SETWITHETAG tagged v",
+];
+
+fn fill(node: &Node, keys: usize) {
+    let mut client = node.client();
+    for line in FIXED {
+        let answer = ask(&mut client, line);
+        assert!(!matches!(answer, Value::Error(_)), "{line}: {answer:?}");
+    }
+    let long = "l".repeat(300_000);
+    ask(&mut client, &format!("SET long {long}"));
+    for at in 0..20_000 / 100 {
+        let fields: Vec<String> = (0..100)
+            .map(|one| format!("f{} v{one}", at * 100 + one))
+            .collect();
+        ask(&mut client, &format!("HSET large {}", fields.join(" ")));
+    }
+    let requests: Vec<[String; 3]> = (0..keys)
+        .map(|at| ["SET".into(), format!("filled:{at}"), format!("value-{at}")])
+        .collect();
+    for some in requests.chunks(1000) {
+        client.pipeline(some).unwrap();
+    }
+}
+
+/// Names of all fixed keys.
+fn names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = FIXED
+        .iter()
+        .filter_map(|line| {
+            line.split(' ').nth(
+                if line.starts_with("XGROUP") || line.starts_with("XREADGROUP") {
+                    99
+                } else {
+                    1
+                },
+            )
+        })
+        .collect();
+    names.extend(["long", "large"]);
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// What the fixed keys hold, as digests; and when the one that is due is.
+fn digests(node: &Node) -> Vec<String> {
+    let mut client = node.client();
+    let mut all: Vec<String> = names()
+        .iter()
+        .map(|name| {
+            format!(
+                "{name} {:?}",
+                ask(&mut client, &format!("DEBUG DIGEST-VALUE {name}"))
+            )
+        })
+        .collect();
+    for line in [
+        "PEXPIRETIME due",
+        "HPEXPIRETIME fields FIELDS 1 a",
+        "XPENDING stream group",
+        "GETWITHETAG tagged",
+    ] {
+        all.push(format!("{line} {:?}", ask(&mut client, line)));
+    }
+    all
+}
+
+#[test]
+fn all_keys_of_every_type_move_under_writes_and_nothing_acknowledged_is_lost() {
+    let nodes = cluster();
+    let [a, b] = &nodes;
+    fill(a, 20_000);
+    let before = digests(a);
+    let writers = write(&nodes, 3, 300);
+    std::thread::sleep(Duration::from_millis(200));
+    a.give_all(b);
+    assert_eq!(digests(b), before);
+    assert_eq!(a.number("DBSIZE"), 0);
+    b.give_all(a);
+    a.give_all(b);
+    let (ledger, moved) = writers.end();
+    assert!(moved > 0 && ledger.len() > 100);
+    check(&nodes, &ledger);
+    assert_eq!(digests(b), before);
+    let fixed = i64::try_from(names().len() + 20_000 + ledger.len()).unwrap();
+    assert_eq!((a.number("DBSIZE"), b.number("DBSIZE")), (0, fixed));
+}
+
+#[test]
+fn what_moved_is_there_after_a_start_and_nothing_else() {
+    let mut nodes = cluster();
+    fill(&nodes[0], 2_000);
+    let before = digests(&nodes[0]);
+    nodes[0].give_all(&nodes[1]);
+    for node in &mut nodes {
+        node.kill();
+        node.start();
+    }
+    let [a, b] = &nodes;
+    let patience = Patience::of(PATIENCE);
+    while b.text("GET text") != "hello" {
+        assert!(patience.lasts(), "{}\n{}", b.text("GET text"), b.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(digests(b), before);
+    assert_eq!(a.number("DBSIZE"), 0);
+    assert!(a.text("GET text").starts_with("MOVED"));
+}
+
+#[test]
+fn a_move_that_is_cancelled_leaves_everything_where_it_was() {
+    let nodes = cluster();
+    let [a, b] = &nodes;
+    fill(a, 50_000);
+    let writers = write(&nodes, 1, 100);
+    let id = b.text("CLUSTER MYID");
+    let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 16383 NODE {id}");
+    for _ in 0..5 {
+        assert_eq!(a.text(&line), "OK");
+        let cancelled = a.text("CLUSTER CANCELSLOTMIGRATIONS");
+        assert_eq!(cancelled, "OK");
+        a.await_end("cancelled");
+        assert_eq!(b.number("DBSIZE"), 0);
+    }
+    assert!(a.text("CLUSTER CANCELSLOTMIGRATIONS").starts_with("ERR"));
+    let (ledger, moved) = writers.end();
+    assert_eq!(moved, 0);
+    check(&nodes, &ledger);
+    // What was copied in vain is in nobody's way.
+    a.give_all(b);
+    check(&nodes, &ledger);
+}
+
+#[test]
+fn a_target_that_is_killed_takes_nothing_with_it() {
+    let mut nodes = cluster();
+    fill(&nodes[0], 50_000);
+    let writers = write(&nodes, 2, 100);
+    let id = nodes[1].text("CLUSTER MYID");
+    let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 16383 NODE {id}");
+    assert_eq!(nodes[0].text(&line), "OK");
+    await_copying(&nodes[0]);
+    nodes[1].kill();
+    std::thread::sleep(Duration::from_millis(300));
+    nodes[1].start();
+    // The job goes on by itself.
+    nodes[0].await_end("success");
+    let (ledger, _) = writers.end();
+    check(&nodes, &ledger);
+    assert_eq!(nodes[0].number("DBSIZE"), 0);
+}
+
+#[test]
+fn a_source_that_is_killed_has_its_slots_or_the_target_has_them() {
+    for ms in [0, 30, 100] {
+        let mut nodes = cluster();
+        fill(&nodes[0], 20_000);
+        let before = digests(&nodes[0]);
+        let writers = write(&nodes, 2, 100);
+        let id = nodes[1].text("CLUSTER MYID");
+        let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 16383 NODE {id}");
+        assert_eq!(nodes[0].text(&line), "OK");
+        await_copying(&nodes[0]);
+        std::thread::sleep(Duration::from_millis(ms));
+        nodes[0].kill();
+        nodes[0].start();
+        std::thread::sleep(Duration::from_millis(500));
+        let (ledger, _) = writers.end();
+        check(&nodes, &ledger);
+        let all = i64::try_from(names().len() + 20_000 + ledger.len()).unwrap();
+        let owner = nodes
+            .iter()
+            .position(|node| !node.text("GET text").starts_with("MOVED"));
+        let owner = owner.unwrap();
+        assert_eq!(digests(&nodes[owner]), before);
+        nodes[1 - owner].await_records(0);
+        // A key that was never acknowledged may be there or not.
+        let held = nodes[owner].number("DBSIZE");
+        let unknown = ledger.values().filter(|(least, _)| *least == 0).count();
+        let least = all - i64::try_from(unknown).unwrap();
+        assert!(
+            (least..=all).contains(&held),
+            "{held} of {all}, {unknown} unknown"
+        );
+        // And they can move after that.
+        nodes[owner].give_all(&nodes[1 - owner]);
+        check(&nodes, &ledger);
+    }
+}
+
+fn await_copying(node: &Node) {
+    let patience = Patience::of(PATIENCE);
+    while node.last_move("state") == "connecting" {
+        assert!(patience.lasts(), "{}", node.log());
+    }
+}
+
+#[test]
+fn twenty_moves_of_twenty_succeed_under_writes() {
+    let nodes = cluster();
+    let writers = write(&nodes, 4, 1_000);
+    for at in 0..20 {
+        nodes[at % 2].give_all(&nodes[1 - at % 2]);
+    }
+    let (ledger, moved) = writers.end();
+    assert!(moved >= 20);
+    check(&nodes, &ledger);
+}
+
+#[test]
+fn what_is_not_this_nodes_is_not_shown() {
+    let nodes = cluster();
+    let [a, b] = &nodes;
+    fill(a, 1_000);
+    let id = b.text("CLUSTER MYID");
+    // The slot of `text` stays.
+    let slot = a.number("CLUSTER KEYSLOT text");
+    let line = format!(
+        "CLUSTER MIGRATESLOTS SLOTSRANGE 0 {} {} 16383 NODE {id}",
+        slot - 1,
+        slot + 1
+    );
+    assert_eq!(a.text(&line), "OK");
+    a.await_end("success");
+    assert_eq!(a.number("DBSIZE"), 1);
+    assert_eq!(
+        a.ask("KEYS *"),
+        Value::Array(vec![Value::Bulk(b"text".to_vec())])
+    );
+    assert_eq!(a.text("RANDOMKEY"), "text");
+    assert_eq!(a.number("CLUSTER COUNTKEYSINSLOT 0"), 0);
+    assert!(a.text("GET text").starts_with("hello"));
+    assert!(a.text("GET long").starts_with("MOVED"));
+}
+
+#[test]
+fn the_old_way_to_move_a_slot_works() {
+    let nodes = cluster();
+    let [a, b] = &nodes;
+    fill(a, 1_000);
+    let slot = a.number("CLUSTER KEYSLOT large");
+    let [id_a, id_b] = nodes.each_ref().map(|node| node.text("CLUSTER MYID"));
+    assert_eq!(
+        b.text(&format!("CLUSTER SETSLOT {slot} IMPORTING {id_a}")),
+        "OK"
+    );
+    assert_eq!(
+        a.text(&format!("CLUSTER SETSLOT {slot} MIGRATING {id_b}")),
+        "OK"
+    );
+    assert_eq!(
+        a.ask(&format!("CLUSTER GETKEYSINSLOT {slot} 10")),
+        Value::Array(Vec::new())
+    );
+    for node in [b, a] {
+        assert_eq!(
+            node.text(&format!("CLUSTER SETSLOT {slot} NODE {id_b}")),
+            "OK"
+        );
+    }
+    assert_eq!(b.number("HLEN large"), 20_000);
+    assert!(a.text("HLEN large").starts_with("MOVED"));
+    assert_eq!(b.number("DBSIZE"), 1);
+}
+
+#[test]
+fn the_target_may_ask_for_slots() {
+    let nodes = cluster();
+    let [a, b] = &nodes;
+    fill(a, 1_000);
+    let id = b.text("CLUSTER MIGRATION IMPORT 0 8191");
+    assert_eq!(id.len(), 40, "{id}");
+    let patience = Patience::of(PATIENCE);
+    let completed = Value::Bulk(b"completed".to_vec());
+    let is_completed = |moves: Value| match moves {
+        Value::Array(moves) => {
+            matches!(&moves[..], [Value::Array(one)] if one.contains(&completed))
+        }
+        _ => false,
+    };
+    while !is_completed(b.ask(&format!("CLUSTER MIGRATION STATUS ID {id}"))) {
+        assert!(patience.lasts(), "{}", b.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let sum = a.number("DBSIZE") + b.number("DBSIZE");
+    assert_eq!(sum, i64::try_from(names().len() + 1_000).unwrap());
+    assert!(b.number("DBSIZE") > 100);
+    assert_eq!(b.number("CLUSTER MIGRATION CANCEL ALL"), 0);
+    let error = b.text("CLUSTER MIGRATION IMPORT 0 0");
+    assert!(error.starts_with("ERR this node has the slots"), "{error}");
+    assert!(b.address() != a.address());
+}
+
+#[test]
+fn who_waits_for_a_key_that_moves_is_told_where_it_is() {
+    let nodes = cluster();
+    let [a, b] = &nodes;
+    let mut waiting = a.client();
+    let words: [&[u8]; 3] = [b"BLPOP", b"nobody", b"0"];
+    waiting.send(&words).unwrap();
+    let patience = Patience::of(PATIENCE);
+    while !a.text("INFO clients").contains("blocked_clients:1") {
+        assert!(patience.lasts());
+    }
+    a.give_all(b);
+    let Some(Value::Error(text)) = waiting.receive().unwrap() else {
+        panic!("no error");
+    };
+    assert!(text.starts_with(b"MOVED"), "{}", text.escape_ascii());
+}
