@@ -145,8 +145,9 @@ mod tests {
         let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         // The golden vector of docs/formats/tier.md.
         assert_eq!(
-            &text[8..],
+            text,
             concat!(
+                "6b79641a",
                 "050000000500000003000000",
                 "0100000000000000",
                 "0300000000000000",

@@ -53,6 +53,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "rdb",
             "durability",
             "store",
+            "tier",
             "engine",
         ],
     ),

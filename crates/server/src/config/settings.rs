@@ -164,6 +164,8 @@ impl Settings {
             promotion: self.choice("tier-promotion", &PROMOTIONS),
             compact_below_percent: self.number("tier-compact-below"),
             read_buffer_bytes: self.number("tier-read-buffer"),
+            segment_bytes: self.number("tier-segment-size"),
+            scrub_bytes_per_second: self.number("tier-scrub"),
         })
     }
 
