@@ -158,10 +158,8 @@ mod tests {
 
     #[test]
     fn room_is_given_back_of_what_nobody_else_has() {
-        let directory =
-            std::env::temp_dir().join(format!("iolite-released-{}", std::process::id()));
-        std::fs::create_dir(&directory).unwrap();
-        let (path, other) = (directory.join("file"), directory.join("kept"));
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (directory.path().join("file"), directory.path().join("kept"));
         let pieces = 3 * RELEASED_BYTES + 5;
         let made = || {
             let file = File::options().write(true).create_new(true).open(&path);
@@ -191,6 +189,5 @@ mod tests {
             pieces
         };
         assert_eq!(length(&file), left);
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -4,10 +4,10 @@
 //! interface (integers, doubles, patterns, quoting, sizes), the module says which rule it
 //! reproduces and its tests compare with a reference server when one is installed.
 
+pub mod background;
 pub mod cache;
 pub mod cached_file;
 pub mod clock;
-pub mod courtesy;
 pub mod crc;
 pub mod extended;
 pub mod float;

@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::entry::Entry;
+use crate::leader_lease::{Reign, latest_of_majority};
 use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Seal, SealAnswer};
 use crate::planted::{Bug, is_on};
 use crate::state::{ControlState, CopyKind, NodeId, Shard, ShardId};
@@ -60,8 +61,8 @@ pub struct Leader {
     started_ms: u64,
     /// Since when it leads.
     elected_ms: Option<u64>,
-    /// The term of the control log that it leads in, or led in last.
-    reign: u64,
+    /// As which leader of the control log it leads, or led last.
+    reign: Option<Reign>,
     heard: BTreeMap<NodeId, Heard>,
     /// When a node was first among those of the state: it cannot have been heard before.
     met: BTreeMap<NodeId, u64>,
@@ -72,6 +73,10 @@ pub struct Leader {
     changes: BTreeMap<ShardId, (u64, u64)>,
     /// What was said of a node's state last, and when.
     marked: BTreeMap<NodeId, u64>,
+    /// Who votes, and since when by what is known here.
+    voters: (BTreeSet<NodeId>, u64),
+    /// To which leader a voter said last when it acknowledged those before, and when that was at the latest, by this clock.
+    reports: BTreeMap<NodeId, (Reign, u64)>,
 }
 
 impl Leader {
@@ -82,13 +87,22 @@ impl Leader {
             times,
             started_ms: now_ms,
             elected_ms: None,
-            reign: 0,
+            reign: None,
             heard: BTreeMap::new(),
             met: BTreeMap::new(),
             granted: BTreeMap::new(),
             rounds: BTreeMap::new(),
             changes: BTreeMap::new(),
             marked: BTreeMap::new(),
+            voters: (BTreeSet::new(), now_ms),
+            reports: BTreeMap::new(),
+        }
+    }
+
+    /// Who votes. A leader before may have had its quorum of others until shortly before this was known.
+    pub fn set_voters(&mut self, voters: BTreeSet<NodeId>, now_ms: u64) {
+        if self.voters.0 != voters {
+            self.voters = (voters, now_ms);
         }
     }
 
@@ -98,15 +112,15 @@ impl Leader {
         self.elected_ms.is_some()
     }
 
-    /// It leads in this term of the control log, or does no more. What it granted in another term counts as its
+    /// It leads the control log as that leader, or does no more. What it granted as another counts as its
     /// predecessor's, and so does what others granted in between, of which it may not have heard.
-    pub fn set_leading(&mut self, reign: Option<u64>, now_ms: u64) {
-        let is_same = reign.is_none_or(|reign| reign == self.reign);
+    pub fn set_leading(&mut self, reign: Option<Reign>, now_ms: u64) {
+        let is_same = reign.is_none() || reign == self.reign;
         if reign.is_some() == self.leads() && is_same {
             return;
         }
         self.elected_ms = reign.map(|_| now_ms);
-        self.reign = reign.unwrap_or(self.reign);
+        self.reign = reign.or(self.reign);
         self.rounds.clear();
         self.changes.clear();
         self.granted.clear();
@@ -136,6 +150,7 @@ impl Leader {
             copies: beat.copies.clone(),
         };
         self.heard.insert(beat.node, heard);
+        self.note_report(now_ms, beat);
         self.elected_ms?;
         let mut leases = Vec::new();
         if has_quorum || is_on(Bug::LeaseWithoutQuorum) {
@@ -267,10 +282,39 @@ impl Leader {
         self.silence_ms(node, now_ms) >= self.times.node_timeout_ms
     }
 
+    /// Each report to a leader is true: the one that tells most counts.
+    fn note_report(&mut self, now_ms: u64, beat: &Heartbeat) {
+        let Some(report) = beat.acknowledged else {
+            return;
+        };
+        let latest_ms = report.latest_ms(now_ms);
+        let known = self
+            .reports
+            .entry(beat.node)
+            .or_insert((report.reign, latest_ms));
+        if report.reign > known.0 {
+            *known = (report.reign, latest_ms);
+        } else if report.reign == known.0 {
+            known.1 = known.1.min(latest_ms);
+        }
+    }
+
+    /// Until when leases of leaders before may stand. What voters report bounds it, where enough of them have; an election and
+    /// a lease after it was elected it is over anyway.
+    fn predecessors_until_ms(&self, elected_ms: u64) -> u64 {
+        let (voters, since_ms) = &self.voters;
+        let reports = voters.iter().filter_map(|voter| self.reports.get(voter));
+        let reports = reports.filter(|(reign, _)| Some(*reign) == self.reign);
+        let reported_ms = reports.map(|(_, latest_ms)| *latest_ms).collect();
+        let latest_ms = latest_of_majority(reported_ms, voters.len())
+            .map_or(elected_ms, |latest_ms| latest_ms.max(*since_ms));
+        latest_ms.min(elected_ms) + self.times.predecessor_ms()
+    }
+
     /// Nobody may hold a lease of the shard any more: not of this leader's, and not of one before it.
     fn is_lease_over(&self, shard: ShardId, elected_ms: u64, now_ms: u64) -> bool {
         let own_ms = self.granted.get(&shard).copied().unwrap_or(0);
-        let others_ms = elected_ms + self.times.predecessor_ms();
+        let others_ms = self.predecessors_until_ms(elected_ms);
         now_ms >= own_ms && (now_ms >= others_ms || is_on(Bug::ForgetPredecessor))
     }
 

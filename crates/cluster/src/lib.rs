@@ -28,6 +28,7 @@ pub mod bytes;
 pub mod control_log;
 pub mod entry;
 pub mod leader;
+pub mod leader_lease;
 pub mod member;
 pub mod message;
 pub mod planted;

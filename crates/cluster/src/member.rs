@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::leader_lease::{Acknowledged, Reign};
 use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Seal, SealAnswer};
 use crate::planted::{Bug, is_on};
 use crate::state::{ControlState, LogEnd, NodeId, ShardId};
@@ -88,12 +89,13 @@ pub struct Member {
     copies: BTreeMap<ShardId, Copy>,
     /// It has left the office of that shard so that another member takes it.
     hands_over: Option<ShardId>,
+    acknowledged: Acknowledged,
 }
 
 impl Member {
     /// A node that was just started.
     #[must_use]
-    pub fn new(id: NodeId, times: Times, start_count: u64) -> Self {
+    pub fn new(id: NodeId, times: Times, start_count: u64, now_ms: u64) -> Self {
         Self {
             id,
             times,
@@ -105,7 +107,13 @@ impl Member {
             index: 0,
             copies: BTreeMap::new(),
             hands_over: None,
+            acknowledged: Acknowledged::new(now_ms),
         }
+    }
+
+    /// This node, as a voter, acknowledges a leader of the control log, or leads.
+    pub fn note_acknowledged(&mut self, reign: Reign, now_ms: u64) {
+        self.acknowledged.note(reign, now_ms);
     }
 
     /// Whether it does not want to be promoted.
@@ -197,6 +205,7 @@ impl Member {
             start_count: self.start_count,
             index: self.index,
             copies: copies.collect(),
+            acknowledged: self.acknowledged.report(now_ms),
         })]
     }
 

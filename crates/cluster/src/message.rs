@@ -3,6 +3,7 @@
 //! A node sends heartbeats to every voter, so that a new leader knows at once who was heard when. Only the leader answers.
 
 use crate::bytes::{Malformed, Reader, Writer};
+use crate::leader_lease::Report;
 use crate::state::{LogEnd, NodeId, ShardId};
 
 /// A node says so many shards in one message at most.
@@ -21,6 +22,8 @@ pub struct Heartbeat {
     pub index: u64,
     /// Its copies.
     pub copies: Vec<CopyStatus>,
+    /// When it last acknowledged leaders before the present one, where it votes.
+    pub acknowledged: Option<Report>,
 }
 
 /// How one copy of a shard is.
@@ -116,6 +119,16 @@ impl Message {
                     copy.end.encode(writer);
                     writer.u64(copy.applied).u64(copy.left);
                 }
+                match beat.acknowledged {
+                    None => drop(writer.u8(0)),
+                    Some(report) => drop(
+                        writer
+                            .u8(1)
+                            .u64(report.reign.0)
+                            .u64(report.reign.1)
+                            .u64(report.ago_ms),
+                    ),
+                }
             }
             Self::Reply(reply) => {
                 writer.u8(2).u64(reply.number).u64(reply.index);
@@ -152,6 +165,13 @@ impl Message {
                 start_count: reader.u64()?,
                 index: reader.u64()?,
                 copies: list(reader, decode_copy)?,
+                acknowledged: match reader.bool()? {
+                    false => None,
+                    true => Some(Report {
+                        reign: (reader.u64()?, reader.u64()?),
+                        ago_ms: reader.u64()?,
+                    }),
+                },
             }),
             2 => Self::Reply(HeartbeatReply {
                 number: reader.u64()?,

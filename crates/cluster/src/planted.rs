@@ -19,6 +19,8 @@ pub enum Bug {
     ApplyUnchecked,
     /// A new leader does not wait for the grants of its predecessor.
     ForgetPredecessor,
+    /// A voter that was restarted reports as if it had acknowledged no leader before.
+    ForgetLeaderLease,
 }
 
 base::planted!(Bug);

@@ -13,7 +13,7 @@
 mod group;
 mod world;
 
-use world::{Fault, Summary, run};
+use world::{Fault, Summary, run, run_restarted_voter};
 
 use crate::planted::{Bug, plant};
 
@@ -23,8 +23,8 @@ const SEEDS: u64 = 400;
 #[test]
 fn a_group_keeps_its_promises_under_faults() {
     let mut total = Summary::default();
-    // Two that found mistakes of the first version, and the first ones.
-    for seed in [686, 2_019].into_iter().chain(0..SEEDS) {
+    // Some that found mistakes before, and the first ones.
+    for seed in [686, 1_664, 2_019].into_iter().chain(0..SEEDS) {
         match run(seed) {
             Ok(summary) => total.add(&summary),
             Err(fault) => panic!("CLUSTER_SEED={seed}: {fault}"),
@@ -79,13 +79,32 @@ fn planted_mistakes_are_found() {
     for (bug, known) in [
         (Bug::PromoteWithoutSeal, 21),
         (Bug::LeaseWithoutQuorum, 425),
-        (Bug::PromoteWithinLease, 276),
+        (Bug::PromoteWithinLease, 211),
         (Bug::LeaseFromReceipt, 501),
-        (Bug::OneAnswer, 0),
-        (Bug::ForgetPredecessor, 0),
+        (Bug::OneAnswer, 65),
+        (Bug::ForgetPredecessor, 211),
     ] {
         let found = found(bug, known);
         println!("{bug:?}: {found:?}");
         assert!(found.is_some(), "{bug:?} was not found");
     }
+}
+
+/// Random faults bring this about too seldom. Some seeds have five voters, and others that elect in time without the
+/// restarted one: there is nothing to find.
+#[test]
+fn a_restarted_voter_knows_no_leader_lease_that_is_shorter() {
+    let seeds = 0..40;
+    let broken = || {
+        let ended = seeds
+            .clone()
+            .filter_map(|seed| run_restarted_voter(seed).err());
+        ended.collect::<Vec<Fault>>()
+    };
+    assert_eq!(broken(), []);
+    plant(Some(Bug::ForgetLeaderLease));
+    let found = broken();
+    plant(None);
+    let is_seen = |fault: &Fault| matches!(fault, Fault::TwoAnswer { .. });
+    assert!(found.iter().any(is_seen), "{found:?}");
 }

@@ -34,7 +34,7 @@ use openraft::{EmptyNode, EntryPayload, RaftTypeConfig};
 
 pub use disk_log::{DiskLog, forget};
 pub use machine::{Machine, Published};
-pub use network::{Carrier, Network, Peer, Unreached, serve};
+pub use network::{Carrier, Network, Peer, Unreached, leader_of, serve};
 #[cfg(feature = "tokio")]
 pub use raft_log::{Change, Options, RaftLog, Runtime, Standing, Told, answer_channel, within};
 

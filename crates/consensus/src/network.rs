@@ -189,6 +189,15 @@ fn write_voted<C: Types>(response: &VoteResponse<C>) -> Writer {
     writer
 }
 
+/// The leader, by term and Raft id, that whoever answers this request of it acknowledges.
+#[must_use]
+pub fn leader_of(request: &[u8]) -> Option<(u64, u64)> {
+    let (kind, rest) = request.split_first()?;
+    let vote = read_vote(&mut Reader(rest)).ok()?;
+    let is_of_leader = matches!(*kind, APPEND | SNAPSHOT) && vote.committed;
+    is_of_leader.then_some((vote.leader_id.term, vote.leader_id.node_id))
+}
+
 /// Answers what a peer asks of this node.
 ///
 /// # Errors

@@ -78,8 +78,8 @@ pub struct ClusterSeen {
     pub control_term: u64,
     /// How many voters may be lost.
     pub fault_tolerance: usize,
-    /// This node is by itself, and what it has is a copy of what a cluster has that it was a replica in.
-    pub is_orphan: bool,
+    /// Published messages that were not sent to another node, which did not take those before.
+    pub dropped_messages: u64,
 }
 
 impl ClusterSeen {

@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base::background::Scheduler;
 use base::clock::{Clock as _, SystemClock};
-use base::courtesy::Courtesy;
 use durability::checkpoint::Lineage;
 use durability::disk::SystemDisk;
 use engine::{Gate, Settings};
@@ -102,7 +102,7 @@ fn main() {
         directory: directory.clone(),
         clock: Arc::new(SystemClock::new()),
         lineage: Lineage::default(),
-        background: Arc::new(Courtesy::of_machine(Arc::new(SystemClock::new()))),
+        background: Arc::new(Scheduler::of_machine(Arc::new(SystemClock::new()))),
         writers: writers_for(THREADS),
         surroundings: Arc::new(()),
     });

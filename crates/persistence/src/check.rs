@@ -177,6 +177,19 @@ fn rdb_file<R: Read>(source: R, findings: &mut Findings) -> Result<FileReader<R>
             Item::Database(_) | Item::Sizes { .. } | Item::Slot => {}
         }
     }
+    let left_out = reader.left_out();
+    if left_out.metadata_keys > 0 {
+        findings.line(format_args!(
+            "metadata of modules beside {} keys (not loaded)",
+            left_out.metadata_keys
+        ));
+    }
+    if left_out.stream_producers > 0 {
+        findings.line(format_args!(
+            "{} idempotent producers of streams (not loaded)",
+            left_out.stream_producers
+        ));
+    }
     findings.checksum = reader.checksum();
     findings.bytes = reader.offset();
     Ok(reader)

@@ -38,8 +38,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
+use base::background::Scheduler;
 use base::clock::Clock;
-use base::courtesy::Courtesy;
 use durability::checkpoint::{
     CheckpointFault, History, Lineage, Manifest, read_manifest, remove_replaced_but,
 };
@@ -307,8 +307,8 @@ pub struct Setup {
     pub clock: Arc<dyn Clock>,
     /// Whose history of writes it is.
     pub lineage: Lineage,
-    /// How those who work on a checkpoint step back for others. Nobody else uses it as a guest.
-    pub background: Arc<Courtesy>,
+    /// How threads that work on a checkpoint give way to workers. No others are its background threads.
+    pub background: Arc<Scheduler>,
     /// How many threads write; see [`writers_for`].
     pub writers: usize,
     /// The log of operations, and who reads messages.
@@ -374,7 +374,7 @@ struct Running {
     why: Why,
     started_unix_ms: u64,
     started_ns: u64,
-    /// What guests had worked by then.
+    /// Processor time of background threads by then.
     worked_before_ns: u64,
     attempt: Arc<Attempt>,
 }
@@ -564,12 +564,12 @@ impl Checkpointer {
     /// Somebody waits: nothing is made politely, neither his checkpoint nor the one before it.
     fn add_waiter(&self, state: &mut State) {
         state.waiters += 1;
-        self.setup.background.set_hurry(true);
+        self.setup.background.set_urgent(true);
     }
 
     fn remove_waiter(&self, state: &mut State) {
         state.waiters -= 1;
-        self.setup.background.set_hurry(state.waiters > 0);
+        self.setup.background.set_urgent(state.waiters > 0);
     }
 
     /// What a checkpoint came to; none while it is to be made.

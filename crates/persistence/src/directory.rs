@@ -154,79 +154,61 @@ fn process_of(lock: &mut File) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// An empty directory, removed in the end.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let name = format!("iolite-directory-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            fs::create_dir(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ignored = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn one_server_has_it_and_the_next_one_after_it() {
-        let dir = Scratch::new("one");
-        let first = DataDirectory::take(&dir.0).unwrap();
-        assert_eq!(first.path(), dir.0.join("iolite-data"));
-        assert_eq!(first.log_path(), dir.0.join("iolite-data/log"));
+        let dir = tempfile::tempdir().unwrap();
+        let first = DataDirectory::take(dir.path()).unwrap();
+        assert_eq!(first.path(), dir.path().join("iolite-data"));
+        assert_eq!(first.log_path(), dir.path().join("iolite-data/log"));
         let expected = format!(
             "Another server uses the data in {} (process {})",
-            dir.0.join("iolite-data").display(),
+            dir.path().join("iolite-data").display(),
             std::process::id()
         );
-        let refused = DataDirectory::take(&dir.0).unwrap_err();
+        let refused = DataDirectory::take(dir.path()).unwrap_err();
         assert_eq!(refused.to_string(), expected);
-        let again = DataDirectory::take(&dir.0).unwrap_err();
+        let again = DataDirectory::take(dir.path()).unwrap_err();
         assert_eq!(
             again.to_string(),
             expected,
             "who is refused changes nothing"
         );
         drop(first);
-        DataDirectory::take(&dir.0).unwrap();
+        DataDirectory::take(dir.path()).unwrap();
     }
 
     #[test]
     fn a_lock_of_a_process_that_is_gone_is_in_nobodys_way() {
-        let dir = Scratch::new("gone");
-        fs::create_dir(dir.0.join("iolite-data")).unwrap();
-        fs::write(dir.0.join("iolite-data/LOCK"), "4294967295\nand more").unwrap();
-        let _taken = DataDirectory::take(&dir.0).unwrap();
-        let text = fs::read_to_string(dir.0.join("iolite-data/LOCK")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("iolite-data")).unwrap();
+        fs::write(dir.path().join("iolite-data/LOCK"), "4294967295\nand more").unwrap();
+        let _taken = DataDirectory::take(dir.path()).unwrap();
+        let text = fs::read_to_string(dir.path().join("iolite-data/LOCK")).unwrap();
         assert_eq!(text, format!("{}\n", std::process::id()));
     }
 
     #[test]
     fn what_the_system_refuses_is_said_with_the_path() {
-        let dir = Scratch::new("refused");
-        let missing = dir.0.join("missing");
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("missing");
         let error = DataDirectory::take(&missing).unwrap_err();
         let expected = format!(
             "Can't use the data in {}: No such file or directory",
             missing.join("iolite-data").display()
         );
         assert_eq!(error.to_string(), expected);
-        fs::write(dir.0.join("iolite-data"), "a file").unwrap();
-        let error = DataDirectory::take(&dir.0).unwrap_err();
+        fs::write(dir.path().join("iolite-data"), "a file").unwrap();
+        let error = DataDirectory::take(dir.path()).unwrap_err();
         assert!(error.to_string().ends_with("Not a directory"), "{error}");
     }
 
     #[test]
     fn an_owner_who_does_not_say_his_name_is_an_owner() {
-        let dir = Scratch::new("nameless");
-        let owner = DataDirectory::take(&dir.0).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let owner = DataDirectory::take(dir.path()).unwrap();
         for text in ["", "seven", "99999999999"] {
             fs::write(owner.path().join(LOCK_NAME), text).unwrap();
-            let refused = DataDirectory::take(&dir.0).unwrap_err();
+            let refused = DataDirectory::take(dir.path()).unwrap_err();
             assert!(matches!(
                 refused,
                 DirectoryError::Taken { process: None, .. }

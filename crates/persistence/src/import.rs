@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::scripts;
-use rdb::file::{Checksum, Fault, FileError, FileReader, Item, Record, Usage, read_body};
+use rdb::file::{Checksum, Fault, FileError, FileReader, Item, LeftOut, Record, Usage, read_body};
 use rdb::{Limits, Malformed, Reader, Value, value};
 use store::{DatabaseId, Deadline, Handle, Owned, StoreError, Use};
 
@@ -382,6 +382,7 @@ impl Context<'_> {
         // With nobody to take it there is an error that counts.
         let _taken = sender.send(batch);
         told.pass(reader.offset());
+        self.tell_left_out(reader.left_out());
         Ok(functions)
     }
 
@@ -429,6 +430,26 @@ impl Context<'_> {
             Item::Sizes { .. } | Item::Slot | Item::Function(_) | Item::Record(_) => {}
         }
         Ok(())
+    }
+
+    /// Tells the operator what keys that were loaded had beside their values.
+    fn tell_left_out(&self, left_out: LeftOut) {
+        let log = &self.env.log;
+        let LeftOut {
+            metadata_keys,
+            stream_producers,
+        } = left_out;
+        if metadata_keys > 0 {
+            log.warning(format_args!(
+                "What modules keep beside {metadata_keys} keys was left out"
+            ));
+        }
+        if stream_producers > 0 {
+            log.warning(format_args!(
+                "Streams were loaded without their {stream_producers} idempotent producers: a request that is sent \
+                 again is added again"
+            ));
+        }
     }
 
     /// Loads batches until there are no more, or something fails.

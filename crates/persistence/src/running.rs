@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use base::courtesy::Courtesy;
+use base::background::Scheduler;
 use base::os_error::system_reason;
 use base::random::Prng;
 use durability::checkpoint::{
@@ -52,7 +52,7 @@ pub struct Setup {
     /// The log that effects go to.
     pub in_use: Arc<LogInUse>,
     /// How those who work on a checkpoint step back for others.
-    pub background: Arc<Courtesy>,
+    pub background: Arc<Scheduler>,
     /// The working directory.
     pub dir: PathBuf,
     /// How many cores there are.
@@ -661,7 +661,7 @@ mod tests {
             env: Arc::clone(&env),
             host: Arc::new(()),
             in_use: Arc::clone(&in_use),
-            background: Arc::new(Courtesy::of_machine(clock)),
+            background: Arc::new(Scheduler::of_machine(clock)),
             dir: dir.join(""),
             cores_count: 2,
             usable_bytes: 1 << 30,

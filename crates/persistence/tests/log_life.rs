@@ -22,8 +22,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use base::background::Scheduler;
 use base::clock::{Clock, ManualClock};
-use base::courtesy::Courtesy;
 use base::random::Prng;
 use durability::checkpoint::{Lineage, Manifest};
 use durability::disk::Disk;
@@ -439,7 +439,7 @@ impl Life {
             is_asked: AtomicBool::new(false),
             is_served: AtomicBool::new(false),
         });
-        let background = Courtesy::of_machine(Arc::<ManualClock>::clone(clock));
+        let background = Scheduler::of_machine(Arc::<ManualClock>::clone(clock));
         let checkpointer = Arc::new(Checkpointer::new(checkpointer::Setup {
             store: Arc::clone(&env.store),
             disk: Arc::new(disk.clone()),

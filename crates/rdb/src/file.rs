@@ -22,7 +22,8 @@
 //! | 247 | something of a module that belongs to no key |
 //! | 246, 245 | a library of functions: of a release candidate, and of a release |
 //! | 244 | a slot of a cluster: its number, and how many keys it has |
-//! | 243 | of Valkey: slots that were about to move here |
+//! | 243 | of Valkey: slots that were about to move here; of Redis since 8.6: metadata of modules at the next key |
+//! | 242 | since Redis 8.10: a template of hashes |
 //!
 //! Invariants
 //!  1. A reader holds one record at a time. What a length claims is believed as far as bytes arrive,
@@ -35,19 +36,21 @@ use std::fmt;
 use std::io;
 
 use crate::reader::Malformed;
-use crate::{VERSION_MAX, VERSION_VALKEY};
+use crate::{VERSION_READ_MAX, VERSION_VALKEY};
 
 mod extent;
 mod input;
 mod reader;
 mod writer;
 
-pub use reader::{Checksum, FileReader, Item, Record, read_body};
+pub use reader::{Checksum, FileReader, Item, LeftOut, Record, read_body};
 pub use writer::{Content, Entry, FileWriter, Sizes};
 
 /// What stands where a type could stand.
 mod opcode {
+    pub(super) const TEMPLATE: u8 = 242;
     pub(super) const SLOT_IMPORT: u8 = 243;
+    pub(super) const METADATA: u8 = crate::metadata::CODE;
     pub(super) const SLOT_INFO: u8 = 244;
     pub(super) const FUNCTION: u8 = 245;
     pub(super) const FUNCTION_EARLY: u8 = 246;
@@ -62,6 +65,10 @@ mod opcode {
     pub(super) const END: u8 = 255;
 }
 
+/// So much of a key is shown.
+const SHOWN_BYTES_MAX: usize = 128;
+/// The first version with templates.
+const TEMPLATES_VERSION: u16 = 15;
 /// Magic and version.
 const HEAD_BYTES: usize = 9;
 /// The first version with a checksum.
@@ -96,6 +103,15 @@ pub enum Fault {
     Version(u16),
     /// It contradicts the format.
     Malformed(Malformed),
+    /// It has a key whose value is of a type that is not known, or has no counterpart here.
+    Type {
+        /// The code of the type.
+        code: u8,
+        /// The version of the file.
+        version: u16,
+        /// The key, as far as it is shown.
+        key: Vec<u8>,
+    },
     /// It has something of the module with this name, which only that module understands.
     Module(ModuleName),
     /// Its sum is another than it says.
@@ -128,7 +144,14 @@ impl fmt::Display for Fault {
             Self::Magic => f.write_str("this is no RDB file"),
             Self::Version(version) => write!(
                 f,
-                "RDB version {version} is not known: 1 to {VERSION_MAX} are, and {VERSION_VALKEY}"
+                "RDB version {version} is not known: 1 to {VERSION_READ_MAX} are, and {VERSION_VALKEY}; keys can be copied \
+                 from the server that wrote it (iolite migrate)"
+            ),
+            Self::Type { code, version, key } => write!(
+                f,
+                "the key '{}' of this file of RDB version {version} is not loaded: {}; without that key the file can be",
+                key.escape_ascii(),
+                Malformed::Type(*code)
             ),
             Self::Malformed(malformed) => malformed.fmt(f),
             Self::Module(name) => {

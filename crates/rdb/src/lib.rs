@@ -11,8 +11,15 @@
 //!                       listpack, ziplist, zipmap                listpack, ziplist, zipmap
 //! ```
 //!
-//! Versions 1 to 12 and that of Valkey 9 are read, 9 to 12 and that of Valkey 9 are written. All is pure memory but for the
+//! Versions 1 to 15 and that of Valkey 9 are read, 9 to 12 and that of Valkey 9 are written. All is pure memory but for the
 //! stream that [`mod@file`] is given.
+//!
+//! | Version | Servers | What it added | Here |
+//! |---|---|---|---|
+//! | 13 | Redis 8.6 | streams with idempotent producers (26), metadata of modules at keys (243) | streams are read without their producers, metadata is passed |
+//! | 14 | Redis 8.8 | streams with released entries (27), arrays (28) | refused by name |
+//! | 15 | Redis 8.10 | hashes by templates (29 to 32), templates (242), payloads without a sum | read as hashes |
+//! | 16 | Redis 8.12, not released | – | refused: what its types are was not settled |
 //!
 //! Invariants
 //!  1. Bytes from a stranger never panic and never loop: every count is held against the bytes that
@@ -25,7 +32,8 @@
 //!  4. Refused are: collections without elements, elements twice, scores that are no number, texts and
 //!     lengths that contradict each other, and bytes behind the end.
 //!
-//! Source of the format: the RDB file format as documented for Redis 7.2, and payloads of servers.
+//! Source of the format: the RDB file format as documented for Redis 7.2, payloads of servers, and from version 13 on what
+//! readers of others and tests of Redis agree on.
 
 #![forbid(unsafe_code)]
 
@@ -38,8 +46,11 @@ pub mod value;
 pub mod writer;
 
 mod bytes;
+mod code;
 mod elements;
 mod listpack;
+mod metadata;
+mod templates;
 mod ziplist;
 mod zipmap;
 
@@ -49,10 +60,18 @@ pub use writer::{Output, Style};
 
 /// The first version of which all types are written.
 pub const VERSION_MIN: u16 = 9;
-/// The last version of Redis that is known: that of Redis 7.4 and 8.0.
+/// The last version of Redis that is written: that of Redis 7.4 to 8.4.
 pub const VERSION_MAX: u16 = 12;
+/// The last version of Redis that is read: that of Redis 8.10.
+pub const VERSION_READ_MAX: u16 = 15;
 /// The version of Valkey 9, which counts for itself.
 pub const VERSION_VALKEY: u16 = 80;
+
+/// Whether files and payloads of this version are read.
+#[must_use]
+pub fn is_read(version: u16) -> bool {
+    (1..=VERSION_READ_MAX).contains(&version) || version == VERSION_VALKEY
+}
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]

@@ -17,6 +17,7 @@ use base::number::IntegerText;
 use structures::{BlockLimit, HashLimits, SetLimits, SortedSetLimits, StreamLimits};
 
 use crate::bytes::{Bytes, index};
+use crate::code::name_of_foreign;
 use crate::lzf;
 
 /// What is wrong with received bytes.
@@ -44,6 +45,8 @@ pub enum Malformed {
     Behind,
     /// A collection has as many elements as one can have.
     Full,
+    /// A hash names a template that its file does not have.
+    Template,
 }
 
 impl fmt::Display for Malformed {
@@ -57,9 +60,15 @@ impl fmt::Display for Malformed {
             Self::Twice => "an element is there twice",
             Self::Empty => "a collection is empty",
             Self::Number => "a number is none",
-            Self::Type(code) => return write!(f, "no type has the code {code}"),
+            Self::Type(code) => {
+                return match name_of_foreign(*code) {
+                    Some(name) => write!(f, "type {code} has no counterpart here: {name}"),
+                    None => write!(f, "no type has the code {code}"),
+                };
+            }
             Self::Behind => "there is something behind the end",
             Self::Full => "a collection is full",
+            Self::Template => "a hash is by a template that is not there",
         })
     }
 }
@@ -162,6 +171,11 @@ impl<'a> Reader<'a> {
     /// [`Malformed::Ended`].
     pub fn byte(&mut self) -> Result<u8, Malformed> {
         self.bytes.byte()
+    }
+
+    /// Passes `count` bytes.
+    pub(crate) fn skip(&mut self, count: usize) -> Result<(), Malformed> {
+        self.bytes.take(count).map(drop)
     }
 
     /// The next length.

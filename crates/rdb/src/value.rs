@@ -13,10 +13,12 @@
 //! | stream | 15 | 19 | 21 | 21 | 21 |
 //!
 //! All of these are read, and besides them 3 (scores as texts), 9 (zipmap), 10, 12, 13 and 14
-//! (ziplists), 22 and 23 of Redis (deadlines before they were published).
+//! (ziplists), 22 and 23 of Redis (deadlines before they were published), 26 (streams since Redis 8.6), 29 and 31 (hashes by
+//! templates of their own; those by a template of their file are 30 and 32, which only [`file`](crate::file) can read).
 
 use structures::Object;
 
+use crate::code;
 use crate::reader::{Malformed, Reader};
 use crate::writer::{Output, Style, write_text};
 
@@ -37,34 +39,6 @@ pub enum Value {
 
 /// The code of a string's type, in every version.
 pub const STRING: u8 = code::STRING;
-
-/// The codes of the types.
-pub(crate) mod code {
-    pub(crate) const STRING: u8 = 0;
-    pub(crate) const LIST: u8 = 1;
-    pub(crate) const SET: u8 = 2;
-    pub(crate) const SORTED_SET_TEXT: u8 = 3;
-    pub(crate) const HASH: u8 = 4;
-    pub(crate) const SORTED_SET: u8 = 5;
-    pub(crate) const HASH_ZIPMAP: u8 = 9;
-    pub(crate) const LIST_ZIPLIST: u8 = 10;
-    pub(crate) const SET_INTSET: u8 = 11;
-    pub(crate) const SORTED_SET_ZIPLIST: u8 = 12;
-    pub(crate) const HASH_ZIPLIST: u8 = 13;
-    pub(crate) const LIST_ZIPLISTS: u8 = 14;
-    pub(crate) const STREAM_PLAIN: u8 = 15;
-    pub(crate) const HASH_LISTPACK: u8 = 16;
-    pub(crate) const SORTED_SET_LISTPACK: u8 = 17;
-    pub(crate) const LIST_LISTPACKS: u8 = 18;
-    pub(crate) const STREAM_COUNTERS: u8 = 19;
-    pub(crate) const SET_LISTPACK: u8 = 20;
-    pub(crate) const STREAM: u8 = 21;
-    /// Of Valkey, and of unpublished versions of Redis, where it is another.
-    pub(crate) const HASH_DEADLINES_EARLY: u8 = 22;
-    pub(crate) const HASH_LISTPACK_DEADLINES_EARLY: u8 = 23;
-    pub(crate) const HASH_DEADLINES: u8 = 24;
-    pub(crate) const HASH_LISTPACK_DEADLINES: u8 = 25;
-}
 
 /// Reads the body of a value whose type has this code.
 ///
@@ -101,7 +75,9 @@ pub fn read(type_code: u8, reader: &mut Reader<'_>) -> Result<Value, Malformed> 
         code::HASH_LISTPACK_DEADLINES => {
             hashes::read_listpack_deadlines(reader, true).map(Object::Hash)
         }
-        code::STREAM_PLAIN | code::STREAM_COUNTERS | code::STREAM => {
+        code::HASH_TEMPLATE_LISTPACK => hashes::read_template_listpack(reader).map(Object::Hash),
+        code::HASH_TEMPLATE => hashes::read_template(reader).map(Object::Hash),
+        code::STREAM_PLAIN | code::STREAM_COUNTERS | code::STREAM | code::STREAM_PRODUCERS => {
             streams::read(reader, type_code).map(Object::Stream)
         }
         other => Err(Malformed::Type(other)),

@@ -55,41 +55,34 @@ fn limit_along(root: &Path, path: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use tempfile::TempDir;
 
     use super::*;
 
     /// The file that lists groups, and where they are mounted, in a directory of the test's own.
-    struct Groups(PathBuf);
+    struct Groups(TempDir);
 
     impl Groups {
-        fn new(name: &str, listed: &str, limits: &[(&str, &str)]) -> Self {
-            let name = format!("iolite-cgroup-{name}-{}", std::process::id());
-            let directory = std::env::temp_dir().join(name);
-            let _left = fs::remove_dir_all(&directory);
-            fs::create_dir_all(&directory).unwrap();
+        fn new(listed: &str, limits: &[(&str, &str)]) -> Self {
+            let place = TempDir::new().unwrap();
+            let directory = place.path();
             fs::write(directory.join("listed"), listed).unwrap();
             for (path, text) in limits {
                 let path = directory.join("mounted").join(path);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, text).unwrap();
             }
-            Self(directory)
+            Self(place)
         }
 
         fn limit_bytes(&self) -> Option<u64> {
-            memory_limit_bytes(&self.0.join("listed"), &self.0.join("mounted"))
+            let place = self.0.path();
+            memory_limit_bytes(&place.join("listed"), &place.join("mounted"))
         }
     }
 
-    impl Drop for Groups {
-        fn drop(&mut self) {
-            let _left = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn limit_of(name: &str, listed: &str, limits: &[(&str, &str)]) -> Option<u64> {
-        Groups::new(name, listed, limits).limit_bytes()
+    fn limit_of(listed: &str, limits: &[(&str, &str)]) -> Option<u64> {
+        Groups::new(listed, limits).limit_bytes()
     }
 
     #[test]
@@ -101,9 +94,9 @@ mod tests {
             ("memory.max", "2147483648\n"),
             ("x/memory.max", "1\n"),
         ];
-        assert_eq!(limit_of("up", "0::/a/b/c\n", &limits), Some(512 << 20));
-        assert_eq!(limit_of("up-x", "0::/x\n", &limits), Some(1));
-        assert_eq!(limit_of("up-none", "0::/a/b/c\n", &limits[..1]), None);
+        assert_eq!(limit_of("0::/a/b/c\n", &limits), Some(512 << 20));
+        assert_eq!(limit_of("0::/x\n", &limits), Some(1));
+        assert_eq!(limit_of("0::/a/b/c\n", &limits[..1]), None);
     }
 
     #[test]
@@ -115,12 +108,12 @@ mod tests {
             ("cpu/a/memory.limit_in_bytes", "1\n"),
             ("memory/other/memory.limit_in_bytes", "1\n"),
         ];
-        assert_eq!(limit_of("first", listed, &limits), Some(256 << 20));
+        assert_eq!(limit_of(listed, &limits), Some(256 << 20));
         // Where both have one, as while a system goes over to the second version.
         let both = [limits[0], ("a/memory.max", "1048576\n")];
-        assert_eq!(limit_of("both", listed, &both), Some(1 << 20));
+        assert_eq!(limit_of(listed, &both), Some(1 << 20));
         let mounted_with = "4:hugetlb,memory:/a/b:c\n";
-        assert_eq!(limit_of("with", mounted_with, &limits), Some(256 << 20));
+        assert_eq!(limit_of(mounted_with, &limits), Some(256 << 20));
     }
 
     /// As in containers whose group is mounted in place of the uppermost one, and which are told the path that it has outside.
@@ -131,11 +124,11 @@ mod tests {
             ("b/memory.max", "1\n"),
             ("../memory.max", "1\n"),
         ];
-        assert_eq!(limit_of("away", "0::/docker/1\n", &limits), Some(1 << 20));
-        assert_eq!(limit_of("beside", "0::/../b\n", &limits), Some(1 << 20));
-        assert_eq!(limit_of("own", "0::/\n", &limits), Some(1 << 20));
+        assert_eq!(limit_of("0::/docker/1\n", &limits), Some(1 << 20));
+        assert_eq!(limit_of("0::/../b\n", &limits), Some(1 << 20));
+        assert_eq!(limit_of("0::/\n", &limits), Some(1 << 20));
         let first = [("memory/memory.limit_in_bytes", "4096")];
-        assert_eq!(limit_of("own-1", "3:memory:/x/y\n", &first), Some(4096));
+        assert_eq!(limit_of("3:memory:/x/y\n", &first), Some(4096));
     }
 
     #[test]
@@ -143,10 +136,10 @@ mod tests {
         let bad = ["", "-1\n", "12 kB\n", "0\n", "99999999999999999999999\n"];
         for text in bad {
             let limits = [("a/memory.max", text)];
-            assert_eq!(limit_of("bad", "0::/a\n", &limits), None, "{text:?}");
+            assert_eq!(limit_of("0::/a\n", &limits), None, "{text:?}");
         }
         for listed in ["", "0\n", "0:\n", "::\n:\n", "nonsense", "0::/a/../..\n"] {
-            assert_eq!(limit_of("bad-list", listed, &[]), None, "{listed:?}");
+            assert_eq!(limit_of(listed, &[]), None, "{listed:?}");
         }
         let nowhere = std::env::temp_dir().join("iolite-cgroup-nowhere");
         assert_eq!(memory_limit_bytes(&nowhere, &nowhere), None);

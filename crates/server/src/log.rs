@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn only_lines_at_the_threshold_reach_the_file_wherever_it_went() {
-        let dir = std::env::temp_dir().join(format!("iolite-log-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
         let path = dir.join("server.log");
         let log = Log::new(Level::Notice, Some(path.clone()));
         log.verbose(format_args!("unseen"));
@@ -250,6 +250,5 @@ mod tests {
         assert!(read("moved.log").ends_with("* before\n"));
         assert!(read("server.log").ends_with(". after\n"));
         assert_eq!(read("server.log").lines().count(), 1);
-        std::fs::remove_dir_all(dir).unwrap();
     }
 }

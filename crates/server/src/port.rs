@@ -304,7 +304,13 @@ impl UsersPort for Port<'_> {
 
 impl PubSubPort for Port<'_> {
     fn publish(&mut self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published {
-        self.node.sessions.pubsub.publish(kind, channel, message)
+        let published = self.node.sessions.pubsub.publish(kind, channel, message);
+        if self.node.core.shared.hash_slots.is_on()
+            && let Some(group) = self.node.control.part()
+        {
+            group.relay(kind, channel, message);
+        }
+        published
     }
 
     fn subscribe(

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use access::User;
-use base::courtesy::Host;
+use base::background::WorkerTurns;
 use base::random::Prng;
 use engine::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
 use protocol::Reply;
@@ -98,7 +98,7 @@ pub struct Worker {
     turn_started_ns: u64,
     /// Processor time of the thread when the turn began, while the latency monitor is on.
     turn_cpu_ns: Option<u64>,
-    host: Host,
+    turns: WorkerTurns,
     /// Requests that ran in the turn.
     turn_requests: usize,
     ticked_ms: u64,
@@ -150,7 +150,7 @@ impl Worker {
             now_ms: node.uptime_ms(),
             turn_started_ns: node.core.clock.monotonic_ns(),
             turn_cpu_ns: None,
-            host: Host::new(Arc::clone(&node.work.background)),
+            turns: WorkerTurns::new(Arc::clone(&node.work.background)),
             turn_requests: 0,
             ticked_ms: 0,
             upkeep_due_ms: 0,
@@ -746,7 +746,7 @@ impl Service for Worker {
         self.turn_cpu_ns = watches_turns.then(|| self.node.core.clock.thread_cpu_ns());
         self.engine.begin_turn(now_ns);
         self.config.refresh();
-        self.host.turn_started();
+        self.turns.started();
         if self.node.replication.fence.is_grouped() {
             self.begin_turn_under_group();
         }
@@ -758,7 +758,7 @@ impl Service for Worker {
             let now_ns = self.node.core.clock.thread_cpu_ns();
             self.counters.note_turn_cpu(now_ns.saturating_sub(began_ns));
         }
-        self.host.turn_ended();
+        self.turns.ended();
     }
 
     // Here and where input comes: since this turn began another worker may have told a client that a

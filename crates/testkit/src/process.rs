@@ -10,10 +10,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use protocol::Value;
+use tempfile::TempDir;
 
 use crate::client::Client;
 use crate::patience::Patience;
@@ -312,21 +312,17 @@ pub fn iolite_program() -> PathBuf {
 /// # Errors
 /// When the system's place for temporary files takes none.
 pub fn temporary_directory(name: &str) -> io::Result<PathBuf> {
-    static COUNTER: AtomicU32 = AtomicU32::new(0);
-    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let process = std::process::id();
-    let path = std::env::temp_dir().join(format!("testkit-{name}-{process}-{count}"));
-    // What another process of the same number left behind is not ours to meet.
-    if path.exists() {
-        fs::remove_dir_all(&path)?;
-    }
-    fs::create_dir_all(&path)?;
-    Ok(path)
+    prefixed(name).map(TempDir::keep)
+}
+
+fn prefixed(name: &str) -> io::Result<TempDir> {
+    let prefix = format!("testkit-{name}-");
+    tempfile::Builder::new().prefix(&prefix).tempdir()
 }
 
 /// A new empty directory, which goes with this, and all that is in it.
 #[derive(Debug)]
-pub struct TemporaryDirectory(PathBuf);
+pub struct TemporaryDirectory(TempDir);
 
 impl TemporaryDirectory {
     /// As [`temporary_directory`].
@@ -334,7 +330,7 @@ impl TemporaryDirectory {
     /// # Errors
     /// When the system's place for temporary files takes none.
     pub fn new(name: &str) -> io::Result<Self> {
-        temporary_directory(name).map(Self)
+        prefixed(name).map(Self)
     }
 }
 
@@ -342,19 +338,13 @@ impl Deref for TemporaryDirectory {
     type Target = Path;
 
     fn deref(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 }
 
 impl AsRef<Path> for TemporaryDirectory {
     fn as_ref(&self) -> &Path {
         self
-    }
-}
-
-impl Drop for TemporaryDirectory {
-    fn drop(&mut self) {
-        let _may_be_gone = fs::remove_dir_all(&self.0);
     }
 }
 

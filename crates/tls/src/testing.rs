@@ -4,23 +4,19 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use base::clock::{Clock, SystemClock};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use tempfile::TempDir;
 
 use crate::{Client, ClientAuth, ClientOptions, Server, ServerOptions};
 
 /// An authority, a server and a client, in files that go away with it.
-pub(crate) struct Files(PathBuf);
+pub(crate) struct Files(TempDir);
 
 impl Files {
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("iolite-tls-{}-{count}", std::process::id());
-        let files = Self(std::env::temp_dir().join(name));
-        fs::create_dir_all(&files.0).unwrap();
+        let files = Self(TempDir::new().unwrap());
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -45,7 +41,7 @@ impl Files {
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path().join(name)
     }
 
     pub(crate) fn server_options(&self) -> ServerOptions {
@@ -72,12 +68,6 @@ impl Files {
             ..ClientOptions::default()
         };
         Client::load(&options).unwrap()
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _may_be_gone = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -2,15 +2,16 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+
 use std::time::Duration;
+
+use tempfile::TempDir;
 
 /// A running server; dropping it ends the server and removes its directory.
 pub(crate) struct Reference {
     server: Child,
-    directory: PathBuf,
+    directory: TempDir,
     stream: BufReader<UnixStream>,
 }
 
@@ -27,22 +28,18 @@ pub(crate) enum Answer {
 impl Reference {
     /// Starts a server; `None`, said on the standard error, when there is none to start.
     pub(crate) fn start() -> Option<Self> {
-        static STARTED_COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = STARTED_COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("base-reference-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = TempDir::new().unwrap();
         let server = Command::new("redis-server")
             .args(["--port", "0", "--save", "", "--appendonly", "no"])
             .args(["--unixsocket", "socket", "--loglevel", "warning"])
-            .current_dir(&directory)
+            .current_dir(directory.path())
             .stdout(Stdio::null())
             .spawn();
         let Ok(server) = server else {
             eprintln!("skipped: there is no redis-server here");
             return None;
         };
-        let socket = directory.join("socket");
+        let socket = directory.path().join("socket");
         let stream = (0..12_000).find_map(|_| {
             std::thread::sleep(Duration::from_millis(5));
             UnixStream::connect(&socket).ok()
@@ -90,7 +87,7 @@ impl Reference {
 
     /// Connects again, to go on after the server closed the connection.
     pub(crate) fn reconnect(&mut self) {
-        let stream = UnixStream::connect(self.directory.join("socket")).unwrap();
+        let stream = UnixStream::connect(self.directory.path().join("socket")).unwrap();
         self.stream = BufReader::new(stream);
     }
 
@@ -123,6 +120,5 @@ impl Drop for Reference {
     fn drop(&mut self) {
         let _ended = self.server.kill();
         let _status = self.server.wait();
-        let _removed = std::fs::remove_dir_all(&self.directory);
     }
 }

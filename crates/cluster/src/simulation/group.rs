@@ -9,11 +9,11 @@ pub(super) struct Group {
     pub(super) leader: Option<usize>,
     /// In which term each believes that it leads.
     pub(super) believes: Vec<Option<u64>>,
-    reign: u64,
+    pub(super) reign: u64,
     /// When a quorum confirmed each as the leader.
     confirmed_ms: Vec<u64>,
     /// When each voter last acknowledged a leader.
-    acked_ms: Vec<u64>,
+    pub(super) acked_ms: Vec<u64>,
     election_ms: u64,
     requests: u64,
 }
@@ -65,7 +65,7 @@ impl Group {
             let circle = circle(candidate);
             let patient = |voter: &&usize| now_ms >= self.acked_ms[**voter] + self.election_ms;
             if Some(candidate) != self.leader && circle.iter().filter(patient).count() >= quorum {
-                self.elect(candidate, now_ms);
+                self.elect(candidate);
                 return;
             }
         }
@@ -74,15 +74,16 @@ impl Group {
             && now_ms > self.confirmed_ms[leader] + self.election_ms
             && circle(leader).len() >= quorum
         {
-            self.elect(leader, now_ms);
+            self.elect(leader);
         }
     }
 
-    pub(super) fn elect(&mut self, leader: usize, now_ms: u64) {
+    pub(super) fn elect(&mut self, leader: usize) {
         self.leader = Some(leader);
         self.reign += 1;
         self.believes[leader] = Some(self.reign);
-        self.confirmed_ms[leader] = now_ms;
+        // Votes confirm nothing: a majority has to acknowledge it.
+        self.confirmed_ms[leader] = 0;
     }
 
     /// A voter was restarted: it leads no more.

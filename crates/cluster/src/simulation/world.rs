@@ -137,7 +137,48 @@ pub(super) fn run(seed: u64) -> Result<Summary, Fault> {
     }
 }
 
+/// A voter is restarted right after it acknowledged the leader, which is the primary, too, and cut off then. The other voter
+/// heard of nobody for long: who of the two leads next knows by the restarted one alone how long leases stand.
+pub(super) fn run_restarted_voter(seed: u64) -> Result<Summary, Fault> {
+    const CUT_OTHER_MS: u64 = 3_000;
+    const RESTART_MS: u64 = 4_500;
+    const OVER_MS: u64 = 9_000;
+    let mut world = World::new(seed);
+    // Its primary answers by its lease alone.
+    world.is_quorum = false;
+    while world.now_ms < OVER_MS {
+        world.now_ms += STEP_MS;
+        match world.now_ms {
+            CUT_OTHER_MS => world.cut_off(1),
+            RESTART_MS => {
+                world.restart(2);
+                world.nodes[2].paused_until_ms = RESTART_MS + 100;
+                world.heal_links();
+                world.cut_off(0);
+            }
+            _ => {}
+        }
+        world.step();
+        if let Some(fault) = world.fault.take() {
+            return Err(fault);
+        }
+    }
+    Ok(world.summary)
+}
+
 impl World {
+    fn cut_off(&mut self, at: usize) {
+        for peer in (0..self.nodes.len()).filter(|peer| *peer != at) {
+            self.cut[at][peer] = true;
+            self.cut[peer][at] = true;
+        }
+    }
+
+    fn heal_links(&mut self) {
+        let count = self.nodes.len();
+        self.cut = vec![vec![false; count]; count];
+    }
+
     fn new(seed: u64) -> Self {
         let mut random = Prng::seeded(seed);
         let count = if random.below(3) == 0 { 5 } else { 3 };
@@ -164,7 +205,7 @@ impl World {
             let node = world.node(NodeId([byte; 20]));
             world.nodes.push(node);
         }
-        world.group.elect(0, 1_000);
+        world.group.elect(0);
         world.form();
         world
     }
@@ -177,7 +218,7 @@ impl World {
             log: Rc::default(),
             seal: 0,
             start_count: 1,
-            member: Member::new(id, self.times, 1),
+            member: Member::new(id, self.times, 1, 0),
             leader: Leader::new(self.times, 0),
             view: ControlState::default(),
             acked: BTreeMap::new(),
@@ -256,10 +297,7 @@ impl World {
                 }
             }
             3 => self.cut[at][other] = at != other,
-            4..=7 => {
-                let count = self.nodes.len();
-                self.cut = vec![vec![false; count]; count];
-            }
+            4..=7 => self.heal_links(),
             8 | 9 => self.restart(at),
             10 => {
                 // As a stopped process: its clock goes on.
@@ -268,15 +306,14 @@ impl World {
             }
             // A planned or a mistaken change of the leader: the old one does not know.
             _ if self.group.leader.is_some() && self.is_up(at) => {
-                self.group.elect(at, self.now_ms);
+                self.group.elect(at);
             }
             _ => {}
         }
     }
 
     fn heal(&mut self) {
-        let count = self.nodes.len();
-        self.cut = vec![vec![false; count]; count];
+        self.heal_links();
         for node in &mut self.nodes {
             node.paused_until_ms = 0;
         }
@@ -288,7 +325,7 @@ impl World {
         let (now_ms, times) = (self.clock_ms(at), self.times);
         let node = &mut self.nodes[at];
         node.start_count += 1;
-        node.member = Member::new(node.id, times, node.start_count);
+        node.member = Member::new(node.id, times, node.start_count, now_ms);
         let end = end_of(&node.log);
         node.member.add_copy(SHARD, node.seal, end, end.sequence);
         node.leader = Leader::new(times, now_ms);
@@ -319,6 +356,7 @@ impl World {
         self.group.step(self.now_ms, |a, b| {
             is_up[a] && is_up[b] && (a == b || !cut[a][b] && !cut[b][a])
         });
+        self.note_acknowledged();
         for (at, _) in is_up.iter().enumerate().filter(|(_, is_up)| **is_up) {
             self.learn(at, &is_up);
         }
@@ -334,6 +372,18 @@ impl World {
         }
         for (at, _) in is_up.iter().enumerate().filter(|(_, is_up)| **is_up) {
             self.tick(at);
+        }
+    }
+
+    /// Voters know when they acknowledged a leader, by their own clocks, until they are restarted.
+    fn note_acknowledged(&mut self) {
+        for at in 0..self.nodes.len() {
+            if self.group.acked_ms[at] == self.now_ms {
+                let (reign, clock_ms) = (self.group.reign, self.clock_ms(at));
+                self.nodes[at]
+                    .member
+                    .note_acknowledged((reign, 0), clock_ms);
+            }
         }
     }
 
@@ -381,8 +431,11 @@ impl World {
         let now_ms = self.clock_ms(at);
         let has_quorum = self.group.has_quorum(at, self.now_ms);
         let believes = self.group.believes[at];
+        let voters = self.nodes.iter().map(|node| node.id).collect();
         let node = &mut self.nodes[at];
-        node.leader.set_leading(believes, now_ms);
+        node.leader.set_voters(voters, now_ms);
+        let reign = believes.map(|reign| (reign, 0));
+        node.leader.set_leading(reign, now_ms);
         let orders = node.leader.on_tick(now_ms, &node.view, has_quorum);
         let actions = node.member.on_tick(now_ms);
         self.act(at, actions);
@@ -464,7 +517,9 @@ impl World {
         if !node.member.on_office(SHARD, term) {
             return;
         }
-        if is_quorum && !node.log.starts_with(&self.committed) {
+        // Who was stopped for long may come into an office that is over: it has no lease, and commits nothing.
+        let newest = self.committed.last().map_or(0, |frame| frame.0);
+        if is_quorum && term > newest && !node.log.starts_with(&self.committed) {
             let at = self.committed.len();
             self.fault = Some(Fault::CommittedLost { term, at });
         }
@@ -492,6 +547,8 @@ impl World {
                 self.act(to, actions);
             }
             Parcel::Group(Message::Answer(answer)) => node.leader.on_answer(&answer),
+            // Nobody leaves here.
+            Parcel::Group(Message::Gone(_)) => {}
             Parcel::Frames { term, log } => {
                 if node.member.accept(SHARD, term) {
                     // An older one of the same term that was overtaken takes nothing away.

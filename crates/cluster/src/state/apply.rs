@@ -207,7 +207,8 @@ impl ControlState {
             is_quorum,
         } = change
         {
-            if self.shards.contains_key(&id) || !self.nodes.contains_key(primary) {
+            let has_one = self.shard_of(*primary).is_some();
+            if self.shards.contains_key(&id) || has_one || !self.nodes.contains_key(primary) {
                 return Applied::Refused;
             }
             let shard = Shard {

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::entry::{Entry, Proposal, ShardChange, SlotRange};
+use crate::leader_lease::Report;
 use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Message, Seal, SealAnswer};
 use crate::planted::{Bug, plant};
 
@@ -363,6 +364,10 @@ fn messages_come_back_from_their_bytes() {
             start_count: 2,
             index: 12,
             copies: vec![copy],
+            acknowledged: Some(Report {
+                reign: (4, 2),
+                ago_ms: 9,
+            }),
         }),
         Message::Reply(HeartbeatReply {
             number: 7,

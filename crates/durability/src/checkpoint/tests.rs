@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::record_head::Lengths;
 use proptest::prelude::*;
+
+use tempfile::TempDir;
 
 use super::block::PAYLOAD_BYTES_MAX;
 use super::*;
@@ -16,29 +17,21 @@ mod damage;
 mod golden;
 
 /// A directory of its own, removed with what is in it.
-struct TestDirectory(PathBuf);
+struct TestDirectory(TempDir);
 
 impl TestDirectory {
     fn new() -> Self {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("iolite-checkpoint-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        SystemDisk.create_directory(&directory).unwrap();
-        Self(directory)
+        Self(TempDir::new().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        let path = self.0.join(name);
+        let path = self.path().join(name);
         std::fs::write(&path, bytes).unwrap();
         path
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        // What is left behind is in a directory for such things.
-        let _removed = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -132,8 +125,8 @@ fn history() -> History {
 
 /// A whole checkpoint of two parts in `place`.
 fn checkpoint(place: &TestDirectory, generation: u64) -> Manifest {
-    let directory = free_directory(&SystemDisk, &place.0, generation).unwrap();
-    let path = place.0.join(&directory);
+    let directory = free_directory(&SystemDisk, place.path(), generation).unwrap();
+    let path = place.path().join(&directory);
     SystemDisk.create_directory(&path).unwrap();
     let mut manifest = Manifest {
         lineage: head(0).lineage,
@@ -162,7 +155,7 @@ fn checkpoint(place: &TestDirectory, generation: u64) -> Manifest {
 #[test]
 fn what_is_written_comes_back() {
     let place = TestDirectory::new();
-    let path = place.0.join("0001.part");
+    let path = place.path().join("0001.part");
     let records: Vec<Kept> = (0..20_000).map(record).collect();
     let (entry, databases) = write(&path, head(1), &records);
     assert_eq!(entry.records, 20_000);
@@ -177,7 +170,7 @@ fn what_is_written_comes_back() {
 #[test]
 fn a_part_without_records_is_one() {
     let place = TestDirectory::new();
-    let path = place.0.join("0000.part");
+    let path = place.path().join("0000.part");
     let (entry, databases) = write(&path, head(0), &[]);
     assert_eq!((entry.bytes, databases.len()), (120, 0));
     assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), []);
@@ -202,7 +195,7 @@ fn long_records_go_over_several_blocks() {
         (RecordHead::default(), b"name".to_vec(), body)
     };
     let records: Vec<Kept> = lengths.into_iter().map(make).collect();
-    let path = place.0.join("0000.part");
+    let path = place.path().join("0000.part");
     let (entry, _) = write(&path, head(0), &records);
     assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), records);
     let blocks = check(&mut open(&path, &entry).unwrap()).unwrap();
@@ -243,7 +236,7 @@ fn of_one(database: u16, bytes: usize) -> Vec<Kept> {
 #[test]
 fn a_run_is_written_as_it_is_and_comes_back_as_records() {
     let place = TestDirectory::new();
-    let path = place.0.join("0002.part");
+    let path = place.path().join("0002.part");
     let mut writer = PartWriter::create(&SystemDisk, &path, head(2)).unwrap();
     let (short, long) = (1_000, 64_000);
     let mut records = Vec::new();
@@ -286,7 +279,7 @@ fn a_run_is_written_as_it_is_and_comes_back_as_records() {
 #[test]
 fn runs_fill_blocks_to_the_last_byte() {
     let place = TestDirectory::new();
-    let path = place.0.join("0000.part");
+    let path = place.path().join("0000.part");
     let mut writer = PartWriter::create(&SystemDisk, &path, head(0)).unwrap();
     let of_length = |bytes: usize| {
         let body = vec![9; bytes - 12 - 4];
@@ -311,7 +304,7 @@ fn runs_fill_blocks_to_the_last_byte() {
 #[test]
 fn a_run_that_no_block_can_have_is_not_written() {
     let place = TestDirectory::new();
-    let path = place.0.join("0000.part");
+    let path = place.path().join("0000.part");
     let mut writer = PartWriter::create(&SystemDisk, &path, head(0)).unwrap();
     let run = run_of(&of_one(0, 1_000));
     for (records, bytes) in [
@@ -331,7 +324,7 @@ fn a_run_of_other_records_than_was_said_is_refused_when_it_is_read() {
     let place = TestDirectory::new();
     let some = of_one(3, 1_000);
     for records in [some.len() - 1, some.len() + 1] {
-        let path = place.0.join(format!("{records}.part"));
+        let path = place.path().join(format!("{records}.part"));
         let mut writer = PartWriter::create(&SystemDisk, &path, head(0)).unwrap();
         writer.run(3, records, &run_of(&some)).unwrap();
         let (entry, _) = writer.finish("part").unwrap();
@@ -343,7 +336,7 @@ fn a_run_of_other_records_than_was_said_is_refused_when_it_is_read() {
 #[test]
 fn a_body_of_another_length_is_not_written() {
     let place = TestDirectory::new();
-    let mut writer = PartWriter::create(&SystemDisk, &place.0.join("part"), head(0)).unwrap();
+    let mut writer = PartWriter::create(&SystemDisk, &place.path().join("part"), head(0)).unwrap();
     for (said, given) in [(3, &b"ab"[..]), (1, b"ab"), (1 << 40, b"ab")] {
         let written = writer.record(&RecordHead::default(), b"k", said, [given]);
         assert_eq!(written.unwrap_err().kind(), io::ErrorKind::InvalidInput);
@@ -353,9 +346,9 @@ fn a_body_of_another_length_is_not_written() {
 #[test]
 fn a_manifest_is_replaced_and_what_it_replaced_goes() {
     let place = TestDirectory::new();
-    assert_eq!(read_manifest(&SystemDisk, &place.0).unwrap(), None);
+    assert_eq!(read_manifest(&SystemDisk, place.path()).unwrap(), None);
     let first = checkpoint(&place, 6);
-    replace_manifest(&SystemDisk, &place.0, &first).unwrap();
+    replace_manifest(&SystemDisk, place.path(), &first).unwrap();
     let attempt = checkpoint(&place, 7);
     let second = checkpoint(&place, 7);
     assert_eq!(
@@ -364,25 +357,25 @@ fn a_manifest_is_replaced_and_what_it_replaced_goes() {
     );
     // What an attempt that failed left behind is in nobody's way.
     place.write("MANIFEST.new", b"half");
-    replace_manifest(&SystemDisk, &place.0, &second).unwrap();
-    let found = read_manifest(&SystemDisk, &place.0).unwrap();
+    replace_manifest(&SystemDisk, place.path(), &second).unwrap();
+    let found = read_manifest(&SystemDisk, place.path()).unwrap();
     assert_eq!(found.as_ref(), Some(&second));
-    verify(&SystemDisk, &place.0, &first).unwrap();
-    verify(&SystemDisk, &place.0, &second).unwrap();
+    verify(&SystemDisk, place.path(), &first).unwrap();
+    verify(&SystemDisk, place.path(), &second).unwrap();
     assert_eq!((second.records(), second.parts.len()), (40, 2));
-    remove_replaced(&SystemDisk, &place.0, &second).unwrap();
+    remove_replaced(&SystemDisk, place.path(), &second).unwrap();
     assert_eq!(
-        SystemDisk.list(&place.0).unwrap(),
+        SystemDisk.list(place.path()).unwrap(),
         ["MANIFEST", "checkpoint-7-2"]
     );
-    verify(&SystemDisk, &place.0, &second).unwrap();
+    verify(&SystemDisk, place.path(), &second).unwrap();
 }
 
 #[test]
 fn parts_of_other_checkpoints_are_refused() {
     let place = TestDirectory::new();
     let (first, second) = (checkpoint(&place, 6), checkpoint(&place, 7));
-    let flaw = |manifest: &Manifest| match verify(&SystemDisk, &place.0, manifest) {
+    let flaw = |manifest: &Manifest| match verify(&SystemDisk, place.path(), manifest) {
         Err(CheckpointFault::Damaged { flaw, .. }) => Some(flaw),
         _ => None,
     };
@@ -399,12 +392,12 @@ fn parts_of_other_checkpoints_are_refused() {
     assert_eq!(flaw(&other), Some(Flaw::Digest));
     let mut short = second.clone();
     short.parts.pop();
-    let fault = verify(&SystemDisk, &place.0, &short).unwrap_err();
+    let fault = verify(&SystemDisk, place.path(), &short).unwrap_err();
     assert!(matches!(fault, CheckpointFault::Manifest { .. }), "{fault}");
     SystemDisk
-        .remove(&place.0.join(&second.directory).join("0001.part"))
+        .remove(&place.path().join(&second.directory).join("0001.part"))
         .unwrap();
-    let fault = verify(&SystemDisk, &place.0, &second).unwrap_err();
+    let fault = verify(&SystemDisk, place.path(), &second).unwrap_err();
     assert!(matches!(fault, CheckpointFault::System { .. }), "{fault}");
     assert!(fault.path().ends_with("0001.part"));
 }
@@ -434,7 +427,7 @@ proptest! {
     #[test]
     fn any_records_come_back(records in prop::collection::vec(any_record(), 0..50)) {
         let place = TestDirectory::new();
-        let path = place.0.join("0003.part");
+        let path = place.path().join("0003.part");
         let (entry, _) = write(&path, head(3), &records);
         prop_assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), records);
         prop_assert!(check(&mut open(&path, &entry).unwrap()).is_ok());

@@ -27,7 +27,7 @@ use crate::places;
 const BUCKETS_AT_ONCE: usize = 512;
 
 /// The same while somebody else wants the core: some hundredths.
-const BUCKETS_POLITELY: usize = 64;
+const BUCKETS_CONTENDED: usize = 64;
 
 /// How long the walk rests when too much is held, or somebody is in its way.
 const REST: Duration = Duration::from_micros(500);
@@ -264,7 +264,7 @@ impl Checkpointer {
 
     /// Walks through the store until the snapshot is over, however it ends.
     fn walk(&self, handle: &mut Handle, attempt: &Attempt, pace: &Pace<'_>) {
-        let mut guest = pace.enter();
+        let mut thread = pace.enter();
         let mut told_ns = self.setup.clock.monotonic_ns();
         loop {
             if attempt.ending().is_some() {
@@ -273,13 +273,13 @@ impl Checkpointer {
             if attempt.is_given_up() {
                 self.setup.store.cancel_snapshot();
             }
-            let buckets = match guest.is_polite() {
-                true => BUCKETS_POLITELY,
+            let buckets = match thread.is_contended() {
+                true => BUCKETS_CONTENDED,
                 false => BUCKETS_AT_ONCE,
             };
             match handle.advance_snapshot(buckets) {
                 SnapshotStep::Idle => return,
-                SnapshotStep::More => pace.pause(&mut guest),
+                SnapshotStep::More => pace.pause(&mut thread),
                 SnapshotStep::Later => std::thread::sleep(REST),
             }
             let now_ns = self.setup.clock.monotonic_ns();

@@ -3,7 +3,7 @@
 //! It takes a small share of them, which grows as writers fill memory with what is to be written, with the log that a
 //! start would have to read, and with time.
 
-use base::courtesy::{Courtesy, FULL_SHARE, Guest};
+use base::background::{BackgroundThread, FULL_SHARE, Scheduler};
 
 use super::Checkpointer;
 
@@ -78,20 +78,20 @@ impl Checkpointer {
 }
 
 impl Pace<'_> {
-    fn background(&self) -> &Courtesy {
+    fn background(&self) -> &Scheduler {
         &self.checkpointer.setup.background
     }
 
     /// The calling thread works on the checkpoint.
-    pub(super) fn enter(&self) -> Guest<'_> {
+    pub(super) fn enter(&self) -> BackgroundThread<'_> {
         self.background().enter()
     }
 
     /// Between two pieces of work.
-    pub(super) fn pause(&self, guest: &mut Guest<'_>) {
-        if guest.is_due() {
+    pub(super) fn pause(&self, thread: &mut BackgroundThread<'_>) {
+        if thread.is_due() {
             self.background().set_share(self.pressure().share());
-            guest.pause();
+            thread.pause();
         }
     }
 

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base::background::BackgroundThread;
 use durability::checkpoint::{PartEntry, PartHead, PartReader, PartWriter, part_name};
 use durability::disk::Disk;
 use store::{Batch, Ending, Saved, SavedCold, SavedValue, SnapshotSink, Totals};
@@ -170,7 +171,7 @@ impl Writer<'_> {
     fn write(&self, queue: &Mutex<Receiver<Batch>>) -> io::Result<Part> {
         let mut writer = PartWriter::create(self.disk, &self.path(), self.head)?;
         let mut scratch = Vec::new();
-        let mut guest = self.pace.enter();
+        let mut thread = self.pace.enter();
         let attempt = self.attempt;
         let (mut hold, mut unread) = (Hold::default(), Vec::new());
         while let Some(batch) = next(queue) {
@@ -178,12 +179,12 @@ impl Writer<'_> {
                 unread.clear();
                 continue;
             }
-            self.pace.pause(&mut guest);
+            self.pace.pause(&mut thread);
             let before = writer.bytes();
             let pause = || {
                 // Nothing comes of it any more, and somebody waits for the end.
                 if !attempt.is_given_up() {
-                    self.pace.pause(&mut guest);
+                    self.pace.pause(&mut thread);
                 }
             };
             let records = batch.len() as u64;
@@ -208,13 +209,13 @@ impl Writer<'_> {
                 unread.push(batch);
             }
             if unread.len() >= UNREAD_MAX {
-                self.write_values(&mut unread, &mut writer, &mut scratch)?;
+                self.write_values(&mut thread, &mut unread, &mut writer, &mut scratch)?;
             }
         }
         if attempt.is_given_up() {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        self.write_values(&mut unread, &mut writer, &mut scratch)?;
+        self.write_values(&mut thread, &mut unread, &mut writer, &mut scratch)?;
         let (entry, databases) = writer.finish(&part_name(self.head.part))?;
         Ok(Part {
             entry,
@@ -226,6 +227,7 @@ impl Writer<'_> {
     /// Reads the values that batches only name, as they lie, and writes them.
     fn write_values(
         &self,
+        thread: &mut BackgroundThread<'_>,
         batches: &mut Vec<Batch>,
         writer: &mut PartWriter,
         scratch: &mut Vec<u8>,
@@ -239,12 +241,11 @@ impl Writer<'_> {
             let locator = cold.locator();
             (locator.slot(), locator.offset_units())
         });
-        let mut background = self.pace.enter();
         for (saved, cold) in cold {
             if attempt.is_given_up() {
                 break;
             }
-            self.pace.pause(&mut background);
+            self.pace.pause(thread);
             let before = writer.bytes();
             let value = cold.load(saved.key);
             let value = value
@@ -264,12 +265,12 @@ impl Writer<'_> {
         let reader = PartReader::open(self.disk, &self.path());
         let reader = reader.and_then(|reader| reader.expect(&part.entry));
         let mut reader = reader.map_err(io::Error::other)?;
-        let mut guest = self.pace.enter();
+        let mut thread = self.pace.enter();
         while reader.check_block().map_err(io::Error::other)? {
             if self.attempt.is_given_up() {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            self.pace.pause(&mut guest);
+            self.pace.pause(&mut thread);
         }
         Ok(())
     }

@@ -20,8 +20,8 @@ use crate::key_delay::KeyDelay;
 use crate::loader::{LoadFault, LoadProgress, Source};
 use crate::replay::{Origin, Replayer};
 
+mod background;
 mod bank;
-mod courtesy;
 mod devices;
 mod held;
 mod streamed;
@@ -111,7 +111,7 @@ fn setup(store: &Arc<Store>, disk: impl Disk + 'static) -> Setup {
         store: Arc::clone(store),
         disk: Arc::new(disk),
         directory: "/data".into(),
-        background: Arc::new(Courtesy::of_machine(Arc::<ManualClock>::clone(&clock))),
+        background: Arc::new(Scheduler::of_machine(Arc::<ManualClock>::clone(&clock))),
         clock,
         lineage: Lineage([7; 20]),
         writers: 3,

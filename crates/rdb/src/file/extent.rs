@@ -6,32 +6,40 @@ use std::io::Read;
 use super::input::Input;
 use super::{Fault, FileError, ModuleName};
 use crate::VERSION_VALKEY;
+use crate::code;
+use crate::metadata::{self, part};
 use crate::reader::Malformed;
-use crate::value::code;
+use crate::templates::Templates;
 
 /// Types of modules: one whose end only the module knows, and one that anybody can pass.
 const MODULE_EARLY: u8 = 6;
 const MODULE: u8 = 7;
 
-/// What a module's data consists of.
-mod module {
-    pub(super) const END: u64 = 0;
-    pub(super) const SIGNED: u64 = 1;
-    pub(super) const UNSIGNED: u64 = 2;
-    pub(super) const FLOAT: u64 = 3;
-    pub(super) const DOUBLE: u64 = 4;
-    pub(super) const TEXT: u64 = 5;
-}
-
 /// An entry's id where it is not written as two lengths.
 const ID_BYTES: usize = 16;
 const TIME_BYTES: usize = 8;
 
-/// Passes the body of a value of this type.
+/// Passes the body of a value of this type. Of a stream: how many producers it has, which are not kept.
 pub(super) fn pass<R: Read>(
     input: &mut Input<R>,
     type_code: u8,
     version: u16,
+    templates: &Templates,
+) -> Result<u64, FileError> {
+    if matches!(
+        type_code,
+        code::STREAM_PLAIN | code::STREAM_COUNTERS | code::STREAM | code::STREAM_PRODUCERS
+    ) {
+        return stream(input, type_code);
+    }
+    pass_other(input, type_code, version, templates).map(|()| 0)
+}
+
+fn pass_other<R: Read>(
+    input: &mut Input<R>,
+    type_code: u8,
+    version: u16,
+    templates: &Templates,
 ) -> Result<(), FileError> {
     match type_code {
         code::STRING
@@ -43,7 +51,8 @@ pub(super) fn pass<R: Read>(
         | code::HASH_LISTPACK
         | code::SORTED_SET_LISTPACK
         | code::SET_LISTPACK
-        | code::HASH_LISTPACK_DEADLINES_EARLY => texts(input, 1),
+        | code::HASH_LISTPACK_DEADLINES_EARLY
+        | code::HASH_OF_TEMPLATE_LISTPACK => texts(input, 1),
         code::LIST | code::SET | code::LIST_ZIPLISTS => each(input, |input| texts(input, 1)),
         code::HASH => each(input, |input| texts(input, 2)),
         code::SORTED_SET_TEXT => each(input, |input| {
@@ -71,7 +80,14 @@ pub(super) fn pass<R: Read>(
             input.skip(TIME_BYTES)?;
             texts(input, 1)
         }
-        code::STREAM_PLAIN | code::STREAM_COUNTERS | code::STREAM => stream(input, type_code),
+        code::HASH_OF_TEMPLATE => {
+            let number = input.length()?;
+            let fields = templates.fields(number);
+            texts(
+                input,
+                fields.ok_or_else(|| input.wrong(Malformed::Template))?,
+            )
+        }
         MODULE_EARLY | MODULE => {
             let offset = input.offset();
             let fault = Fault::Module(ModuleName(input.length()?));
@@ -86,13 +102,26 @@ pub(super) fn pass_module<R: Read>(input: &mut Input<R>) -> Result<ModuleName, F
     let name = ModuleName(input.length()?);
     // When it wants to be given this: a number behind its type.
     lengths(input, 2)?;
+    module_data(input)?;
+    Ok(name)
+}
+
+/// Passes metadata of the key that follows.
+pub(super) fn pass_metadata<R: Read>(input: &mut Input<R>) -> Result<(), FileError> {
+    each(input, |input| {
+        input.skip(metadata::CLASS_BYTES)?;
+        module_data(input)
+    })
+}
+
+fn module_data<R: Read>(input: &mut Input<R>) -> Result<(), FileError> {
     loop {
         match input.length()? {
-            module::END => return Ok(name),
-            module::SIGNED | module::UNSIGNED => lengths(input, 1)?,
-            module::FLOAT => input.skip(size_of::<f32>())?,
-            module::DOUBLE => input.skip(size_of::<f64>())?,
-            module::TEXT => texts(input, 1)?,
+            part::END => return Ok(()),
+            part::SIGNED | part::UNSIGNED => lengths(input, 1)?,
+            part::FLOAT => input.skip(size_of::<f32>())?,
+            part::DOUBLE => input.skip(size_of::<f64>())?,
+            part::TEXT => texts(input, 1)?,
             _ => return Err(input.wrong(Malformed::Length)),
         }
     }
@@ -133,7 +162,7 @@ fn double_text<R: Read>(input: &mut Input<R>) -> Result<(), FileError> {
     }
 }
 
-fn stream<R: Read>(input: &mut Input<R>, type_code: u8) -> Result<(), FileError> {
+fn stream<R: Read>(input: &mut Input<R>, type_code: u8) -> Result<u64, FileError> {
     let has_counters = type_code != code::STREAM_PLAIN;
     each(input, |input| texts(input, 2))?;
     // Entries, the last id, and then: the first, the highest deleted, entries added.
@@ -147,9 +176,23 @@ fn stream<R: Read>(input: &mut Input<R>, type_code: u8) -> Result<(), FileError>
         })?;
         each(input, |input| {
             texts(input, 1)?;
-            let times = if type_code == code::STREAM { 2 } else { 1 };
+            let times = if type_code >= code::STREAM { 2 } else { 1 };
             input.skip(times * TIME_BYTES)?;
             each(input, |input| input.skip(ID_BYTES))
         })
-    })
+    })?;
+    if type_code != code::STREAM_PRODUCERS {
+        return Ok(0);
+    }
+    lengths(input, 2)?;
+    let producers = input.length()?;
+    for _ in 0..producers {
+        texts(input, 1)?;
+        each(input, |input| {
+            texts(input, 1)?;
+            lengths(input, 2)
+        })?;
+    }
+    lengths(input, 2)?;
+    Ok(producers)
 }

@@ -5,10 +5,15 @@ use std::ops::Range;
 
 use super::extent;
 use super::input::Input;
-use super::{CHECKSUM_VERSION, Fault, FileError, HEAD_BYTES, ModuleName, Usage, opcode};
+use super::{
+    CHECKSUM_VERSION, Fault, FileError, HEAD_BYTES, ModuleName, SHOWN_BYTES_MAX, TEMPLATES_VERSION,
+    Usage, opcode,
+};
 use crate::reader::{Limits, Malformed, Reader, Text};
+use crate::templates::{Templates, is_by_template};
 use crate::value::{self, Value};
-use crate::{VERSION_MAX, VERSION_VALKEY};
+use crate::{VERSION_VALKEY, is_read};
+use crate::{code, metadata};
 
 /// Reads a file from its front, once.
 #[derive(Debug)]
@@ -19,6 +24,19 @@ pub struct FileReader<R> {
     deadline_unix_ms: Option<u64>,
     usage: Option<Usage>,
     checksum: Option<Checksum>,
+    templates: Templates,
+    /// The body of a hash by a template, made whole.
+    expanded: Vec<u8>,
+    left_out: LeftOut,
+}
+
+/// What was in a file at keys that were read, and is not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Keys with metadata of modules.
+    pub metadata_keys: u64,
+    /// Producers of streams, whose repeated requests are not recognized any more.
+    pub stream_producers: u64,
 }
 
 /// What a file has to say.
@@ -146,7 +164,7 @@ impl<R: Read> FileReader<R> {
             fault => begin(fault),
         })?;
         let version = version(head).ok_or_else(|| begin(Fault::Magic))?;
-        if !(1..=VERSION_MAX).contains(&version) && version != VERSION_VALKEY {
+        if !is_read(version) {
             return Err(begin(Fault::Version(version)));
         }
         Ok(Self {
@@ -156,6 +174,9 @@ impl<R: Read> FileReader<R> {
             deadline_unix_ms: None,
             usage: None,
             checksum: None,
+            templates: Templates::default(),
+            expanded: Vec::new(),
+            left_out: LeftOut::default(),
         })
     }
 
@@ -175,6 +196,12 @@ impl<R: Read> FileReader<R> {
     #[must_use]
     pub fn checksum(&self) -> Option<Checksum> {
         self.checksum
+    }
+
+    /// What was left out up to here.
+    #[must_use]
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
     }
 
     /// The next item; none at the end, if the file is whole.
@@ -202,6 +229,22 @@ impl<R: Read> FileReader<R> {
             Found::ModuleAux(name) => Item::ModuleAux(name),
             Found::Slot => Item::Slot,
             Found::SlotImport => Item::SlotImport,
+            Found::Record {
+                type_code,
+                key,
+                body,
+            } if is_by_template(type_code) => {
+                self.expand(type_code, body.clone())?;
+                Item::Record(Record {
+                    database: self.database,
+                    deadline_unix_ms: self.deadline_unix_ms.take(),
+                    usage: self.usage.take(),
+                    key: self.text(key)?,
+                    type_code: code::HASH,
+                    offset: self.input.offset_of(body.start),
+                    body: &self.expanded,
+                })
+            }
             Found::Record {
                 type_code,
                 key,
@@ -266,10 +309,50 @@ impl<R: Read> FileReader<R> {
                     extent::each(input, |input| extent::lengths(input, 2))?;
                     return Ok(Found::SlotImport);
                 }
+                opcode::METADATA if metadata::is_of(self.version) => {
+                    extent::pass_metadata(input)?;
+                    self.left_out.metadata_keys += 1;
+                }
+                opcode::TEMPLATE if self.has_templates() => self.take_template()?,
                 opcode::END => return self.find_end(),
                 type_code => return self.find_record(type_code),
             }
         }
+    }
+
+    fn has_templates(&self) -> bool {
+        self.version >= TEMPLATES_VERSION && self.version != VERSION_VALKEY
+    }
+
+    /// Keeps a template: its number, a count and as many names.
+    fn take_template(&mut self) -> Result<(), FileError> {
+        let input = &mut self.input;
+        let begin = input.position();
+        extent::lengths(input, 1)?;
+        extent::each(input, |input| extent::texts(input, 1))?;
+        let body = input.part(begin..input.position());
+        let mut reader = Reader::new(body, self.version, input.limits());
+        let offset = input.offset_of(begin);
+        self.templates
+            .add(&mut reader)
+            .map_err(|malformed| FileError {
+                offset,
+                fault: malformed.into(),
+            })
+    }
+
+    /// Makes a hash by a template whole.
+    fn expand(&mut self, type_code: u8, body: Range<usize>) -> Result<(), FileError> {
+        let input = &self.input;
+        let offset = input.offset_of(body.start);
+        let mut reader = Reader::new(input.part(body), self.version, input.limits());
+        let expanded = self
+            .templates
+            .expand(type_code, &mut reader, &mut self.expanded);
+        expanded.map_err(|malformed| FileError {
+            offset,
+            fault: malformed.into(),
+        })
     }
 
     fn find_database(&mut self) -> Result<Found, FileError> {
@@ -293,18 +376,27 @@ impl<R: Read> FileReader<R> {
         let type_offset = input.offset_of(0);
         let key = input.text();
         let begin = input.position();
-        let passed = key.and_then(|key| {
-            extent::pass(input, type_code, self.version)?;
-            Ok(key)
-        });
-        let key = passed.map_err(|error| match error.fault {
+        let key = key?;
+        match extent::pass(input, type_code, self.version, &self.templates) {
+            Ok(producers) => self.left_out.stream_producers += producers,
             // It is the type that is wrong, not what follows the key.
-            Fault::Malformed(Malformed::Type(_)) => FileError {
-                offset: type_offset,
-                ..error
-            },
-            _ => error,
-        })?;
+            Err(FileError {
+                fault: Fault::Malformed(Malformed::Type(code)),
+                ..
+            }) => {
+                let fault = Fault::Type {
+                    code,
+                    version: self.version,
+                    key: self.shown(key),
+                };
+                return Err(FileError {
+                    offset: type_offset,
+                    fault,
+                });
+            }
+            Err(error) => return Err(error),
+        }
+        let input = &mut self.input;
         Ok(Found::Record {
             type_code,
             key,
@@ -330,6 +422,17 @@ impl<R: Read> FileReader<R> {
         }
         self.checksum = Some(checksum);
         Ok(Found::End)
+    }
+
+    /// A key as it is shown.
+    fn shown(&self, key: Range<usize>) -> Vec<u8> {
+        self.text(key).map_or_else(
+            |_| Vec::new(),
+            |key| {
+                let bytes = key.as_bytes();
+                bytes[..bytes.len().min(SHOWN_BYTES_MAX)].to_vec()
+            },
+        )
     }
 
     /// The text in a part of the item.

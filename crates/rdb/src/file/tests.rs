@@ -12,6 +12,7 @@ use crate::value;
 use crate::{Style, VERSION_VALKEY, Value};
 
 mod golden;
+mod newer;
 
 /// A record that was read, with all that is known of it.
 #[derive(Clone, Debug)]
@@ -151,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_of_a_stranger_do_no_harm(body: Vec<u8>, version in 1_u16..=12) {
+    fn bytes_of_a_stranger_do_no_harm(body: Vec<u8>, version in 1_u16..=15) {
         let mut file = format!("REDIS{version:04}").into_bytes();
         file.extend_from_slice(&body);
         if let Err(error) = read(&file) {
@@ -293,7 +294,7 @@ fn a_long_value_is_read_and_its_memory_given_back() {
 fn unknown_versions_are_refused_by_name() {
     for (head, version) in [
         ("REDIS0000", Some(0)),
-        ("REDIS0013", Some(13)),
+        ("REDIS0016", Some(16)),
         ("VALKEY081", Some(81)),
         ("REDIS00x1", None),
         ("RODIS0011", None),

@@ -6,15 +6,17 @@
 //!   25  earliest deadline (8) │ listpack: name, value, deadline …  0: none; ascending, none last
 //!   22 and 23  the same without the earliest deadline, deadlines absolute
 //!   22 of Valkey  count │ name, value, deadline (8) …              -1: none
+//!   29  template │ listpack: number of the template, value …       templates: see there
+//!   31  template │ value …
 //! ```
 
 use structures::{Element, Encoding, FieldDeadline, Hash, HashLimits, Packed};
 
-use super::code;
+use crate::code;
 use crate::elements::Elements;
 use crate::reader::{Malformed, Reader};
 use crate::writer::{Output, Style, write_length, write_length_u64, write_text};
-use crate::{VERSION_VALKEY, listpack, ziplist, zipmap};
+use crate::{VERSION_VALKEY, listpack, templates, ziplist, zipmap};
 
 /// The first version with listpacks.
 const LISTPACK_VERSION: u16 = 10;
@@ -116,6 +118,34 @@ pub(super) fn read_valkey(reader: &mut Reader<'_>) -> Result<Hash, Malformed> {
             at => deadline(u64::try_from(at).ok())?,
         };
         hash.add(name.as_bytes(), value.as_bytes(), deadline)?;
+    }
+    Ok(hash.hash)
+}
+
+pub(super) fn read_template_listpack(reader: &mut Reader<'_>) -> Result<Hash, Malformed> {
+    let names = templates::read_names(reader)?;
+    let text = reader.text()?;
+    let mut values = listpack::open(text.as_bytes())?;
+    // The number that the template had in the server: of no use elsewhere.
+    let Some(Element::Integer(_)) = values.next() else {
+        return Err(Malformed::Block);
+    };
+    if values.len() != names.len() {
+        return Err(Malformed::Block);
+    }
+    let mut hash = Building::new(reader);
+    for (name, value) in names.iter().zip(values) {
+        hash.add(name, value.text().as_bytes(), FieldDeadline::Never)?;
+    }
+    Ok(hash.hash)
+}
+
+pub(super) fn read_template(reader: &mut Reader<'_>) -> Result<Hash, Malformed> {
+    let names = templates::read_names(reader)?;
+    let mut hash = Building::new(reader);
+    for name in names {
+        let value = reader.text()?;
+        hash.add(&name, value.as_bytes(), FieldDeadline::Never)?;
     }
     Ok(hash.hash)
 }

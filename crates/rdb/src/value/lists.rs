@@ -2,7 +2,7 @@
 
 use structures::{BlockLimit, Element, End, List};
 
-use super::code;
+use crate::code;
 use crate::elements::Elements;
 use crate::reader::{Malformed, Reader};
 use crate::writer::{Output, Style, write_length, write_text};

@@ -2,8 +2,8 @@
 
 use structures::{Element, IntSet, Set};
 
-use super::code;
 use crate::bytes::{Bytes, index};
+use crate::code;
 use crate::listpack;
 use crate::reader::{Malformed, Reader};
 use crate::writer::{Output, Style, write_length, write_text};

@@ -3,7 +3,7 @@
 use base::float::{self, FloatText};
 use structures::{Element, Encoding, Packed, SortedSet};
 
-use super::code;
+use crate::code;
 use crate::elements::Elements;
 use crate::reader::{Malformed, Reader};
 use crate::writer::{Output, Style, write_length, write_text};

@@ -9,13 +9,20 @@
 //! ```
 //!
 //! What is pending stands in the group with its figures, and by its id alone with its consumer.
+//!
+//! Behind the groups, 26 tells which requests of producers were carried out, so that none is twice: for how many seconds
+//! and of how many that is known, the producers, and two counts. Streams have no such thing here; it is passed.
+//!
+//! ```text
+//!   seconds │ entries │ count of producers │ name, count │ request (a text), id (two lengths) … │ counts (two lengths)
+//! ```
 
 use std::collections::BTreeMap;
 
 use structures::stream::{Counters, Group};
 use structures::{EntryId, Stream};
 
-use super::code;
+use crate::code;
 use crate::reader::{Malformed, Reader};
 use crate::writer::{Output, Style, write_length, write_length_u64, write_text};
 
@@ -47,7 +54,23 @@ pub(super) fn read(reader: &mut Reader<'_>, type_code: u8) -> Result<Stream, Mal
     for _ in 0..reader.count(5)? {
         read_group(reader, type_code, &mut stream)?;
     }
+    if type_code == code::STREAM_PRODUCERS {
+        pass_producers(reader)?;
+    }
     Ok(stream)
+}
+
+fn pass_producers(reader: &mut Reader<'_>) -> Result<(), Malformed> {
+    let _retention = (reader.length()?, reader.length()?);
+    for _ in 0..reader.count(2)? {
+        reader.text()?;
+        for _ in 0..reader.count(3)? {
+            reader.text()?;
+            read_id(reader)?;
+        }
+    }
+    let _counts = (reader.length()?, reader.length()?);
+    Ok(())
 }
 
 fn read_counters(
@@ -133,7 +156,7 @@ fn read_consumer(
         .create_consumer(name.as_bytes(), seen_unix_ms)
         .ok_or(Malformed::Twice)?;
     let active_unix_ms = match type_code {
-        code::STREAM => match reader.time_unix_ms()? {
+        code::STREAM | code::STREAM_PRODUCERS => match reader.time_unix_ms()? {
             NEVER => None,
             time => Some(u64::try_from(time).map_err(|_| Malformed::Number)?),
         },

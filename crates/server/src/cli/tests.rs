@@ -75,9 +75,8 @@ fn the_first_argument_may_be_a_file_and_a_dash_is_standard_input() {
 
 #[test]
 fn what_is_read_later_wins() {
-    let dir = std::env::temp_dir().join(format!("iolite-cli-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let path = dir.join("iolite.conf");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("iolite.conf");
     std::fs::write(&path, "timeout 2\ntcp-keepalive 2\nhz 2").unwrap();
     let environment = [
         ("IOLITE_MAXCLIENTS", "1"),
@@ -88,7 +87,6 @@ fn what_is_read_later_wins() {
     let stdin = b"\ntcp-keepalive 3\nhz 3\n";
     let options = [path.to_str().unwrap(), "--hz", "4", "-"];
     let config = startup(&options, &environment, stdin).settings.config();
-    std::fs::remove_dir_all(dir).unwrap();
     assert_eq!(config.clients_max, 1);
     assert_eq!(config.idle_timeout_s, 2);
     assert_eq!(config.tcp_keepalive_s, 3);

@@ -51,10 +51,9 @@ impl ClusterMode {
     }
 
     /// This node is in no group any more.
-    pub(crate) fn be_by_itself(&self, node: &Node, was_replica: bool) {
+    pub(crate) fn be_by_itself(&self, node: &Node) {
         let Some(part) = self.0.get() else { return };
         *lock(&part.member) = None;
-        part.is_orphan.store(was_replica, Ordering::Relaxed);
         part.is_cut_off.store(false, Ordering::Relaxed);
         let config = node.core.config.current();
         let reset = part.lone.reset(false);

@@ -73,7 +73,6 @@ impl ClusterMode {
             member: Mutex::new(member),
             left: Mutex::default(),
             is_cut_off: AtomicBool::new(false),
-            is_orphan: AtomicBool::new(false),
         };
         if member.is_none() {
             part.introduce(&config)?;
@@ -122,7 +121,8 @@ impl ClusterMode {
             let voters = group.membership.voters.len();
             seen.fault_tolerance = cluster::voters::fault_tolerance(voters);
         }
-        seen.is_orphan = part.is_orphan.load(Ordering::Relaxed);
+        let group = node.control.part();
+        seen.dropped_messages = group.map_or(0, |group| group.dropped_messages());
         if let Some(me) = seen.nodes.get_mut(seen.own) {
             me.replication_offset = node.replication.offset(node);
             me.is_loading = node.core.shared.refusals.is_loading();

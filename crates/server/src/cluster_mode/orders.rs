@@ -89,8 +89,6 @@ impl Part {
         node.replication
             .own
             .set_id(replication::TermId(self.lone.own().0));
-        self.is_orphan
-            .store(false, std::sync::atomic::Ordering::Relaxed);
         reset.map_err(|error| refuse(error.to_string()))
     }
 }

@@ -46,12 +46,12 @@ pub(super) fn seen(
         nodes,
         own: 0,
         is_ok: is_ok(state, config, is_cut_off),
-        is_orphan: false,
         epoch: state.index,
         endpoint: config.cluster.endpoint,
         leader: own.to_string(),
         control_term: 0,
         fault_tolerance: 0,
+        dropped_messages: 0,
     }
 }
 

@@ -27,8 +27,6 @@ pub(super) struct Part {
     pub(super) left: Mutex<Left>,
     /// Nobody is known to lead the group for a node timeout.
     pub(super) is_cut_off: AtomicBool,
-    /// It was a replica when it left its cluster: what it has is a copy of what others have.
-    pub(super) is_orphan: AtomicBool,
 }
 
 /// Who was a member since this server was started, and has left: whoever tells each node to forget one of them hears that it is

@@ -19,7 +19,7 @@ use cluster::state::FIRST_RAFT_ID;
 use cluster::{ControlState, Entry, NodeId, NodeRecord, Times};
 use consensus::{Options, RaftLog};
 use durability::disk::{Disk, SystemDisk};
-use engine::CommandError;
+use engine::{CommandError, TopicKind};
 use persistence::directory::DataDirectory;
 use persistence::recovery::Place as DataPlace;
 use replication::TermId;
@@ -31,6 +31,7 @@ use super::forming::Answer;
 use super::holder::{Meeting, SharedLog, TakesPart};
 use super::links::{Asked, Links, Subject, spawn};
 use super::record::record;
+use super::relay::{self, Relay};
 use super::unique;
 use crate::config::Config;
 use crate::node::Node;
@@ -55,6 +56,7 @@ pub(crate) struct Part {
     _taken: Option<DataDirectory>,
     kept: Mutex<Kept>,
     pub(super) links: Arc<Links>,
+    relay: Relay,
     taking: Mutex<Taking>,
     /// Held while this node meets another one, or leaves: it is in one group at a time.
     pub(super) meeting: Mutex<()>,
@@ -146,6 +148,7 @@ pub(crate) fn prepare(node: &Arc<Node>, known: Known) -> io::Result<Arc<Part>> {
             _taken: taken,
             kept: Mutex::new(kept),
             links: Links::new(node, Box::new(handler)),
+            relay: Relay::new(Links::new(node, Box::new(drop))),
             taking: Mutex::default(),
             meeting: Mutex::default(),
         }
@@ -232,6 +235,20 @@ impl TakesPart for Part {
         self.ask_for_office(primary)
     }
 
+    fn relay(&self, kind: TopicKind, channel: &[u8], message: &[u8]) {
+        let node = self.node.upgrade();
+        let Some(node) = node.filter(|node| node.group.is_there()) else {
+            return;
+        };
+        let seen = node.group.get();
+        self.relay
+            .send(&seen.state, seen.own, kind, channel, message);
+    }
+
+    fn dropped_messages(&self) -> u64 {
+        self.relay.dropped_count()
+    }
+
     fn leave_for_good(&self) -> Result<(), String> {
         self.leave_cluster()
     }
@@ -243,6 +260,7 @@ impl TakesPart for Part {
             let _full = active.events.try_send(Event::Stop);
         }
         self.links.stop();
+        self.relay.stop();
         if let Some(active) = &taking.active {
             active.log.stop();
         }
@@ -271,8 +289,10 @@ fn check(node: &Node, config: &Config) -> io::Result<()> {
 impl Part {
     /// A peer asks something.
     fn hear(self: &Arc<Self>, asked: Asked) {
-        if asked.subject == Subject::Meet {
-            return self.hear_of_meeting(asked);
+        match asked.subject {
+            Subject::Meet => return self.hear_of_meeting(asked),
+            Subject::Publish => return self.hear_of_message(asked),
+            _ => {}
         }
         let events = self.events();
         match events {
@@ -281,6 +301,17 @@ impl Part {
                 .reply
                 .answer(Err("this node is in no control group".to_owned())),
         }
+    }
+
+    /// Another node has a message for the subscribers of this one.
+    fn hear_of_message(&self, asked: Asked) {
+        let Asked { bytes, reply, .. } = asked;
+        if let (Some(node), Ok((kind, channel, message))) =
+            (self.node.upgrade(), relay::decode(&bytes))
+        {
+            let _receivers = node.sessions.pubsub.publish(kind, channel, message);
+        }
+        reply.answer(Ok(Vec::new()));
     }
 
     fn events(&self) -> Option<SyncSender<Event>> {
@@ -353,6 +384,7 @@ impl Part {
     pub(super) fn forget_group(&self) -> io::Result<()> {
         let active = lock(&self.taking).active.take();
         self.links.retain(|_| false);
+        self.relay.retain(|_| false);
         if let Some(active) = active {
             active.log.stop();
         }

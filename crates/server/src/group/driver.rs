@@ -31,7 +31,7 @@ use super::control::Part;
 use super::duty::{Duty, PrimaryAddress};
 use super::files::{KnownPeer, Place};
 use super::forming;
-use super::links::{Asked, Links, Reply, Subject, Told, spawn};
+use super::links::{Asked, Links, Reply, Subject, Told};
 use super::reconcile::{Look, Reconciler};
 use super::unique;
 use super::view::{SHARD, Seen};
@@ -72,8 +72,8 @@ pub(crate) enum Event {
     Forget,
     /// A replica has all that this primary has, and no write begins; or that did not come about.
     Ready(NodeId, Result<(), String>, Reply),
-    /// The shard of this node was proposed.
-    Began,
+    /// The shard of this node was proposed, and the control state here is newer than that. It was refused for sure, or not.
+    Began { is_refused: bool },
     /// The hash slots that this node brought are its shard's, or are not to be had.
     Claimed(Result<Applied, String>),
     /// The end.
@@ -89,24 +89,26 @@ pub(crate) struct Driver {
     pub(super) links: Arc<Links>,
     pub(super) log: Arc<RaftLog<Links>>,
     pub(super) events: SyncSender<Event>,
-    duty: Option<Arc<Duty>>,
-    member: Member,
+    pub(super) duty: Option<Arc<Duty>>,
+    pub(super) member: Member,
     pub(super) leader: Leader,
     pub(super) state: Arc<ControlState>,
     pub(super) standing: Standing,
     reconciler: Reconciler,
     /// Of which shard this node is.
-    shard: Option<ShardId>,
+    pub(super) shard: Option<ShardId>,
     /// It is in cluster mode.
-    is_cluster: bool,
+    pub(super) is_cluster: bool,
     /// Its own shard, or the slots of that, were proposed.
-    begins: bool,
+    pub(super) begins: bool,
+    /// The shard that was proposed.
+    pub(super) proposed_shard: Option<ShardId>,
     /// Whether it follows somebody now, or did last.
     was_replica: bool,
     /// Since when nobody is known to lead.
     leaderless_ms: Option<u64>,
     /// When this node left its office for another one; writes do not wait forever.
-    handed_over_ms: Option<u64>,
+    pub(super) handed_over_ms: Option<u64>,
     /// Who waits for the answer to which seal.
     sealing: Vec<(Seal, Reply)>,
     /// What is being made durable, and since when.
@@ -115,7 +117,7 @@ pub(crate) struct Driver {
     records_own: bool,
     has_left: bool,
     published: Option<(u64, Option<u64>, u64, usize)>,
-    times: Times,
+    pub(super) times: Times,
     tick: Duration,
 }
 
@@ -150,7 +152,7 @@ impl Driver {
             declines,
             now_ms,
         } = setup;
-        let mut member = Member::new(own, times, record.start_count);
+        let mut member = Member::new(own, times, record.start_count, now_ms);
         member.set_declines(declines);
         let shard = duty.as_ref().and_then(|duty| duty.shard_of_log());
         if let (Some(duty), Some(shard)) = (&duty, shard) {
@@ -161,6 +163,7 @@ impl Driver {
             shard,
             is_cluster: record.roles & roles::CLUSTER != 0,
             begins: false,
+            proposed_shard: None,
             was_replica: false,
             leaderless_ms: None,
             handed_over_ms: None,
@@ -212,8 +215,8 @@ impl Driver {
         }
     }
 
-    /// This node is in the group no more. What it has stays, and nobody is followed. In cluster mode it is by itself from here
-    /// on; otherwise it writes nothing until it is started without a group, or joins anew.
+    /// This node is in the group no more, and follows nobody. In cluster mode it is by itself from here on: a former primary with
+    /// what it has, a former replica with nothing. Otherwise what it has stays, and it writes nothing until it is started without a group, or joins anew.
     fn end(&self) {
         if let Some(duty) = &self.duty {
             duty.leave_office();
@@ -225,13 +228,13 @@ impl Driver {
         if let Some(node) = self.node.upgrade().filter(|_| self.is_cluster) {
             node.group.publish(Seen::default());
             self.part.obey_nobody();
-            node.replication.end_under_group(&node);
-            node.cluster_mode.be_by_itself(&node, self.was_replica);
+            node.replication.end_under_group(&node, self.was_replica);
+            node.cluster_mode.be_by_itself(&node);
         }
     }
 
     /// Milliseconds by the clock that leases are counted with; none once the server is gone.
-    fn now_ms(&self) -> Option<u64> {
+    pub(super) fn now_ms(&self) -> Option<u64> {
         let node = self.node.upgrade()?;
         (!node.is_stopping()).then(|| node.core.clock.boottime_ms())
     }
@@ -241,8 +244,7 @@ impl Driver {
         self.note_log();
         self.note_level();
         self.standing = self.log.standing();
-        let reign = self.standing.is_ready.then_some(self.standing.term);
-        self.leader.set_leading(reign, now_ms);
+        self.note_leader(now_ms);
         let state = self.log.watch();
         if state.index > self.state.index {
             let was_in = self.state.nodes.contains_key(&self.own);
@@ -259,81 +261,22 @@ impl Driver {
         self.begin_own_shard();
     }
 
-    /// In cluster mode a node that has data and is of no shard begins one, and brings the hash slots that it owned by itself.
-    fn begin_own_shard(&mut self) {
-        let Some(duty) = self.duty.clone().filter(|_| self.is_cluster) else {
-            return;
-        };
-        let is_in = self.state.nodes.contains_key(&self.own);
-        if !is_in || self.begins || self.standing.leader.is_none() {
-            return;
+    /// Who leads, and who may: when this node acknowledged itself counts for leaders after it.
+    fn note_leader(&mut self, now_ms: u64) {
+        let standing = &self.standing;
+        let reign = standing.leader.map(|leader| (standing.term, leader));
+        if let Some(reign) = reign.filter(|_| standing.is_leader) {
+            self.member.note_acknowledged(reign, now_ms);
         }
-        match self.state.shard_of(self.own) {
-            None => self.propose_shard(&duty),
-            Some(shard) => self.claim(shard),
-        }
-    }
-
-    fn propose_shard(&mut self, duty: &Duty) {
-        // No shard before it had this number: there was no such index.
-        let shard = ShardId(u32::try_from(self.state.index).unwrap_or(u32::MAX));
-        if let Err(reason) = duty.begin_shard(shard) {
-            self.warn(&format!("This node cannot begin its shard: {reason}"));
-            return;
-        }
-        self.begins = true;
-        self.shard = Some(shard);
-        let (end, applied) = duty.log_end();
-        self.member
-            .begin_copy(shard, duty.seal_term(), end, applied);
-        let create = Entry::Shard {
-            shard,
-            expected_epoch: 0,
-            change: ShardChange::Create {
-                primary: self.own,
-                end,
-                is_quorum: false,
-            },
-        };
-        let events = self.events.clone();
-        let done = move |_| post(&events, Event::Began);
-        self.log.propose_anywhere(&unique::proposal(create), done);
-    }
-
-    fn claim(&mut self, shard: ShardId) {
-        let Some(node) = self.node.upgrade() else {
-            return;
-        };
-        let ranges = node.cluster_mode.claims();
-        if ranges.is_empty() {
-            return;
-        }
-        self.begins = true;
-        let slots = Entry::Slots {
-            ranges,
-            expected: None,
-            owner: Some(shard),
-        };
-        let events = self.events.clone();
-        let done = move |applied: Result<Applied, cluster::Unavailable>| {
-            let applied = applied.map_err(|error| error.to_string());
-            post(&events, Event::Claimed(applied));
-        };
-        self.log.propose_anywhere(&unique::proposal(slots), done);
-    }
-
-    /// What became of the hash slots that this node brought.
-    fn claimed(&mut self, applied: Result<Applied, String>) {
-        self.begins = false;
-        match applied {
-            // It is tried again.
-            Err(_) => return,
-            Ok(Applied::Done) => {}
-            Ok(_) => self.warn("The hash slots that this node owned by itself have another owner"),
-        }
-        if let Some(node) = self.node.upgrade() {
-            node.cluster_mode.forget_claims(&node);
-        }
+        let membership = self.log.membership();
+        let ids = membership.voters.iter();
+        let voters = ids.map(|id| self.state.node_of(*id).map(|(node, _)| *node));
+        // Where one of them is not known yet, no majority can be counted.
+        let voters = voters.collect::<Option<BTreeSet<NodeId>>>();
+        let voters = voters.filter(|_| !membership.is_changing);
+        self.leader.set_voters(voters.unwrap_or_default(), now_ms);
+        let reign = reign.filter(|_| standing.is_ready);
+        self.leader.set_leading(reign, now_ms);
     }
 
     /// Whether writes are to wait for a majority may have been changed.
@@ -431,7 +374,7 @@ impl Driver {
     }
 
     /// The shard that this node is of, as the group has it.
-    fn own_shard(&self) -> Option<&Shard> {
+    pub(super) fn own_shard(&self) -> Option<&Shard> {
         self.state.shards.get(&self.shard?)
     }
 
@@ -580,7 +523,7 @@ impl Driver {
             Event::Configured => self.configured(),
             Event::Forget => self.has_left = true,
             Event::Ready(to, outcome, reply) => self.leave_office_to(to, outcome, reply),
-            Event::Began => self.begins = false,
+            Event::Began { is_refused } => self.began(is_refused),
             Event::Claimed(applied) => self.claimed(applied),
             Event::StateChanged | Event::Stop => {}
         }
@@ -594,41 +537,6 @@ impl Driver {
             self.record.roles |= is_quorum;
             self.record_own();
         }
-    }
-
-    /// A replica is to take the office of this primary: writes wait until it has all there is.
-    fn hand_over(&self, to: NodeId, reply: Reply) {
-        let is_its_primary = self
-            .own_shard()
-            .is_some_and(|shard| shard.primary == self.own && shard.members.contains_key(&to));
-        let Some(duty) = self.duty.clone().filter(|_| is_its_primary) else {
-            return reply.answer(Err("this node is not the primary of that node".to_owned()));
-        };
-        let events = self.events.clone();
-        let node_timeout = Duration::from_millis(self.times.node_timeout_ms);
-        let waits = spawn("hand-over", move || {
-            let outcome = duty.wait_for_copy(to, node_timeout);
-            post(&events, Event::Ready(to, outcome, reply));
-        });
-        // The reply is dropped then, which answers.
-        let _refused = waits;
-    }
-
-    fn leave_office_to(&mut self, to: NodeId, outcome: Result<(), String>, reply: Reply) {
-        let (Some(shard), Ok(())) = (self.shard, &outcome) else {
-            if let Some(duty) = &self.duty {
-                duty.end_hand_over();
-            }
-            return reply.answer(outcome.map(|()| Vec::new()));
-        };
-        self.tell(&format!("This node hands its office over to {to}"));
-        if let Some(duty) = &self.duty {
-            duty.begin_hand_over();
-        }
-        self.handed_over_ms = self.now_ms();
-        let actions = self.member.hand_over(shard);
-        self.perform(actions);
-        reply.answer(Ok(Vec::new()));
     }
 
     fn leave(&self, node: NodeId) {
@@ -648,10 +556,18 @@ impl Driver {
             reply,
         } = asked;
         match subject {
-            Subject::Raft => self.log.serve(bytes, move |answer| reply.answer(answer)),
+            Subject::Raft => {
+                // By the time of now, which is after the leader sent it: that is what its quorum counts from.
+                if let (Some(reign), Some(now_ms)) = (consensus::leader_of(&bytes), self.now_ms()) {
+                    self.member.note_acknowledged(reign, now_ms);
+                }
+                self.log.serve(bytes, move |answer| reply.answer(answer));
+            }
             Subject::Join => self.join(from, &bytes, reply),
             Subject::HandOver => self.hand_over(from, reply),
-            Subject::Meet => reply.answer(Err("not a question for the group".to_owned())),
+            Subject::Meet | Subject::Publish => {
+                reply.answer(Err("not a question for the group".to_owned()));
+            }
             Subject::Member => match Message::decode(&bytes) {
                 Ok(Message::Heartbeat(beat)) if beat.node == from => {
                     let answer = self.on_heartbeat(now_ms, &beat);
@@ -741,13 +657,13 @@ impl Driver {
     }
 
     /// Whether this node serves its hash slots may have changed with its role.
-    fn routes_changed(&self) {
+    pub(super) fn routes_changed(&self) {
         if let Some(node) = self.node.upgrade() {
             node.cluster_mode.state_changed(&node);
         }
     }
 
-    fn perform(&mut self, actions: Vec<member::Action>) {
+    pub(super) fn perform(&mut self, actions: Vec<member::Action>) {
         for action in actions {
             match action {
                 member::Action::Heartbeat(beat) => self.send_heartbeat(&beat),
@@ -832,17 +748,7 @@ impl Driver {
 
     /// What is due because time has passed.
     fn act_in_time(&mut self, now_ms: u64) {
-        let patience_ms = 2 * self.times.node_timeout_ms;
-        if self
-            .handed_over_ms
-            .is_some_and(|at_ms| now_ms >= at_ms + patience_ms)
-        {
-            self.handed_over_ms = None;
-            if let Some(duty) = &self.duty {
-                duty.end_hand_over();
-            }
-            self.routes_changed();
-        }
+        self.end_hand_over(now_ms);
         let actions = self.member.on_tick(now_ms);
         self.perform(actions);
         let state = Arc::clone(&self.state);
@@ -965,7 +871,7 @@ impl Driver {
             });
     }
 
-    fn warn(&self, line: &str) {
+    pub(super) fn warn(&self, line: &str) {
         if let Some(node) = self.node.upgrade() {
             node.core.log.warning(format_args!("{line}"));
         }

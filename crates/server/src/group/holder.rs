@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use cluster::NodeId;
-use engine::CommandError;
+use engine::{CommandError, TopicKind};
 
 use crate::replication::session::Session;
 
@@ -51,6 +51,12 @@ pub(crate) trait TakesPart: Send + Sync {
     /// # Errors
     /// Why it does not.
     fn hand_over(&self, primary: NodeId) -> Result<(), String>;
+
+    /// Sends a message to the subscribers of the other nodes that it is for; waits for nothing.
+    fn relay(&self, kind: TopicKind, channel: &[u8], message: &[u8]);
+
+    /// Messages that could not be sent to another node.
+    fn dropped_messages(&self) -> u64;
 
     /// Has this node be by itself; waits until it is.
     ///

@@ -61,6 +61,8 @@ pub(crate) enum Subject {
     Meet = 4,
     /// A primary is to hand its office over.
     HandOver = 5,
+    /// A message for the subscribers of a node.
+    Publish = 6,
 }
 
 impl Subject {
@@ -71,6 +73,7 @@ impl Subject {
             Self::Join,
             Self::Meet,
             Self::HandOver,
+            Self::Publish,
         ];
         all.into_iter().find(|one| *one as u8 == byte)
     }

@@ -360,7 +360,7 @@ impl Part {
     pub(super) fn leave_cluster(&self) -> Result<(), String> {
         let _one = self.meeting.lock().unwrap_or_else(PoisonError::into_inner);
         let (Some(own), Some(log)) = (self.member(), self.log()) else {
-            return Ok(());
+            return self.wait_until_out();
         };
         let proposal: Proposal = unique::proposal(Entry::Leave { node: own });
         match log.propose(&proposal) {
@@ -376,6 +376,11 @@ impl Part {
         }
         drop(log);
         let _in_a_group = self.post(Event::Forget);
+        self.wait_until_out()
+    }
+
+    /// What changes the role then goes on: it waits for the request that this is part of.
+    fn wait_until_out(&self) -> Result<(), String> {
         let mut waited = Duration::ZERO;
         while self.member().is_some() {
             if waited >= LEAVE_TIME {

@@ -21,13 +21,19 @@ pub mod duty;
 mod files;
 #[cfg(feature = "cluster")]
 mod forming;
+#[cfg(feature = "cluster")]
+mod handing_over;
 pub mod holder;
 #[cfg(feature = "cluster")]
 mod links;
 #[cfg(feature = "cluster")]
 mod meeting;
 #[cfg(feature = "cluster")]
+mod own_shard;
+#[cfg(feature = "cluster")]
 mod reconcile;
 pub(crate) mod record;
+#[cfg(feature = "cluster")]
+mod relay;
 pub(crate) mod unique;
 pub mod view;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use base::background::Scheduler;
 use base::clock::Clock;
-use base::courtesy::Courtesy;
 use base::random::Prng;
 use engine::{Counts, EngineCounters, Latencies, Shared, Waiters};
 use persistence::environment::Environment;
@@ -70,7 +70,7 @@ pub struct Work {
     pub(super) jobs: Mutex<Option<Sender<Job>>>,
     pub(super) aside_counters: OnceLock<Arc<EngineCounters>>,
     /// Between workers and those who save in the background.
-    pub background: Arc<Courtesy>,
+    pub background: Arc<Scheduler>,
     /// Rates of the last moments.
     pub rates: Rates,
     /// What was counted up to the last CONFIG RESETSTAT.
@@ -83,7 +83,7 @@ impl Work {
             workers: OnceLock::new(),
             jobs: Mutex::default(),
             aside_counters: OnceLock::new(),
-            background: Arc::new(Courtesy::of_machine(Arc::clone(clock))),
+            background: Arc::new(Scheduler::of_machine(Arc::clone(clock))),
             rates: Rates::default(),
             counted_before: Mutex::default(),
         }

@@ -208,9 +208,9 @@ impl Replication {
         }
     }
 
-    /// No control group decides any more: this node is a primary by itself.
+    /// No control group decides any more: this node is a primary by itself, which begins with nothing if it is to be emptied.
     #[cfg(feature = "cluster")]
-    pub(crate) fn end_under_group(&self, node: &Arc<Node>) {
+    pub(crate) fn end_under_group(&self, node: &Arc<Node>, is_emptied: bool) {
         self.fence.end_group();
         let refusals = &node.core.shared.refusals;
         refusals.set_no_lease(false);
@@ -220,6 +220,7 @@ impl Replication {
         if let Ok(role) = role::next(self.role(), Event::Unfollow)
             && role == Role::TakingOver
         {
+            self.is_emptied.store(is_emptied, Ordering::Relaxed);
             self.leave_primary(standing, node, role, "it is by itself");
         }
     }

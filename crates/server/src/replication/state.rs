@@ -85,6 +85,8 @@ pub struct Replication {
     pub(super) stop_wait: AtomicU64,
     /// This primary has left its office for another copy: writes wait until that has it.
     pub(super) hands_over: AtomicBool,
+    /// What this node has goes when it takes over: others have it, and it is none of them any more.
+    pub(super) is_emptied: AtomicBool,
 }
 
 /// What INFO counts.
@@ -120,6 +122,7 @@ impl Default for Replication {
             node: OnceLock::new(),
             stop_wait: AtomicU64::new(0),
             hands_over: AtomicBool::new(false),
+            is_emptied: AtomicBool::new(false),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The thread "follow": carries out orders one after the other. It is there from the first order on.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::random::Prng;
+use engine::TrackingPort as _;
 
 use super::failover::{Failover, Verdict};
 use super::following::{Authority, Ended, Following, Link, Primary};
@@ -13,6 +15,7 @@ use super::role::{self, Event, Role};
 use super::{Order, Replication, Standing, log_end, own_link, redis_link};
 use crate::config::system_reason;
 use crate::node::Node;
+use crate::port::Port;
 
 /// The first pause between two connections; each is twice as long as the one before, ...
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -161,6 +164,9 @@ impl Replication {
         }
         self.own.take_over(node, None);
         redis_link::end_following(node);
+        if self.is_emptied.swap(false, Ordering::Relaxed) {
+            empty(node);
+        }
         let mut standing = self.standing();
         // Somebody may have changed his mind.
         let Ok(role) = role::next(self.role(), Event::TookOver) else {
@@ -301,6 +307,19 @@ impl Replication {
         drop(standing);
         self.let_writes_go(node);
     }
+}
+
+/// Removes all keys, and states that to the log. Nobody else writes.
+fn empty(node: &Node) {
+    let user = node.keeping.log_in_use.join();
+    let mut handle = node.handle(&Arc::default());
+    let _taken_up = user.take_up(&mut handle);
+    Port::new(node, true).tell_flush(&mut handle);
+    handle.exclusive(|store| {
+        if store.flush(None) > 0 {
+            store.effect(0, |effect| effect.command(&[b"FLUSHALL"]));
+        }
+    });
 }
 
 /// Waits until no worker is in the middle of requests that it began to look at before: whatever it writes from now

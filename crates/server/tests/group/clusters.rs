@@ -41,7 +41,14 @@ impl Node {
 
     fn meet(&self, other: &Self) -> String {
         let (port, link_port) = (other.port.to_string(), other.link_port.to_string());
-        self.text(&["CLUSTER", "MEET", "127.0.0.1", &port, &link_port])
+        let met = self.text(&["CLUSTER", "MEET", "127.0.0.1", &port, &link_port]);
+        assert!(
+            !met.ends_with("may do so later"),
+            "{met}\n{}\n======\n{}",
+            self.log(),
+            other.log()
+        );
+        met
     }
 
     /// Id and slots of each node, as this one knows them, in order.
@@ -212,6 +219,65 @@ fn an_office_is_handed_over_under_load_and_nothing_is_lost() {
         "clients are told more than where to go: {failed:?}"
     );
     assert_eq!(a.text(&["GET", "counter"]), acknowledged.to_string());
+}
+
+#[test]
+fn what_is_published_at_one_node_reaches_subscribers_at_all() {
+    let [a, b, c] = three_primaries();
+    let d = Node::by_itself();
+    assert_eq!(d.meet(&a), "OK");
+    wait_for_agreement(&[&a, &b, &c, &d], 4);
+    assert_eq!(d.text(&["CLUSTER", "REPLICATE", &a.id()]), "OK");
+    wait_until("a synced replica", &[&a, &d], || d.is_synced());
+    let channel = "{b}1";
+    let subscribe = |node: &Node, word: &str, name: &str| {
+        let mut client = node.client();
+        let told = client.command(&[word, name]).unwrap();
+        assert!(matches!(told, Value::Array(_)), "{told:?}");
+        client
+    };
+    let mut all: Vec<_> = [&a, &b, &c, &d]
+        .into_iter()
+        .flat_map(|node| {
+            [
+                subscribe(node, "SUBSCRIBE", channel),
+                subscribe(node, "PSUBSCRIBE", "*"),
+            ]
+        })
+        .collect();
+    let mut of_shard = [
+        subscribe(&a, "SSUBSCRIBE", channel),
+        subscribe(&d, "SSUBSCRIBE", channel),
+    ];
+    for number in 0..100 {
+        let message = format!("to all {number}");
+        b.run(&["PUBLISH", channel, &message]);
+        let message = format!("to the shard {number}");
+        assert_eq!(a.run(&["SPUBLISH", channel, &message]), Value::Integer(1));
+    }
+    let text = |value: Value| match value {
+        Value::Array(parts) => match parts.last() {
+            Some(Value::Bulk(bytes)) => String::from_utf8(bytes.clone()).unwrap(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    for client in &mut all {
+        for number in 0..100 {
+            assert_eq!(
+                text(client.receive().unwrap().unwrap()),
+                format!("to all {number}")
+            );
+        }
+    }
+    for client in &mut of_shard {
+        for number in 0..100 {
+            assert_eq!(
+                text(client.receive().unwrap().unwrap()),
+                format!("to the shard {number}")
+            );
+        }
+    }
 }
 
 #[test]

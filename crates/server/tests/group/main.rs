@@ -93,8 +93,9 @@ impl Node {
     }
 
     pub(crate) fn field(&self, name: &str) -> String {
-        let Value::Bulk(bytes) = self.run(&["INFO", "replication"]) else {
-            panic!("INFO gives text")
+        let info = self.run(&["INFO", "replication"]);
+        let Value::Bulk(bytes) = info else {
+            panic!("INFO gives text: {info:?}")
         };
         let text = String::from_utf8(bytes).unwrap();
         let line = text

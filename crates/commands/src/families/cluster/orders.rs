@@ -359,17 +359,12 @@ pub(super) fn reset(
         _ => return Err(subcommand_syntax(args.request())),
     };
     let is_primary = seen.me().is_none_or(|me| me.primary.is_none());
-    if is_primary && !seen.is_orphan && has_keys(context) {
+    if is_primary && has_keys(context) {
         return Err(CommandError::fixed(
             "ERR CLUSTER RESET can't be called with master nodes containing keys",
         ));
     }
-    carry_out(context, &ClusterOrder::Reset { is_hard }, reply)?;
-    if has_keys(context) {
-        // What a replica has its primary has.
-        crate::families::generic::flush_all(context);
-    }
-    Ok(())
+    carry_out(context, &ClusterOrder::Reset { is_hard }, reply)
 }
 
 pub(super) fn bump_epoch(

@@ -28,7 +28,7 @@ pub(super) fn info(
         .iter()
         .filter(|node| !node.ranges.is_empty())
         .count();
-    let fields: [(&str, String); 15] = [
+    let fields: [(&str, String); 16] = [
         (
             "cluster_state",
             (if seen.is_ok { "ok" } else { "fail" }).to_owned(),
@@ -50,6 +50,10 @@ pub(super) fn info(
         ("control_leader", seen.leader.clone()),
         ("control_term", seen.control_term.to_string()),
         ("control_fault_tolerance", seen.fault_tolerance.to_string()),
+        (
+            "published_messages_dropped",
+            seen.dropped_messages.to_string(),
+        ),
     ];
     let mut text = String::new();
     for (name, value) in fields {

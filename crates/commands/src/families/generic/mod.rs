@@ -17,8 +17,6 @@ mod wait;
 mod walk;
 mod whole;
 
-pub(crate) use whole::flush_all;
-
 /// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[
     delete::COMMANDS,

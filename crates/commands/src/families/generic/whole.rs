@@ -27,9 +27,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         handler: |context, args, reply| {
             check_flush_mode(args)?;
             let database = context.session.database;
-            flush(context, Some(database), b"FLUSHDB");
-            reply.ok();
-            Ok(())
+            flush(context, Some(database), b"FLUSHDB", reply)
         },
         ..FLUSH
     },
@@ -38,9 +36,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Deletes all keys of all databases.",
         handler: |context, args, reply| {
             check_flush_mode(args)?;
-            flush_all(context);
-            reply.ok();
-            Ok(())
+            flush_all(context, reply)
         },
         ..FLUSH
     },
@@ -87,12 +83,18 @@ fn check_flush_mode(args: &mut Args<'_>) -> CommandResult {
 
 /// Where save points say when data is kept, that it is gone is kept soon: else it would come back with the
 /// next start.
-pub(crate) fn flush_all(context: &mut Context<'_>) {
-    flush(context, None, b"FLUSHALL");
+fn flush_all(context: &mut Context<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    flush(context, None, b"FLUSHALL", reply)?;
     context.server.flushed_all();
+    Ok(())
 }
 
-fn flush(context: &mut Context<'_>, database: Option<DatabaseId>, command: &[u8]) {
+fn flush(
+    context: &mut Context<'_>,
+    database: Option<DatabaseId>,
+    command: &[u8],
+    reply: &mut Reply<'_>,
+) -> CommandResult {
     let stated_in = context.session.database;
     context.server.tell_flush(context.store);
     context.store.exclusive(|store| {
@@ -100,6 +102,8 @@ fn flush(context: &mut Context<'_>, database: Option<DatabaseId>, command: &[u8]
             store.effect(stated_in, |effect| effect.command(&[command]));
         }
     });
+    reply.ok();
+    Ok(())
 }
 
 fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {

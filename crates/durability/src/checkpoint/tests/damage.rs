@@ -4,7 +4,7 @@ use super::*;
 
 /// A part of several blocks and a long record, which is yet small enough to be changed at every byte.
 fn small_part(place: &TestDirectory) -> (PathBuf, PartEntry, Vec<u8>) {
-    let path = place.0.join("0000.part");
+    let path = place.path().join("0000.part");
     let records: Vec<Kept> = (0..12).map(record).collect();
     let (entry, _) = write(&path, head(0), &records);
     let bytes = std::fs::read(&path).unwrap();
@@ -29,7 +29,7 @@ fn every_changed_byte_of_a_part_is_found() {
     let place = TestDirectory::new();
     let (_, _, bytes) = small_part(&place);
     let changes = [0x01, 0x20, 0x80, 0xff];
-    let changed = place.0.join("changed");
+    let changed = place.path().join("changed");
     for at in 0..bytes.len() {
         for change in changes {
             let mut other = bytes.clone();
@@ -48,7 +48,7 @@ fn every_changed_byte_of_a_part_is_found() {
 fn every_cut_of_a_part_is_found() {
     let place = TestDirectory::new();
     let (_, entry, bytes) = small_part(&place);
-    let changed = place.0.join("changed");
+    let changed = place.path().join("changed");
     for len in 0..bytes.len() {
         std::fs::write(&changed, &bytes[..len]).unwrap();
         assert!(refusal(&changed).is_err(), "cut at {len}");
@@ -68,7 +68,7 @@ fn every_cut_of_a_part_is_found() {
 #[test]
 fn a_block_left_out_or_moved_is_found() {
     let place = TestDirectory::new();
-    let path = place.0.join("0000.part");
+    let path = place.path().join("0000.part");
     let records: Vec<Kept> = (0..16_000).map(record).collect();
     let (entry, _) = write(&path, head(0), &records);
     let bytes = std::fs::read(&path).unwrap();
@@ -82,7 +82,7 @@ fn a_block_left_out_or_moved_is_found() {
         .zip(starts[1..].iter().chain([&foot]))
         .map(|(from, to)| &bytes[*from..*to])
         .collect();
-    let changed = place.0.join("changed");
+    let changed = place.path().join("changed");
     let flaw = |blocks: &[&[u8]]| {
         let whole = [&[&bytes[..64]], blocks, &[&bytes[foot..]]]
             .concat()
@@ -116,7 +116,7 @@ fn every_changed_byte_of_a_manifest_is_found() {
     for len in 0..text.len() {
         assert!(Manifest::decode(&text[..len]).is_err(), "cut at {len}");
         place.write(MANIFEST_NAME, &text[..len]);
-        let fault = read_manifest(&SystemDisk, &place.0).unwrap_err();
+        let fault = read_manifest(&SystemDisk, place.path()).unwrap_err();
         assert!(fault.path().ends_with(MANIFEST_NAME));
     }
     let twice = [&text[..], &text].concat();

@@ -56,7 +56,7 @@ fn compare_at(path: PathBuf, bytes: &[u8]) -> PathBuf {
 #[test]
 fn golden_part() {
     let place = TestDirectory::new();
-    let path = place.0.join("0000.part");
+    let path = place.path().join("0000.part");
     let (entry, _) = write(&path, head(0), &records());
     let golden = compare("checkpoint.part", &std::fs::read(&path).unwrap());
     let mut reader = open(&golden, &entry).unwrap();

@@ -4,9 +4,10 @@
 
 use proptest::prelude::*;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU32;
 
 use base::sync::atomic::AtomicU64;
+
+use tempfile::TempDir;
 
 use super::*;
 
@@ -15,34 +16,32 @@ const SMALL_PIECE_BYTES: usize = 4 * PAGE_BYTES;
 
 /// A file that goes with its test.
 #[derive(Debug)]
-struct TestDirectory(PathBuf);
+struct TestFile {
+    file: PathBuf,
+    _directory: TempDir,
+}
 
-impl TestDirectory {
+impl TestFile {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Relaxed);
-        let name = format!("iolite-direct-{}-{number}", std::process::id());
-        Self(std::env::temp_dir().join(name))
+        let directory = TempDir::new().unwrap();
+        Self {
+            file: directory.path().join("file"),
+            _directory: directory,
+        }
     }
 
     fn read(&self) -> Vec<u8> {
-        std::fs::read(&self.0).unwrap()
+        std::fs::read(&self.file).unwrap()
     }
 
     /// A file as [`create`] makes it.
     fn file(&self, direct: Direct) -> DirectFile {
-        let plain = File::create_new(&self.0).unwrap();
-        let opened = open_direct(&self.0, OpenOptions::new().write(true));
+        let plain = File::create_new(&self.file).unwrap();
+        let opened = open_direct(&self.file, OpenOptions::new().write(true));
         let opened = opened.filter(|_| !matches!(direct, Direct::Missing));
         let mut ways = Ways::new(plain, opened);
         ways.refuses = matches!(direct, Direct::Refusing);
         DirectFile::new(ways, SMALL_PIECE_BYTES, Helper::Thread).unwrap()
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_file(&self.0);
     }
 }
 
@@ -194,7 +193,7 @@ proptest! {
             1 => Just(Direct::Refusing),
         ],
     ) {
-        let place = TestDirectory::new();
+        let place = TestFile::new();
         let file = place.file(direct);
         if !has_thread {
             file.state().pump = None;
@@ -211,7 +210,7 @@ proptest! {
 /// What is behind the last page is put together with what follows, and goes there again.
 #[test]
 fn pages_of_words_go_from_where_they_are() {
-    let place = TestDirectory::new();
+    let place = TestFile::new();
     let file = place.file(Direct::AsItIs);
     file.state().pump = None;
     let mut model = Model::default();
@@ -229,8 +228,8 @@ fn pages_of_words_go_from_where_they_are() {
 
 #[test]
 fn what_is_read_past_the_cache_is_what_was_written() {
-    let place = TestDirectory::new();
-    let file = create(&place.0, Helper::Thread).unwrap();
+    let place = TestFile::new();
+    let file = create(&place.file, Helper::Thread).unwrap();
     let mut model = Model::default();
     for len in [64, 262_000, 1_300_000, 1_000_000, 56] {
         let bytes = model.fresh(len);
@@ -239,7 +238,7 @@ fn what_is_read_past_the_cache_is_what_was_written() {
     }
     file.sync().unwrap();
     drop(file);
-    let reader = open(&place.0).unwrap();
+    let reader = open(&place.file).unwrap();
     assert_eq!(reader.size().unwrap(), model.bytes.len() as u64);
     for (at, len) in [(0, 64), (64, 262_144), (1_048_000, 1_400_000), (100, 7)] {
         let mut found = vec![0; len];
@@ -255,14 +254,14 @@ fn what_is_read_past_the_cache_is_what_was_written() {
     assert_eq!(found[..5_000], model.bytes[end - 5_000..]);
     assert_eq!(reader.read_at(&mut found, end as u64).unwrap(), 0);
     assert_eq!(reader.read_at(&mut found, end as u64 + 1).unwrap(), 0);
-    assert!(create(&place.0, Helper::Thread).is_err(), "made once");
+    assert!(create(&place.file, Helper::Thread).is_err(), "made once");
 }
 
 #[test]
 fn what_is_written_again_goes_on_behind_a_hand_over_and_keeps_its_length() {
-    let place = TestDirectory::new();
-    std::fs::write(&place.0, [9; 3 * PAGE_BYTES]).unwrap();
-    let file = rewrite(&place.0).unwrap();
+    let place = TestFile::new();
+    std::fs::write(&place.file, [9; 3 * PAGE_BYTES]).unwrap();
+    let file = rewrite(&place.file).unwrap();
     let mut end = 0;
     for len in [40, 5_000, 1, 4_055] {
         file.write_at(&vec![1; len], end as u64).unwrap();
@@ -278,11 +277,11 @@ fn what_is_written_again_goes_on_behind_a_hand_over_and_keeps_its_length() {
 }
 
 /// A file with its bytes, and who reads it in small pieces.
-fn written(place: &TestDirectory, len: usize) -> (Vec<u8>, DirectReader) {
+fn written(place: &TestFile, len: usize) -> (Vec<u8>, DirectReader) {
     let bytes = Model::default().fresh(len);
-    std::fs::write(&place.0, &bytes).unwrap();
-    let plain = File::open(&place.0).unwrap();
-    let direct = open_direct(&place.0, OpenOptions::new().read(true));
+    std::fs::write(&place.file, &bytes).unwrap();
+    let plain = File::open(&place.file).unwrap();
+    let direct = open_direct(&place.file, OpenOptions::new().read(true));
     // Where there is no direct way it is the same file all the same.
     let direct = direct.unwrap_or_else(|| plain.try_clone().unwrap());
     let reader = DirectReader::new(SystemFile(plain), direct, SMALL_PIECE_BYTES).unwrap();
@@ -306,7 +305,7 @@ proptest! {
         reads in prop::collection::vec((0..210_000_usize, 0..40_000_usize), 0..20),
         (step, window) in (1..9_000_usize, 1..9_000_usize),
     ) {
-        let place = TestDirectory::new();
+        let place = TestFile::new();
         let (bytes, reader) = written(&place, len);
         for (at, len) in reads {
             check_read(&reader, &bytes, at, len);
@@ -320,7 +319,7 @@ proptest! {
 #[test]
 fn where_it_is_refused_the_usual_way_is_taken() {
     for direct in [Direct::Missing, Direct::Refusing] {
-        let place = TestDirectory::new();
+        let place = TestFile::new();
         let file = place.file(direct);
         let bytes = Model::default().fresh(3 * SMALL_PIECE_BYTES);
         file.write_at(&bytes, 0).unwrap();

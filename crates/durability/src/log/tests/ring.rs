@@ -1,7 +1,7 @@
 //! A log whose memory is a ring: what is with the system when the process ends, and what power cuts leave.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use base::clock::ManualClock;
@@ -482,8 +482,8 @@ fn what_the_ring_does_not_hold_is_written() {
 #[test]
 #[cfg_attr(miri, ignore = "maps a file")]
 fn the_system_keeps_it_too() {
-    let directory: PathBuf =
-        std::env::temp_dir().join(format!("iolite-ring-{}", std::process::id()));
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
     let sizes = Options {
         chunk_bytes: 64 << 10,
@@ -494,7 +494,7 @@ fn the_system_keeps_it_too() {
     };
     let (mut wanted, mut end) = (Vec::new(), 0);
     for life in 0..4_u8 {
-        let log = open(&disk, &directory, end, sizes.clone());
+        let log = open(&disk, directory, end, sizes.clone());
         for number in 0..200_u8 {
             let value = vec![life; usize::from(number) * 50];
             append(&log, std::slice::from_ref(&value));
@@ -505,13 +505,12 @@ fn the_system_keeps_it_too() {
         }
         // As if it had ended here: nothing is closed or waited for.
         drop(log);
-        salvaged(&disk, &directory);
-        let found = values(&disk, &directory);
+        salvaged(&disk, directory);
+        let found = values(&disk, directory);
         assert_eq!(found.0.len(), wanted.len());
         assert_eq!(found.0, wanted);
         end = found.1;
     }
-    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 /// A device whose files keep what is written to them until they are asked to hand it over, as those do that are

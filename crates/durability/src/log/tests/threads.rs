@@ -32,8 +32,8 @@ fn append(log: &Arc<Log>, thread: usize) {
 
 #[test]
 fn each_thread_finds_its_frames_in_its_order() {
-    let name = format!("iolite-log-{}", std::process::id());
-    let directory = std::env::temp_dir().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
     let options = Options {
         segment_bytes: 256 << 10,
         segment_bytes_first: u64::MAX,
@@ -48,7 +48,7 @@ fn each_thread_finds_its_frames_in_its_order() {
         seed: None,
     };
     let (disk, clock) = (Arc::new(SystemDisk), Arc::new(SystemClock::new()));
-    let log = Log::open(disk, clock, &directory, 0, options).unwrap();
+    let log = Log::open(disk, clock, directory, 0, options).unwrap();
     log.set_level(Level::Always);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -68,8 +68,7 @@ fn each_thread_finds_its_frames_in_its_order() {
         log.wake_syncer();
     });
     log.close().unwrap();
-    let (frames, tail) = read_from(Arc::new(SystemDisk), &directory, 0);
-    std::fs::remove_dir_all(&directory).unwrap();
+    let (frames, tail) = read_from(Arc::new(SystemDisk), directory, 0);
     assert_eq!(tail.unwrap().end, log.tail());
     let mut seen: HashMap<String, usize> = HashMap::new();
     for frame in &frames {

@@ -8,23 +8,23 @@ use crate::reader::Malformed;
 use crate::tests::{hash, limits, list, set, sorted_set};
 
 /// A short text.
-fn text(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn text(bytes: &[u8]) -> Vec<u8> {
     assert!(bytes.len() < 64);
     let len = u8::try_from(bytes.len()).unwrap();
     [&[len][..], bytes].concat()
 }
 
-fn parts(parts: &[&[u8]]) -> Vec<u8> {
+pub(super) fn parts(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
 /// A record with the key `k`.
-fn record(type_code: u8, body: &[u8]) -> Vec<u8> {
+pub(super) fn record(type_code: u8, body: &[u8]) -> Vec<u8> {
     [&[type_code, 1, b'k'][..], body].concat()
 }
 
 /// A file of version `version` with these items.
-fn file(version: u16, items: &[u8]) -> Vec<u8> {
+pub(super) fn file(version: u16, items: &[u8]) -> Vec<u8> {
     let mut file = match version {
         80 => b"VALKEY080".to_vec(),
         _ => format!("REDIS{version:04}").into_bytes(),
@@ -35,7 +35,7 @@ fn file(version: u16, items: &[u8]) -> Vec<u8> {
 }
 
 /// The only value of a file with this record.
-fn only(version: u16, type_code: u8, body: &[u8]) -> Value {
+pub(super) fn only(version: u16, type_code: u8, body: &[u8]) -> Value {
     let items = parts(&[b"\xfe\x00", &record(type_code, body)]);
     let Contents { mut records, .. } = read(&file(version, &items)).unwrap();
     assert_eq!(records.len(), 1);
@@ -46,7 +46,7 @@ fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-fn pair(name: &str, value: &str) -> (Vec<u8>, Vec<u8>, Option<u64>) {
+pub(super) fn pair(name: &str, value: &str) -> (Vec<u8>, Vec<u8>, Option<u64>) {
     (name.into(), value.into(), None)
 }
 
@@ -179,11 +179,11 @@ fn fields_with_deadlines() {
 }
 
 /// The entry 1000-1 with the field `f` and the value `v`.
-const ENTRIES: &[u8] = b"\x1d\0\0\0\x0a\0\
+pub(super) const ENTRIES: &[u8] = b"\x1d\0\0\0\x0a\0\
     \x01\x01\x00\x01\x01\x01\x81f\x02\x00\x01\
     \x02\x01\x00\x01\x00\x01\x81v\x02\x04\x01\xff";
-const ID: &[u8] = b"\0\0\0\0\0\0\x03\xe8\0\0\0\0\0\0\0\x01";
-const ID_AS_LENGTHS: &[u8] = b"\x43\xe8\x01";
+pub(super) const ID: &[u8] = b"\0\0\0\0\0\0\x03\xe8\0\0\0\0\0\0\0\x01";
+pub(super) const ID_AS_LENGTHS: &[u8] = b"\x43\xe8\x01";
 
 #[test]
 fn streams_of_three_versions() {
@@ -304,7 +304,11 @@ fn a_file_without_a_sum_is_read() {
 #[test]
 fn an_unknown_type_is_refused_where_it_stands() {
     let error = read(&file(11, b"\xfe\x00\x63\x01k\x01v")).unwrap_err();
-    assert_eq!(error.to_string(), "at offset 11: no type has the code 99");
+    assert_eq!(
+        error.to_string(),
+        "at offset 11: the key 'k' of this file of RDB version 11 is not loaded: no type has the code 99; \
+         without that key the file can be"
+    );
 }
 
 #[test]

@@ -3,29 +3,23 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
+
 use super::super::{Loader, OutputLimit};
 use super::{load, variables};
 
 /// A directory that goes away with its test.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("iolite-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
     }
 
     fn file(&self, name: &str, content: &str) -> PathBuf {
-        let path = self.0.join(name);
+        let path = self.0.path().join(name);
         fs::write(&path, content).unwrap();
         path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
     }
 }
 
@@ -277,8 +271,8 @@ fn settings_without_effect_are_named_with_their_reasons() {
 
 #[test]
 fn files_include_files() {
-    let folder = Folder::new("include");
-    let dir = folder.0.display();
+    let folder = Folder::new();
+    let dir = folder.0.path().display();
     folder.file("a.conf", "port 1\nmaxclients 5\n");
     folder.file("b.conf", "port 2\n");
     folder.file(".hidden.conf", "port 3\n");
@@ -298,8 +292,8 @@ fn files_include_files() {
 
 #[test]
 fn files_that_include_themselves_are_refused() {
-    let folder = Folder::new("circle");
-    let path = folder.0.join("circle.conf");
+    let folder = Folder::new();
+    let path = folder.0.path().join("circle.conf");
     let line = format!("include {}", path.display());
     folder.file("circle.conf", &line);
     let told = load(&line).unwrap_err();
@@ -334,7 +328,7 @@ fn variables_set_directives_below_the_file() {
 
 #[test]
 fn secrets_come_from_files_without_their_line_end() {
-    let folder = Folder::new("secret");
+    let folder = Folder::new();
     for content in ["hunter2", "hunter2\n", "hunter2\r\n"] {
         let path = folder.file("password", content);
         let pairs = [("IOLITE_REQUIREPASS_FILE", path.to_str().unwrap())];

@@ -81,8 +81,8 @@ fn lines_that_mean_nothing_become_comments() {
 
 #[test]
 fn the_file_is_replaced_as_a_whole_and_keeps_its_mode() {
-    let dir = std::env::temp_dir().join(format!("iolite-rewrite-{}", std::process::id()));
-    fs::create_dir_all(&dir).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let dir = place.path();
     let path = dir.join("iolite.conf");
     fs::write(&path, "timeout 1\n").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
@@ -106,11 +106,11 @@ fn the_file_is_replaced_as_a_whole_and_keeps_its_mode() {
     );
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(
-        fs::read_dir(&dir).unwrap().count(),
+        fs::read_dir(dir).unwrap().count(),
         2,
         "nothing is left beside"
     );
-    fs::remove_dir_all(&dir).unwrap();
+    place.close().unwrap();
     assert!(replace_file(&path, b"x").is_err());
     let told = config.rewrite(&[], false).unwrap_err().to_string();
     assert_eq!(told, "ERR Rewriting config file: No such file or directory");

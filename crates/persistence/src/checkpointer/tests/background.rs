@@ -1,7 +1,7 @@
 //! Checkpoints beside workers who want the cores. How long anything takes is not looked at: that is the machine's.
 
+use base::background::WorkerTurns;
 use base::clock::SystemClock;
-use base::courtesy::Host;
 use durability::checkpoint::{PartHead, PartReader, PartWriter};
 use rdb::{Reader, Style, Value, value, writer};
 use store::Saved;
@@ -16,7 +16,7 @@ fn a_checkpoint_ends_beside_workers_who_are_always_busy() {
     fill(&store);
     let expected = contents(&store).len() as u64;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let background = Arc::new(Courtesy::of_machine(Arc::clone(&clock)));
+    let background = Arc::new(Scheduler::of_machine(Arc::clone(&clock)));
     let checkpointer = Arc::new(Checkpointer::new(Setup {
         clock,
         background: Arc::clone(&background),
@@ -27,7 +27,8 @@ fn a_checkpoint_ends_beside_workers_who_are_always_busy() {
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let (mut handle, mut host) = (store.handle(), Host::new(Arc::clone(&background)));
+                let (mut handle, mut turns) =
+                    (store.handle(), WorkerTurns::new(Arc::clone(&background)));
                 while !is_over.load(Ordering::Relaxed) {
                     for number in 0..300 {
                         let name = format!("text:{number}");
@@ -35,7 +36,7 @@ fn a_checkpoint_ends_beside_workers_who_are_always_busy() {
                         let set = handle.upsert(&key, b"value:999", Deadline::Never, |_| ());
                         set.unwrap();
                     }
-                    host.turn_ended();
+                    turns.ended();
                 }
             });
         }
@@ -53,23 +54,23 @@ fn a_checkpoint_ends_beside_workers_who_are_always_busy() {
     });
     thread.stop();
     assert_eq!(load(&disk, 2).unwrap().1.records(), expected);
-    assert!(!background.is_wanted(), "nobody is left to give way to");
+    assert!(!background.is_contended(), "nobody is left to give way to");
 }
 
-/// Notes whether a checkpoint begins in a hurry, or waits until it is.
+/// Notes whether a checkpoint begins urgently, or waits until it is.
 struct Noted {
-    background: Arc<Courtesy>,
+    background: Arc<Scheduler>,
     waits: AtomicBool,
-    was_in_hurry: AtomicBool,
+    was_urgent: AtomicBool,
 }
 
 impl Surroundings for Noted {
     fn prepare(&self) -> Result<(), String> {
-        while self.waits.load(Ordering::Relaxed) && !self.background.is_in_hurry() {
+        while self.waits.load(Ordering::Relaxed) && !self.background.is_urgent() {
             std::thread::yield_now();
         }
-        let in_hurry = self.background.is_in_hurry();
-        self.was_in_hurry.store(in_hurry, Ordering::Relaxed);
+        let urgent = self.background.is_urgent();
+        self.was_urgent.store(urgent, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -81,25 +82,25 @@ fn who_waits_for_a_checkpoint_has_it_made_in_a_hurry() {
     let noted = Arc::new(Noted {
         background: Arc::clone(&setup.background),
         waits: AtomicBool::new(false),
-        was_in_hurry: AtomicBool::new(false),
+        was_urgent: AtomicBool::new(false),
     });
     setup.surroundings = Arc::<Noted>::clone(&noted);
     let checkpointer = Arc::new(Checkpointer::new(setup));
-    let was_in_hurry = || noted.was_in_hurry.load(Ordering::Relaxed);
+    let was_urgent = || noted.was_urgent.load(Ordering::Relaxed);
     make(&checkpointer).unwrap();
-    assert!(was_in_hurry() && !noted.background.is_in_hurry());
+    assert!(was_urgent() && !noted.background.is_urgent());
 
     let thread = CheckpointThread::start(&checkpointer).unwrap();
     let ticket = checkpointer.request(Why::SavePoint).unwrap();
     while checkpointer.outcome(ticket).is_none() {
         std::thread::yield_now();
     }
-    assert!(!was_in_hurry());
+    assert!(!was_urgent());
 
     noted.waits.store(true, Ordering::Relaxed);
     let ticket = checkpointer.request(Why::SavePoint).unwrap();
     checkpointer.wait(ticket).result.unwrap();
-    assert!(was_in_hurry() && !noted.background.is_in_hurry());
+    assert!(was_urgent() && !noted.background.is_urgent());
     thread.stop();
 }
 

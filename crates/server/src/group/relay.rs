@@ -1,0 +1,136 @@
+//! Messages of PUBLISH and SPUBLISH on their way to the subscribers of other nodes of a cluster.
+//!
+//! ```text
+//!   PUBLISH ─► subscribers here
+//!          └─► Relay: a queue for each other node ─► links of its own ─► subscribers there
+//! ```
+//!
+//! A message goes to all nodes, that of a shard channel to those of this node's shard, in the order in which a client published
+//! them. Nobody waits: for a node that does not take them a few MiB are kept, and what comes then is dropped and counted, as for a
+//! client that does not read. The links are not those by which nodes decide: however much is published, heartbeats go on.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cluster::bytes::{Malformed, Reader, Writer};
+use cluster::{ControlState, NodeId};
+use engine::TopicKind;
+
+use super::driver::place_of;
+use super::links::{Links, Subject};
+
+/// So much waits for one node.
+const WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// See the module.
+pub(super) struct Relay {
+    links: Arc<Links>,
+    /// How much waits for each node.
+    waiting: Mutex<BTreeMap<NodeId, Arc<AtomicUsize>>>,
+    dropped: AtomicU64,
+}
+
+impl Relay {
+    pub(super) fn new(links: Arc<Links>) -> Self {
+        Self {
+            links,
+            waiting: Mutex::default(),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Messages that were not sent since the server was started: their nodes did not take what was before them.
+    pub(super) fn dropped_count(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Sends a message to the other nodes that it is for.
+    pub(super) fn send(
+        &self,
+        state: &ControlState,
+        own: NodeId,
+        kind: TopicKind,
+        channel: &[u8],
+        message: &[u8],
+    ) {
+        let shard = state
+            .shard_of(own)
+            .and_then(|shard| state.shards.get(&shard));
+        let is_for = |id: &NodeId| match kind {
+            TopicKind::ShardChannel => shard.is_some_and(|shard| shard.members.contains_key(id)),
+            _ => true,
+        };
+        let bytes = encode(kind, channel, message);
+        for (id, node) in &state.nodes {
+            if *id == own || node.is_failed || !is_for(id) {
+                continue;
+            }
+            self.links
+                .set_place(*id, node.raft_id, &place_of(&node.record));
+            self.send_to(*id, bytes.clone());
+        }
+    }
+
+    fn send_to(&self, node: NodeId, bytes: Vec<u8>) {
+        let waiting = {
+            let mut all = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(all.entry(node).or_default())
+        };
+        let length = bytes.len();
+        if waiting.fetch_add(length, Ordering::Relaxed) + length > WAITING_BYTES_MAX {
+            waiting.fetch_sub(length, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let done = Box::new(move |_| {
+            waiting.fetch_sub(length, Ordering::Relaxed);
+        });
+        self.links.ask(node, Subject::Publish, bytes, done);
+    }
+
+    /// Ends its links.
+    pub(super) fn stop(&self) {
+        self.links.stop();
+    }
+
+    /// Ends the links to nodes that are not among these.
+    pub(super) fn retain(&self, is_there: impl Fn(&NodeId) -> bool) {
+        let mut all = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|node, _| is_there(node));
+        drop(all);
+        self.links.retain(is_there);
+    }
+}
+
+fn encode(kind: TopicKind, channel: &[u8], message: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.u8(u8::from(kind == TopicKind::ShardChannel));
+    writer.string(channel).raw(message);
+    writer.0
+}
+
+/// The kind, channel and text of a message that another node sent.
+pub(super) fn decode(bytes: &[u8]) -> Result<(TopicKind, &[u8], &[u8]), Malformed> {
+    let mut reader = Reader(bytes);
+    let kind = match reader.bool()? {
+        true => TopicKind::ShardChannel,
+        false => TopicKind::Channel,
+    };
+    Ok((kind, reader.string()?, reader.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_comes_back_from_its_bytes() {
+        for kind in [TopicKind::Channel, TopicKind::ShardChannel] {
+            let bytes = encode(kind, b"news", b"hello");
+            assert_eq!(decode(&bytes), Ok((kind, &b"news"[..], &b"hello"[..])));
+        }
+        assert!(decode(&[]).is_err());
+        assert!(decode(&[7]).is_err());
+    }
+}
