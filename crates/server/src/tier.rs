@@ -28,7 +28,7 @@ use durability::disk::{Disk, SystemDisk};
 use engine::{CommandError, Promotion, Shared};
 use persistence::places::locator_of;
 use store::{ColdKind, Handle, Key, Locator, Store};
-use tier::{Entry, Tier, TierFault, TierOptions};
+use tier::{EntryHead, Tier, TierFault, TierOptions};
 
 use crate::config::TierConfig;
 use crate::log::Log;
@@ -101,6 +101,7 @@ impl TierInUse {
         };
         let lock = TierLock::take(&options.directory)?;
         let tier = Arc::new(Tier::open(disk, &options).map_err(io::Error::other)?);
+        tier.set_compresses(wanted.compresses);
         let values = Arc::new(Values::new(&tier, around, wanted.read_buffer_bytes));
         if !around.store.set_cold_values(Arc::clone(&values) as _) {
             return Err(io::Error::other("this build has no tier"));
@@ -188,6 +189,7 @@ impl TierInUse {
     /// Goes on as the configuration says now. Where its files are stays as it was.
     pub(crate) fn change(&self, shared: &Shared, wanted: &TierConfig) {
         self.tuning.set(wanted);
+        self.tier.set_compresses(wanted.compresses);
         let always = wanted.demote_at_percent == 0;
         shared
             .settings
@@ -301,7 +303,7 @@ pub(crate) struct Standing {
 /// Writes what is still named of a segment elsewhere; how many entries.
 fn compact(tier: &Tier, store: &mut Handle, slot: u32) -> Result<u64, TierFault> {
     let store = RefCell::new(store);
-    let locator = |entry: &Entry<'_>, place| {
+    let locator = |entry: &EntryHead<'_>, place| {
         let kind = ColdKind::from_number(entry.kind)?;
         locator_of(place, kind)
     };

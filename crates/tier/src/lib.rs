@@ -24,7 +24,7 @@ mod kept;
 mod segment;
 mod tier;
 
-pub use entry::{Entry, OwnedEntry, UNIT_BYTES};
+pub use entry::{Entry, EntryHead, OwnedEntry, UNIT_BYTES};
 pub use fault::TierFault;
 pub use hold::Hold;
 pub use segment::SegmentName;

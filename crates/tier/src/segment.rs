@@ -12,7 +12,7 @@ use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use durability::checksum;
 use durability::disk::{Disk, DiskFile};
 
-use crate::entry::{self, Entry, HEAD_BYTES, OwnedEntry, Whereabouts};
+use crate::entry::{self, HEAD_BYTES, OwnedEntry, StoredEntry, Whereabouts};
 use crate::fault::TierFault;
 
 /// Bytes in front of the first entry.
@@ -211,16 +211,23 @@ impl Segment {
             .map_err(|cause| self.system(cause))?;
         let entry = entry::decode(&buffer[..read], self.at(offset_bytes))
             .map_err(|what| self.damaged(offset_bytes, what))?;
-        if entry.key != key {
+        if entry.head.key != key {
             return Err(self.damaged(offset_bytes, "it is another key's"));
         }
-        Ok(owned(&entry))
+        let body = entry.body();
+        let body = body.map_err(|what| self.damaged(offset_bytes, what))?;
+        Ok(OwnedEntry {
+            kind: entry.head.kind,
+            keyspace: entry.head.keyspace,
+            key: entry.head.key.to_vec(),
+            body: body.into_owned(),
+        })
     }
 
     /// Shows all entries in order, with their offsets and lengths in bytes, up to the first that `visit` refuses.
     pub(crate) fn scan(
         &self,
-        mut visit: impl FnMut(u64, usize, Entry<'_>) -> Result<(), TierFault>,
+        mut visit: impl FnMut(u64, usize, StoredEntry<'_>) -> Result<(), TierFault>,
     ) -> Result<(), TierFault> {
         let end = self.end_bytes.load(Ordering::Acquire);
         let mut offset = SEGMENT_HEAD_BYTES;
@@ -277,15 +284,6 @@ fn whole_entry(bytes: &[u8]) -> Option<usize> {
     }
     let (key, body) = entry::lengths(bytes)?;
     entry::padded_bytes(key, body).filter(|padded| *padded <= bytes.len())
-}
-
-fn owned(entry: &Entry<'_>) -> OwnedEntry {
-    OwnedEntry {
-        kind: entry.kind,
-        keyspace: entry.keyspace,
-        key: entry.key.to_vec(),
-        body: entry.body.to_vec(),
-    }
 }
 
 fn head(ordinal: u64, salt: u64) -> Vec<u8> {

@@ -14,10 +14,10 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use base::random::Prng;
 use base::sync::Mutex;
-use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use durability::disk::Disk;
 
-use crate::entry::{Entry, OwnedEntry, UNIT_BYTES, encode, padded_bytes};
+use crate::entry::{Entry, EntryHead, OwnedEntry, StoredEntry, UNIT_BYTES, encode};
 use crate::fault::TierFault;
 use crate::segment::{SEGMENT_HEAD_BYTES, Segment};
 
@@ -63,6 +63,8 @@ pub struct Figures {
     pub live_bytes: u64,
     /// Bytes ever written.
     pub written_bytes: u64,
+    /// Bytes of values that came to be written, before compression.
+    pub raw_bytes: u64,
     /// Of these, by compaction.
     pub compacted_bytes: u64,
     /// Bytes of files that only a checkpoint in force names.
@@ -80,7 +82,9 @@ pub struct Tier {
     pub(crate) writer: Mutex<Writer>,
     /// Files of segments that could not be removed.
     rubbish: Mutex<Vec<PathBuf>>,
+    compresses: AtomicBool,
     written_bytes: AtomicU64,
+    raw_bytes: AtomicU64,
     compacted_bytes: AtomicU64,
 }
 
@@ -185,7 +189,9 @@ impl Tier {
                 next_ordinal: last.saturating_add(1),
                 random: Prng::from_os(),
             }),
+            compresses: AtomicBool::new(true),
             written_bytes: AtomicU64::new(0),
+            raw_bytes: AtomicU64::new(0),
             compacted_bytes: AtomicU64::new(0),
         })
     }
@@ -211,6 +217,11 @@ impl Tier {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
+    /// Says whether values are compressed where that pays.
+    pub fn set_compresses(&self, on: bool) {
+        self.compresses.store(on, Ordering::Relaxed);
+    }
+
     /// How much the files may take.
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
@@ -231,6 +242,18 @@ impl Tier {
     /// # Errors
     /// As [`Tier::append`]; then none of them is named.
     pub fn append_all(&self, entries: &[Entry<'_>]) -> Result<Vec<Place>, TierFault> {
+        // Before anybody waits for the open segment.
+        let compresses = self.compresses.load(Ordering::Relaxed);
+        let stored = entries
+            .iter()
+            .map(|entry| StoredEntry::new(entry, compresses));
+        let stored: Vec<_> = stored.collect();
+        let raw: u64 = stored.iter().map(|entry| entry.raw_bytes() as u64).sum();
+        self.raw_bytes.fetch_add(raw, Ordering::Relaxed);
+        self.append_stored(&stored)
+    }
+
+    fn append_stored(&self, entries: &[StoredEntry<'_>]) -> Result<Vec<Place>, TierFault> {
         let mut places = Vec::with_capacity(entries.len());
         let written = self.append_some(entries, &mut places);
         if let Err(fault) = written {
@@ -242,7 +265,11 @@ impl Tier {
         Ok(places)
     }
 
-    fn append_some(&self, entries: &[Entry<'_>], places: &mut Vec<Place>) -> Result<(), TierFault> {
+    fn append_some(
+        &self,
+        entries: &[StoredEntry<'_>],
+        places: &mut Vec<Place>,
+    ) -> Result<(), TierFault> {
         let mut writer = lock(&self.writer);
         let mut rest = entries;
         while let Some(first) = rest.first() {
@@ -412,20 +439,21 @@ impl Tier {
     pub fn compact(
         &self,
         slot: u32,
-        mut is_named: impl FnMut(&Entry<'_>, Place) -> bool,
-        mut moved: impl FnMut(&Entry<'_>, Place, Place) -> bool,
+        mut is_named: impl FnMut(&EntryHead<'_>, Place) -> bool,
+        mut moved: impl FnMut(&EntryHead<'_>, Place, Place) -> bool,
     ) -> Result<u64, TierFault> {
         let segment = self.segment(slot)?;
         let mut count = 0;
         let scanned = segment.scan(|offset, bytes, entry| {
             let old = place(slot, offset, bytes)?;
-            if !is_named(&entry, old) {
+            if !is_named(&entry.head, old) {
                 return Ok(());
             }
-            let new = self.append(&entry)?;
+            let appended = self.append_stored(std::slice::from_ref(&entry))?;
+            let new = appended.into_iter().next().ok_or(TierFault::TooLong)?;
             self.compacted_bytes
                 .fetch_add(bytes as u64, Ordering::Relaxed);
-            if moved(&entry, old, new) {
+            if moved(&entry.head, old, new) {
                 self.forget(old);
                 count += 1;
             } else {
@@ -495,6 +523,7 @@ impl Tier {
         let slots = lock(&self.slots);
         let mut figures = Figures {
             written_bytes: self.written_bytes.load(Ordering::Relaxed),
+            raw_bytes: self.raw_bytes.load(Ordering::Relaxed),
             compacted_bytes: self.compacted_bytes.load(Ordering::Relaxed),
             ..Figures::default()
         };
@@ -530,8 +559,9 @@ pub(crate) fn seal(writer: &mut Writer, segment: &Segment) {
     writer.open = None;
 }
 
-fn entry_bytes(entry: &Entry<'_>) -> Result<usize, TierFault> {
-    padded_bytes(entry.key.len(), entry.body.len())
+fn entry_bytes(entry: &StoredEntry<'_>) -> Result<usize, TierFault> {
+    entry
+        .padded_bytes()
         .filter(|bytes| *bytes <= ENTRY_BYTES_MAX)
         .ok_or(TierFault::TooLong)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use base::random::Prng;
 use durability::disk::Disk;
 use durability::simulated::{Fault, SimulatedDisk};
-use tier::{Entry, Hold, Place, SegmentName, Tier, TierFault, TierOptions};
+use tier::{Entry, EntryHead, Hold, Place, SegmentName, Tier, TierFault, TierOptions};
 
 fn tier(disk: &Arc<SimulatedDisk>, bytes_max: u64) -> Tier {
     disk.create_directory(Path::new("disk")).unwrap();
@@ -19,7 +19,10 @@ fn tier(disk: &Arc<SimulatedDisk>, bytes_max: u64) -> Tier {
         bytes_max,
         segment_bytes: 64 << 10,
     };
-    Tier::open(Arc::clone(disk) as Arc<dyn Disk>, &options).unwrap()
+    let tier = Tier::open(Arc::clone(disk) as Arc<dyn Disk>, &options).unwrap();
+    // The bodies of these tests are short then.
+    tier.set_compresses(false);
+    tier
 }
 
 fn entry<'e>(key: &'e [u8], body: &'e [u8]) -> Entry<'e> {
@@ -262,9 +265,57 @@ fn a_segment_that_could_not_be_synced_is_named_by_no_checkpoint_and_written_else
     let slot = tier.next_to_compact(50).unwrap();
     assert_eq!(slot, place.slot);
     let mut moved = None;
-    let is_moved = |_: &Entry<'_>, _, new| moved.replace(new).is_none();
+    let is_moved = |_: &EntryHead<'_>, _, new| moved.replace(new).is_none();
     assert_eq!(tier.compact(slot, |_, _| true, is_moved).unwrap(), 1);
     let mut hold = Hold::default();
     tier.hold(&mut hold, moved.unwrap().slot).unwrap();
     assert_eq!(tier.make_durable(&hold).unwrap().len(), 1);
+}
+
+#[test]
+fn compressed_values_are_read_moved_and_kept_as_they_were() {
+    let disk = Arc::new(SimulatedDisk::new(10));
+    let tier = tier(&disk, 1 << 30);
+    tier.set_compresses(true);
+    let mut named = HashMap::new();
+    for number in 0..200_u8 {
+        let body = format!("{number} and more of it, ").repeat(200);
+        let place = tier.append(&entry(&[number], body.as_bytes())).unwrap();
+        if number % 3 == 0 {
+            named.insert(vec![number], (place, body));
+        } else {
+            tier.forget(place);
+        }
+    }
+    let figures = tier.figures();
+    assert!(figures.written_bytes * 5 < figures.raw_bytes, "{figures:?}");
+    // The open one is ended by what does not fit into it.
+    tier.set_compresses(false);
+    let filler = tier.append(&entry(b"filler", &[1; 60_000])).unwrap();
+    while let Some(slot) = tier.next_to_compact(50) {
+        let names = std::cell::RefCell::new(&mut named);
+        tier.compact(
+            slot,
+            |head, place| {
+                names
+                    .borrow()
+                    .get(head.key)
+                    .is_some_and(|kept| kept.0 == place)
+            },
+            |head, _, new| {
+                names
+                    .borrow_mut()
+                    .get_mut(head.key)
+                    .map(|kept| kept.0 = new)
+                    .is_some()
+            },
+        )
+        .unwrap();
+        tier.remove_dead();
+    }
+    assert!(tier.figures().compacted_bytes > 0);
+    for (key, (place, body)) in &named {
+        assert_eq!(tier.read(*place, key).unwrap().body, body.as_bytes());
+    }
+    assert_eq!(tier.read(filler, b"filler").unwrap().body, [1; 60_000]);
 }

@@ -350,6 +350,10 @@ pub(crate) const PROMOTIONS: [(&str, Promotion); 3] = [
 ];
 const PROMOTION: Kind = Kind::Choice(&spellings(PROMOTIONS));
 
+/// Whether values are compressed.
+pub(crate) const COMPRESSIONS: [(&str, bool); 2] = [("auto", true), ("no", false)];
+const COMPRESSION: Kind = Kind::Choice(&spellings(COMPRESSIONS));
+
 /// An entry's length has 20 bits, in units of 16 bytes.
 const TIER_VALUE: Kind = Kind::Memory {
     min: 1,
@@ -374,5 +378,6 @@ pub(super) const TIER: &[Directive] = &[
     Directive::new("tier-compact-below", integer(1, 90), "50"),
     Directive::new("tier-read-buffer", LONG_BYTES, "16777216").at_start(),
     Directive::new("tier-segment-size", TIER_SEGMENT, "67108864").at_start(),
+    Directive::new("tier-compression", COMPRESSION, "auto"),
     Directive::new("tier-scrub", LONG_BYTES, "8388608"),
 ];
