@@ -16,6 +16,8 @@ use super::recovery::{Directory, files_of};
 fn start(args: &[&str]) -> Server {
     let builder =
         ServerBuilder::iolite().args(&["--tier-path", ".", "--enable-debug-command", "yes"]);
+    // Values of these tests would be a few bytes.
+    let builder = builder.args(&["--tier-compression", "no"]);
     builder.args(args).start().unwrap()
 }
 
@@ -360,6 +362,46 @@ fn a_start_loads_into_the_memory_that_it_ran_in() {
     assert!(peak < 66 << 20, "{peak}");
     let info = ask(&mut client, &["INFO", "stats"]);
     assert!(info.contains("evicted_keys:0"), "{info}");
+}
+
+#[test]
+fn values_that_are_compressed_take_less_and_come_back_over_a_restart() {
+    let directory = Directory::new();
+    let path = directory.0.to_str().unwrap();
+    let args = [
+        "--dir",
+        path,
+        "--maxmemory",
+        "100mb",
+        "--tier-compression",
+        "auto",
+    ];
+    let server = start(&args);
+    let mut client = server.client().unwrap();
+    let value = |number: u32| format!("{number:05} and more, ").repeat(300);
+    for number in 0..100 {
+        let key = format!("key:{number}");
+        ask(&mut client, &["SET", &key, &value(number)]);
+        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1");
+    }
+    let written = figure(&mut client, "tier_writes_bytes");
+    assert!(
+        written * 5 < figure(&mut client, "tier_raw_bytes"),
+        "{written}"
+    );
+    assert_eq!(ask(&mut client, &["SAVE"]), "+OK");
+    kill(&server);
+    drop(server);
+    let server = start(&args);
+    let mut client = server.client().unwrap();
+    for number in 0..100 {
+        assert_eq!(
+            ask(&mut client, &["STRLEN", &format!("key:{number}")]),
+            ":5100"
+        );
+        let found = ask(&mut client, &["GET", &format!("key:{number}")]);
+        assert_eq!(found, value(number), "{number}");
+    }
 }
 
 #[test]
