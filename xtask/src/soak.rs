@@ -129,12 +129,15 @@ pub const PARTS: &[SoakPart] = &[
     },
     SoakPart {
         name: "failovers",
-        purpose: "the primary of a control group killed 200 times; how long until another one takes writes",
+        purpose: "the primary of a control group killed 200 times; how long until another one takes writes. Nodes of a cluster killed 300 times",
         needs: &[&tools::CPP_COMPILER],
         commands: |_| {
             let mut kills = cargo(&["test", "-p", "server", "--test", "group", "kills::"]);
             kills.args(["--", "--ignored", "--nocapture"]);
-            vec![kills]
+            let mut clusters = cargo(&["test", "-p", "server", "--test", "group"]);
+            clusters.arg("what_a_majority_of_a_shard");
+            clusters.env("GROUP_KILLS", "300");
+            vec![kills, clusters]
         },
     },
     SoakPart {

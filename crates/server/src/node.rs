@@ -243,9 +243,10 @@ impl Node {
         old != new && new.has_log() && self.persistence().is_some_and(has_none)
     }
 
-    /// Why the data cannot be kept at a level.
+    /// Why the data cannot be kept at a level. A node in cluster mode and by itself is its own majority.
     pub(crate) fn refuses_level(&self, level: DurabilityLevel) -> Option<String> {
-        let is_missing = level == DurabilityLevel::Quorum && !self.replication.fence.is_grouped();
+        let has_group = self.replication.fence.is_grouped() || self.core.shared.hash_slots.is_on();
+        let is_missing = level == DurabilityLevel::Quorum && !has_group;
         is_missing.then(|| "quorum takes a control group: without one nobody is fenced.".to_owned())
     }
 

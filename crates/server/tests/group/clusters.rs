@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::hash_slot;
 use protocol::Value;
+use testkit::client::Client;
 
 use super::{Node, wait_until};
 
@@ -346,6 +347,112 @@ fn a_cluster_that_was_killed_whole_comes_back() {
     let [a, b, c] = &nodes;
     wait_for_agreement(&[a, b, c], 3);
     wait_until("served", &[a, b, c], || a.text(&["GET", "{b}1"]) == "kept");
+}
+
+/// Writes keys of its own until it is told to stop, asking one node after the other; what was acknowledged.
+fn write_until(
+    is_over: &AtomicBool,
+    ports: &[std::net::SocketAddr],
+    writer: usize,
+) -> Vec<(String, String)> {
+    let mut acknowledged = Vec::new();
+    let mut clients: Vec<Option<Client>> = ports.iter().map(|_| None).collect();
+    for number in 0.. {
+        let (key, value) = (format!("key:{writer}:{}", number % 200), number.to_string());
+        let mut is_written = false;
+        while !is_written && !is_over.load(Ordering::Acquire) {
+            is_written = (0..ports.len()).any(|at| {
+                let client = clients[at]
+                    .take()
+                    .or_else(|| Client::connect_tcp(ports[at]).ok());
+                let Some(mut client) = client else {
+                    return false;
+                };
+                let answer = client.command(&["SET", &key, &value]);
+                // A connection that broke is made anew.
+                clients[at] = answer.is_ok().then_some(client);
+                answer.is_ok_and(|answer| answer == Value::Simple(b"OK".to_vec()))
+            });
+        }
+        if is_over.load(Ordering::Acquire) && !is_written {
+            break;
+        }
+        acknowledged.push((key, value));
+    }
+    acknowledged
+}
+
+/// `GROUP_KILLS` says how often; three times where it says nothing.
+#[test]
+fn what_a_majority_of_a_shard_has_outlives_whoever_is_killed() {
+    let kills: u64 = std::env::var("GROUP_KILLS").map_or(3, |text| text.parse().unwrap());
+    let args = ["--cluster-enabled", "yes", "--durability", "quorum"];
+    let mut nodes: Vec<Node> = (0..6).map(|_| Node::new(&args)).collect();
+    nodes[0].own(0, 8_191);
+    nodes[1].own(8_192, LAST_SLOT);
+    for node in &nodes[1..] {
+        assert_eq!(node.meet(&nodes[0]), "OK");
+    }
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_for_agreement(&all, 6);
+    for (at, node) in nodes.iter().enumerate().skip(2) {
+        let primary = nodes[at % 2].id();
+        assert_eq!(node.text(&["CLUSTER", "REPLICATE", &primary]), "OK");
+    }
+    wait_until("all copies", &all, || {
+        nodes[2..].iter().all(Node::is_synced)
+    });
+    let ports: Vec<std::net::SocketAddr> = nodes
+        .iter()
+        .map(|node| ([127, 0, 0, 1], node.port).into())
+        .collect();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..2)
+        .map(|writer| {
+            let (over, ports) = (Arc::clone(&is_over), ports.clone());
+            std::thread::spawn(move || write_until(&over, &ports, writer))
+        })
+        .collect();
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64 ^ u64::from(std::process::id());
+    for _ in 0..kills {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let at = usize::try_from((random >> 33) % 6).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        nodes[at].kill();
+        let alive: Vec<&Node> = nodes.iter().filter(|node| node.is_running()).collect();
+        wait_until("served without it", &alive, || {
+            alive.iter().all(|node| node.is_ok())
+        });
+        nodes[at].start();
+        let all: Vec<&Node> = nodes.iter().collect();
+        wait_until("all back", &all, || {
+            nodes
+                .iter()
+                .all(|node| node.is_primary() || node.is_synced())
+        });
+    }
+    is_over.store(true, Ordering::Release);
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_for_agreement(&all, 6);
+    for writer in writers {
+        let mut newest = std::collections::BTreeMap::new();
+        newest.extend(writer.join().unwrap());
+        assert!(!newest.is_empty());
+        for (key, value) in newest {
+            let kept = all.iter().find_map(|node| {
+                let text = node.text(&["GET", &key]);
+                (!text.starts_with("MOVED")).then_some(text)
+            });
+            // The last write may have been done and not acknowledged.
+            let kept: u64 = kept.unwrap().parse().unwrap();
+            assert!(
+                kept >= value.parse().unwrap(),
+                "{key}: {kept} in place of {value}"
+            );
+        }
+    }
 }
 
 #[test]

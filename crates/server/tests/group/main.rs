@@ -80,6 +80,10 @@ impl Node {
         self.server = None;
     }
 
+    pub(crate) fn is_running(&self) -> bool {
+        self.server.is_some()
+    }
+
     pub(crate) fn client(&self) -> Client {
         self.server.as_ref().unwrap().client().unwrap()
     }
