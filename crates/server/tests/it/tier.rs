@@ -397,7 +397,7 @@ fn values_that_are_compressed_take_less_and_come_back_over_a_restart() {
     for number in 0..100 {
         assert_eq!(
             ask(&mut client, &["STRLEN", &format!("key:{number}")]),
-            ":5100"
+            ":4800"
         );
         let found = ask(&mut client, &["GET", &format!("key:{number}")]);
         assert_eq!(found, value(number), "{number}");
