@@ -21,6 +21,12 @@ pub const TEXT: u8 = 0;
 /// of the dump format has this code, which ends a file there.
 pub const NUMBER: u8 = 255;
 
+/// The type of a value that lies elsewhere: the body tells where.
+pub const COLD: u8 = 254;
+
+/// The type of a value that is beside the run of bytes that its record is in: in memory, and in no file.
+pub const BESIDE: u8 = 253;
+
 /// The least bytes of a head: with nothing that may be left out.
 pub const RECORD_HEAD_BYTES_MIN: usize = 12;
 

@@ -46,6 +46,31 @@ pub(crate) fn read<S: Structure, R>(
     })
 }
 
+/// Answers with a number of elements, 0 for an absent key: that of a structure which is not in memory stands in its stub, and
+/// of one that is, `len` tells it.
+///
+/// # Errors
+/// WRONGTYPE when the key holds something else.
+#[inline]
+pub(crate) fn count<S: Structure>(
+    context: &mut Context<'_>,
+    key: &Key<'_>,
+    reply: &mut Reply<'_>,
+    len: impl Fn(&S) -> usize,
+) -> Result<(), CommandError> {
+    let counted = context.store.read_structure(key, |record| {
+        let Some(record) = record else {
+            return Ok(0);
+        };
+        match record.cold_len(S::KIND)? {
+            Some(count) => Ok(count),
+            None => record.structure::<S>().map(|structure| len(&structure)),
+        }
+    });
+    write_count(reply, counted?);
+    Ok(())
+}
+
 /// An argument as an element of a structure.
 ///
 /// # Errors

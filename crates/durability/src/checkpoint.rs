@@ -43,7 +43,7 @@ pub use files::{
 };
 pub use manifest::{
     History, Lineage, MANIFEST_VERSION, Manifest, ManifestFlaw, Overlap, PartEntry, RespEntry,
-    TERMS_MAX, TermEntry,
+    SegmentEntry, TERMS_MAX, TermEntry,
 };
 pub use reader::{Block, PartReader};
 pub use record::{RECORD_BYTES_MIN, Record};

@@ -85,6 +85,8 @@ impl Promotion {
 /// What TIER can be asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TierOrder {
+    /// All values come back into memory, and none leaves it any more.
+    Drain,
     /// Tell how things stand.
     Status,
     /// Write together what is still named, and remove the rest.

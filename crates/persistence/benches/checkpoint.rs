@@ -13,7 +13,7 @@ use base::background::Scheduler;
 use base::clock::{Clock as _, SystemClock};
 use durability::checkpoint::Lineage;
 use durability::disk::SystemDisk;
-use engine::Settings;
+use engine::{Gate, Settings};
 use persistence::bodies::Existing;
 use persistence::checkpointer::{Checkpointer, Setup, Why, writers_for};
 use persistence::key_delay::KeyDelay;
@@ -77,6 +77,8 @@ fn load(directory: &Path, manifest: &durability::checkpoint::Manifest) {
         existing: Existing::Refused,
         is_all: true,
         delay: &KeyDelay::default(),
+        tier: None,
+        gate: &Gate::default(),
     };
     let keys = manifest.records();
     timed("load", keys, || source.load(&store, THREADS)).unwrap();

@@ -9,7 +9,7 @@ use std::io;
 use base::record_head::{NUMBER, RecordHead, TEXT};
 use durability::checkpoint::{PartWriter, RUN_BYTES_MAX, Record};
 use rdb::{Limits, Malformed, Output, Reader, Style, VERSION_MAX, Value, value};
-use store::{Batch, Deadline, Handle, Key, Owned, Saved, SavedValue, StoreError};
+use store::{Batch, Deadline, Handle, Key, Owned, Saved, SavedCold, SavedValue, StoreError};
 
 /// How objects are written.
 pub const STYLE: Style = Style {
@@ -31,6 +31,8 @@ pub enum BodyFault {
     Twice,
     /// There are not so many databases.
     Database(u16),
+    /// It names a place that is in no segment.
+    Place,
 }
 
 impl fmt::Display for BodyFault {
@@ -42,6 +44,7 @@ impl fmt::Display for BodyFault {
             Self::Database(number) => {
                 write!(f, "it is in database {number}, and there are fewer")
             }
+            Self::Place => f.write_str("its value is in no segment of the tier"),
         }
     }
 }
@@ -101,8 +104,12 @@ impl<P: FnMut()> Output for InPieces<'_, P> {
     }
 }
 
+/// What becomes of a record whose value is not in memory.
+pub type WriteCold<'c> =
+    dyn FnMut((&Saved<'_>, &SavedCold), &mut PartWriter) -> io::Result<()> + 'c;
+
 /// Adds all records of a batch to a part; `scratch` and `pause` as in [`write`]. Strings are written as the run
-/// of bytes that they were saved in.
+/// of bytes that they were saved in. A value that is not in memory is left to `cold`.
 ///
 /// # Errors
 /// Those of the system.
@@ -111,13 +118,17 @@ pub fn write_batch(
     writer: &mut PartWriter,
     scratch: &mut Vec<u8>,
     mut pause: impl FnMut(),
+    cold: &mut WriteCold<'_>,
 ) -> io::Result<()> {
     let run = batch.run().filter(|run| run.bytes.len() <= RUN_BYTES_MAX);
     if let Some(run) = run {
         return writer.run(run.database, run.records, run.bytes);
     }
-    for saved in batch.records() {
-        write(&saved, writer, scratch, &mut pause)?;
+    for (saved, unread) in batch.records_unread() {
+        match unread {
+            Some(unread) => cold((&saved, unread), writer)?,
+            None => write(&saved, writer, scratch, &mut pause)?,
+        }
     }
     Ok(())
 }

@@ -9,11 +9,13 @@
 //! are replaced, which are never written to again. Of the log they are copies, for its files are used again. A
 //! server whose `dir` is `before-recovery-1` has everything as it was. Nothing here removes such a directory.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use durability::checkpoint::{MANIFEST_NAME, Manifest};
+use tier::segment_name;
 
 use super::directory;
 
@@ -21,12 +23,12 @@ const PREFIX: &str = "before-recovery-";
 /// One that is being made.
 const NEW_NAME: &str = "before-recovery.new";
 
-/// Sets aside what is in the directory of the data, whose checkpoint is `manifest`; where it is then, which is
-/// durable.
+/// Sets aside what is in the directory of the data, whose checkpoint is `manifest`, and the segments of the tier that it
+/// names; where it is then, which is durable.
 ///
 /// # Errors
 /// Those of the system; then nothing is set aside.
-pub fn set_aside(data: &Path, manifest: &Manifest) -> io::Result<PathBuf> {
+pub fn set_aside(data: &Path, manifest: &Manifest, segments: Option<&Path>) -> io::Result<PathBuf> {
     let new = data.join(NEW_NAME);
     match fs::remove_dir_all(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -44,6 +46,13 @@ pub fn set_aside(data: &Path, manifest: &Manifest) -> io::Result<PathBuf> {
             fs::create_dir(&to)?;
             repeat(&from, &to, how, |name| name.ends_with(extension))?;
         }
+    }
+    if let Some(from) = segments.filter(|_| !manifest.segments.is_empty()) {
+        let to = new.join("tier");
+        fs::create_dir(&to)?;
+        let names = manifest.segments.iter();
+        let names: BTreeSet<_> = names.map(|named| segment_name(named.ordinal)).collect();
+        repeat(from, &to, How::Link, |name| names.contains(name))?;
     }
     sync(&copy)?;
     sync(&new)?;

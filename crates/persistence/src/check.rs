@@ -48,7 +48,7 @@ pub fn files(table: &'static Table, paths: &[PathBuf]) -> Checked {
     for path in paths {
         if let Some(native) = Native::at(path) {
             let mut words = String::new();
-            let outcome = native.check(&mut words);
+            let outcome = native.check(paths, &mut words);
             checked.add(native.path(), &words, outcome);
             continue;
         }

@@ -45,6 +45,7 @@ use durability::checkpoint::{
 };
 use durability::disk::Disk;
 use store::{Handle, SnapshotLimits, Store};
+use tier::Tier;
 
 use crate::key_delay::KeyDelay;
 use crate::lines::Level;
@@ -77,6 +78,8 @@ pub enum Why {
     SavePoint,
     /// The log has become long.
     LongLog,
+    /// Much of the tier is kept for the checkpoint before alone.
+    LongTier,
     /// Files of another format were read in.
     Imported,
     /// Everything is to be loaded again (DEBUG RELOAD).
@@ -91,7 +94,7 @@ impl Why {
     fn is_save(self) -> bool {
         match self {
             Self::Asked | Self::Flushed | Self::SavePoint | Self::Shutdown => true,
-            Self::Rewrite | Self::LongLog | Self::Imported | Self::Reload => false,
+            Self::Rewrite | Self::LongLog | Self::LongTier | Self::Imported | Self::Reload => false,
         }
     }
 }
@@ -227,6 +230,11 @@ pub trait Surroundings: Send + Sync {
         None
     }
 
+    /// The tier that parts may name values in. Without one they have all values.
+    fn tier(&self) -> Option<Arc<Tier>> {
+        None
+    }
+
     /// The libraries of functions that there are. Asked right after a cut.
     fn libraries(&self) -> Vec<Vec<u8>> {
         Vec::new()
@@ -352,6 +360,8 @@ struct State {
     /// How many wait for the end of one.
     waiters: usize,
     waiting: Option<(Ticket, Why)>,
+    /// Whether the one that waits is to have all values.
+    wants_values: bool,
     is_stopping: bool,
     outcomes: VecDeque<(Ticket, Outcome)>,
     figures: Figures,
@@ -446,6 +456,18 @@ impl Checkpointer {
     pub fn schedule(&self, why: Why) -> Result<Ticket, Refused> {
         let mut state = self.state();
         self.enqueue(&mut state, why)
+    }
+
+    /// As [`Checkpointer::schedule`], of one that has all values, and names none that are in a tier: what another server is
+    /// given.
+    ///
+    /// # Errors
+    /// [`Refused::Stopping`].
+    pub fn schedule_with_values(&self, why: Why) -> Result<Ticket, Refused> {
+        let mut state = self.state();
+        let ticket = self.enqueue(&mut state, why)?;
+        state.wants_values = true;
+        Ok(ticket)
     }
 
     fn enqueue(&self, state: &mut State, why: Why) -> Result<Ticket, Refused> {
@@ -740,7 +762,9 @@ impl Checkpointer {
     }
 
     fn begin(&self, state: &mut State, ticket: Ticket, why: Why) -> Arc<Attempt> {
-        let attempt = Arc::new(Attempt::new(why.is_save(), self.key_delay.setting()));
+        let has_values = std::mem::take(&mut state.wants_values);
+        let delay = self.key_delay.setting();
+        let attempt = Arc::new(Attempt::new(why.is_save(), has_values, delay));
         state.running = Some(Running {
             ticket,
             why,

@@ -4,11 +4,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::clock::Clock;
 use engine::{Shared, Table};
 use store::Store;
+use tier::Tier;
 
 use crate::followed::FollowedStream;
 use crate::key_delay::KeyDelay;
@@ -39,6 +40,8 @@ pub struct Environment {
     pub other_bytes: AtomicU64,
     /// Which stream of a Redis primary the data is of.
     pub followed: FollowedStream,
+    /// Where values are that are not in memory, once there is such a place.
+    pub tier: OnceLock<Arc<Tier>>,
     /// Who may change whether the store holds removals; see [`Environment::hold_removals_after`].
     pub removal_turn: RemovalTurn,
 }
@@ -63,6 +66,7 @@ impl Environment {
             redis_version: "",
             other_bytes: AtomicU64::new(0),
             followed: FollowedStream::default(),
+            tier: OnceLock::new(),
             removal_turn: RemovalTurn::default(),
         }
     }

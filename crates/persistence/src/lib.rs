@@ -40,6 +40,7 @@ pub mod loading;
 pub mod log_in_use;
 pub mod log_owner;
 pub mod log_tail;
+pub mod places;
 pub mod rdb_beside;
 pub mod rdb_stream;
 pub mod recovery;

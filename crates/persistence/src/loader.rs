@@ -10,16 +10,24 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use base::record_head::COLD;
 use durability::checkpoint::{
     Block, CheckpointFault, Manifest, PartReader, RECORD_BYTES_MIN, Record, open_part,
 };
 use durability::disk::Disk;
+use engine::Gate;
 use rdb::Limits;
 use store::{Handle, Key, Store};
+use tier::{Tier, TierFault};
 
 use super::bodies::{self, BodyFault, Existing};
 use super::key_delay::KeyDelay;
+use super::places;
+
+/// How long a thread that loads waits before it asks again whether there is memory.
+const MEMORY_WAIT: Duration = Duration::from_millis(1);
 
 /// So many keys are looked ahead at before the first of them is put.
 const AHEAD: usize = 32;
@@ -53,6 +61,18 @@ pub enum LoadFault {
     Counts,
     /// A thread ended before its work.
     Thread,
+    /// Values are in segments of a tier, and there is none.
+    NoTier {
+        /// How many records.
+        records: u64,
+    },
+    /// A segment of the tier is not what it should be.
+    Segment {
+        /// What is wrong.
+        fault: TierFault,
+        /// How many records have their value in the segments.
+        records: u64,
+    },
 }
 
 impl fmt::Display for LoadFault {
@@ -71,6 +91,15 @@ impl fmt::Display for LoadFault {
                 key.escape_ascii()
             ),
             Self::Counts => f.write_str("the databases have not as many records as were kept"),
+            Self::NoTier { records } => write!(
+                f,
+                "the values of {records} keys are in a tier, and there is no tier-path. Start with it; TIER DRAIN and \
+                 SAVE bring them back"
+            ),
+            Self::Segment { fault, records } => write!(
+                f,
+                "the values of {records} keys are in a tier, whose segments are not what they were: {fault}"
+            ),
             Self::Thread => f.write_str("a loading thread ended before its work"),
         }
     }
@@ -103,6 +132,10 @@ pub struct Source<'s> {
     pub is_all: bool,
     /// Waited for each key (`key-load-delay`).
     pub delay: &'s KeyDelay,
+    /// Where values are that the parts only name.
+    pub tier: Option<&'s Tier>,
+    /// Tells whether values are on their way out of memory.
+    pub gate: &'s Gate,
 }
 
 impl Source<'_> {
@@ -205,6 +238,7 @@ impl Source<'_> {
             let records = block.len() as u64;
             put.map_err(|(key, fault)| self.record_fault(&reader, key, fault))?;
             self.delay.wait(records, &|| false);
+            wait_for_memory(self.gate, handle);
             let progress = self.progress;
             progress.records.fetch_add(records, Ordering::Relaxed);
             let bytes = reader.bytes() - before;
@@ -224,6 +258,20 @@ impl Source<'_> {
             key,
             fault,
         }
+    }
+
+    fn put(
+        &self,
+        handle: &mut Handle,
+        key: &Key<'_>,
+        record: &Record<'_>,
+        version: u16,
+    ) -> Result<(), BodyFault> {
+        if record.head.type_code == COLD {
+            let named = (&record.head, record.body);
+            return places::put(self.tier, handle, key, named, self.existing);
+        }
+        bodies::put(handle, key, record, version, self.limits, self.existing)
     }
 
     fn put_block(
@@ -253,10 +301,19 @@ impl Source<'_> {
             for (record, hash) in &ahead {
                 let database = record.head.database;
                 let key = Key::with_hash(record.key, *hash, database);
-                bodies::put(handle, &key, record, version, self.limits, self.existing)
+                self.put(handle, &key, record, version)
                     .map_err(|fault| (record.key.to_vec(), fault))?;
                 *databases.entry(database).or_default() += 1;
             }
         }
+    }
+}
+
+/// Waits while values are on their way out of memory, which has no room for others. Whoever sees to that says so until there is
+/// room, or none to be had.
+pub(crate) fn wait_for_memory(gate: &Gate, handle: &mut Handle) {
+    handle.tell_memory();
+    while gate.is_memory_full() || handle.store().waits_for_demotion() {
+        std::thread::sleep(MEMORY_WAIT);
     }
 }

@@ -21,7 +21,8 @@ use engine::scripts;
 use super::bodies::Existing;
 use super::controls::{Controls, NotApplied};
 use super::directory;
-use super::loader::{LoadFault, Source as Parts};
+use super::loader::{LoadFault, Source as Parts, wait_for_memory};
+use super::places;
 use super::replay::{Feed, Origin, ReplayFault, replay_in_parallel};
 use crate::environment::Environment;
 use crate::lines::Lines;
@@ -425,7 +426,19 @@ pub fn load_checkpoint(
         },
         is_all: onto == Onto::Empty,
         delay: &env.load_delay,
+        tier: env.tier.get().map(|tier| &**tier),
+        gate: &env.shared.gate,
     };
+    if !manifest.segments.is_empty() {
+        let records = manifest
+            .segments
+            .iter()
+            .map(|segment| segment.records)
+            .sum();
+        let tier = source.tier.ok_or(LoadFault::NoTier { records })?;
+        let adopted = places::adopt(tier, manifest);
+        adopted.map_err(|fault| LoadFault::Segment { fault, records })?;
+    }
     source.load(&env.store, threads)
 }
 
@@ -509,6 +522,7 @@ impl Replay<'_> {
     fn run(mut self, feed: &mut Feed) -> Result<LogEnd, RecoveryError> {
         let mut end = LogEnd::at_checkpoint(self.generation, self.from);
         let mut told = end.sequence;
+        let mut handle = self.env.store.handle();
         loop {
             let frame = match self.reader.next_frame() {
                 Ok(Some(frame)) => frame,
@@ -537,6 +551,9 @@ impl Replay<'_> {
                 }
             }
             end.sequence = behind;
+            if self.env.tier.get().is_some() {
+                wait_for_memory(&self.env.shared.gate, &mut handle);
+            }
             if behind - told >= TELL_BYTES {
                 self.env.loading.add_bytes(behind - told);
                 told = behind;

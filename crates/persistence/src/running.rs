@@ -25,6 +25,7 @@ use durability::checkpoint::{
 };
 use durability::log::{Control, Level as LogLevel, SourceFrame};
 use store::SnapshotLimits;
+use tier::{Tier, TierFault};
 
 use crate::aof::{self, AofFault, Source};
 use crate::branch;
@@ -118,6 +119,15 @@ pub enum OpenError {
     Log(String),
     /// What was loaded could not be kept.
     Kept(Failure),
+    /// The segments in the directory of the tier are another server's.
+    TierTaken {
+        /// The directory.
+        path: PathBuf,
+        /// Whose they are.
+        owner: PathBuf,
+    },
+    /// The directory of the tier is not to be had.
+    Tier(TierFault),
 }
 
 impl fmt::Display for OpenError {
@@ -139,6 +149,14 @@ impl fmt::Display for OpenError {
             Self::Aof(fault) => fault.fmt(f),
             Self::Thread(error) => error.fmt(f),
             Self::Log(reason) => write!(f, "cannot begin the log: {reason}"),
+            Self::TierTaken { path, owner } => write!(
+                f,
+                "the segments in {} have values of the data in {}, which is not what is loaded. Remove them if that is \
+                 not wanted any more",
+                path.display(),
+                owner.display()
+            ),
+            Self::Tier(fault) => fault.fmt(f),
             Self::Kept(failure) => write!(f, "cannot keep what was loaded: {failure}"),
         }
     }
@@ -187,6 +205,7 @@ impl Persistence {
         let goes_on = found.as_ref().filter(|_| target == Target::End);
         let lineage = goes_on.map_or_else(new_lineage, |manifest| manifest.lineage);
         let place = Place::within(&setup.dir);
+        check_tier(env, found.as_ref(), &place)?;
         let log = LogOwner::new(log_owner::Setup {
             env: Arc::clone(env),
             host: Arc::clone(host),
@@ -262,6 +281,7 @@ impl Persistence {
             foreign.load(&around.env, wanted)?;
             is_kept = wanted.log.level < LogLevel::Checkpoint;
         }
+        self.remove_leftovers(&place)?;
         if has_log {
             around.prepare().map_err(OpenError::Log)?;
             let begun = around.log.load(&wanted.log);
@@ -276,6 +296,19 @@ impl Persistence {
         }
         around.host.loaded();
         around.env.end_loading();
+        Ok(())
+    }
+
+    /// Removes the segments that an earlier process left and the data that is loaded does not name.
+    fn remove_leftovers(&self, place: &Place) -> Result<(), OpenError> {
+        let Some(tier) = self.around.env.tier.get() else {
+            return Ok(());
+        };
+        // What is there and was not loaded may name some.
+        let is_known = self.found.is_some() || matches!(place.manifest(), Ok(None));
+        if is_known {
+            tier.remove_leftovers().map_err(OpenError::Tier)?;
+        }
         Ok(())
     }
 
@@ -300,7 +333,9 @@ impl Persistence {
     /// ever stands for two things. The next checkpoint, which is made before anybody is served, takes the rest
     /// out of force.
     fn leave(&self, place: &Place, recovered: &Recovered) -> io::Result<()> {
-        let aside = branch::set_aside(&place.directory, &recovered.manifest)?;
+        let tier = self.around.env.tier.get();
+        let segments = tier.map(|tier| tier.directory());
+        let aside = branch::set_aside(&place.directory, &recovered.manifest, segments)?;
         let end = recovered.next_sequence();
         let next = place.give_up_behind(recovered)?;
         self.around.log.set_end(next);
@@ -415,6 +450,32 @@ impl Foreign {
     }
 }
 
+/// Looks whether the segments that an earlier process left are of this data.
+fn check_tier(env: &Environment, found: Option<&Manifest>, place: &Place) -> Result<(), OpenError> {
+    let Some(tier) = env.tier.get() else {
+        return Ok(());
+    };
+    let owner = tier.owner().map_err(OpenError::Tier)?;
+    let is_named = found.is_some_and(|manifest| !manifest.segments.is_empty());
+    match owner {
+        // Data that was moved names what it finds there, or is refused for what it does not.
+        Some(owner) if tier.has_leftovers() && !is_named && !same(&owner, &place.directory) => {
+            let path = tier.directory().to_owned();
+            Err(OpenError::TierTaken { path, owner })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether two paths lead to one place.
+fn same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
+    real(one)
+        .ok()
+        .zip(real(other).ok())
+        .is_some_and(|(one, other)| one == other)
+}
+
 /// Another history of writes than any before.
 fn new_lineage() -> Lineage {
     let mut lineage = Lineage::default();
@@ -507,6 +568,10 @@ impl Surroundings for Around {
 
     fn log_sequence(&self) -> Option<u64> {
         self.log.sequence()
+    }
+
+    fn tier(&self) -> Option<Arc<Tier>> {
+        self.env.tier.get().map(Arc::clone)
     }
 
     fn libraries(&self) -> Vec<Vec<u8>> {

@@ -52,6 +52,7 @@ impl InProcessServer {
         let config = Arc::new(SharedConfig::new(settings, Origin::default()));
         let wanted = kept::wanted(&config.current());
         let node = Arc::new(Node::new(commands::table(), store, config, clock));
+        node.open_tier()?;
         node.set_persistence(kept::open(&node, Target::End).map_err(io::Error::other)?);
         let workers = Workers::start(Arc::clone(&node), Vec::new())?;
         let loaded = node.persistence().map_or(Ok(()), |it| it.load(&wanted));

@@ -179,6 +179,9 @@ impl Node {
             self.enforce_client_memory(bytes_max);
         }
         self.apply_durability(change.new);
+        if let Some((tier, wanted)) = self.tier().zip(change.new.tier.as_ref()) {
+            tier.change(&self.core.shared, wanted);
+        }
         self.replication.apply(self, change.new);
         self.cluster_mode.apply(self, change.new);
         if let Some(management) = &*self.management() {
@@ -312,6 +315,7 @@ impl Node {
             requests: Arc::<Self>::clone(self),
         };
         let tier = TierInUse::open(&around, wanted, config.memory_bytes_max)?;
+        let _already_set = self.core.env.tier.set(Arc::clone(tier.segments()));
         let _already_set = self.keeping.tier.set(tier);
         Ok(())
     }

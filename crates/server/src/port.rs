@@ -118,6 +118,7 @@ impl TierPort for Port<'_> {
         let tier = self.node.tier().ok_or(NO_TIER)?;
         match order {
             TierOrder::Status => Ok(tier_status(&Sample::take(self.node, store))),
+            TierOrder::Drain => Ok(tier.drain(store.stubs())),
             TierOrder::Compact => tier.compact(store),
             TierOrder::Scrub => Ok(tier.scrub()),
         }

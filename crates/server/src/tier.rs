@@ -6,11 +6,15 @@
 //!      └──── KeysFree ◄───────────┘            demoter (thread): store ── victims ──► tier ── stubs ──► store
 //! ```
 //!
-//! The segments are scratch space of one process: they are emptied at the start. What is kept over a restart is
-//! kept by checkpoints and the log, which read values through; so a tier goes with every level of durability.
+//! A checkpoint names the segments that values are in which are out of memory (`persistence`'s `places`), and a start
+//! takes those over; the others are removed. What was moved since the checkpoint comes back from it and the log, into
+//! memory. So a tier goes with every level of durability.
 
 mod demoter;
+mod lock;
 mod readers;
+mod scrubber;
+mod tuning;
 mod values;
 
 use std::cell::RefCell;
@@ -22,20 +26,24 @@ use std::thread::JoinHandle;
 use base::clock::Clock;
 use durability::disk::{Disk, SystemDisk};
 use engine::{CommandError, Promotion, Shared};
-use store::{ColdKind, DemotionLimits, Handle, Key, Locator, Store};
-use tier::{Entry, Tier, TierFault, TierOptions};
+use persistence::places::locator_of;
+use store::{ColdKind, Handle, Key, Locator, Store};
+use tier::{EntryHead, Tier, TierFault, TierOptions};
 
 use crate::config::TierConfig;
 use crate::log::Log;
 use demoter::Demoter;
+use lock::TierLock;
 use readers::Readers;
-use values::{Values, locator_of};
-
-/// Length of a segment.
-const SEGMENT_BYTES: u64 = 64 << 20;
+use scrubber::Scrubber;
+use tuning::Tuning;
+use values::Values;
 
 /// Objects that take more memory stay there.
 const OBJECT_BYTES_MAX: usize = 1 << 20;
+
+/// A checkpoint is asked for when so many hundredths of the tier are kept for the one before alone.
+const KEPT_PERCENT_MAX: u64 = 20;
 
 /// Who is told that requests may go on.
 pub(crate) trait Wakes: Send + Sync {
@@ -62,10 +70,11 @@ pub(crate) struct TierInUse {
     values: Arc<Values>,
     readers: Arc<Readers>,
     demoter: Arc<Demoter>,
-    promotion: Promotion,
-    compact_below: u64,
-    limits: DemotionLimits,
+    scrubber: Arc<Scrubber>,
+    tuning: Arc<Tuning>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// No other server has the directory.
+    _lock: TierLock,
 }
 
 impl TierInUse {
@@ -87,10 +96,12 @@ impl TierInUse {
         let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
         let options = TierOptions {
             directory: wanted.directory(),
-            bytes_max: bytes_max(&*disk, wanted)?,
-            segment_bytes: SEGMENT_BYTES,
+            bytes_max: bytes_max(&*disk, wanted, 0)?,
+            segment_bytes: wanted.segment_bytes,
         };
+        let lock = TierLock::take(&options.directory)?;
         let tier = Arc::new(Tier::open(disk, &options).map_err(io::Error::other)?);
+        tier.set_compresses(wanted.compresses);
         let values = Arc::new(Values::new(&tier, around, wanted.read_buffer_bytes));
         if !around.store.set_cold_values(Arc::clone(&values) as _) {
             return Err(io::Error::other("this build has no tier"));
@@ -101,21 +112,16 @@ impl TierInUse {
             .settings
             .demotes_always
             .store(always, Ordering::Relaxed);
-        let limits = DemotionLimits {
-            value_bytes_min: wanted.value_bytes_min,
-            value_bytes_max: wanted.value_bytes_max,
-            object_bytes_max: OBJECT_BYTES_MAX,
-            takes_used: false,
-        };
+        let tuning = Arc::new(Tuning::new(wanted));
         let in_use = Arc::new(Self {
-            demoter: Arc::new(Demoter::new(&tier, &values, limits, wanted)),
+            demoter: Arc::new(Demoter::new(&tier, &values, &tuning)),
+            scrubber: Arc::new(Scrubber::new(&tier, &tuning)),
             readers: Arc::default(),
-            promotion: wanted.promotion,
-            compact_below: wanted.compact_below_percent,
-            limits,
+            tuning,
             threads: Mutex::default(),
             tier,
             values,
+            _lock: lock,
         });
         in_use.start(around)?;
         Ok(in_use)
@@ -129,6 +135,8 @@ impl TierInUse {
             let body = move || readers.run(&values, &*requests);
             threads.push(spawn(format!("tier-read-{number}"), body)?);
         }
+        let (scrubber, own) = (Arc::clone(&self.scrubber), around.clone());
+        threads.push(spawn("tier-scrub".to_owned(), move || scrubber.run(&own))?);
         let (demoter, around) = (Arc::clone(&self.demoter), around.clone());
         threads.push(spawn("tier-demote".to_owned(), move || {
             demoter.run(&around);
@@ -141,6 +149,7 @@ impl TierInUse {
     pub(crate) fn stop(&self) {
         self.readers.stop();
         self.demoter.stop();
+        self.scrubber.stop();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             // One that panicked has said so.
@@ -161,14 +170,47 @@ impl TierInUse {
         false
     }
 
+    /// The segments.
+    pub(crate) fn segments(&self) -> &Arc<Tier> {
+        &self.tier
+    }
+
+    /// Whether so much is kept for the checkpoint in force alone that another one is wanted.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        let figures = self.tier.figures();
+        figures.kept_bytes > self.tier.bytes_max() / 100 * KEPT_PERCENT_MAX
+    }
+
     /// Which values come back into memory when they are read.
     pub(crate) fn promotion(&self) -> Promotion {
-        self.promotion
+        self.tuning.now().promotion
+    }
+
+    /// Goes on as the configuration says now. Where its files are stays as it was.
+    pub(crate) fn change(&self, shared: &Shared, wanted: &TierConfig) {
+        self.tuning.set(wanted);
+        self.tier.set_compresses(wanted.compresses);
+        let always = wanted.demote_at_percent == 0;
+        shared
+            .settings
+            .demotes_always
+            .store(always, Ordering::Relaxed);
+        let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
+        let used = self.tier.figures().used_bytes;
+        if let Ok(bytes) = bytes_max(&*disk, wanted, used) {
+            self.tier.set_bytes_max(bytes);
+        }
+    }
+
+    /// Has all values come back into memory, and none leave it any more: with so many keys whose value is not there.
+    pub(crate) fn drain(&self, keys: u64) -> Vec<(&'static str, String)> {
+        self.demoter.drain();
+        vec![("keys", keys.to_string())]
     }
 
     /// Moves the value of a key out of memory at once.
     pub(crate) fn demote(&self, store: &mut Handle, key: &Key<'_>) -> Result<bool, CommandError> {
-        let Some(victim) = store.victim_of(key, &self.limits) else {
+        let Some(victim) = store.victim_of(key, &self.tuning.now().limits) else {
             return Ok(false);
         };
         if !self.values.comes_back_as_it_is(&victim) {
@@ -184,9 +226,12 @@ impl TierInUse {
         store: &mut Handle,
     ) -> Result<Vec<(&'static str, String)>, CommandError> {
         let mut moved = 0;
-        while let Some(slot) = self.tier.next_to_compact(self.compact_below.max(1)) {
-            moved += compact(&self.tier, store, slot).map_err(refusal)?;
-            if self.tier.remove_dead() == 0 {
+        let below = self.tuning.now().compact_below_percent.max(1);
+        while let Some(slot) = self.tier.next_to_compact(below) {
+            let count = compact(&self.tier, store, slot).map_err(refusal)?;
+            moved += count;
+            if count == 0 && self.tier.remove_dead() == 0 {
+                // What is alive in it changes faster than it is moved.
                 break;
             }
         }
@@ -220,6 +265,8 @@ impl TierInUse {
             blocking_reads: count(&own.blocking_reads),
             damaged: count(&own.damaged),
             refused: count(&own.refused),
+            scrubbed: self.scrubber.counts().0,
+            scrub_errors: self.scrubber.counts().1,
             state: self.demoter.state(),
         }
     }
@@ -245,39 +292,44 @@ pub(crate) struct Standing {
     pub(crate) damaged: u64,
     /// Reads that the system refused.
     pub(crate) refused: u64,
-    /// ok, full, idle or failed.
+    /// Entries that were read again in the background.
+    pub(crate) scrubbed: u64,
+    /// Segments in which something was damaged.
+    pub(crate) scrub_errors: u64,
+    /// ok, full, idle, failed, draining or drained.
     pub(crate) state: &'static str,
 }
 
 /// Writes what is still named of a segment elsewhere; how many entries.
 fn compact(tier: &Tier, store: &mut Handle, slot: u32) -> Result<u64, TierFault> {
     let store = RefCell::new(store);
-    let locator = |entry: &Entry<'_>, place| {
+    let locator = |entry: &EntryHead<'_>, place| {
         let kind = ColdKind::from_number(entry.kind)?;
         locator_of(place, kind)
     };
     tier.compact(
         slot,
         |entry, place| {
-            let named = store.borrow_mut().names(entry.keyspace, entry.key);
-            named.is_some() && named == locator(entry, place)
+            let named = locator(entry, place);
+            named.is_some_and(|named| store.borrow_mut().names(entry.key, named))
         },
         |entry, old, new| {
             let places = locator(entry, old).zip(locator(entry, new));
             places.is_some_and(|(old, new)| {
                 let mut store = store.borrow_mut();
-                store.relocate(entry.keyspace, entry.key, old, new)
+                store.relocate(entry.key, old, new)
             })
         },
     )
 }
 
 /// How much the files may take: what was asked for, as far as there is room, or nine tenths of that.
-fn bytes_max(disk: &dyn Disk, wanted: &TierConfig) -> io::Result<u64> {
+fn bytes_max(disk: &dyn Disk, wanted: &TierConfig, used_bytes: u64) -> io::Result<u64> {
     disk.create_directory(&wanted.directory())?;
     let room = disk
         .room_bytes(&wanted.directory())
-        .unwrap_or(u64::MAX / 10);
+        .unwrap_or(u64::MAX / 10)
+        .saturating_add(used_bytes);
     Ok(match wanted.bytes_max {
         0 => room / 10 * 9,
         asked => asked.min(room),

@@ -1,7 +1,7 @@
 //! Cold values: a key whose value lies on a device, and in memory only what tells where.
 //!
 //! ```text
-//!   stub      header (form Cold, length of the string) │ deadline, etag, clock │ key │ locator
+//!   stub      header (form Cold, length of the string or number of elements) │ deadline, etag, clock │ key │ locator
 //!   locator   63 ─ 44 43 ── 40 39 ────────────────────────────────── 0
 //!             │ units │ kind │ slot (18 bits) : offset in units (22) │    a unit: 16 bytes
 //! ```
@@ -190,12 +190,12 @@ pub trait ColdValues: Send + Sync + fmt::Debug {
     /// No stub names this any more.
     fn forget(&self, locator: Locator);
 
-    /// Somebody will load what a stub named that may be gone by then: until [`ColdValues::unpin`], what is
-    /// forgotten stays where it is.
-    fn pin(&self);
+    /// Somebody will load this, which no stub may name any more by then: until [`ColdValues::unpin`] it stays where it is.
+    /// Called while a stub names it.
+    fn pin(&self, locator: Locator);
 
     /// Ends what [`ColdValues::pin`] began.
-    fn unpin(&self);
+    fn unpin(&self, locator: Locator);
 }
 
 /// Who keeps cold values of a store, if anybody does, and how many stubs there are.
@@ -266,44 +266,6 @@ impl ColdPlace {
 /// Whether a value that this thread needed could not be read, since this was last asked.
 pub fn take_unreadable() -> bool {
     UNREADABLE.replace(false)
-}
-
-/// A value that a snapshot saw as a stub: loaded when it is asked for.
-#[derive(Debug)]
-pub(crate) struct SavedCold {
-    values: Arc<dyn ColdValues>,
-    locator: Locator,
-    value: OnceLock<Option<Arc<ColdValue>>>,
-}
-
-impl SavedCold {
-    pub(crate) fn new(values: &Arc<dyn ColdValues>, word: u64) -> Self {
-        values.pin();
-        Self {
-            values: Arc::clone(values),
-            locator: Locator::from_word(word),
-            value: OnceLock::new(),
-        }
-    }
-
-    /// Bytes of the entry.
-    pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.locator.units()) * COLD_UNIT_BYTES as u64
-    }
-
-    /// The value; none when it cannot be read.
-    pub(crate) fn get(&self, key: &[u8]) -> Option<&ColdValue> {
-        let value = self
-            .value
-            .get_or_init(|| self.values.load(key, self.locator));
-        value.as_deref()
-    }
-}
-
-impl Drop for SavedCold {
-    fn drop(&mut self) {
-        self.values.unpin();
-    }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -127,15 +127,16 @@ impl Handle {
         way.is_some_and(|way| way.swap_cold(victim, locator))
     }
 
-    /// What the stub of a key names, if it has one, in an index that is told by its number.
-    pub fn names(&mut self, index: u64, key: &[u8]) -> Option<Locator> {
-        self.indexed_mut()?.names(index, key)
+    /// Whether a stub of this key names a place, in any database.
+    pub fn names(&mut self, key: &[u8], locator: Locator) -> bool {
+        let way = self.indexed_mut();
+        way.is_some_and(|way| way.with_stub(key, locator, None))
     }
 
-    /// Lets a stub name another place, if it names `old`; whether it did.
-    pub fn relocate(&mut self, index: u64, key: &[u8], old: Locator, new: Locator) -> bool {
+    /// Lets the stub of this key that names `old` name another place, in whatever database it is; whether there was one.
+    pub fn relocate(&mut self, key: &[u8], old: Locator, new: Locator) -> bool {
         let way = self.indexed_mut();
-        way.is_some_and(|way| way.relocate(index, key, old, new))
+        way.is_some_and(|way| way.with_stub(key, old, Some(new)))
     }
 }
 
@@ -256,34 +257,22 @@ impl Indexed {
         made
     }
 
-    fn names(&mut self, index: u64, key: &[u8]) -> Option<Locator> {
+    /// Finds the stub of a key that names a place, and lets it name another one, if one is given; whether there is one.
+    /// No two stubs name the same, so that it does not matter which database the key was in when its value was written.
+    fn with_stub(&mut self, key: &[u8], locator: Locator, new: Option<Locator>) -> bool {
         self.inside(|way| {
             let hash = way.shared.hasher.hash(key);
-            let (_, index) = way.seen.by_id(index)?;
-            let home = index.lock(hash);
-            let bucket = index.bucket(home.number);
-            let named = find_stub(&way.shared, index, bucket, hash, key)
-                .map(|view| Locator::from_word(view.value_word()));
-            bucket.unlock(false);
-            named
-        })
-    }
-
-    fn relocate(&mut self, index: u64, key: &[u8], old: Locator, new: Locator) -> bool {
-        self.inside(|way| {
-            let hash = way.shared.hasher.hash(key);
-            let Some((_, index)) = way.seen.by_id(index) else {
-                return false;
-            };
-            let home = index.lock(hash);
-            let bucket = index.bucket(home.number);
-            let view = find_stub(&way.shared, index, bucket, hash, key)
-                .filter(|view| view.value_word() == old.to_word());
-            if let Some(view) = &view {
-                view.set_value_word(new.to_word());
-            }
-            bucket.unlock(view.is_some());
-            view.is_some()
+            way.seen.iter().any(|(_, index)| {
+                let home = index.lock(hash);
+                let bucket = index.bucket(home.number);
+                let view = find_stub(&way.shared, index, bucket, hash, key)
+                    .filter(|view| view.value_word() == locator.to_word());
+                if let (Some(view), Some(new)) = (&view, new) {
+                    view.set_value_word(new.to_word());
+                }
+                bucket.unlock(view.is_some() && new.is_some());
+                view.is_some()
+            })
         })
     }
 }
@@ -457,9 +446,9 @@ fn make_stub(shared: &Shared, local: &mut Local, spot: Spot<'_>, locator: Locato
     let arena = shared.arena_ref();
     let view = view_of(shared, spot.link)?;
     let class = class_for(view.value_at() + WORD_BYTES)?;
-    let is_object = view.form().is_object();
-    let len = if is_object {
-        0
+    let len = if view.form().is_object() {
+        // SAFETY: the caller holds the bucket.
+        unsafe { heap::look::<structures::Object>(&view) }?.len()
     } else {
         view.header().value_len()
     };

@@ -2,6 +2,7 @@
 
 use structures::Structure;
 
+use crate::cold::Locator;
 use crate::effect::Effect;
 use crate::event::{Event, EventClass};
 use crate::key::Key;
@@ -172,6 +173,25 @@ impl<'a> Entry<'a> {
         change: impl FnOnce(&mut S) -> R,
     ) -> Result<R, StoreError> {
         with_place!(&mut self.place, place => place.change_or_create(change))
+    }
+
+    /// Makes the key hold a value that lies elsewhere: a string of `len` bytes, or so many elements. Whoever keeps cold values
+    /// has counted it as named, and hears that it is not where this fails.
+    ///
+    /// # Errors
+    /// As [`Entry::set`].
+    pub fn set_cold(
+        &mut self,
+        locator: Locator,
+        len: u32,
+        deadline_unix_ms: Option<u64>,
+        etag: u64,
+    ) -> Result<(), StoreError> {
+        match &mut self.place {
+            EntryBackend::Slot(writer) => writer.set_cold(locator, len, deadline_unix_ms, etag),
+            #[cfg(any(test, feature = "naive"))]
+            EntryBackend::Naive(_) => Err(StoreError::Unreadable),
+        }
     }
 
     /// Brings the value into memory, if it is not there.

@@ -116,8 +116,8 @@ pub use parking::{Busy, Hold, Wake};
 pub use policy::{LfuTuning, Policy, UnknownPolicy};
 pub use record::{Record, Visitor};
 pub use snapshot::{
-    Batch, Ending, Run, Saved, SavedValue, SnapshotInProgress, SnapshotLimits, SnapshotProgress,
-    SnapshotSink, SnapshotStep, Totals,
+    Batch, Ending, Run, Saved, SavedCold, SavedValue, SnapshotInProgress, SnapshotLimits,
+    SnapshotProgress, SnapshotSink, SnapshotStep, Totals,
 };
 pub use store::{BatchTurn, Held, MemoryUsage, Options, Statistics, Store};
 pub use value::{Cause, Deadline, ETAG_MAX, Encoding, Kind, StoreError, Use, next_etag};

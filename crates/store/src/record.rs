@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use base::number::IntegerText;
-use structures::{Kept, Object, Structure};
+use structures::{Kept, Kind as ObjectKind, Object, Structure};
 
 use crate::arena::{Arena, Offset};
 use crate::blob::{Blob, BlobRef};
@@ -154,6 +154,24 @@ impl<'a> Record<'a> {
     #[must_use]
     pub fn is_cold(&self) -> bool {
         self.cold_kind().is_some()
+    }
+
+    /// How many elements a value of this kind has that is not in memory (HLEN and its like).
+    ///
+    /// # Errors
+    /// [`StoreError::WrongKind`] when the key holds something else; none where the value is in memory.
+    pub fn cold_len(&self, kind: ObjectKind) -> Result<Option<usize>, StoreError> {
+        match &self.source {
+            Source::Slot(slot) => match slot.cold_kind() {
+                None => Ok(None),
+                Some(cold) if cold.kind() == Kind::Object(kind) => {
+                    Ok(Some(slot.view.header().value_len()))
+                }
+                Some(_) => Err(StoreError::WrongKind),
+            },
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(_) => Ok(None),
+        }
     }
 
     /// What the key holds, if it is no string. A reader without the lock never meets one: the store
@@ -352,11 +370,10 @@ impl<'a> Slot<'a> {
     #[inline(always)]
     fn len(&self) -> usize {
         match self.view.form() {
-            Form::Bytes | Form::ChangedBytes | Form::Blob | Form::Cold => {
-                self.view.header().value_len()
-            }
+            Form::Bytes | Form::ChangedBytes | Form::Blob => self.view.header().value_len(),
             Form::Integer => base::number::decimal_len(self.view.integer()),
-            Form::Object | Form::Compact => 0,
+            Form::Cold if self.cold_word().kind().is_string() => self.view.header().value_len(),
+            Form::Object | Form::Compact | Form::Cold => 0,
         }
     }
 

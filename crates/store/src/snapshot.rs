@@ -60,6 +60,7 @@ mod batch;
 #[cfg(any(test, feature = "naive"))]
 pub(crate) mod naive;
 mod place;
+mod saved_cold;
 mod saving;
 mod walk;
 
@@ -75,6 +76,7 @@ use base::sync::{CachePadded, Mutex, MutexGuard};
 pub use batch::{Batch, Run, Saved, SavedValue};
 #[cfg(all(test, not(any(loom, shuttle))))]
 pub(crate) use collected::Collected;
+pub use saved_cold::SavedCold;
 
 use crate::before_writes::BeforeWrites;
 use batch::Held;
@@ -90,6 +92,12 @@ pub trait SnapshotSink: Send {
     /// Takes some records. They come in no order, each record of the cut once. Their memory counts
     /// as held by the snapshot until the batch is dropped. A break cancels the snapshot.
     fn take(&mut self, batch: Batch) -> ControlFlow<()>;
+
+    /// Whether it looks at the values that are not in memory ([`Batch::records`]), and not only at where they are
+    /// ([`Batch::records_unread`]).
+    fn reads_cold(&self) -> bool {
+        true
+    }
 
     /// The last call: how it ended, and what was taken until then.
     fn end(&mut self, ending: Ending, totals: &Totals);

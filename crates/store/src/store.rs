@@ -334,6 +334,13 @@ impl Store {
         })
     }
 
+    /// Whether more memory is held than the limit says, and values are leaving it.
+    #[must_use]
+    pub fn waits_for_demotion(&self) -> bool {
+        let (used, limit) = self.used_and_limit_bytes();
+        limit > 0 && used > limit && self.shared().is_some_and(|shared| shared.cold().has_room())
+    }
+
     /// Says whether there is room for more values out of memory: then nothing is evicted or refused for want
     /// of memory, and somebody demotes what is over the limit.
     pub fn set_cold_room(&self, on: bool) {

@@ -780,6 +780,24 @@ impl<'a> Writer<'a> {
         })
     }
 
+    /// Makes the key hold a value that lies elsewhere: a string of so many bytes, or so many elements.
+    pub(crate) fn set_cold(
+        &mut self,
+        locator: Locator,
+        len: u32,
+        deadline: Option<u64>,
+        etag: u64,
+    ) -> Result<(), StoreError> {
+        let deadline = deadline.map(|at| at.max(DEADLINE_MIN_UNIX_MS));
+        let attributes = Attributes { deadline, etag };
+        // Counted first: one that is refused counts as gone.
+        self.shared.cold().came();
+        let draft = self.draft(Form::Cold, WORD_BYTES, len, attributes);
+        let draft = draft.inspect_err(|_| self.shared.cold().forget(locator.to_word()))?;
+        draft.set_value_word(locator.to_word());
+        self.publish(draft, OldValue::Free)
+    }
+
     /// Brings the value of a stub into memory. That is no change of the key: nobody is told of it.
     #[cold]
     pub(crate) fn promote(&mut self) -> Result<(), StoreError> {

@@ -5,13 +5,27 @@
 //!   │ sum│ stored│ raw│ key│ kind│ codec│ 0 │ 0 │ keyspace│ key … │ body … │ zeroes to 16 bytes
 //! ```
 //!
-//! Numbers are little-endian. `sum` is the CRC-32C of the segment's salt and ordinal, the entry's offset, and
+//! The body stands as it is (codec 0), or compressed by LZ4 (codec 1) where that makes it a tenth shorter; `raw` is its length
+//! before that. Numbers are little-endian. `sum` is the CRC-32C of the segment's salt and ordinal, the entry's offset, and
 //! the entry from byte 4 to the end of the body.
 
+use std::borrow::Cow;
+
 use durability::checksum;
+use lz4_flex::block;
 
 /// What places of entries count in.
 pub const UNIT_BYTES: usize = 16;
+
+/// Codecs: as it is, and LZ4.
+const PLAIN: u8 = 0;
+const LZ4: u8 = 1;
+
+/// Shorter bodies are not worth it.
+const COMPRESSED_BYTES_MIN: usize = 256;
+
+/// No body is longer, before or after compression.
+const RAW_BYTES_MAX: usize = 1 << 24;
 
 /// Bytes in front of the key.
 pub(crate) const HEAD_BYTES: usize = 32;
@@ -27,6 +41,77 @@ pub struct Entry<'e> {
     pub key: &'e [u8],
     /// The value.
     pub body: &'e [u8],
+}
+
+/// All of an entry but its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryHead<'e> {
+    /// As [`Entry::kind`].
+    pub kind: u8,
+    /// As [`Entry::keyspace`].
+    pub keyspace: u64,
+    /// The key.
+    pub key: &'e [u8],
+}
+
+/// An entry as it stands in a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredEntry<'e> {
+    pub(crate) head: EntryHead<'e>,
+    stored: Cow<'e, [u8]>,
+    raw_bytes: usize,
+    codec: u8,
+}
+
+impl<'e> StoredEntry<'e> {
+    /// An entry, compressed if that `compresses` and pays.
+    pub(crate) fn new(entry: &Entry<'e>, compresses: bool) -> Self {
+        let head = EntryHead {
+            kind: entry.kind,
+            keyspace: entry.keyspace,
+            key: entry.key,
+        };
+        let raw_bytes = entry.body.len();
+        if compresses && raw_bytes >= COMPRESSED_BYTES_MIN {
+            let packed = block::compress(entry.body);
+            if packed.len() <= raw_bytes - raw_bytes / 10 {
+                return Self {
+                    head,
+                    stored: Cow::Owned(packed),
+                    raw_bytes,
+                    codec: LZ4,
+                };
+            }
+        }
+        Self {
+            head,
+            stored: Cow::Borrowed(entry.body),
+            raw_bytes,
+            codec: PLAIN,
+        }
+    }
+
+    /// Bytes that it takes, filled up to a unit.
+    pub(crate) fn padded_bytes(&self) -> Option<usize> {
+        padded_bytes(self.head.key.len(), self.stored.len())
+    }
+
+    /// Length of the body as it was.
+    pub(crate) fn raw_bytes(&self) -> usize {
+        self.raw_bytes
+    }
+
+    /// The body as it was.
+    pub(crate) fn body(&self) -> Result<Cow<'_, [u8]>, &'static str> {
+        if self.codec == PLAIN {
+            return Ok(Cow::Borrowed(&self.stored));
+        }
+        let body = block::decompress(&self.stored, self.raw_bytes);
+        match body {
+            Ok(body) if body.len() == self.raw_bytes => Ok(Cow::Owned(body)),
+            _ => Err("its body cannot be uncompressed"),
+        }
+    }
 }
 
 /// An entry that was read.
@@ -67,19 +152,21 @@ pub(crate) fn padded_bytes(key_bytes: usize, body_bytes: usize) -> Option<usize>
 }
 
 /// Adds an entry to `out`; `None`, and nothing is added, if it is too long.
-pub(crate) fn encode(entry: &Entry<'_>, at: Whereabouts, out: &mut Vec<u8>) -> Option<usize> {
-    let padded = padded_bytes(entry.key.len(), entry.body.len())?;
-    let body_bytes = u32::try_from(entry.body.len()).ok()?;
-    let key_bytes = u32::try_from(entry.key.len()).ok()?;
+pub(crate) fn encode(entry: &StoredEntry<'_>, at: Whereabouts, out: &mut Vec<u8>) -> Option<usize> {
+    let padded = entry.padded_bytes()?;
+    let stored_bytes = u32::try_from(entry.stored.len()).ok()?;
+    let raw_bytes = u32::try_from(entry.raw_bytes).ok()?;
+    let head = &entry.head;
+    let key_bytes = u32::try_from(head.key.len()).ok()?;
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
-    out.extend_from_slice(&body_bytes.to_le_bytes());
-    out.extend_from_slice(&body_bytes.to_le_bytes());
+    out.extend_from_slice(&stored_bytes.to_le_bytes());
+    out.extend_from_slice(&raw_bytes.to_le_bytes());
     out.extend_from_slice(&key_bytes.to_le_bytes());
-    out.extend_from_slice(&[entry.kind, 0, 0, 0, 0, 0, 0, 0]);
-    out.extend_from_slice(&entry.keyspace.to_le_bytes());
-    out.extend_from_slice(entry.key);
-    out.extend_from_slice(entry.body);
+    out.extend_from_slice(&[head.kind, entry.codec, 0, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&head.keyspace.to_le_bytes());
+    out.extend_from_slice(head.key);
+    out.extend_from_slice(&entry.stored);
     let sum = at.sum(&out[start + 4..]);
     out[start..start + 4].copy_from_slice(&sum.to_le_bytes());
     out.resize(start + padded, 0);
@@ -96,7 +183,7 @@ pub(crate) fn lengths(head: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// What is in `bytes`, which begin with an entry.
-pub(crate) fn decode(bytes: &[u8], at: Whereabouts) -> Result<Entry<'_>, &'static str> {
+pub(crate) fn decode(bytes: &[u8], at: Whereabouts) -> Result<StoredEntry<'_>, &'static str> {
     let short = "it ends too soon";
     let (key_bytes, body_bytes) = lengths(bytes).ok_or(short)?;
     let padded = padded_bytes(key_bytes, body_bytes).ok_or("its lengths are wrong")?;
@@ -108,15 +195,28 @@ pub(crate) fn decode(bytes: &[u8], at: Whereabouts) -> Result<Entry<'_>, &'stati
     if u32::from_le_bytes(sum) != at.sum(&bytes[4..end]) {
         return Err("its sum is wrong");
     }
-    if bytes[17] != 0 || bytes[4..8] != bytes[8..12] {
+    let raw = bytes[8..12].try_into().map_err(|_| short)?;
+    let raw_bytes = usize::try_from(u32::from_le_bytes(raw)).unwrap_or(usize::MAX);
+    let codec = bytes[17];
+    let is_known = match codec {
+        PLAIN => raw_bytes == body_bytes,
+        LZ4 => raw_bytes <= RAW_BYTES_MAX,
+        _ => false,
+    };
+    if !is_known {
         return Err("its codec is unknown");
     }
     let keyspace = bytes[24..32].try_into().map_err(|_| short)?;
-    Ok(Entry {
+    let head = EntryHead {
         kind: bytes[16],
         keyspace: u64::from_le_bytes(keyspace),
         key: &bytes[HEAD_BYTES..HEAD_BYTES + key_bytes],
-        body: &bytes[HEAD_BYTES + key_bytes..end],
+    };
+    Ok(StoredEntry {
+        head,
+        stored: Cow::Borrowed(&bytes[HEAD_BYTES + key_bytes..end]),
+        raw_bytes,
+        codec,
     })
 }
 
@@ -141,12 +241,14 @@ mod tests {
     #[test]
     fn an_entry_is_these_bytes() {
         let mut bytes = Vec::new();
-        assert_eq!(encode(&ENTRY, AT, &mut bytes), Some(48));
+        let stored = StoredEntry::new(&ENTRY, true);
+        assert_eq!(encode(&stored, AT, &mut bytes), Some(48));
         let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         // The golden vector of docs/formats/tier.md.
         assert_eq!(
-            &text[8..],
+            text,
             concat!(
+                "6b79641a",
                 "050000000500000003000000",
                 "0100000000000000",
                 "0300000000000000",
@@ -155,13 +257,55 @@ mod tests {
                 "0000000000000000"
             )
         );
-        assert_eq!(decode(&bytes, AT), Ok(ENTRY));
+        assert_eq!(decode(&bytes, AT), Ok(stored));
+    }
+
+    #[test]
+    fn what_is_compressed_comes_back_and_what_gains_nothing_is_not() {
+        let long = b"abcdefgh".repeat(100);
+        let entry = Entry {
+            body: &long,
+            ..ENTRY
+        };
+        let (packed, plain) = (
+            StoredEntry::new(&entry, true),
+            StoredEntry::new(&entry, false),
+        );
+        assert!(packed.padded_bytes().unwrap() * 10 < plain.padded_bytes().unwrap());
+        let mut bytes = Vec::new();
+        encode(&packed, AT, &mut bytes).unwrap();
+        let read = decode(&bytes, AT).unwrap();
+        assert_eq!(read.body().unwrap(), long);
+        let mut random = base::random::Prng::seeded(3);
+        let mut noise = vec![0; 1_000];
+        random.fill(&mut noise);
+        let entry = Entry {
+            body: &noise,
+            ..ENTRY
+        };
+        assert_eq!(StoredEntry::new(&entry, true).codec, PLAIN);
+        // Who can write files can also compute sums.
+        for (raw_bytes, stored) in [
+            (1 << 30, &long[..]),
+            (800, &long[..9]),
+            (801, &packed.stored),
+        ] {
+            let forged = StoredEntry {
+                raw_bytes,
+                stored: Cow::Borrowed(stored),
+                ..packed.clone()
+            };
+            let mut bytes = Vec::new();
+            encode(&forged, AT, &mut bytes).unwrap();
+            let read = decode(&bytes, AT).and_then(|read| read.body().map(Cow::into_owned));
+            assert!(read.is_err(), "{raw_bytes}");
+        }
     }
 
     #[test]
     fn any_flipped_bit_and_any_other_place_is_found() {
         let mut bytes = Vec::new();
-        encode(&ENTRY, AT, &mut bytes).unwrap();
+        encode(&StoredEntry::new(&ENTRY, true), AT, &mut bytes).unwrap();
         for bit in 0..(HEAD_BYTES + 8) * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);

@@ -8,7 +8,8 @@
 //!
 //! This room takes and returns bytes of keys and values: it knows neither the store that names its entries, nor
 //! commands, nor threads. [`Tier`] owns the files; who names an entry ([`Place`]) tells when it does so no more
-//! ([`Tier::forget`]). A segment is removed when nothing in it is named and nobody pins.
+//! ([`Tier::forget`]). A segment is removed when nothing in it is named, nobody pins it, and no checkpoint in force names it:
+//! segments outlive the process ([`Tier::adopt`]).
 //!
 //! It promises that what [`Tier::read`] returns is what was appended there under that key, or an error: sums cover
 //! the segment's salt and ordinal and the entry's offset, so that torn, stale and misdirected reads are found.
@@ -18,9 +19,13 @@
 
 mod entry;
 mod fault;
+mod hold;
+mod kept;
 mod segment;
 mod tier;
 
-pub use entry::{Entry, OwnedEntry, UNIT_BYTES};
+pub use entry::{Entry, EntryHead, OwnedEntry, UNIT_BYTES};
 pub use fault::TierFault;
-pub use tier::{Figures, Place, Tier, TierOptions};
+pub use hold::Hold;
+pub use segment::SegmentName;
+pub use tier::{Figures, Place, Tier, TierOptions, is_segment_name, segment_name};

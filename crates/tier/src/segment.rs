@@ -12,7 +12,7 @@ use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use durability::checksum;
 use durability::disk::{Disk, DiskFile};
 
-use crate::entry::{self, Entry, HEAD_BYTES, OwnedEntry, Whereabouts};
+use crate::entry::{self, HEAD_BYTES, OwnedEntry, StoredEntry, Whereabouts};
 use crate::fault::TierFault;
 
 /// Bytes in front of the first entry.
@@ -24,9 +24,21 @@ const VERSION: u64 = 1;
 /// What one read of a scan asks for.
 const SCAN_BYTES: usize = 256 << 10;
 
+/// Which file a segment is, whatever process reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentName {
+    /// Its number, which names the file.
+    pub ordinal: u64,
+    /// What tells it from another file that had this number.
+    pub salt: u64,
+    /// Up to where it counts.
+    pub bytes: u64,
+}
+
 /// A segment, open.
 #[derive(Debug)]
 pub(crate) struct Segment {
+    /// Where it is in the table, once it is there.
     pub(crate) slot: u32,
     pub(crate) ordinal: u64,
     pub(crate) path: PathBuf,
@@ -40,36 +52,116 @@ pub(crate) struct Segment {
     pub(crate) is_sealed: AtomicBool,
     /// Something in it could not be read: it is left as it is.
     pub(crate) is_damaged: AtomicBool,
+    /// Up to where it is durable.
+    synced_bytes: AtomicU64,
+    /// A sync failed: nobody knows what of it is durable, and no checkpoint may name it any more.
+    pub(crate) is_untrusted: AtomicBool,
+    /// How many have places of entries in it that may be forgotten meanwhile.
+    pub(crate) pins: AtomicU64,
+    /// A checkpoint in force names it, or one that may be.
+    pub(crate) is_named: AtomicBool,
 }
 
 impl Segment {
+    fn new(
+        path: PathBuf,
+        (ordinal, salt): (u64, u64),
+        file: Box<dyn DiskFile>,
+        end_bytes: u64,
+    ) -> Self {
+        Self {
+            slot: 0,
+            ordinal,
+            path,
+            salt,
+            file,
+            end_bytes: AtomicU64::new(end_bytes),
+            live_bytes: AtomicU64::new(0),
+            is_sealed: AtomicBool::new(false),
+            is_damaged: AtomicBool::new(false),
+            synced_bytes: AtomicU64::new(0),
+            is_untrusted: AtomicBool::new(false),
+            pins: AtomicU64::new(0),
+            is_named: AtomicBool::new(false),
+        }
+    }
+
     /// Makes a segment's file.
     pub(crate) fn create(
         disk: &dyn Disk,
         path: PathBuf,
-        (slot, ordinal, salt): (u32, u64, u64),
+        ordinal: u64,
+        salt: u64,
     ) -> Result<Self, TierFault> {
         let made = disk.create(&path).and_then(|file| {
             file.write_at(&head(ordinal, salt), 0)?;
             Ok(file)
         });
         match made {
-            Ok(file) => Ok(Self {
-                slot,
-                ordinal,
-                path,
-                salt,
-                file,
-                end_bytes: AtomicU64::new(SEGMENT_HEAD_BYTES),
-                live_bytes: AtomicU64::new(0),
-                is_sealed: AtomicBool::new(false),
-                is_damaged: AtomicBool::new(false),
-            }),
+            Ok(file) => Ok(Self::new(path, (ordinal, salt), file, SEGMENT_HEAD_BYTES)),
             Err(cause) => {
                 // What was made of it is rubbish; if it cannot be removed, the next start does.
                 let _left = disk.remove(&path);
                 Err(TierFault::System { path, cause })
             }
+        }
+    }
+
+    /// Opens one of an earlier process, of which `name` says what it is. Nothing is added to it.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        path: PathBuf,
+        name: SegmentName,
+    ) -> Result<Self, TierFault> {
+        let system = |path: &PathBuf, cause| TierFault::System {
+            path: path.clone(),
+            cause,
+        };
+        let file = disk.open(&path).map_err(|cause| system(&path, cause))?;
+        let mut found = vec![0; head(0, 0).len()];
+        let read = file
+            .read_at(&mut found, 0)
+            .map_err(|cause| system(&path, cause))?;
+        let size = file.size().map_err(|cause| system(&path, cause))?;
+        let fault = |offset_bytes, what| TierFault::Damaged {
+            ordinal: name.ordinal,
+            offset_bytes,
+            what,
+        };
+        if found[..read] != head(name.ordinal, name.salt) {
+            return Err(fault(0, "it is another segment"));
+        }
+        if size < name.bytes || name.bytes < SEGMENT_HEAD_BYTES {
+            return Err(fault(size, "it ends too soon"));
+        }
+        let segment = Self::new(path, (name.ordinal, name.salt), file, name.bytes);
+        segment.is_sealed.store(true, Ordering::Relaxed);
+        segment.synced_bytes.store(name.bytes, Ordering::Relaxed);
+        Ok(segment)
+    }
+
+    /// Makes durable what was written so far; where that ends.
+    pub(crate) fn make_durable(&self) -> Result<u64, TierFault> {
+        let end = self.end_bytes.load(Ordering::Acquire);
+        if self.is_untrusted.load(Ordering::Acquire) {
+            return Err(self.system(io::Error::other("an earlier sync of it failed")));
+        }
+        if self.synced_bytes.load(Ordering::Acquire) < end {
+            if let Err(cause) = self.file.sync() {
+                self.is_untrusted.store(true, Ordering::Release);
+                return Err(self.system(cause));
+            }
+            self.synced_bytes.fetch_max(end, Ordering::AcqRel);
+        }
+        Ok(end)
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> SegmentName {
+        SegmentName {
+            ordinal: self.ordinal,
+            salt: self.salt,
+            bytes: self.end_bytes.load(Ordering::Acquire),
         }
     }
 
@@ -119,16 +211,23 @@ impl Segment {
             .map_err(|cause| self.system(cause))?;
         let entry = entry::decode(&buffer[..read], self.at(offset_bytes))
             .map_err(|what| self.damaged(offset_bytes, what))?;
-        if entry.key != key {
+        if entry.head.key != key {
             return Err(self.damaged(offset_bytes, "it is another key's"));
         }
-        Ok(owned(&entry))
+        let body = entry.body();
+        let body = body.map_err(|what| self.damaged(offset_bytes, what))?;
+        Ok(OwnedEntry {
+            kind: entry.head.kind,
+            keyspace: entry.head.keyspace,
+            key: entry.head.key.to_vec(),
+            body: body.into_owned(),
+        })
     }
 
     /// Shows all entries in order, with their offsets and lengths in bytes, up to the first that `visit` refuses.
     pub(crate) fn scan(
         &self,
-        mut visit: impl FnMut(u64, usize, Entry<'_>) -> Result<(), TierFault>,
+        mut visit: impl FnMut(u64, usize, StoredEntry<'_>) -> Result<(), TierFault>,
     ) -> Result<(), TierFault> {
         let end = self.end_bytes.load(Ordering::Acquire);
         let mut offset = SEGMENT_HEAD_BYTES;
@@ -187,15 +286,6 @@ fn whole_entry(bytes: &[u8]) -> Option<usize> {
     entry::padded_bytes(key, body).filter(|padded| *padded <= bytes.len())
 }
 
-fn owned(entry: &Entry<'_>) -> OwnedEntry {
-    OwnedEntry {
-        kind: entry.kind,
-        keyspace: entry.keyspace,
-        key: entry.key.to_vec(),
-        body: entry.body.to_vec(),
-    }
-}
-
 fn head(ordinal: u64, salt: u64) -> Vec<u8> {
     let mut head = MAGIC.to_vec();
     for word in [VERSION, ordinal, salt] {
@@ -205,4 +295,31 @@ fn head(ordinal: u64, salt: u64) -> Vec<u8> {
     head.extend_from_slice(&sum.to_le_bytes());
     head.resize(usize::try_from(SEGMENT_HEAD_BYTES).unwrap_or(4096), 0);
     head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_these_bytes() {
+        let head = head(9, 0x0102_0304_0506_0708);
+        let text: String = head[..36]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        // The golden vector of docs/formats/tier.md.
+        assert_eq!(
+            text,
+            concat!(
+                "494f4c544945520a",
+                "0100000000000000",
+                "0900000000000000",
+                "0807060504030201",
+                "7632690b"
+            )
+        );
+        assert_eq!(head.len(), 4096);
+        assert!(head[36..].iter().all(|byte| *byte == 0));
+    }
 }

@@ -1,17 +1,23 @@
 //! The segments of a server: the table of slots, where the next entries go, what may be removed.
 //!
+//! ```text
+//!   stubs, pins, checkpoints in force ── name ──► segments       a segment that nothing names is removed
+//! ```
+//!
 //! What must stay true: bytes that are named count as live from before they are named until [`Tier::forget`]; a slot is
-//! used again only when its segment was removed, and that is while nobody pins.
+//! used again only when its segment was removed; a segment that a checkpoint in force names is there, whatever of it is
+//! alive.
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use base::random::Prng;
 use base::sync::Mutex;
-use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use durability::disk::Disk;
 
-use crate::entry::{Entry, OwnedEntry, UNIT_BYTES, encode, padded_bytes};
+use crate::entry::{Entry, EntryHead, OwnedEntry, StoredEntry, UNIT_BYTES, encode};
 use crate::fault::TierFault;
 use crate::segment::{SEGMENT_HEAD_BYTES, Segment};
 
@@ -57,65 +63,169 @@ pub struct Figures {
     pub live_bytes: u64,
     /// Bytes ever written.
     pub written_bytes: u64,
+    /// Bytes of values that came to be written, before compression.
+    pub raw_bytes: u64,
     /// Of these, by compaction.
     pub compacted_bytes: u64,
+    /// Bytes of files that only a checkpoint in force names.
+    pub kept_bytes: u64,
 }
 
 /// Who owns the segments.
 #[derive(Debug)]
 pub struct Tier {
-    disk: Arc<dyn Disk>,
-    directory: PathBuf,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) directory: PathBuf,
     segment_bytes: u64,
     bytes_max: AtomicU64,
-    slots: Mutex<Vec<Option<Arc<Segment>>>>,
-    writer: Mutex<Writer>,
-    pins: AtomicU64,
+    pub(crate) slots: Mutex<Slots>,
+    pub(crate) writer: Mutex<Writer>,
+    /// Files of segments that could not be removed.
+    rubbish: Mutex<Vec<PathBuf>>,
+    compresses: AtomicBool,
     written_bytes: AtomicU64,
+    raw_bytes: AtomicU64,
     compacted_bytes: AtomicU64,
+}
+
+/// Which segment is in which slot.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    table: Vec<Option<Arc<Segment>>>,
+    by_ordinal: HashMap<u64, u32>,
+    /// Where the next one is looked for: a slot that was just given up rests, for those who had a place in it.
+    next: usize,
+    /// Files that an earlier process left and that nobody has asked for yet.
+    pub(crate) leftovers: BTreeSet<u64>,
+}
+
+impl Slots {
+    /// Puts a segment into a free slot.
+    pub(crate) fn add(&mut self, mut segment: Segment) -> Result<Arc<Segment>, TierFault> {
+        let len = self.table.len();
+        let mut places = (self.next..len).chain(0..self.next.min(len));
+        let free = places.find(|at| self.table[*at].is_none());
+        let at = free.unwrap_or(len);
+        if at >= SLOTS_MAX {
+            return Err(TierFault::Full);
+        }
+        segment.slot = u32::try_from(at).map_err(|_| TierFault::Full)?;
+        let segment = Arc::new(segment);
+        if at == len {
+            self.table.push(None);
+        }
+        self.table[at] = Some(Arc::clone(&segment));
+        self.by_ordinal.insert(segment.ordinal, segment.slot);
+        self.next = at + 1;
+        Ok(segment)
+    }
+
+    fn get(&self, slot: u32) -> Option<&Arc<Segment>> {
+        let at = usize::try_from(slot).ok()?;
+        self.table.get(at)?.as_ref()
+    }
+
+    pub(crate) fn of_ordinal(&self, ordinal: u64) -> Option<&Arc<Segment>> {
+        self.get(*self.by_ordinal.get(&ordinal)?)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Segment>> {
+        self.table.iter().flatten()
+    }
 }
 
 /// Where the next entries go.
 #[derive(Debug)]
-struct Writer {
-    open: Option<Arc<Segment>>,
+pub(crate) struct Writer {
+    pub(crate) open: Option<Arc<Segment>>,
     next_ordinal: u64,
     random: Prng,
 }
 
 impl Tier {
-    /// An empty tier in a directory of its own. Segments that are there are of an earlier process, which nobody
-    /// names: they are removed. Nothing else in it is touched.
+    /// A tier in a directory of its own. Segments that are there are of an earlier process: a checkpoint may name them
+    /// ([`Tier::adopt`]), and the others go when [`Tier::remove_leftovers`] says so. Nothing else in it is touched.
     ///
     /// # Errors
     /// Those of the system.
     pub fn open(disk: Arc<dyn Disk>, options: &TierOptions) -> Result<Self, TierFault> {
         let directory = &options.directory;
-        empty(&*disk, directory).map_err(|cause| TierFault::System {
+        let made = disk
+            .create_directory(directory)
+            .and_then(|()| disk.sync_directory(above(directory)));
+        made.map_err(|cause| TierFault::System {
             path: directory.clone(),
             cause,
         })?;
+        Self::look(disk, options)
+    }
+
+    /// The same for who only reads, of a directory that is there.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn look(disk: Arc<dyn Disk>, options: &TierOptions) -> Result<Self, TierFault> {
+        let directory = &options.directory;
+        let listed = disk.list(directory);
+        let names = listed.map_err(|cause| TierFault::System {
+            path: directory.clone(),
+            cause,
+        })?;
+        let leftovers: BTreeSet<u64> = names.iter().filter_map(|name| ordinal_of(name)).collect();
+        let last = leftovers.last().copied().unwrap_or(0);
         let longest = 1 << 26;
         Ok(Self {
             disk,
             directory: directory.clone(),
             segment_bytes: options.segment_bytes.clamp(SEGMENT_HEAD_BYTES * 2, longest),
             bytes_max: AtomicU64::new(options.bytes_max),
-            slots: Mutex::new(Vec::new()),
+            slots: Mutex::new(Slots {
+                leftovers,
+                ..Slots::default()
+            }),
+            rubbish: Mutex::default(),
             writer: Mutex::new(Writer {
                 open: None,
-                next_ordinal: 1,
+                next_ordinal: last.saturating_add(1),
                 random: Prng::from_os(),
             }),
-            pins: AtomicU64::new(0),
+            compresses: AtomicBool::new(true),
             written_bytes: AtomicU64::new(0),
+            raw_bytes: AtomicU64::new(0),
             compacted_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Where the segments are.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Whether there are segments of an earlier process that nobody has asked for.
+    #[must_use]
+    pub fn has_leftovers(&self) -> bool {
+        !lock(&self.slots).leftovers.is_empty()
+    }
+
+    pub(crate) fn path(&self, ordinal: u64) -> PathBuf {
+        self.directory.join(segment_name(ordinal))
     }
 
     /// Changes how much the files may take.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+
+    /// Says whether values are compressed where that pays.
+    pub fn set_compresses(&self, on: bool) {
+        self.compresses.store(on, Ordering::Relaxed);
+    }
+
+    /// How much the files may take.
+    #[must_use]
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max.load(Ordering::Relaxed)
     }
 
     /// Writes an entry; where it is. It counts as named from now on.
@@ -132,6 +242,18 @@ impl Tier {
     /// # Errors
     /// As [`Tier::append`]; then none of them is named.
     pub fn append_all(&self, entries: &[Entry<'_>]) -> Result<Vec<Place>, TierFault> {
+        // Before anybody waits for the open segment.
+        let compresses = self.compresses.load(Ordering::Relaxed);
+        let stored = entries
+            .iter()
+            .map(|entry| StoredEntry::new(entry, compresses));
+        let stored: Vec<_> = stored.collect();
+        let raw: u64 = stored.iter().map(|entry| entry.raw_bytes() as u64).sum();
+        self.raw_bytes.fetch_add(raw, Ordering::Relaxed);
+        self.append_stored(&stored)
+    }
+
+    fn append_stored(&self, entries: &[StoredEntry<'_>]) -> Result<Vec<Place>, TierFault> {
         let mut places = Vec::with_capacity(entries.len());
         let written = self.append_some(entries, &mut places);
         if let Err(fault) = written {
@@ -143,7 +265,11 @@ impl Tier {
         Ok(places)
     }
 
-    fn append_some(&self, entries: &[Entry<'_>], places: &mut Vec<Place>) -> Result<(), TierFault> {
+    fn append_some(
+        &self,
+        entries: &[StoredEntry<'_>],
+        places: &mut Vec<Place>,
+    ) -> Result<(), TierFault> {
         let mut writer = lock(&self.writer);
         let mut rest = entries;
         while let Some(first) = rest.first() {
@@ -191,22 +317,12 @@ impl Tier {
         if used.saturating_add(length) > self.bytes_max.load(Ordering::Relaxed) {
             return Err(TierFault::Full);
         }
-        let mut slots = lock(&self.slots);
-        let free = slots.iter().position(Option::is_none);
-        let at = free.unwrap_or(slots.len());
-        if at >= SLOTS_MAX {
-            return Err(TierFault::Full);
-        }
-        let slot = u32::try_from(at).map_err(|_| TierFault::Full)?;
         let (ordinal, salt) = (writer.next_ordinal, writer.random.next_u64());
         writer.next_ordinal += 1;
-        let path = self.directory.join(format!("{ordinal:016x}{SUFFIX}"));
-        let made = Segment::create(&*self.disk, path, (slot, ordinal, salt))?;
-        let made = Arc::new(made);
-        match slots.get_mut(at) {
-            Some(place) => *place = Some(Arc::clone(&made)),
-            None => slots.push(Some(Arc::clone(&made))),
-        }
+        let path = self.path(ordinal);
+        // Nobody waits for the device with the table held.
+        let made = Segment::create(&*self.disk, path, ordinal, salt)?;
+        let made = lock(&self.slots).add(made)?;
         writer.open = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -228,11 +344,10 @@ impl Tier {
         self.segment(slot).ok().map(|segment| segment.ordinal)
     }
 
-    fn segment(&self, slot: u32) -> Result<Arc<Segment>, TierFault> {
+    pub(crate) fn segment(&self, slot: u32) -> Result<Arc<Segment>, TierFault> {
         let slots = lock(&self.slots);
-        let at = usize::try_from(slot).unwrap_or(usize::MAX);
-        let segment = slots.get(at).and_then(Option::as_ref);
-        segment.map(Arc::clone).ok_or(TierFault::NoSegment { slot })
+        let segment = slots.get(slot).map(Arc::clone);
+        segment.ok_or(TierFault::NoSegment { slot })
     }
 
     /// An entry is named no more.
@@ -243,50 +358,70 @@ impl Tier {
         }
     }
 
-    /// Nothing is removed until [`Tier::unpin`]: somebody has places of entries that may be forgotten meanwhile.
-    pub fn pin(&self) {
-        self.pins.fetch_add(1, Ordering::AcqRel);
+    /// The segment in a slot is not removed until [`Tier::unpin`]: somebody has the place of an entry that may be forgotten
+    /// meanwhile. Called while that is named.
+    pub fn pin(&self, slot: u32) {
+        if let Ok(segment) = self.segment(slot) {
+            segment.pins.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Ends what [`Tier::pin`] began.
-    pub fn unpin(&self) {
-        self.pins.fetch_sub(1, Ordering::AcqRel);
+    pub fn unpin(&self, slot: u32) {
+        if let Ok(segment) = self.segment(slot) {
+            segment.pins.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 
-    /// Removes segments that nothing names, unless somebody pins; how many. What cannot be removed is tried again.
+    /// Removes segments that nothing names and nobody pins; how many. What cannot be removed is tried again.
     pub fn remove_dead(&self) -> usize {
-        // Whoever pins now has a place of something that was alive then, and so is not in one that is dead already;
-        // with the table held none is used again meanwhile.
         let mut slots = lock(&self.slots);
-        if self.pins.load(Ordering::Acquire) != 0 {
-            return 0;
-        }
-        let mut removed = 0;
-        for place in slots.iter_mut() {
-            let is_dead = place.as_ref().is_some_and(|segment| {
-                segment.is_sealed.load(Ordering::Acquire)
-                    && segment.live_bytes.load(Ordering::Acquire) == 0
-            });
-            if is_dead && let Some(segment) = place.take() {
-                if self.disk.remove(&segment.path).is_ok() {
-                    removed += 1;
-                } else {
-                    *place = Some(segment);
-                }
+        // What is alive is looked at first: whoever pins does so while something is, and so before nothing is.
+        let is_dead = |segment: &Segment| {
+            segment.is_sealed.load(Ordering::Acquire)
+                && segment.live_bytes.load(Ordering::Acquire) == 0
+                && segment.pins.load(Ordering::Acquire) == 0
+                && !segment.is_named.load(Ordering::Acquire)
+        };
+        let dead: Vec<_> = slots
+            .all()
+            .filter(|segment| is_dead(segment))
+            .map(Arc::clone)
+            .collect();
+        for segment in &dead {
+            slots.by_ordinal.remove(&segment.ordinal);
+            if let Ok(at) = usize::try_from(segment.slot) {
+                slots.table[at] = None;
             }
         }
+        drop(slots);
+        self.remove_files(dead)
+    }
+
+    /// Removes the files of segments that are in no slot, and those that could not be removed before; how many.
+    fn remove_files(&self, dead: Vec<Arc<Segment>>) -> usize {
+        let mut rubbish = std::mem::take(&mut *lock(&self.rubbish));
+        rubbish.extend(dead.iter().map(|segment| segment.path.clone()));
+        let all = rubbish.len();
+        rubbish.retain(|path| self.disk.remove(path).is_err());
+        let removed = all - rubbish.len();
+        lock(&self.rubbish).append(&mut rubbish);
         removed
     }
 
-    /// The slot of the sealed segment of which the smallest part is alive, if that is below `percent`.
+    /// The slot of the sealed segment of which the smallest part is alive, if that is below `percent`, or one that could not
+    /// be synced.
     #[must_use]
     pub fn next_to_compact(&self, percent: u64) -> Option<u32> {
         let slots = lock(&self.slots);
         let part = |segment: &Segment| {
+            if segment.is_untrusted.load(Ordering::Relaxed) {
+                return 0;
+            }
             let end = segment.end_bytes.load(Ordering::Relaxed);
             segment.live_bytes.load(Ordering::Relaxed) * 100 / end.max(1)
         };
-        let sealed = slots.iter().flatten().filter(|segment| {
+        let sealed = slots.all().filter(|segment| {
             segment.is_sealed.load(Ordering::Relaxed)
                 && !segment.is_damaged.load(Ordering::Relaxed)
                 && segment.live_bytes.load(Ordering::Relaxed) > 0
@@ -304,20 +439,21 @@ impl Tier {
     pub fn compact(
         &self,
         slot: u32,
-        mut is_named: impl FnMut(&Entry<'_>, Place) -> bool,
-        mut moved: impl FnMut(&Entry<'_>, Place, Place) -> bool,
+        mut is_named: impl FnMut(&EntryHead<'_>, Place) -> bool,
+        mut moved: impl FnMut(&EntryHead<'_>, Place, Place) -> bool,
     ) -> Result<u64, TierFault> {
         let segment = self.segment(slot)?;
         let mut count = 0;
         let scanned = segment.scan(|offset, bytes, entry| {
             let old = place(slot, offset, bytes)?;
-            if !is_named(&entry, old) {
+            if !is_named(&entry.head, old) {
                 return Ok(());
             }
-            let new = self.append(&entry)?;
+            let appended = self.append_stored(std::slice::from_ref(&entry))?;
+            let new = appended.into_iter().next().ok_or(TierFault::TooLong)?;
             self.compacted_bytes
                 .fetch_add(bytes as u64, Ordering::Relaxed);
-            if moved(&entry, old, new) {
+            if moved(&entry.head, old, new) {
                 self.forget(old);
                 count += 1;
             } else {
@@ -331,10 +467,45 @@ impl Tier {
         scanned.map(|()| count)
     }
 
+    /// Reads all entries of the sealed segment that comes after this ordinal and was not found damaged yet: its ordinal, and
+    /// what is wrong with the first bad one. `pace` is told the length of each, and says whether to go on. None where
+    /// there is no such segment.
+    pub fn scrub_after(
+        &self,
+        ordinal: u64,
+        pace: &mut dyn FnMut(u64) -> bool,
+    ) -> Option<(u64, Result<(), TierFault>)> {
+        let next = {
+            let slots = lock(&self.slots);
+            let later = slots.all().filter(|segment| {
+                segment.ordinal > ordinal
+                    && segment.is_sealed.load(Ordering::Relaxed)
+                    && !segment.is_damaged.load(Ordering::Relaxed)
+            });
+            later.min_by_key(|segment| segment.ordinal).map(Arc::clone)
+        }?;
+        let mut goes_on = true;
+        let scanned = next.scan(|_, bytes, _| {
+            goes_on = pace(bytes as u64);
+            match goes_on {
+                true => Ok(()),
+                // Ends the scan, and is nothing that is wrong.
+                false => Err(TierFault::Full),
+            }
+        });
+        if !goes_on {
+            return Some((next.ordinal, Ok(())));
+        }
+        if scanned.as_ref().is_err_and(TierFault::is_damage) {
+            next.is_damaged.store(true, Ordering::Relaxed);
+        }
+        Some((next.ordinal, scanned))
+    }
+
     /// Reads all entries of all segments; how many, and what is wrong with the first bad one of each segment.
     #[must_use]
     pub fn scrub(&self) -> (u64, Vec<TierFault>) {
-        let segments: Vec<_> = lock(&self.slots).iter().flatten().map(Arc::clone).collect();
+        let segments: Vec<_> = lock(&self.slots).all().map(Arc::clone).collect();
         let (mut count, mut faults) = (0, Vec::new());
         for segment in segments {
             let scanned = segment.scan(|_, _, _| {
@@ -352,26 +523,45 @@ impl Tier {
         let slots = lock(&self.slots);
         let mut figures = Figures {
             written_bytes: self.written_bytes.load(Ordering::Relaxed),
+            raw_bytes: self.raw_bytes.load(Ordering::Relaxed),
             compacted_bytes: self.compacted_bytes.load(Ordering::Relaxed),
             ..Figures::default()
         };
-        for segment in slots.iter().flatten() {
+        for segment in slots.all() {
+            let end = segment.end_bytes.load(Ordering::Relaxed);
+            let live = segment.live_bytes.load(Ordering::Relaxed);
             figures.segments += 1;
-            figures.used_bytes += segment.end_bytes.load(Ordering::Relaxed);
-            figures.live_bytes += segment.live_bytes.load(Ordering::Relaxed);
+            figures.used_bytes += end;
+            figures.live_bytes += live;
+            if live == 0 && segment.is_named.load(Ordering::Relaxed) {
+                figures.kept_bytes += end;
+            }
         }
         figures
     }
 }
 
+/// The name of the file of a segment.
+#[must_use]
+pub fn segment_name(ordinal: u64) -> String {
+    format!("{ordinal:016x}{SUFFIX}")
+}
+
+/// Whether a file is called as a segment is.
+#[must_use]
+pub fn is_segment_name(name: &str) -> bool {
+    ordinal_of(name).is_some()
+}
+
 /// Ends the open segment.
-fn seal(writer: &mut Writer, segment: &Segment) {
+pub(crate) fn seal(writer: &mut Writer, segment: &Segment) {
     segment.is_sealed.store(true, Ordering::Release);
     writer.open = None;
 }
 
-fn entry_bytes(entry: &Entry<'_>) -> Result<usize, TierFault> {
-    padded_bytes(entry.key.len(), entry.body.len())
+fn entry_bytes(entry: &StoredEntry<'_>) -> Result<usize, TierFault> {
+    entry
+        .padded_bytes()
         .filter(|bytes| *bytes <= ENTRY_BYTES_MAX)
         .ok_or(TierFault::TooLong)
 }
@@ -390,20 +580,23 @@ fn offset_bytes(place: Place) -> u64 {
     u64::from(place.offset_units) * UNIT_BYTES as u64
 }
 
-/// Makes the directory, and removes segments in it.
-fn empty(disk: &dyn Disk, directory: &Path) -> std::io::Result<()> {
-    disk.create_directory(directory)?;
-    let names = disk.list(directory)?;
-    let is_segment = |name: &&String| {
-        name.strip_suffix(SUFFIX)
-            .is_some_and(|name| name.len() == 16 && u64::from_str_radix(name, 16).is_ok())
-    };
-    for name in names.iter().filter(is_segment) {
-        disk.remove(&directory.join(name))?;
-    }
-    Ok(())
+/// The directory that has the name of this one.
+fn above(directory: &Path) -> &Path {
+    let above = directory.parent();
+    above
+        .filter(|path| !path.as_os_str().is_empty())
+        .unwrap_or_else(|| Path::new("."))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// The ordinal that a file's name tells, if it is a segment's.
+fn ordinal_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SUFFIX)?;
+    let is_one = digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_one
+        .then(|| u64::from_str_radix(digits, 16).ok())
+        .flatten()
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,16 +8,21 @@ use std::sync::Arc;
 
 use base::random::Prng;
 use durability::disk::Disk;
-use durability::simulated::SimulatedDisk;
-use tier::{Entry, Place, Tier, TierFault, TierOptions};
+use durability::simulated::{Fault, SimulatedDisk};
+use tier::{Entry, EntryHead, Hold, Place, SegmentName, Tier, TierFault, TierOptions};
 
 fn tier(disk: &Arc<SimulatedDisk>, bytes_max: u64) -> Tier {
+    disk.create_directory(Path::new("disk")).unwrap();
+    disk.sync_directory(Path::new("")).unwrap();
     let options = TierOptions {
-        directory: "tier".into(),
+        directory: "disk/tier".into(),
         bytes_max,
         segment_bytes: 64 << 10,
     };
-    Tier::open(Arc::clone(disk) as Arc<dyn Disk>, &options).unwrap()
+    let tier = Tier::open(Arc::clone(disk) as Arc<dyn Disk>, &options).unwrap();
+    // The bodies of these tests are short then.
+    tier.set_compresses(false);
+    tier
 }
 
 fn entry<'e>(key: &'e [u8], body: &'e [u8]) -> Entry<'e> {
@@ -66,20 +71,21 @@ fn what_nothing_names_goes_and_what_is_pinned_stays() {
         .map(|number| tier.append(&entry(&[number], &bodies)).unwrap())
         .collect();
     let before = tier.figures();
-    tier.pin();
+    tier.pin(places[0].slot);
     for place in &places {
         tier.forget(*place);
     }
-    assert_eq!((tier.remove_dead(), tier.figures().live_bytes), (0, 0));
+    let removed = tier.remove_dead() as u64;
+    assert_eq!(removed, before.segments - 2, "the pinned and the open one");
+    assert_eq!(tier.figures().live_bytes, 0);
     assert_eq!(tier.read(places[0], &[0]).unwrap().body, bodies);
-    tier.unpin();
-    let removed = tier.remove_dead();
-    assert_eq!(removed as u64, before.segments - 1, "all but the open one");
+    tier.unpin(places[0].slot);
+    assert_eq!(tier.remove_dead(), 1, "all but the open one");
     assert!(matches!(
         tier.read(places[0], &[0]),
         Err(TierFault::NoSegment { .. })
     ));
-    let names = disk.list(Path::new("tier")).unwrap();
+    let names = disk.list(Path::new("disk/tier")).unwrap();
     assert_eq!(names.len(), 1);
 }
 
@@ -143,9 +149,173 @@ fn what_an_earlier_process_left_is_removed_and_nothing_else() {
     let disk = Arc::new(SimulatedDisk::new(5));
     let first = tier(&disk, 1 << 30);
     first.append(&entry(b"key", b"value")).unwrap();
-    disk.create(Path::new("tier/notes.txt")).unwrap();
+    disk.create(Path::new("disk/tier/notes.txt")).unwrap();
     drop(first);
     let again = tier(&disk, 1 << 30);
     assert_eq!(again.figures().segments, 0);
-    assert_eq!(disk.list(Path::new("tier")).unwrap(), ["notes.txt"]);
+    assert!(again.has_leftovers(), "a checkpoint may name it");
+    assert_eq!(again.remove_leftovers().unwrap(), 1);
+    assert_eq!(disk.list(Path::new("disk/tier")).unwrap(), ["notes.txt"]);
+}
+
+/// A checkpoint of these places: the segments that it names.
+fn keep(tier: &Tier, places: &[Place]) -> Vec<SegmentName> {
+    let mut hold = Hold::default();
+    for place in places {
+        tier.hold(&mut hold, place.slot).unwrap();
+    }
+    let named = tier.make_durable(&hold).unwrap();
+    let entries: u64 = named.iter().map(|(_, entries)| entries).sum();
+    assert_eq!(entries, places.len() as u64);
+    tier.about_to_be_in_force(&hold);
+    let names: Vec<_> = named.into_iter().map(|(name, _)| name).collect();
+    tier.in_force(&names.iter().map(|name| name.ordinal).collect());
+    names
+}
+
+#[test]
+fn what_a_checkpoint_names_outlives_the_process_and_a_power_cut() {
+    let disk = Arc::new(SimulatedDisk::new(6));
+    let first = tier(&disk, 1 << 30);
+    let body = vec![9; 10_000];
+    let place_of = |number: u8| first.append(&entry(&[number], &body)).unwrap();
+    let places: Vec<Place> = (0..30).map(place_of).collect();
+    let ordinals: Vec<u64> = places
+        .iter()
+        .map(|place| first.ordinal(place.slot).unwrap())
+        .collect();
+    let names = keep(&first, &places[..20]);
+    for place in &places {
+        first.forget(*place);
+    }
+    let before = first.figures();
+    first.remove_dead();
+    assert_eq!(first.figures().segments, names.len() as u64 + 1);
+    assert!(before.kept_bytes > 0);
+    for (number, place) in (0..20).zip(&places) {
+        assert_eq!(first.read(*place, &[number]).unwrap().body, body);
+    }
+    let disk = Arc::new(disk.crash(7));
+    let again = tier(&disk, 1 << 30);
+    again.adopt(&names).unwrap();
+    again.remove_leftovers().unwrap();
+    for (number, (place, ordinal)) in (0..20).zip(places.iter().zip(&ordinals)) {
+        let revived = again.revive(*ordinal, place.offset_units, place.units);
+        let read = again.read(revived.unwrap(), &[number]).unwrap();
+        assert_eq!(read.body, body);
+    }
+    assert_eq!(
+        again.revive(ordinals[0], 1 << 21, 1),
+        None,
+        "behind its end"
+    );
+    assert_eq!(again.revive(999, 256, 1), None, "no such segment");
+    let new = again.append(&entry(b"new", &body)).unwrap();
+    let ordinal = again.ordinal(new.slot).unwrap();
+    assert!(ordinal > *ordinals.last().unwrap(), "a name is used once");
+    again.adopt(&names).unwrap();
+    assert_eq!(again.scrub().1.len(), 0);
+}
+
+#[test]
+fn what_is_missing_short_or_another_segment_is_refused() {
+    let disk = Arc::new(SimulatedDisk::new(8));
+    let first = tier(&disk, 1 << 30);
+    let place = first.append(&entry(b"key", &[1; 5_000])).unwrap();
+    let names = keep(&first, &[place]);
+    drop(first);
+    let refused = |name: SegmentName| {
+        let fault = tier(&disk, 1 << 30).adopt(&[name]).unwrap_err();
+        fault.to_string()
+    };
+    let name = names[0];
+    let long = SegmentName {
+        bytes: name.bytes + 16,
+        ..name
+    };
+    assert!(refused(long).contains("it ends too soon"));
+    let other = SegmentName {
+        salt: name.salt ^ 1,
+        ..name
+    };
+    assert!(refused(other).contains("it is another segment"));
+    let missing = SegmentName {
+        ordinal: name.ordinal + 1,
+        ..name
+    };
+    assert!(refused(missing).contains("0000000000000002.seg"));
+    tier(&disk, 1 << 30).adopt(&names).unwrap();
+}
+
+#[test]
+fn a_segment_that_could_not_be_synced_is_named_by_no_checkpoint_and_written_elsewhere() {
+    let disk = Arc::new(SimulatedDisk::new(9));
+    let tier = tier(&disk, 1 << 30);
+    let place = tier.append(&entry(b"key", &[1; 5_000])).unwrap();
+    let mut hold = Hold::default();
+    tier.hold(&mut hold, place.slot).unwrap();
+    let now = disk.operations();
+    disk.fail(now..now + 1, Fault::Device);
+    assert!(tier.make_durable(&hold).is_err());
+    disk.heal();
+    assert!(
+        tier.make_durable(&hold).is_err(),
+        "asking again tells nothing"
+    );
+    let slot = tier.next_to_compact(50).unwrap();
+    assert_eq!(slot, place.slot);
+    let mut moved = None;
+    let is_moved = |_: &EntryHead<'_>, _, new| moved.replace(new).is_none();
+    assert_eq!(tier.compact(slot, |_, _| true, is_moved).unwrap(), 1);
+    let mut hold = Hold::default();
+    tier.hold(&mut hold, moved.unwrap().slot).unwrap();
+    assert_eq!(tier.make_durable(&hold).unwrap().len(), 1);
+}
+
+#[test]
+fn compressed_values_are_read_moved_and_kept_as_they_were() {
+    let disk = Arc::new(SimulatedDisk::new(10));
+    let tier = tier(&disk, 1 << 30);
+    tier.set_compresses(true);
+    let mut named = HashMap::new();
+    for number in 0..200_u8 {
+        let body = format!("{number} and more of it, ").repeat(200);
+        let place = tier.append(&entry(&[number], body.as_bytes())).unwrap();
+        if number % 3 == 0 {
+            named.insert(vec![number], (place, body));
+        } else {
+            tier.forget(place);
+        }
+    }
+    let figures = tier.figures();
+    assert!(figures.written_bytes * 5 < figures.raw_bytes, "{figures:?}");
+    // The open one is ended by what does not fit into it.
+    tier.set_compresses(false);
+    let filler = tier.append(&entry(b"filler", &[1; 60_000])).unwrap();
+    while let Some(slot) = tier.next_to_compact(50) {
+        let names = std::cell::RefCell::new(&mut named);
+        tier.compact(
+            slot,
+            |head, place| {
+                names
+                    .borrow()
+                    .get(head.key)
+                    .is_some_and(|kept| kept.0 == place)
+            },
+            |head, _, new| {
+                names
+                    .borrow_mut()
+                    .get_mut(head.key)
+                    .map(|kept| kept.0 = new)
+                    .is_some()
+            },
+        )
+        .unwrap();
+        tier.remove_dead();
+    }
+    assert!(tier.figures().compacted_bytes > 0);
+    for (key, (place, body)) in &named {
+        assert_eq!(tier.read(*place, key).unwrap().body, body.as_bytes());
+    }
+    assert_eq!(tier.read(filler, b"filler").unwrap().body, [1; 60_000]);
 }

@@ -64,6 +64,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "rdb",
             "durability",
             "store",
+            "tier",
             "engine",
         ],
     ),

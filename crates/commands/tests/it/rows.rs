@@ -23,6 +23,7 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ("object|tier", "row", "our own"),
     ("tier", "row", "our own"),
     ("tier|compact", "row", "our own"),
+    ("tier|drain", "row", "our own"),
     ("tier|help", "row", "our own"),
     ("tier|scrub", "row", "our own"),
     ("tier|status", "row", "our own"),

@@ -27,6 +27,12 @@
 //!   end …
 //! ```
 //!
+//! Version 3 has lines about the values that are not in the parts: segments of the tier, before those of the history.
+//!
+//! ```text
+//!   segment 000000000000002a 67108864 3c0d8f5f4a2b1e6d 61000
+//! ```
+//!
 //! There is one spelling of each manifest, and what is not spelled so is refused: that and the CRC-64 in
 //! the last line, which is over everything before that line, leave no byte that could change unnoticed.
 
@@ -41,6 +47,8 @@ use base::hex;
 pub const MANIFEST_VERSION: u32 = 2;
 /// And where there is none.
 const PLAIN_VERSION: u32 = 1;
+/// And where values are in segments of the tier.
+const TIER_VERSION: u32 = 3;
 /// So many terms a manifest has, at most.
 pub const TERMS_MAX: usize = 1024;
 
@@ -80,6 +88,19 @@ pub struct PartEntry {
     pub records: u64,
     /// CRC-64 of its head, of the heads of its blocks and of its foot, which have the sums of the rest.
     pub digest: u64,
+}
+
+/// A segment of the tier that has values of the checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentEntry {
+    /// Its number, which names the file.
+    pub ordinal: u64,
+    /// How much of it counts, in bytes.
+    pub bytes: u64,
+    /// What tells it from another file of this number.
+    pub salt: u64,
+    /// How many records have their value in it.
+    pub records: u64,
 }
 
 /// What a checkpoint keeps of the history of its log, for replicas.
@@ -201,6 +222,8 @@ pub struct Manifest {
     pub databases: BTreeMap<u16, u64>,
     /// The libraries of functions: what each was loaded from.
     pub libraries: Vec<Vec<u8>>,
+    /// The segments that values are in which the parts only name, by number.
+    pub segments: Vec<SegmentEntry>,
     /// What is known of the log's history.
     pub history: History,
 }
@@ -258,6 +281,8 @@ pub enum ManifestFlaw {
     Counts,
     /// Its terms do not follow each other or are too many, or the cut is not where the log is needed from.
     History,
+    /// Its segments do not follow each other.
+    Segments,
 }
 
 impl fmt::Display for ManifestFlaw {
@@ -273,6 +298,7 @@ impl fmt::Display for ManifestFlaw {
             Self::History => {
                 "damaged: what it says about the history of the log contradicts itself"
             }
+            Self::Segments => "damaged: its segments do not follow each other",
         })
     }
 }
@@ -339,11 +365,18 @@ impl Manifest {
         for library in &self.libraries {
             writeln!(text, "library {}", hex::text(library))?;
         }
+        for segment in &self.segments {
+            let (ordinal, salt) = (segment.ordinal, segment.salt);
+            let (bytes, records) = (segment.bytes, segment.records);
+            writeln!(text, "segment {ordinal:016x} {bytes} {salt:016x} {records}")?;
+        }
         self.history.write(text)
     }
 
     fn version(&self) -> u32 {
-        if self.history.is_empty() {
+        if !self.segments.is_empty() {
+            TIER_VERSION
+        } else if self.history.is_empty() {
             PLAIN_VERSION
         } else {
             MANIFEST_VERSION
@@ -365,7 +398,7 @@ impl Manifest {
         let version = title.and_then(|rest| rest.strip_prefix(' '));
         let version = version.ok_or(ManifestFlaw::NoManifest)?;
         match version.parse() {
-            Ok(PLAIN_VERSION | MANIFEST_VERSION) => {}
+            Ok(PLAIN_VERSION | MANIFEST_VERSION | TIER_VERSION) => {}
             Ok(version) => return Err(ManifestFlaw::Version(version)),
             Err(_) => return Err(ManifestFlaw::NoManifest),
         }
@@ -377,6 +410,10 @@ impl Manifest {
         manifest.check_counts()?;
         if !manifest.history.fits(manifest.log_sequence) {
             return Err(ManifestFlaw::History);
+        }
+        let rises = |pair: &[SegmentEntry]| pair[0].ordinal < pair[1].ordinal;
+        if !manifest.segments.windows(2).all(rises) {
+            return Err(ManifestFlaw::Segments);
         }
         Ok(manifest)
     }
@@ -408,6 +445,14 @@ impl Manifest {
                     manifest.databases.insert(database, records);
                 }
                 ["library", digits] => manifest.libraries.push(bytes_of(digits)?),
+                ["segment", ordinal, bytes, salt, records] => {
+                    manifest.segments.push(SegmentEntry {
+                        ordinal: u64::from_str_radix(ordinal, 16).ok()?,
+                        bytes: bytes.parse().ok()?,
+                        salt: u64::from_str_radix(salt, 16).ok()?,
+                        records: records.parse().ok()?,
+                    });
+                }
                 ["end", _] => break,
                 words => manifest.history.parse(words)?,
             }

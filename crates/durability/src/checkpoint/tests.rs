@@ -459,6 +459,14 @@ proptest! {
             parts,
             databases: BTreeMap::from([(3, records)]),
             libraries: vec![b"#!lua name=a".to_vec(), Vec::new()],
+            segments: (0..u64::from(lineage[2] % 4))
+                .map(|at| SegmentEntry {
+                    ordinal: numbers[0] / 8 + at,
+                    bytes: numbers[1],
+                    salt: numbers[2],
+                    records: at,
+                })
+                .collect(),
             history: History {
                 cut_sequence: (numbers[1] % 8 > 4).then_some(numbers[1]),
                 settled_sequence: (numbers[1] % 8 == 3).then_some(numbers[1]),

@@ -15,6 +15,8 @@ use durability::log::{Reader, Tail, has_file_of, ring_end};
 use super::Damage;
 use crate::directory;
 
+mod values;
+
 /// How a part begins, and a segment of the log.
 const PART_MAGIC: &[u8] = b"IOLPART\n";
 const SEGMENT_MAGIC: &[u8] = b"IOLITLOG";
@@ -31,6 +33,8 @@ pub(super) enum Native {
     Part(PathBuf),
     /// The directory of a log: a segment makes sense only beside the others.
     Log(PathBuf),
+    /// The directory of a tier, whose segments are looked at with the data that names them.
+    Tier(PathBuf),
 }
 
 impl Native {
@@ -40,6 +44,9 @@ impl Native {
             if place.join(MANIFEST_NAME).is_file() {
                 return Some(Self::Data(place.to_owned()));
             }
+        }
+        if path.is_dir() && values::holds_segments(path) {
+            return Some(Self::Tier(path.to_owned()));
         }
         if path.is_dir() {
             return holds_segments(path).then(|| Self::Log(path.to_owned()));
@@ -61,14 +68,21 @@ impl Native {
     /// What was checked.
     pub(super) fn path(&self) -> &Path {
         match self {
-            Self::Data(path) | Self::Part(path) | Self::Log(path) => path,
+            Self::Data(path) | Self::Part(path) | Self::Log(path) | Self::Tier(path) => path,
         }
     }
 
-    /// Reads all of it.
-    pub(super) fn check(&self, words: &mut Words) -> Result<(), Damage> {
+    /// Reads all of it; `others` are the paths that were given beside it.
+    pub(super) fn check(&self, others: &[PathBuf], words: &mut Words) -> Result<(), Damage> {
         match self {
-            Self::Data(path) => data(path, words),
+            Self::Data(path) => data(path, others, words),
+            Self::Tier(_) => {
+                tell(
+                    words,
+                    format_args!("segments of a tier: read with the data"),
+                );
+                Ok(())
+            }
             Self::Part(path) => {
                 let counts = PartReader::open(&SystemDisk, path).and_then(|mut part| part.count());
                 tell_counts(&counts.map_err(native)?, words);
@@ -83,7 +97,7 @@ fn native(fault: impl std::fmt::Display) -> Damage {
     Damage::Native(fault.to_string())
 }
 
-fn data(path: &Path, words: &mut Words) -> Result<(), Damage> {
+fn data(path: &Path, others: &[PathBuf], words: &mut Words) -> Result<(), Damage> {
     let manifest = read_manifest(&SystemDisk, path).map_err(native)?;
     let manifest = manifest.unwrap_or_default();
     let Manifest {
@@ -102,6 +116,10 @@ fn data(path: &Path, words: &mut Words) -> Result<(), Damage> {
     );
     tell_counts(&manifest.databases, words);
     verify(&SystemDisk, path, &manifest).map_err(native)?;
+    if !manifest.segments.is_empty() {
+        let read = values::check(path, others, &manifest).map_err(Damage::Native)?;
+        tell(words, format_args!("{read} values in the tier"));
+    }
     let Some(from) = manifest.log_sequence else {
         return Ok(());
     };

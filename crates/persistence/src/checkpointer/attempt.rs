@@ -9,15 +9,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use durability::checkpoint::{
-    History, Manifest, PartHead, free_directory, read_manifest, remove_checkpoint, replace_manifest,
+    History, Manifest, PartHead, SegmentEntry, free_directory, read_manifest, remove_checkpoint,
+    replace_manifest,
 };
 use store::{Batch, Ending, Handle, SnapshotStep};
+use tier::{Hold, Tier, TierFault};
 
 use super::pace::Pace;
 use super::parts::{Attempt, Feed, Part, QUEUE_LEN, Writer};
 use super::{Checkpointer, Failure};
 use crate::bodies;
 use crate::lines::Level;
+use crate::places;
 
 /// Buckets that are walked through before somebody may have the store for himself: some tenths of a
 /// millisecond.
@@ -178,9 +181,11 @@ impl Checkpointer {
         };
         let count = u32::try_from(self.setup.writers.max(1)).unwrap_or(1);
         let pace = &self.pace(cut.log_sequence);
+        let tier = self.tier_for(attempt);
         let parts: Vec<Option<Part>> = std::thread::scope(|scope| {
             let writers = (0..count).map(|part| {
                 let writer = Writer {
+                    tier: tier.as_deref(),
                     disk: &*self.setup.disk,
                     directory: own,
                     head: head(part),
@@ -210,6 +215,12 @@ impl Checkpointer {
         let synced = self.setup.disk.sync_directory(own);
         synced.map_err(|error| system(own, &error))?;
         Ok(parts)
+    }
+
+    /// The tier, if the parts are to name what is in it.
+    fn tier_for(&self, attempt: &Attempt) -> Option<Arc<Tier>> {
+        let tier = self.setup.surroundings.tier();
+        tier.filter(|_| !attempt.has_values)
     }
 
     /// Begins the snapshot, as soon as no other one is in progress.
@@ -313,9 +324,12 @@ impl Checkpointer {
             parts: Vec::new(),
             databases: BTreeMap::new(),
             libraries: cut.libraries.clone(),
+            segments: Vec::new(),
             history: cut.history.clone(),
         };
+        let mut hold = Hold::default();
         for part in parts {
+            hold.join(part.hold);
             manifest.parts.push(part.entry);
             for (database, records) in part.databases {
                 *manifest.databases.entry(database).or_default() += records;
@@ -329,13 +343,30 @@ impl Checkpointer {
             let end = surroundings.log_end();
             manifest.history.settled_sequence = end.map(|end| end.max(from));
         }
+        let tier = surroundings.tier();
+        if let Some(tier) = tier.as_deref().filter(|_| !hold.is_empty()) {
+            manifest.segments = keep_values(tier, &hold, directory)
+                .map_err(|fault| Failure::System(fault.to_string()))?;
+        }
         let durable = surroundings
             .make_log_durable()
             .and_then(|()| disk.sync_directory(directory))
             .and_then(|()| replace_manifest(disk, directory, &manifest));
         durable.map_err(|error| system(directory, &error))?;
+        if let Some(tier) = tier {
+            // Only now: until here nobody knew which of the two counts.
+            places::in_force(&tier, &manifest);
+        }
         Ok(manifest)
     }
+}
+
+/// Makes the values durable that a checkpoint only names, and sees to it that they stay when it is in force.
+fn keep_values(tier: &Tier, hold: &Hold, directory: &Path) -> Result<Vec<SegmentEntry>, TierFault> {
+    tier.claim(directory)?;
+    let named = tier.make_durable(hold)?;
+    tier.about_to_be_in_force(hold);
+    Ok(places::entries(&named))
 }
 
 /// A cut, and the way that its records take.

@@ -8,6 +8,9 @@
 //!
 //! Each writer takes what comes next, so that all parts become equally long. What waits in the queue
 //! counts as held by the snapshot, as does what is being written.
+//!
+//! Of a value that is not in memory a part has where it is, and the [`Hold`] of the attempt keeps it there; or the value
+//! itself, where the files are for others: these are read in the order in which they lie, as far as some batches go.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,22 +20,30 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base::background::BackgroundThread;
 use durability::checkpoint::{PartEntry, PartHead, PartReader, PartWriter, part_name};
 use durability::disk::Disk;
-use store::{Batch, Ending, SnapshotSink, Totals};
+use store::{Batch, Ending, Saved, SavedCold, SavedValue, SnapshotSink, Totals};
+use tier::{Hold, Tier};
 
 use super::pace::Pace;
 use crate::bodies;
 use crate::key_delay::KeyDelay;
+use crate::places;
 
 /// Batches that may wait for a writer: some five megabytes.
 pub(super) const QUEUE_LEN: usize = 64;
+
+/// Batches that are kept until the values are read that they only name: some megabytes.
+const UNREAD_MAX: usize = 64;
 
 /// What everybody who works on one checkpoint shares.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     /// Whether it is to leave what a save leaves.
     pub(super) is_save: bool,
+    /// Whether it is to have all values, and name none.
+    pub(super) has_values: bool,
     pub(super) key_delay: KeyDelay,
     pub(super) is_cancelled: AtomicBool,
     /// The store's count of changes just before the cut.
@@ -46,10 +57,11 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// One that begins, for a save or not, with a delay for each key.
-    pub(super) fn new(is_save: bool, key_delay: i64) -> Self {
+    /// One that begins, for a save or not, with all values or not, with a delay for each key.
+    pub(super) fn new(is_save: bool, has_values: bool, key_delay: i64) -> Self {
         Self {
             is_save,
+            has_values,
             key_delay: KeyDelay::of(key_delay),
             ..Self::default()
         }
@@ -96,6 +108,10 @@ impl SnapshotSink for Feed {
         }
     }
 
+    fn reads_cold(&self) -> bool {
+        false
+    }
+
     fn end(&mut self, ending: Ending, totals: &Totals) {
         let mut place = self
             .attempt
@@ -112,6 +128,8 @@ impl SnapshotSink for Feed {
 pub(super) struct Part {
     pub(super) entry: PartEntry,
     pub(super) databases: BTreeMap<u16, u64>,
+    /// Keeps the values that it only names.
+    pub(super) hold: Hold,
 }
 
 /// Writes one part.
@@ -122,6 +140,8 @@ pub(super) struct Writer<'w> {
     pub(super) head: PartHead,
     pub(super) attempt: &'w Attempt,
     pub(super) pace: &'w Pace<'w>,
+    /// Where values may stay that are there.
+    pub(super) tier: Option<&'w Tier>,
 }
 
 impl Writer<'_> {
@@ -153,8 +173,10 @@ impl Writer<'_> {
         let mut scratch = Vec::new();
         let mut thread = self.pace.enter();
         let attempt = self.attempt;
+        let (mut hold, mut unread) = (Hold::default(), Vec::new());
         while let Some(batch) = next(queue) {
             if attempt.is_given_up() {
+                unread.clear();
                 continue;
             }
             self.pace.pause(&mut thread);
@@ -165,20 +187,77 @@ impl Writer<'_> {
                     self.pace.pause(&mut thread);
                 }
             };
-            bodies::write_batch(&batch, &mut writer, &mut scratch, pause)?;
-            let (bytes, records) = (writer.bytes() - before, batch.len() as u64);
+            let records = batch.len() as u64;
+            let mut left = 0;
+            let mut cold = |named: (&Saved<'_>, &SavedCold), part: &mut PartWriter| match self.tier
+            {
+                Some(tier) => places::write(tier, &mut hold, named, part),
+                None => {
+                    left += 1;
+                    Ok(())
+                }
+            };
+            bodies::write_batch(&batch, &mut writer, &mut scratch, pause, &mut cold)?;
+            let bytes = writer.bytes() - before;
             let is_given_up = || attempt.is_given_up();
             attempt.key_delay.wait(records, &is_given_up);
             attempt.written_bytes.fetch_add(bytes, Ordering::Relaxed);
             attempt
                 .written_records
-                .fetch_add(records, Ordering::Relaxed);
+                .fetch_add(records - left, Ordering::Relaxed);
+            if left > 0 {
+                unread.push(batch);
+            }
+            if unread.len() >= UNREAD_MAX {
+                self.write_values(&mut thread, &mut unread, &mut writer, &mut scratch)?;
+            }
         }
         if attempt.is_given_up() {
             return Err(io::ErrorKind::Interrupted.into());
         }
+        self.write_values(&mut thread, &mut unread, &mut writer, &mut scratch)?;
         let (entry, databases) = writer.finish(&part_name(self.head.part))?;
-        Ok(Part { entry, databases })
+        Ok(Part {
+            entry,
+            databases,
+            hold,
+        })
+    }
+
+    /// Reads the values that batches only name, as they lie, and writes them.
+    fn write_values(
+        &self,
+        thread: &mut BackgroundThread<'_>,
+        batches: &mut Vec<Batch>,
+        writer: &mut PartWriter,
+        scratch: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let attempt = self.attempt;
+        let records = batches.iter().flat_map(Batch::records_unread);
+        let mut cold: Vec<_> = records
+            .filter_map(|(saved, cold)| Some((saved, cold?)))
+            .collect();
+        cold.sort_unstable_by_key(|(_, cold)| {
+            let locator = cold.locator();
+            (locator.slot(), locator.offset_units())
+        });
+        for (saved, cold) in cold {
+            if attempt.is_given_up() {
+                break;
+            }
+            self.pace.pause(thread);
+            let before = writer.bytes();
+            let value = cold.load(saved.key);
+            let value = value
+                .as_deref()
+                .map_or(SavedValue::Unreadable, SavedValue::of_cold);
+            bodies::write(&Saved { value, ..saved }, writer, scratch, || ())?;
+            let bytes = writer.bytes() - before;
+            attempt.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+            attempt.written_records.fetch_add(1, Ordering::Relaxed);
+        }
+        batches.clear();
+        Ok(())
     }
 
     /// Reads what was written: only then may anything older go.

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use base::clock::ManualClock;
 use durability::checkpoint::{MANIFEST_NAME, read_manifest, verify};
 use durability::simulated::SimulatedDisk;
-use engine::Shared;
+use engine::{Gate, Shared};
 use rdb::Limits;
 use store::{
     Batch, DatabaseId, Deadline, Ending, Options, SavedValue, SnapshotSink, SnapshotStep, Totals,
@@ -148,6 +148,8 @@ fn load(disk: &dyn Disk, threads: usize) -> Result<(Arc<Store>, Manifest), LoadF
         existing: Existing::Refused,
         is_all: true,
         delay: &KeyDelay::default(),
+        tier: None,
+        gate: &Gate::default(),
     };
     let store = store();
     source.load(&store, threads)?;
@@ -269,6 +271,8 @@ fn a_database_that_is_not_there_is_refused() {
         existing: Existing::Refused,
         is_all: true,
         delay: &KeyDelay::default(),
+        tier: None,
+        gate: &Gate::default(),
     };
     let small = Store::new(&Options { databases: 2 }).unwrap();
     let fault = source.load(&small, 2).unwrap_err();
@@ -300,6 +304,8 @@ fn no_table_is_made_for_more_records_than_the_files_can_hold() {
         existing: Existing::Refused,
         is_all: true,
         delay: &KeyDelay::default(),
+        tier: None,
+        gate: &Gate::default(),
     };
     let loaded = self::store();
     let fault = source.load(&loaded, 2).unwrap_err();

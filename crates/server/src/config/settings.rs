@@ -23,9 +23,9 @@ use super::group::{Group, place_of};
 use super::http::Http;
 use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
-    AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, DURABILITY_LEVELS,
-    EVICTION_POLICIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES, PERMISSIONS, PROMOTIONS,
-    SAVE_POINTS, SUPERVISORS, USER_FIELDS,
+    AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, COMPRESSIONS,
+    DURABILITY_LEVELS, EVICTION_POLICIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES,
+    PERMISSIONS, PROMOTIONS, SAVE_POINTS, SUPERVISORS, USER_FIELDS,
 };
 use super::tier::TierConfig;
 use super::tls::{Tls, TlsRules};
@@ -165,6 +165,9 @@ impl Settings {
             promotion: self.choice("tier-promotion", &PROMOTIONS),
             compact_below_percent: self.number("tier-compact-below"),
             read_buffer_bytes: self.number("tier-read-buffer"),
+            compresses: self.choice("tier-compression", &COMPRESSIONS),
+            segment_bytes: self.number("tier-segment-size"),
+            scrub_bytes_per_second: self.number("tier-scrub"),
         })
     }
 

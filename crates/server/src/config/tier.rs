@@ -23,6 +23,12 @@ pub struct TierConfig {
     pub compact_below_percent: u64,
     /// Bytes of values that were read for requests that are about to run.
     pub read_buffer_bytes: usize,
+    /// Whether values are compressed where that pays.
+    pub compresses: bool,
+    /// Length of a segment.
+    pub segment_bytes: u64,
+    /// Bytes of segments that are read again in a second, to find what is damaged; 0: none.
+    pub scrub_bytes_per_second: u64,
 }
 
 impl TierConfig {

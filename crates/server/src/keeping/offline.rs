@@ -142,9 +142,17 @@ fn absolute(file: &Path) -> Result<PathBuf, OfflineError> {
 /// A directory of data, and a server without clients over it.
 struct Place {
     directory: DataDirectory,
-    node: Node,
+    node: Arc<Node>,
     /// Up to where it is loaded.
     target: Target,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(tier) = self.node.tier() {
+            tier.stop();
+        }
+    }
 }
 
 impl Place {
@@ -160,12 +168,12 @@ impl Place {
         };
         let store = Store::new(&options).map_err(because("cannot reserve memory"))?;
         let config = SharedConfig::new(startup.settings, startup.origin);
-        let node = Node::new(
+        let node = Arc::new(Node::new(
             commands::table(),
             store,
             Arc::new(config),
             Arc::new(SystemClock::new()),
-        );
+        ));
         Ok(Self {
             directory,
             node,
@@ -189,6 +197,11 @@ impl Place {
         let Some(manifest) = self.manifest()? else {
             return self.load_foreign();
         };
+        if !manifest.segments.is_empty() {
+            self.node
+                .open_tier()
+                .map_err(because("cannot open the tier"))?;
+        }
         let files = self.files();
         let started_ns = self.node.core.clock.monotonic_ns();
         let recovered = recovery::recover(

@@ -29,7 +29,7 @@ const LOG_BYTES_UNRESTED: u64 = 1 << 30;
 #[must_use]
 pub(crate) fn kind_of(why: Why) -> SaveKind {
     match why {
-        Why::Rewrite | Why::LongLog => SaveKind::Rewrite,
+        Why::Rewrite | Why::LongLog | Why::LongTier => SaveKind::Rewrite,
         Why::Asked
         | Why::Flushed
         | Why::SavePoint
@@ -191,6 +191,16 @@ impl Node {
                 "The log has grown to {bytes} bytes. Making a checkpoint..."
             ));
             let _begun = persistence.checkpointer.request(Why::LongLog);
+            return;
+        }
+        if may_try(&figures, now_unix_ms, tried_unix_ms)
+            && self.tier().is_some_and(|tier| tier.wants_checkpoint())
+        {
+            self.keeping.saving.known().tried_unix_ms = now_unix_ms;
+            self.core.log.notice(format_args!(
+                "Much of the tier is kept for the checkpoint in force alone. Making another one..."
+            ));
+            let _begun = persistence.checkpointer.request(Why::LongTier);
             return;
         }
         let reached = reached(

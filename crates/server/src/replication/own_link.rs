@@ -404,6 +404,8 @@ impl AtPrimary {
 
     /// A checkpoint that is less to send than a new one, or a new one, with what keeps its files and the log from it on.
     fn checkpoint(node: &Node, log: &Arc<Log>) -> Result<PinnedCheckpoint, String> {
+        // What others have in their tier is nothing to a replica.
+        let has_values = |manifest: &Manifest| manifest.segments.is_empty();
         let is_good = |manifest: &Manifest| {
             let most = manifest.bytes().saturating_mul(LOG_PERCENT_MAX) / 100;
             manifest.log_sequence.is_some_and(|from| {
@@ -411,15 +413,19 @@ impl AtPrimary {
             })
         };
         let kept = node.persistence().ok_or("nothing is kept")?;
+        let is_good = |manifest: &Manifest| has_values(manifest) && is_good(manifest);
         if let Some(found) = Self::pin(node, log)?.filter(|found| is_good(&found.manifest)) {
             return Ok(found);
         }
-        let ticket = kept.checkpointer.schedule(Why::Rewrite);
+        let ticket = kept.checkpointer.schedule_with_values(Why::Rewrite);
         let ticket = ticket.map_err(|_| "the server stops".to_owned())?;
         let outcome = kept.checkpointer.wait(ticket);
         outcome.result.map_err(|failure| failure.to_string())?;
         let made =
             Self::pin(node, log)?.ok_or("no checkpoint is in force that the log goes on from")?;
+        if !has_values(&made.manifest) {
+            return Err("another checkpoint has come into force, which lacks values".to_owned());
+        }
         Ok(PinnedCheckpoint {
             source: Source::NewCheckpoint,
             ..made

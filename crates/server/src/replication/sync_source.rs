@@ -185,6 +185,10 @@ fn take_in_force(
     node.persistence()?;
     let kept = FilePlace::within(&node.core.config.current().dir);
     let manifest = kept.manifest().ok().flatten()?;
+    if !manifest.segments.is_empty() {
+        // Its files name values that the replica does not have.
+        return None;
+    }
     let sequence = manifest.log_sequence?;
     // From here on the log is there for it, if it still is.
     let pin = log.pin("full sync", sequence);

@@ -5,18 +5,20 @@
 //!   above                 ── copies a batch, writes it, exchanges records for stubs; again
 //!   above the limit       ── requests that need memory wait meanwhile
 //!   nothing may go, full  ── `maxmemory-policy` holds as without a tier
+//!   drained (TIER DRAIN)  ── brings all values back, as far as memory allows, and moves none
 //! ```
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use store::{DemotionHand, DemotionLimits, Handle, Victim};
+use persistence::places::locator_of;
+use store::{DemotionHand, Handle, Victim};
 use tier::{Entry, Tier, TierFault};
 
-use super::values::{Values, locator_of};
+use super::tuning::Tuning;
+use super::values::Values;
 use super::{Around, compact};
-use crate::config::TierConfig;
 
 /// How often it looks at memory when there is nothing to do.
 const REST: Duration = Duration::from_millis(5);
@@ -34,43 +36,40 @@ const ROUNDS_IN_VAIN: u32 = 3;
 const TRIES_AGAIN: Duration = Duration::from_millis(200);
 
 /// How it stands, as INFO calls it.
-const STATES: [&str; 4] = ["ok", "full", "idle", "failed"];
+const STATES: [&str; 6] = ["ok", "full", "idle", "failed", "draining", "drained"];
 const OK: u8 = 0;
 const FULL: u8 = 1;
 /// Nothing is left in memory that could go.
 const NOTHING_LEFT: u8 = 2;
 const FAILED: u8 = 3;
+/// Values come back.
+const DRAINING: u8 = 4;
+/// All have.
+const DRAINED: u8 = 5;
+
+/// Keys that are looked at for one step of draining.
+const DRAIN_KEYS: usize = 256;
 
 /// See the module.
 pub(super) struct Demoter {
     tier: Arc<Tier>,
     values: Arc<Values>,
-    limits: DemotionLimits,
-    at_percent: u64,
-    compact_below: u64,
+    tuning: Arc<Tuning>,
     state: AtomicU8,
+    drains: AtomicBool,
     is_over: AtomicBool,
     rest: Mutex<()>,
     ends: Condvar,
 }
 
 impl Demoter {
-    pub(super) fn new(
-        tier: &Arc<Tier>,
-        values: &Arc<Values>,
-        limits: DemotionLimits,
-        config: &TierConfig,
-    ) -> Self {
+    pub(super) fn new(tier: &Arc<Tier>, values: &Arc<Values>, tuning: &Arc<Tuning>) -> Self {
         Self {
             tier: Arc::clone(tier),
             values: Arc::clone(values),
-            limits,
-            at_percent: match config.demote_at_percent {
-                0 => 100,
-                percent => percent,
-            },
-            compact_below: config.compact_below_percent,
+            tuning: Arc::clone(tuning),
             state: AtomicU8::new(OK),
+            drains: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             rest: Mutex::default(),
             ends: Condvar::new(),
@@ -83,6 +82,12 @@ impl Demoter {
             .get(usize::from(self.state.load(Ordering::Relaxed)))
             .copied()
             .unwrap_or("ok")
+    }
+
+    /// Has all values come back, and none leave any more.
+    pub(super) fn drain(&self) {
+        self.drains.store(true, Ordering::Relaxed);
+        self.ends.notify_all();
     }
 
     /// Ends the thread.
@@ -102,10 +107,15 @@ impl Demoter {
         let mut store = around.store.handle();
         let mut hand = DemotionHand::default();
         while !self.is_over.load(Ordering::Relaxed) {
-            let time = self.make_room(around, &mut store, &mut hand);
+            let time = match self.drains.load(Ordering::Relaxed) {
+                true => self.bring_back(around, &mut store),
+                false => self.make_room(around, &mut store, &mut hand),
+            };
             self.tidy(around, &mut store);
             self.rest(time);
         }
+        // Nobody makes room any more: who loads data does not wait for it.
+        around.store.set_cold_room(false);
         around.shared.gate.set_memory_full(false);
         around.requests.wake_all();
     }
@@ -113,15 +123,17 @@ impl Demoter {
     /// Moves values out of memory until less is held than the mark says, or none may go. How long to rest then.
     fn make_room(&self, around: &Around, store: &mut Handle, hand: &mut DemotionHand) -> Duration {
         let (used, limit) = around.store.used_and_limit_bytes();
-        let mark = limit / 100 * self.at_percent;
+        let tuned = self.tuning.now();
+        let mark = limit / 100 * tuned.at_percent;
         if limit == 0 || used <= mark {
             self.set_state(around, OK);
             self.hold(around, false);
             return REST;
         }
-        let goal = limit / 100 * self.at_percent.saturating_sub(DOWN_PERCENT);
-        let (mut in_vain, mut limits) = (0, self.limits);
-        while !self.is_over.load(Ordering::Relaxed) {
+        let goal = limit / 100 * tuned.at_percent.saturating_sub(DOWN_PERCENT);
+        let (mut in_vain, mut limits) = (0, tuned.limits);
+        let is_wanted = || !self.drains.load(Ordering::Relaxed);
+        while !self.is_over.load(Ordering::Relaxed) && is_wanted() {
             let (used, limit) = around.store.used_and_limit_bytes();
             if used <= goal {
                 break;
@@ -159,6 +171,48 @@ impl Demoter {
         REST
     }
 
+    /// Brings values back into memory, as far as that goes; how long to rest then.
+    fn bring_back(&self, around: &Around, store: &mut Handle) -> Duration {
+        self.hold(around, false);
+        for database in 0..around.store.databases() {
+            let mut cursor = 0;
+            loop {
+                if self.is_over.load(Ordering::Relaxed) {
+                    return REST;
+                }
+                let left = store.stubs() > 0;
+                self.set_state(around, if left { DRAINING } else { DRAINED });
+                let (used, limit) = around.store.used_and_limit_bytes();
+                if !left || limit > 0 && used >= limit {
+                    // What others take goes on being refused or evicted, as without a tier.
+                    return TRIES_AGAIN;
+                }
+                cursor = self.bring_some_back(store, database, cursor);
+                self.tick(around, store);
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        REST
+    }
+
+    /// Brings back what is cold among some keys of a database; where to go on.
+    fn bring_some_back(&self, store: &mut Handle, database: u16, cursor: u64) -> u64 {
+        let mut cold = Vec::new();
+        let next = store.scan(database, cursor, DRAIN_KEYS, |record| {
+            if record.is_cold() {
+                cold.push(record.key().to_vec());
+            }
+        });
+        for name in cold {
+            let key = store.key(database, &name);
+            // What cannot be read stays where it is; what has no room is tried again.
+            let _stays = store.modify(&key, |entry| entry.promote());
+        }
+        next
+    }
+
     /// Writes copies, and exchanges their records for stubs; how many.
     pub(super) fn write(&self, store: &mut Handle, victims: &[Victim]) -> Result<u64, TierFault> {
         let entries: Vec<_> = victims.iter().map(entry_of).collect();
@@ -182,7 +236,9 @@ impl Demoter {
     /// Removes segments that nothing names, and writes what is thinly spread together.
     fn tidy(&self, around: &Around, store: &mut Handle) {
         self.tier.remove_dead();
-        if let Some(slot) = self.tier.next_to_compact(self.compact_below)
+        if let Some(slot) = self
+            .tier
+            .next_to_compact(self.tuning.now().compact_below_percent)
             && let Err(fault) = compact(&self.tier, store, slot)
             && fault.is_damage()
         {

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::Shared;
 use persistence::cold_bodies;
+use persistence::places::place_of;
 use store::{ColdKind, ColdValue, ColdValues, Locator, Victim};
 use structures::Object;
-use tier::{Place, Tier};
+use tier::Tier;
 
 use super::Around;
 use crate::log::Log;
@@ -172,25 +173,11 @@ impl ColdValues for Values {
         self.tier.forget(place_of(locator));
     }
 
-    fn pin(&self) {
-        self.tier.pin();
+    fn pin(&self, locator: Locator) {
+        self.tier.pin(locator.slot());
     }
 
-    fn unpin(&self) {
-        self.tier.unpin();
+    fn unpin(&self, locator: Locator) {
+        self.tier.unpin(locator.slot());
     }
-}
-
-/// Where the entry of a locator is.
-pub(super) fn place_of(locator: Locator) -> Place {
-    Place {
-        slot: locator.slot(),
-        offset_units: locator.offset_units(),
-        units: locator.units(),
-    }
-}
-
-/// What a stub has of an entry.
-pub(super) fn locator_of(place: Place, kind: ColdKind) -> Option<Locator> {
-    Locator::new(place.units, kind, place.slot, place.offset_units)
 }

@@ -36,6 +36,7 @@ const WRITERS_COUNT: u64 = 4;
 const KEYS_PER_WRITER: u64 = 40;
 const PIPELINE_MAX: u64 = 24;
 const CYCLES_COUNT: u64 = 14;
+const TIER_CYCLES_COUNT: u64 = 30;
 /// So many writes a cycle have to be acknowledged, on the whole, or it all shows nothing.
 const ACKNOWLEDGED_PER_CYCLE: u64 = 50;
 /// The server lives for this long after it answers, at most.
@@ -275,6 +276,10 @@ fn number_of(value: Value) -> Option<u64> {
 
 /// A server over `directory`.
 pub(crate) fn start(directory: &Path, level: &str) -> Server {
+    start_with(directory, level, &[])
+}
+
+fn start_with(directory: &Path, level: &str, args: &[&str]) -> Server {
     let directory = directory.to_str().unwrap();
     let server = ServerBuilder::iolite().args(&[
         "--dir",
@@ -286,7 +291,7 @@ pub(crate) fn start(directory: &Path, level: &str) -> Server {
         "--threads",
         "2",
     ]);
-    server.start().unwrap()
+    server.args(args).start().unwrap()
 }
 
 /// What a run came to.
@@ -299,7 +304,7 @@ struct Figures {
     checkpoints: u64,
 }
 
-fn run(level: &str, cycles: u64, seed: u64) -> Figures {
+fn run(level: &str, args: &[&str], cycles: u64, seed: u64) -> Figures {
     let directory = temporary_directory("ledger").unwrap();
     let mut random = Prng::seeded(seed);
     let mut ledgers: Vec<_> = (0..WRITERS_COUNT)
@@ -312,10 +317,10 @@ fn run(level: &str, cycles: u64, seed: u64) -> Figures {
     };
     while !is_enough(&figures) && figures.cycles < 20 * cycles {
         if random.below(4) == 0 {
-            kill_while_starting(&directory, level, random.below(30));
+            kill_while_starting(&directory, level, args, random.below(30));
             figures.killed_while_loading += 1;
         }
-        let server = start(&directory, level);
+        let server = start_with(&directory, level, args);
         let mut client = server.client().unwrap();
         let before: u64 = ledgers
             .iter_mut()
@@ -329,7 +334,7 @@ fn run(level: &str, cycles: u64, seed: u64) -> Figures {
         figures.acknowledged += after - before;
         figures.cycles += 1;
     }
-    let server = start(&directory, level);
+    let server = start_with(&directory, level, args);
     let mut client = server.client().unwrap();
     ledgers
         .iter_mut()
@@ -377,13 +382,14 @@ pub(crate) fn kill(server: &Server) {
 }
 
 /// Kills a server so soon after its start that it may still be loading.
-fn kill_while_starting(directory: &Path, level: &str, life_ms: u64) {
+fn kill_while_starting(directory: &Path, level: &str, args: &[&str], life_ms: u64) {
     let own = temporary_directory("ledger-start").unwrap();
     let mut child = std::process::Command::new(testkit::process::iolite_program())
         .args(["--port", "0", "--unixsocket"])
         .arg(own.join("socket"))
         .args(["--durability", level, "--dir"])
         .arg(directory)
+        .args(args)
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
@@ -398,11 +404,15 @@ pub(crate) fn number_from(name: &str, or: u64) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(or)
 }
 
-#[allow(clippy::print_stdout, reason = "figures for who reads the run")]
 fn check(level: &str) {
-    let cycles = number_from("LEDGER_CYCLES", CYCLES_COUNT);
-    let figures = run(level, cycles, number_from("LEDGER_SEED", 2026));
-    println!("killed at {level}: {figures:?}, lost 0, wrong 0, come back 0");
+    check_with(level, &[], CYCLES_COUNT);
+}
+
+#[allow(clippy::print_stdout, reason = "figures for who reads the run")]
+fn check_with(level: &str, args: &[&str], cycles: u64) {
+    let cycles = number_from("LEDGER_CYCLES", cycles);
+    let figures = run(level, args, cycles, number_from("LEDGER_SEED", 2026));
+    println!("killed at {level} {args:?}: {figures:?}, lost 0, wrong 0, come back 0");
     assert!(
         figures.acknowledged > cycles * ACKNOWLEDGED_PER_CYCLE,
         "hardly anything was written"
@@ -422,6 +432,15 @@ fn nothing_is_lost_by_a_kill_at_everysec() {
 #[test]
 fn nothing_is_lost_by_a_kill_at_always() {
     check("always");
+}
+
+/// Values leave memory after every command, segments are short and rewritten, and every checkpoint names some.
+#[test]
+fn nothing_is_lost_by_a_kill_with_a_tier() {
+    let tier = ["--tier-path", ".", "--tier-demote-at", "0"];
+    let small = ["--tier-min-value", "1", "--tier-segment-size", "64kb"];
+    let args = [&tier[..], &small[..]].concat();
+    check_with("os", &args, TIER_CYCLES_COUNT);
 }
 
 /// Writes a record to where `RECORD` says, below the root; or shows it.
@@ -449,7 +468,7 @@ fn soak() {
             acknowledged,
             killed_while_loading,
             checkpoints,
-        } = run(level, cycles, seed);
+        } = run(level, &[], cycles, seed);
         rows += &format!(
             "| `{level}` | {cycles} | {killed_while_loading} | {checkpoints} | {acknowledged} | 0 | 0 | 0 |\n"
         );

@@ -597,7 +597,7 @@ impl<'t> Life<'t> {
         let mut part = PartWriter::create(&self.disk, &own.join(part_name(0)), head)?;
         let mut scratch = Vec::new();
         for batch in &walk.saved.lock().unwrap().batches {
-            bodies::write_batch(batch, &mut part, &mut scratch, || ())?;
+            bodies::write_batch(batch, &mut part, &mut scratch, || (), &mut |_, _| Ok(()))?;
         }
         let (entry, databases) = part.finish(&part_name(0))?;
         self.disk.sync_directory(&own)?;
@@ -610,6 +610,7 @@ impl<'t> Life<'t> {
             parts: vec![entry],
             databases,
             libraries: Vec::new(),
+            segments: Vec::new(),
             history: History::default(),
         };
         make_durable(&self.log)?;

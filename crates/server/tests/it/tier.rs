@@ -5,15 +5,19 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use testkit::client::Client;
-use testkit::process::{Server, ServerBuilder};
+use testkit::process::{Server, ServerBuilder, iolite_program};
 use testkit::target::Launcher;
 use testkit::transcript::show;
 
+use super::ledger::kill;
 use super::limits::eventually;
+use super::recovery::{Directory, files_of};
 
 fn start(args: &[&str]) -> Server {
     let builder =
         ServerBuilder::iolite().args(&["--tier-path", ".", "--enable-debug-command", "yes"]);
+    // Values of these tests would be a few bytes.
+    let builder = builder.args(&["--tier-compression", "no"]);
     builder.args(args).start().unwrap()
 }
 
@@ -58,6 +62,8 @@ fn values_go_come_back_and_are_told_of() {
     }
     assert_eq!(ask(&mut client, &["STRLEN", "a"]), ":1000");
     assert_eq!(ask(&mut client, &["TYPE", "h"]), "+hash");
+    assert_eq!(ask(&mut client, &["HLEN", "h"]), ":2");
+    assert!(ask(&mut client, &["LLEN", "h"]).starts_with("-WRONGTYPE"));
     assert_eq!(ask(&mut client, &["OBJECT", "ENCODING", "h"]), "hashtable");
     assert_eq!(ask(&mut client, &["EXPIRE", "a", "1000"]), ":1");
     assert_eq!(
@@ -104,23 +110,298 @@ fn what_does_not_fit_into_memory_is_served_and_nothing_is_evicted() {
 }
 
 #[test]
-fn a_checkpoint_has_cold_values_and_a_start_reads_them() {
-    let mut server = start(&["--maxmemory", "100mb", "--save", ""]);
-    let directory = server.directory().to_owned();
+fn a_checkpoint_names_cold_values_and_a_start_reads_none() {
+    let directory = Directory::new();
+    let data = directory.0.to_str().unwrap();
+    let memory = ["--maxmemory", "100mb", "--tier-promotion", "never"];
+    let args = [&["--dir", data, "--save", ""][..], &memory].concat();
+    let server = start(&args);
     let mut client = server.client().unwrap();
-    let long = "z".repeat(5_000);
-    for number in 0..50 {
-        ask(&mut client, &["SET", &format!("key:{number}"), &long]);
-        ask(&mut client, &["DEBUG", "DEMOTE", &format!("key:{number}")]);
+    let value = |number: u32| format!("{number:05}").repeat(1_000);
+    for number in 0..300 {
+        let key = format!("key:{number}");
+        ask(&mut client, &["SET", &key, &value(number), "EX", "100000"]);
+        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1");
     }
+    let long = "z".repeat(5_000);
     ask(&mut client, &["RPUSH", "list", "a", "b", &long]);
-    assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", "list"]), ":1");
+    ask(&mut client, &["DEBUG", "DEMOTE", "list"]);
+    ask(&mut client, &["SET", "hot", &long]);
     let digest = ask(&mut client, &["DEBUG", "DIGEST"]);
+    assert_eq!(ask(&mut client, &["SAVE"]), "+OK");
+    let parts = size_of(&directory.data());
+    assert!(
+        parts < 60_000,
+        "{parts} bytes for values that are kept elsewhere"
+    );
+    // Behind the checkpoint, and so with the process.
+    ask(&mut client, &["SET", "key:7", "other"]);
+    kill(&server);
+    drop(server);
+
+    let server = start(&args);
+    let mut client = server.client().unwrap();
+    assert_eq!(figure(&mut client, "tier_keys"), 301);
+    assert_eq!(figure(&mut client, "tier_reads"), 0, "nothing was read");
+    assert_eq!(ask(&mut client, &["STRLEN", "key:7"]), ":5000");
+    assert_eq!(ask(&mut client, &["TYPE", "list"]), "+list");
+    assert_eq!(ask(&mut client, &["OBJECT", "TIER", "key:9"]), "ssd");
+    assert_eq!(ask(&mut client, &["OBJECT", "TIER", "hot"]), "hot");
+    assert_eq!(ask(&mut client, &["DEBUG", "DIGEST"]), digest);
+    for number in 0..300 {
+        let found = ask(&mut client, &["GET", &format!("key:{number}")]);
+        assert_eq!(found, value(number), "{number}");
+    }
     assert_eq!(ask(&mut client, &["DEBUG", "RELOAD"]), "+OK");
     assert_eq!(ask(&mut client, &["DEBUG", "DIGEST"]), digest);
     assert_eq!(ask(&mut client, &["LLEN", "list"]), ":3");
-    assert!(directory.join("tier").is_dir());
-    assert!(server.is_running().unwrap());
+    drop(client);
+    drop(server);
+    let checked = checked(&directory.0);
+    assert!(
+        checked.contains("OK") && !checked.contains("DAMAGED"),
+        "{checked}"
+    );
+    assert!(checked.contains("301 values in the tier"), "{checked}");
+}
+
+/// What `iolite check` says of a directory.
+fn checked(directory: &Path) -> String {
+    let output = std::process::Command::new(iolite_program())
+        .arg("check")
+        .arg(directory)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Bytes of all files below a directory.
+fn size_of(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let sizes = entries.map(|entry| {
+        let entry = entry.unwrap();
+        let data = entry.metadata().unwrap();
+        if data.is_dir() {
+            size_of(&entry.path())
+        } else {
+            data.len()
+        }
+    });
+    sizes.sum()
+}
+
+/// A directory with a checkpoint of cold values, and no server.
+fn kept() -> Directory {
+    let directory = Directory::new();
+    let server = start(&[
+        "--dir",
+        directory.0.to_str().unwrap(),
+        "--maxmemory",
+        "100mb",
+    ]);
+    let mut client = server.client().unwrap();
+    for key in ["one", "two"] {
+        ask(&mut client, &["SET", key, &key.repeat(500)]);
+        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", key]), ":1");
+    }
+    assert_eq!(ask(&mut client, &["SAVE"]), "+OK");
+    directory
+}
+
+/// What a server says that does not start.
+fn refusal(directory: &Path, args: &[&str]) -> String {
+    let builder = ServerBuilder::iolite().args(&["--dir", directory.to_str().unwrap()]);
+    match builder.args(args).start() {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("it started"),
+    }
+}
+
+const TIER: [&str; 4] = ["--tier-path", ".", "--maxmemory", "100mb"];
+
+#[test]
+fn a_start_without_the_segments_that_are_named_is_refused_with_what_is_missing() {
+    let directory = kept();
+    let told = refusal(&directory.0, &[]);
+    assert!(told.contains("the values of 2 keys are in a tier") && told.contains("TIER DRAIN"));
+    let segment = files_of(&directory.0.join("tier"), "seg").remove(0);
+    let bytes = std::fs::read(&segment).unwrap();
+    std::fs::write(&segment, &bytes[..bytes.len() - 1]).unwrap();
+    let told = refusal(&directory.0, &TIER);
+    assert!(told.contains("it ends too soon"), "{told}");
+    std::fs::remove_file(&segment).unwrap();
+    let told = refusal(&directory.0, &TIER);
+    assert!(
+        told.contains("0000000000000001.seg") && told.contains("2 keys"),
+        "{told}"
+    );
+    let checked = checked(&directory.0);
+    assert!(checked.contains("DAMAGED"), "{checked}");
+    std::fs::write(&segment, &bytes).unwrap();
+    let server = start(&[
+        "--dir",
+        directory.0.to_str().unwrap(),
+        "--maxmemory",
+        "100mb",
+    ]);
+    let mut client = server.client().unwrap();
+    assert_eq!(ask(&mut client, &["GET", "two"]), "two".repeat(500));
+}
+
+#[test]
+fn the_segments_of_others_are_left_alone() {
+    let directory = kept();
+    let path = directory.0.to_str().unwrap();
+    let other = Directory::new();
+    let foreign = ["--tier-path", path, "--maxmemory", "100mb"];
+    let told = refusal(&other.0, &foreign);
+    assert!(told.contains("have values of the data in"), "{told}");
+    assert_eq!(files_of(&directory.0.join("tier"), "seg").len(), 1);
+    let server = start(&["--dir", path, "--maxmemory", "100mb"]);
+    let told = refusal(&other.0, &foreign);
+    assert!(told.contains("another server uses the tier"), "{told}");
+    let mut client = server.client().unwrap();
+    assert_eq!(ask(&mut client, &["GET", "one"]), "one".repeat(500));
+    drop(server);
+    // Data that was moved as a whole is at home.
+    let moved = Directory::new();
+    std::fs::remove_dir(&moved.0).unwrap();
+    std::fs::rename(&directory.0, &moved.0).unwrap();
+    let server = start(&["--dir", moved.0.to_str().unwrap(), "--maxmemory", "100mb"]);
+    let mut client = server.client().unwrap();
+    assert_eq!(ask(&mut client, &["GET", "one"]), "one".repeat(500));
+}
+
+#[test]
+fn what_a_checkpoint_names_is_rewritten_and_kept_until_the_next_one() {
+    let directory = Directory::new();
+    let path = directory.0.to_str().unwrap();
+    let args = [
+        "--dir",
+        path,
+        "--maxmemory",
+        "100mb",
+        "--save",
+        "",
+        "--tier-segment-size",
+        "64kb",
+    ];
+    let server = start(&args);
+    let mut client = server.client().unwrap();
+    let value = |number: u32| format!("{number:05}").repeat(400);
+    for number in 0..200 {
+        let key = format!("key:{number}");
+        ask(&mut client, &["SET", &key, &value(number)]);
+        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1");
+    }
+    assert_eq!(ask(&mut client, &["SAVE"]), "+OK");
+    for number in (0..200).filter(|number| number % 5 != 0) {
+        ask(&mut client, &["DEL", &format!("key:{number}")]);
+    }
+    ask(&mut client, &["TIER", "COMPACT"]);
+    assert!(figure(&mut client, "tier_compacted_bytes") > 0);
+    assert!(figure(&mut client, "tier_bytes_kept") > 300_000);
+    kill(&server);
+    drop(server);
+    // No log: what was deleted after the checkpoint is there again, every value of it.
+    let server = start(&args);
+    let mut client = server.client().unwrap();
+    for number in 0..200 {
+        let found = ask(&mut client, &["GET", &format!("key:{number}")]);
+        assert_eq!(found, value(number), "{number}");
+    }
+    for number in (0..200).filter(|number| number % 5 != 0) {
+        ask(&mut client, &["DEL", &format!("key:{number}")]);
+    }
+    assert_eq!(ask(&mut client, &["SAVE"]), "+OK");
+    ask(&mut client, &["TIER", "COMPACT"]);
+    assert_eq!(ask(&mut client, &["SAVE"]), "+OK");
+    eventually("what no checkpoint names goes", || {
+        figure(&mut client, "tier_bytes_used") < 250_000
+    });
+    for number in (0..200).step_by(5) {
+        let found = ask(&mut client, &["GET", &format!("key:{number}")]);
+        assert_eq!(found, value(number), "{number}");
+    }
+}
+
+#[test]
+fn a_start_loads_into_the_memory_that_it_ran_in() {
+    let directory = Directory::new();
+    let path = directory.0.to_str().unwrap();
+    let args = ["--dir", path, "--maxmemory", "60mb", "--durability", "os"];
+    let value = |number: u32| format!("{number:010}").repeat(200);
+    let server = start(&args);
+    let mut client = server.client().unwrap();
+    for first in (0..60_000).step_by(100) {
+        for number in first..first + 100 {
+            client
+                .send(&["SET", &format!("key:{number}"), &value(number)])
+                .unwrap();
+        }
+        for _ in 0..100 {
+            assert_eq!(show(&client.receive().unwrap().unwrap()), "+OK");
+        }
+        if first == 30_000 {
+            ask(&mut client, &["BGREWRITEAOF"]);
+        }
+    }
+    kill(&server);
+    drop(server);
+    let server = start(&args);
+    let mut client = server.client().unwrap();
+    assert_eq!(ask(&mut client, &["DBSIZE"]), ":60000");
+    for number in (0..60_000).step_by(97) {
+        let found = ask(&mut client, &["GET", &format!("key:{number}")]);
+        assert_eq!(found, value(number), "{number}");
+    }
+    let info = ask(&mut client, &["INFO", "memory"]);
+    let used = info.split("used_memory_peak:").nth(1).unwrap();
+    let digits: String = used.chars().take_while(char::is_ascii_digit).collect();
+    let peak: u64 = digits.parse().unwrap();
+    assert!(peak < 66 << 20, "{peak}");
+    let info = ask(&mut client, &["INFO", "stats"]);
+    assert!(info.contains("evicted_keys:0"), "{info}");
+}
+
+#[test]
+fn values_that_are_compressed_take_less_and_come_back_over_a_restart() {
+    let directory = Directory::new();
+    let path = directory.0.to_str().unwrap();
+    let args = [
+        "--dir",
+        path,
+        "--maxmemory",
+        "100mb",
+        "--tier-compression",
+        "auto",
+    ];
+    let server = start(&args);
+    let mut client = server.client().unwrap();
+    let value = |number: u32| format!("{number:05} and more, ").repeat(300);
+    for number in 0..100 {
+        let key = format!("key:{number}");
+        ask(&mut client, &["SET", &key, &value(number)]);
+        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1");
+    }
+    let written = figure(&mut client, "tier_writes_bytes");
+    assert!(
+        written * 5 < figure(&mut client, "tier_raw_bytes"),
+        "{written}"
+    );
+    assert_eq!(ask(&mut client, &["SAVE"]), "+OK");
+    kill(&server);
+    drop(server);
+    let server = start(&args);
+    let mut client = server.client().unwrap();
+    for number in 0..100 {
+        assert_eq!(
+            ask(&mut client, &["STRLEN", &format!("key:{number}")]),
+            ":4800"
+        );
+        let found = ask(&mut client, &["GET", &format!("key:{number}")]);
+        assert_eq!(found, value(number), "{number}");
+    }
 }
 
 #[test]
@@ -144,15 +425,11 @@ fn a_damaged_value_is_an_error_and_no_other_is_touched() {
 
 /// Flips a byte of the only segment.
 fn flip(directory: &Path, offset: u64) {
-    let segment = std::fs::read_dir(directory)
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap();
+    let segment = files_of(directory, "seg").remove(0);
     let file = OpenOptions::new()
         .read(true)
         .write(true)
-        .open(segment.path())
+        .open(segment)
         .unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, offset).unwrap();
@@ -191,4 +468,55 @@ fn transcripts_hold_when_every_value_leaves_after_every_command() {
         }),
     };
     super::transcripts::run_all(&launcher);
+}
+
+#[test]
+fn a_drained_tier_has_nothing_and_may_be_removed() {
+    let directory = Directory::new();
+    let path = directory.0.to_str().unwrap();
+    let server = start(&["--dir", path, "--maxmemory", "100mb"]);
+    let mut client = server.client().unwrap();
+    let long = "d".repeat(3_000);
+    for number in 0..400 {
+        let key = format!("key:{number}");
+        ask(&mut client, &["SET", &key, &long]);
+        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1");
+    }
+    ask(&mut client, &["SAVE"]);
+    assert!(ask(&mut client, &["TIER", "DRAIN"]).contains("400"));
+    eventually("all values are back", || {
+        ask(&mut client, &["TIER", "STATUS"]).contains("drained")
+    });
+    assert_eq!(figure(&mut client, "tier_keys"), 0);
+    ask(&mut client, &["SAVE"]);
+    kill(&server);
+    drop(server);
+    let builder = ServerBuilder::iolite().args(&["--dir", path]);
+    let server = builder.start().unwrap();
+    let mut client = server.client().unwrap();
+    assert_eq!(ask(&mut client, &["GET", "key:7"]), long);
+    assert_eq!(ask(&mut client, &["DBSIZE"]), ":400");
+}
+
+#[test]
+fn the_background_finds_what_is_damaged_before_it_is_wanted() {
+    let args = ["--maxmemory", "100mb", "--tier-segment-size", "64kb"];
+    let server = start(&args);
+    let mut client = server.client().unwrap();
+    ask(&mut client, &["CONFIG", "SET", "tier-scrub", "0"]);
+    for number in 0..20 {
+        let key = format!("key:{number}");
+        ask(&mut client, &["SET", &key, &"s".repeat(10_000)]);
+        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1");
+    }
+    flip(&server.directory().join("tier"), 4096 + 100);
+    assert_eq!(
+        ask(&mut client, &["CONFIG", "SET", "tier-scrub", "100mb"]),
+        "+OK"
+    );
+    eventually("the damage is found", || {
+        figure(&mut client, "tier_scrub_errors") == 1
+    });
+    assert!(server.log().contains("A segment of the tier is damaged"));
+    assert_eq!(ask(&mut client, &["GET", "key:19"]), "s".repeat(10_000));
 }

@@ -13,16 +13,17 @@ use std::mem::take;
 use std::sync::Arc;
 
 use base::cache::prefetch_room;
-use base::record_head::{Lengths, NUMBER, RECORD_HEAD_BYTES_MAX, RecordHead, TEXT};
+use base::record_head::{BESIDE, Lengths, NUMBER, RECORD_HEAD_BYTES_MAX, RecordHead, TEXT};
 use base::sync::Mutex;
-use base::sync::atomic::{AtomicU64, Ordering};
+use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use structures::Object;
 
 use crate::blob::BlobRef;
-use crate::cold::{ColdValue, SavedCold};
+use crate::cold::ColdValue;
 use crate::key::DatabaseId;
 
 use super::lock;
+use super::saved_cold::SavedCold;
 
 /// A batch with so many bytes copied is handed over …
 const FULL_BYTES: usize = if cfg!(any(loom, shuttle)) {
@@ -57,6 +58,8 @@ pub(super) struct Held {
     by_writers: AtomicU64,
     by_scanner: AtomicU64,
     sum_max: AtomicU64,
+    /// Whether values that are not in memory come there when the sink looks at them.
+    reads_cold: AtomicBool,
     spares: Spares,
 }
 
@@ -101,7 +104,8 @@ impl Held {
     }
 
     /// A snapshot begins: forgets the most that the sum was, and keeps room from here on.
-    pub(super) fn begin(&self) {
+    pub(super) fn begin(&self, reads_cold: bool) {
+        self.reads_cold.store(reads_cold, Ordering::Relaxed);
         self.sum_max.store(self.sum(), Ordering::Relaxed);
         *lock(&self.spares.0) = Some(Vec::new());
     }
@@ -186,6 +190,17 @@ pub enum SavedValue<'b> {
     Unreadable,
 }
 
+impl<'b> SavedValue<'b> {
+    /// A value that was read.
+    #[must_use]
+    pub fn of_cold(value: &'b ColdValue) -> Self {
+        match value {
+            ColdValue::Text(text) => Self::Bytes(text),
+            ColdValue::Object(object) => Self::Object(object),
+        }
+    }
+}
+
 impl SavedValue<'_> {
     /// The string in a buffer of its own; of an object nothing.
     #[must_use]
@@ -206,9 +221,6 @@ enum Beside {
     Object(Box<Object>),
     Cold(SavedCold),
 }
-
-/// The type of a record whose value is the next of those beside; in no file.
-const BESIDE: u8 = 254;
 
 /// What is saved of a record besides its value.
 #[derive(Clone, Copy, Debug)]
@@ -252,8 +264,19 @@ impl Batch {
         self.records == 0
     }
 
-    /// The records, [`len`](Self::len) of them.
+    /// The records, [`len`](Self::len) of them; values that are not in memory are read.
     pub fn records(&self) -> impl Iterator<Item = Saved<'_>> {
+        self.records_unread().map(|(saved, cold)| match cold {
+            Some(cold) => Saved {
+                value: cold.value(saved.key),
+                ..saved
+            },
+            None => saved,
+        })
+    }
+
+    /// The records, [`len`](Self::len) of them; in place of a value that is not in memory, what tells where it is.
+    pub fn records_unread(&self) -> impl Iterator<Item = (Saved<'_>, Option<&SavedCold>)> {
         let mut rest = self.bytes.as_slice();
         let mut beside = self.beside.iter();
         std::iter::from_fn(move || {
@@ -267,25 +290,27 @@ impl Batch {
                 Some(taken)
             };
             let (key, value) = (take(lengths.key_bytes.into())?, take(lengths.body_bytes)?);
-            Some(Saved {
+            let mut cold = None;
+            let value = match head.type_code {
+                TEXT => SavedValue::Bytes(value),
+                NUMBER => SavedValue::Integer(i64::from_le_bytes(value.try_into().ok()?)),
+                _ => match beside.next()? {
+                    Beside::Blob(blob) => SavedValue::Blob(blob),
+                    Beside::Object(object) => SavedValue::Object(object),
+                    Beside::Cold(saved) => {
+                        cold = Some(saved);
+                        SavedValue::Unreadable
+                    }
+                },
+            };
+            let saved = Saved {
                 database: head.database,
                 key,
                 deadline_unix_ms: head.deadline_unix_ms,
                 etag: head.etag,
-                value: match head.type_code {
-                    TEXT => SavedValue::Bytes(value),
-                    NUMBER => SavedValue::Integer(i64::from_le_bytes(value.try_into().ok()?)),
-                    _ => match beside.next()? {
-                        Beside::Blob(blob) => SavedValue::Blob(blob),
-                        Beside::Object(object) => SavedValue::Object(object),
-                        Beside::Cold(cold) => match cold.get(key) {
-                            Some(ColdValue::Text(text)) => SavedValue::Bytes(text),
-                            Some(ColdValue::Object(object)) => SavedValue::Object(object),
-                            None => SavedValue::Unreadable,
-                        },
-                    },
-                },
-            })
+                value,
+            };
+            Some((saved, cold))
         })
     }
 
@@ -339,10 +364,12 @@ impl Batch {
         self.beside.push(Beside::Object(Box::new(object.clone())));
     }
 
-    /// Adds a value that is not in memory, and counts it as if it were: so much is when it is looked at.
+    /// Adds a value that is not in memory, and counts it as if it were where it will be looked at: so much is then.
     pub(super) fn push_cold(&mut self, named: Named<'_>, cold: SavedCold) {
         self.content_bytes += cold.bytes();
-        self.long_bytes += cold.bytes();
+        if self.held.reads_cold.load(Ordering::Relaxed) {
+            self.long_bytes += cold.bytes();
+        }
         self.push(named, BESIDE, &[]);
         self.beside.push(Beside::Cold(cold));
     }
@@ -497,7 +524,7 @@ mod tests {
         let held = Arc::new(Held::default());
         drop(filled(&held));
         assert_eq!(spares(&held), 0, "no snapshot");
-        held.begin();
+        held.begin(true);
         let first = filled(&held);
         let place = first.bytes.as_ptr();
         drop(first);

@@ -4,10 +4,10 @@ use base::sync::atomic::{Ordering, fence};
 use base::sync::thread;
 
 use super::batch::{Batch, Named, Origin};
+use super::saved_cold::SavedCold;
 use super::{Phase, Snapshots, lock};
 use crate::blob::Blob;
 use crate::bucket::{Bucket, Link};
-use crate::cold::SavedCold;
 use crate::heap;
 use crate::index::{Index, Spot};
 use crate::indexed::Indexed;
@@ -182,7 +182,10 @@ fn save_record(view: &View<'_>, database: DatabaseId, key: &[u8], batch: &mut Ba
         }
         Form::Cold => {
             if let Some(values) = view.arena().cold().values() {
-                batch.push_cold(named, SavedCold::new(values, view.value_word()));
+                batch.push_cold(
+                    named,
+                    SavedCold::new(values, view.value_word(), view.header().value_len()),
+                );
             }
         }
         Form::Bytes | Form::ChangedBytes => {

@@ -111,7 +111,7 @@ impl Snapshots {
         }
         self.soft_bytes.store(limits.soft_bytes, Ordering::Relaxed);
         self.hard_bytes.store(limits.hard_bytes, Ordering::Relaxed);
-        self.held.begin();
+        self.held.begin(sink.reads_cold());
         let indexes = shared.databases.with_indexes(|indexes| {
             for (database, index) in &indexes {
                 index.set_cut_database(*database);

@@ -93,9 +93,9 @@ impl ColdValues for Elsewhere {
         assert_ne!(gone.unwrap().0, b"forgotten", "forgotten twice");
     }
 
-    fn pin(&self) {}
+    fn pin(&self, _: Locator) {}
 
-    fn unpin(&self) {}
+    fn unpin(&self, _: Locator) {}
 }
 
 fn store() -> (Handle, Arc<Elsewhere>) {
@@ -275,4 +275,60 @@ fn what_cannot_be_read_is_told_and_left_alone() {
     assert_eq!(handle.stubs(), 1);
     set(&mut handle, "key", b"new", Deadline::Never);
     assert_eq!(text(&mut handle, "key"), Some(b"new".to_vec()));
+}
+
+#[test]
+fn a_stub_that_is_put_in_is_found_and_a_place_is_named_in_whatever_database() {
+    let (mut handle, elsewhere) = store();
+    let kind = ColdKind::BYTES;
+    let place = elsewhere.keep(b"key", &[3; 500], kind);
+    let key = handle.key(1, b"key");
+    let put = handle.modify(&key, |entry| entry.set_cold(place, 500, Some(u64::MAX), 7));
+    assert_eq!((put, handle.stubs()), (Ok(()), 1));
+    let told = handle.read(&key, |record| {
+        let record = record.unwrap();
+        (record.len(), record.deadline_unix_ms(), record.etag())
+    });
+    assert_eq!(told, (500, Some(u64::MAX), 7));
+    assert_eq!(elsewhere.loads(), 0);
+    let other = elsewhere.keep(b"key", &[3; 500], kind);
+    assert!(handle.names(b"key", place) && !handle.names(b"key", other));
+    assert!(!handle.relocate(b"other", place, other));
+    assert!(handle.relocate(b"key", place, other));
+    assert!(handle.names(b"key", other) && !handle.names(b"key", place));
+    let value = handle.read(&key, |record| record.unwrap().to_vec());
+    assert_eq!(value, vec![3; 500]);
+    assert!(handle.modify(&key, |entry| entry.remove()));
+    assert_eq!(handle.stubs(), 0);
+}
+
+#[test]
+fn a_stub_tells_how_many_elements_there_are() {
+    let (mut handle, elsewhere) = store();
+    let key = handle.key(0, b"set");
+    handle
+        .modify(&key, |entry| {
+            entry.change_or_create(|set: &mut Set| {
+                for number in 0..200 {
+                    set.insert(format!("member {number}").as_bytes(), &LIMITS)
+                        .unwrap();
+                }
+            })
+        })
+        .unwrap();
+    let len = |handle: &mut Handle, kind| {
+        let key = handle.key(0, b"set");
+        handle.read(&key, |record| record.unwrap().cold_len(kind))
+    };
+    assert_eq!(len(&mut handle, structures::Kind::Set), Ok(None));
+    assert!(demote(&mut handle, &elsewhere, "set"));
+    assert_eq!(len(&mut handle, structures::Kind::Set), Ok(Some(200)));
+    let wrong = len(&mut handle, structures::Kind::Hash);
+    assert_eq!(wrong, Err(StoreError::WrongKind));
+    let bytes = handle.read(&key, |record| record.unwrap().len());
+    assert_eq!((bytes, elsewhere.loads()), (0, 0), "a string's length");
+    handle
+        .modify(&key, |entry| entry.set_deadline(Some(u64::MAX)))
+        .unwrap();
+    assert_eq!(len(&mut handle, structures::Kind::Set), Ok(Some(200)));
 }

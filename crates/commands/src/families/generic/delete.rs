@@ -35,6 +35,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "UNLINK",
+        needs_values: false,
         on_condition: OnCondition::Deletes,
         arity: Arity::AtLeast(2),
         flags: Flags::WRITE.with(Flags::FAST),

@@ -5,7 +5,7 @@ use engine::context::Context;
 use engine::error::CommandResult;
 use engine::spec::{Arity, CommandSpec, Flags};
 use protocol::Reply;
-use structures::Field;
+use structures::{Field, Hash};
 
 use super::{ASKED_KEY, NO_HASH, READER, read};
 use crate::structure::{self, begins_batch};
@@ -49,6 +49,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "HLEN",
+        needs_values: false,
         arity: Arity::Exactly(2),
         keys: ASKED_KEY,
         summary: "Says how many fields a hash has.",
@@ -161,9 +162,7 @@ fn all(
 fn hlen(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
     let now = context.now_unix_ms;
-    read(context, &key, reply, |hash, reply| {
-        reply.count(hash.len_at(now));
-    })
+    structure::count(context, &key, reply, |hash: &Hash| hash.len_at(now))
 }
 
 fn hstrlen(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {

@@ -8,11 +8,12 @@ use protocol::Reply;
 use structures::List;
 
 use super::{READ_KEY, position, range};
-use crate::structure::{self, write_count, write_element};
+use crate::structure::{self, write_element};
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "LLEN",
+        needs_values: false,
         arity: Arity::Exactly(2),
         flags: Flags::READONLY.with(Flags::FAST),
         keys: &[KeySpec::one(1, KeyAccess::RO)],
@@ -51,9 +52,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 fn len(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
-    structure::read(context, &key, reply, |list: Option<&List>, reply| {
-        write_count(reply, list.map_or(0, List::len));
-    })
+    structure::count(context, &key, reply, List::len)
 }
 
 fn index(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {

@@ -38,6 +38,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             ..ORDER
         },
         CommandSpec {
+            name: "DRAIN",
+            summary: "Has all values come back into memory, and none leave it any more.",
+            handler: |context, _, reply| order(context, TierOrder::Drain, reply),
+            ..ORDER
+        },
+        CommandSpec {
             name: "SCRUB",
             summary: "Reads every value that lies out of memory.",
             handler: |context, _, reply| order(context, TierOrder::Scrub, reply),
@@ -55,6 +61,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
 const HELP: &[&str] = &[
     "COMPACT",
     "    Write values that are still in use together, and free the rest of the device.",
+    "DRAIN",
+    "    Bring all values back into memory, behind the scenes, and let none leave it any more.",
     "SCRUB",
     "    Read every value that lies out of memory, and tell how many cannot be read.",
     "STATUS",

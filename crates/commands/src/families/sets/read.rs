@@ -50,6 +50,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SCARD",
+        needs_values: false,
         arity: Arity::Exactly(2),
         keys: ASKED_KEY,
         summary: "Says how many members a set has.",
@@ -137,9 +138,7 @@ fn smismember(
 
 fn scard(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
-    structure::read(context, &key, reply, |set: Option<&Set>, reply| {
-        reply.count(set.map_or(0, Set::len));
-    })
+    structure::count(context, &key, reply, Set::len)
 }
 
 fn sscan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {

@@ -42,12 +42,16 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "ZCARD",
+        needs_values: false,
         arity: Arity::Exactly(2),
         keys: &[KeySpec::one(1, KeyAccess::RO)],
         since: "1.2.0",
         summary: "Tells how many members a sorted set has.",
         syntax: "key",
-        handler: |context, args, reply| count(context, args, reply, SortedSet::len),
+        handler: |context, args, reply| {
+            let key = context.key(args.bytes()?);
+            structure::count(context, &key, reply, SortedSet::len)
+        },
         ..READER
     },
     CommandSpec {

@@ -11,7 +11,7 @@ use structures::stream::{EntryId, EntryLog, Stream};
 
 use super::ids::{self, IdText};
 use super::shared::{READ_KEY, write_entries};
-use crate::structure::{self, write_count};
+use crate::structure;
 use engine::keys::KeyList;
 
 /// Entries of a range are counted up to so many, before it is said whether they are too many.
@@ -23,6 +23,7 @@ pub(super) const STREAMS_ACCESS: KeyAccess = KeyAccess::RO.with(KeyAccess::ACCES
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "XLEN",
+        needs_values: false,
         arity: Arity::Exactly(2),
         flags: Flags::READONLY.with(Flags::FAST),
         keys: &[KeySpec::one(1, KeyAccess::RO)],
@@ -91,9 +92,7 @@ pub(super) const fn streams_keys(from: i16) -> KeySpec {
 
 fn len(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
-    structure::read(context, &key, reply, |stream: Option<&Stream>, reply| {
-        write_count(reply, stream.map_or(0, Stream::len));
-    })
+    structure::count(context, &key, reply, Stream::len)
 }
 
 fn range(

@@ -148,7 +148,7 @@ fn a_manifest_has_one_spelling() {
         Err(ManifestFlaw::Counts)
     );
     let title = |to: &str| spelled("iolite-manifest 1", to);
-    assert_eq!(title("iolite-manifest 3"), Err(ManifestFlaw::Version(3)));
+    assert_eq!(title("iolite-manifest 4"), Err(ManifestFlaw::Version(4)));
     assert_eq!(title("iolite-manifest 2"), line, "there is no history");
     assert_eq!(title("other-manifest 1"), Err(ManifestFlaw::NoManifest));
 }

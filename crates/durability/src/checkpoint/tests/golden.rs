@@ -84,6 +84,7 @@ fn golden_manifest() {
         ],
         databases: BTreeMap::from([(0, 17_000), (3, 100)]),
         libraries: Vec::new(),
+        segments: Vec::new(),
         history: History::default(),
     };
     let golden = compare("checkpoint.manifest", manifest.encode().as_bytes());
@@ -96,7 +97,27 @@ fn golden_manifest() {
     let second = vectors().join("../v2/checkpoint.manifest");
     let golden = compare_at(second, with_history.encode().as_bytes());
     let bytes = std::fs::read(golden).unwrap();
-    assert_eq!(Manifest::decode(&bytes), Ok(with_history));
+    assert_eq!(Manifest::decode(&bytes).as_ref(), Ok(&with_history));
+    let segment = |ordinal, records| SegmentEntry {
+        ordinal,
+        bytes: 67_108_864,
+        salt: 0x3c0d_8f5f_4a2b_1e6d,
+        records,
+    };
+    let with_segments = Manifest {
+        segments: vec![segment(41, 7), segment(42, 61_000)],
+        ..with_history
+    };
+    let third = vectors().join("../v3/checkpoint.manifest");
+    let golden = compare_at(third, with_segments.encode().as_bytes());
+    let bytes = std::fs::read(golden).unwrap();
+    assert_eq!(Manifest::decode(&bytes).as_ref(), Ok(&with_segments));
+    let twice = Manifest {
+        segments: vec![segment(42, 7), segment(42, 7)],
+        ..with_segments
+    };
+    let refused = Manifest::decode(twice.encode().as_bytes());
+    assert_eq!(refused, Err(ManifestFlaw::Segments));
 }
 
 #[test]

@@ -350,21 +350,34 @@ pub(crate) const PROMOTIONS: [(&str, Promotion); 3] = [
 ];
 const PROMOTION: Kind = Kind::Choice(&spellings(PROMOTIONS));
 
+/// Whether values are compressed.
+pub(crate) const COMPRESSIONS: [(&str, bool); 2] = [("auto", true), ("no", false)];
+const COMPRESSION: Kind = Kind::Choice(&spellings(COMPRESSIONS));
+
 /// An entry's length has 20 bits, in units of 16 bytes.
 const TIER_VALUE: Kind = Kind::Memory {
     min: 1,
     max: (16 << 20) - 1024,
 };
 
+/// An entry's offset has 22 bits, in units of 16 bytes.
+const TIER_SEGMENT: Kind = Kind::Memory {
+    min: 1 << 16,
+    max: 1 << 26,
+};
+
 /// Values out of memory.
 #[rustfmt::skip] // One row, one directive.
 pub(super) const TIER: &[Directive] = &[
     Directive::new("tier-path", TEXT, "").at_start(),
-    Directive::new("tier-max-size", LONG_BYTES, "0").at_start(),
-    Directive::new("tier-min-value", TIER_VALUE, "64").at_start(),
-    Directive::new("tier-max-value", TIER_VALUE, "8388608").at_start(),
-    Directive::new("tier-demote-at", integer(0, 100), "90").at_start(),
-    Directive::new("tier-promotion", PROMOTION, "second").at_start(),
-    Directive::new("tier-compact-below", integer(1, 90), "50").at_start(),
+    Directive::new("tier-max-size", LONG_BYTES, "0"),
+    Directive::new("tier-min-value", TIER_VALUE, "64"),
+    Directive::new("tier-max-value", TIER_VALUE, "8388608"),
+    Directive::new("tier-demote-at", integer(0, 100), "90"),
+    Directive::new("tier-promotion", PROMOTION, "second"),
+    Directive::new("tier-compact-below", integer(1, 90), "50"),
     Directive::new("tier-read-buffer", LONG_BYTES, "16777216").at_start(),
+    Directive::new("tier-segment-size", TIER_SEGMENT, "67108864").at_start(),
+    Directive::new("tier-compression", COMPRESSION, "auto"),
+    Directive::new("tier-scrub", LONG_BYTES, "8388608"),
 ];

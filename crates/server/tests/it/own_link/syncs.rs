@@ -138,3 +138,34 @@ fn wait_for_no_log(node: &Node) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+#[test]
+fn a_replica_is_given_the_values_that_a_checkpoint_only_names() {
+    let tier = ["--tier-path", ".", "--maxmemory", "100mb"];
+    let primary = Node::new(&tier);
+    let mut client = primary.client();
+    let value = |number: u32| format!("{number:05}").repeat(300);
+    for number in 0..500 {
+        let key = format!("key:{number}");
+        client.command(&["SET", &key, &value(number)]).unwrap();
+        if number % 3 > 0 {
+            let went = client.command(&["DEBUG", "DEMOTE", &key]).unwrap();
+            assert_eq!(went, Value::Integer(1));
+        }
+    }
+    run(&mut client, "SAVE");
+    for replica in [Node::new(&tier), Node::new(&[])] {
+        replica.follow(&primary);
+        primary.wait_for_replica(&replica);
+        let mut other = replica.client();
+        for number in 0..500 {
+            let found = other.command(&["GET", &format!("key:{number}")]).unwrap();
+            assert_eq!(found, Value::Bulk(value(number).into_bytes()), "{number}");
+        }
+    }
+    // What was sent had all values; the next checkpoint names them again.
+    run(&mut client, "SAVE");
+    let manifest = std::fs::read(primary.directory.join("iolite-data/MANIFEST")).unwrap();
+    let manifest = String::from_utf8(manifest).unwrap();
+    assert!(manifest.contains("\nsegment "), "{manifest}");
+}

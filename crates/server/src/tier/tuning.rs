@@ -1,0 +1,60 @@
+//! What of a tier can be changed while it is in use.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use engine::Promotion;
+use store::DemotionLimits;
+
+use super::OBJECT_BYTES_MAX;
+use crate::config::TierConfig;
+
+/// As the configuration says now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tuned {
+    pub(super) limits: DemotionLimits,
+    /// Values leave from so many hundredths of `maxmemory` on.
+    pub(super) at_percent: u64,
+    pub(super) compact_below_percent: u64,
+    pub(super) scrub_bytes_per_second: u64,
+    pub(super) promotion: Promotion,
+}
+
+/// See the module. Nobody on the path of a request that meets no cold key asks it.
+#[derive(Debug)]
+pub(super) struct Tuning(Mutex<Tuned>);
+
+impl Tuning {
+    pub(super) fn new(config: &TierConfig) -> Self {
+        Self(Mutex::new(tuned(config)))
+    }
+
+    pub(super) fn set(&self, config: &TierConfig) {
+        *self.lock() = tuned(config);
+    }
+
+    pub(super) fn now(&self) -> Tuned {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tuned> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn tuned(config: &TierConfig) -> Tuned {
+    Tuned {
+        limits: DemotionLimits {
+            value_bytes_min: config.value_bytes_min,
+            value_bytes_max: config.value_bytes_max,
+            object_bytes_max: OBJECT_BYTES_MAX,
+            takes_used: false,
+        },
+        at_percent: match config.demote_at_percent {
+            0 => 100,
+            percent => percent,
+        },
+        compact_below_percent: config.compact_below_percent,
+        scrub_bytes_per_second: config.scrub_bytes_per_second,
+        promotion: config.promotion,
+    }
+}

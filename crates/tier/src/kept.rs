@@ -1,0 +1,188 @@
+//! Segments that outlive the process: what checkpoints name, and what keeps it.
+//!
+//! ```text
+//!   checkpoint   hold ─► make_durable ─► about_to_be_in_force ─► manifest ─► in_force
+//!   start        open ─► adopt ─► revive, for each stub ─► remove_leftovers
+//! ```
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::sync::atomic::Ordering;
+use durability::whole_file;
+
+use crate::entry::UNIT_BYTES;
+use crate::fault::TierFault;
+use crate::hold::Hold;
+use crate::segment::{SEGMENT_HEAD_BYTES, Segment, SegmentName};
+use crate::tier::{Place, Tier, lock, seal};
+
+/// Says whose data names the segments.
+const OWNER_NAME: &str = "OWNER";
+/// A path is not longer.
+const OWNER_BYTES_MAX: u64 = 1 << 12;
+
+impl Tier {
+    /// Notes that the data in a directory names segments: nobody else may remove them.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn claim(&self, data: &Path) -> Result<(), TierFault> {
+        let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+        if self.owner()?.as_ref() == Some(&data) {
+            return Ok(());
+        }
+        let bytes = data.as_os_str().as_bytes();
+        let written = whole_file::replace(&*self.disk, &self.directory, OWNER_NAME, bytes);
+        written.map(drop).map_err(|cause| TierFault::System {
+            path: self.directory.join(OWNER_NAME),
+            cause,
+        })
+    }
+
+    /// The directory of the data that named segments here last, if any did.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn owner(&self) -> Result<Option<PathBuf>, TierFault> {
+        let path = self.directory.join(OWNER_NAME);
+        let found = whole_file::read(&*self.disk, &path, OWNER_BYTES_MAX);
+        match found {
+            Ok(bytes) => Ok(bytes.map(|bytes| PathBuf::from(OsString::from_vec(bytes)))),
+            Err(cause) => Err(TierFault::System { path, cause }),
+        }
+    }
+
+    /// Takes the segments that a checkpoint in force names, of this process or an earlier one: they stay until another
+    /// checkpoint is [in force](Tier::in_force).
+    ///
+    /// # Errors
+    /// When one is missing, shorter, or another: what is there is left as it is.
+    pub fn adopt(&self, names: &[SegmentName]) -> Result<(), TierFault> {
+        let mut slots = lock(&self.slots);
+        for name in names {
+            let segment = match slots.of_ordinal(name.ordinal) {
+                Some(there) => Arc::clone(there),
+                None => {
+                    let path = self.path(name.ordinal);
+                    slots.add(Segment::open(&*self.disk, path, *name)?)?
+                }
+            };
+            let is = segment.name();
+            if is.salt != name.salt || is.bytes < name.bytes {
+                return Err(TierFault::Damaged {
+                    ordinal: name.ordinal,
+                    offset_bytes: 0,
+                    what: "it is another segment",
+                });
+            }
+            segment.is_named.store(true, Ordering::Release);
+            slots.leftovers.remove(&name.ordinal);
+        }
+        Ok(())
+    }
+
+    /// Removes what an earlier process left and nobody has asked for; how many files.
+    ///
+    /// # Errors
+    /// Those of the system; what is left is removed at the next start.
+    pub fn remove_leftovers(&self) -> Result<usize, TierFault> {
+        let leftovers = std::mem::take(&mut lock(&self.slots).leftovers);
+        for ordinal in &leftovers {
+            let path = self.path(*ordinal);
+            let removed = self.disk.remove(&path);
+            removed.map_err(|cause| TierFault::System { path, cause })?;
+        }
+        Ok(leftovers.len())
+    }
+
+    /// The place of an entry that a checkpoint names, in a segment that was [adopted](Tier::adopt). It counts as named from
+    /// now on. None where there is no such segment, or it is shorter.
+    #[must_use]
+    pub fn revive(&self, ordinal: u64, offset_units: u32, units: u32) -> Option<Place> {
+        let slots = lock(&self.slots);
+        let segment = slots.of_ordinal(ordinal)?;
+        let unit = UNIT_BYTES as u64;
+        let (offset, bytes) = (u64::from(offset_units) * unit, u64::from(units) * unit);
+        let end = segment.end_bytes.load(Ordering::Acquire);
+        if offset < SEGMENT_HEAD_BYTES || bytes == 0 || offset + bytes > end {
+            return None;
+        }
+        segment.live_bytes.fetch_add(bytes, Ordering::AcqRel);
+        Some(Place {
+            slot: segment.slot,
+            offset_units,
+            units,
+        })
+    }
+
+    /// Makes the entries durable that somebody [holds](Hold); the segments they are in.
+    ///
+    /// # Errors
+    /// Those of the system. A segment that could not be synced is never durable again: what is alive in it is written
+    /// elsewhere.
+    pub fn make_durable(&self, hold: &Hold) -> Result<Vec<(SegmentName, u64)>, TierFault> {
+        let mut names = Vec::new();
+        for (segment, entries) in hold.segments() {
+            let synced = segment.make_durable();
+            if segment.is_untrusted.load(Ordering::Acquire) {
+                let mut writer = lock(&self.writer);
+                if writer
+                    .open
+                    .as_ref()
+                    .is_some_and(|open| Arc::ptr_eq(open, segment))
+                {
+                    seal(&mut writer, segment);
+                }
+            }
+            let bytes = synced?;
+            names.push((
+                SegmentName {
+                    bytes,
+                    ..segment.name()
+                },
+                entries,
+            ));
+        }
+        names.sort_by_key(|(name, _)| name.ordinal);
+        if !names.is_empty() {
+            let directory = &self.directory;
+            let synced = self.disk.sync_directory(directory);
+            synced.map_err(|cause| TierFault::System {
+                path: directory.clone(),
+                cause,
+            })?;
+        }
+        Ok(names)
+    }
+
+    /// A checkpoint is about to be in force that names these segments: they stay, and so do those that the one before
+    /// names, until it is known which of the two is.
+    pub fn about_to_be_in_force(&self, hold: &Hold) {
+        for (segment, _) in hold.segments() {
+            segment.is_named.store(true, Ordering::Release);
+        }
+    }
+
+    /// A checkpoint is in force that names these segments and no others.
+    pub fn in_force(&self, ordinals: &BTreeSet<u64>) {
+        for segment in lock(&self.slots).all() {
+            let is_named = ordinals.contains(&segment.ordinal);
+            segment.is_named.store(is_named, Ordering::Release);
+        }
+    }
+
+    /// Has a [`Hold`] keep the segment in a slot, for one more entry; its ordinal. Somebody pins it already, or a stub names
+    /// something in it that is held meanwhile.
+    #[must_use]
+    pub fn hold(&self, hold: &mut Hold, slot: u32) -> Option<u64> {
+        if let Some(ordinal) = hold.again(slot) {
+            return Some(ordinal);
+        }
+        let segment = self.segment(slot).ok()?;
+        Some(hold.take(segment))
+    }
+}
