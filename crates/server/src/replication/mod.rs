@@ -64,7 +64,6 @@ use replication::transcode::Form;
 
 use crate::config::{self, Config};
 use crate::{link::Message, node::Node};
-#[cfg(feature = "cluster")]
 pub(crate) use applier::Applier;
 use failover::Failover;
 use following::{Authority, Following, Link, Primary};

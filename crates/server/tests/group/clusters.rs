@@ -412,12 +412,10 @@ fn write_until(
     acknowledged
 }
 
-/// `GROUP_KILLS` says how often; three times where it says nothing.
-#[test]
-fn what_a_majority_of_a_shard_has_outlives_whoever_is_killed() {
-    let kills: u64 = std::env::var("GROUP_KILLS").map_or(3, |text| text.parse().unwrap());
+/// Six nodes at level quorum: two shards of three copies each, which share all slots.
+fn two_shards_of_three() -> Vec<Node> {
     let args = ["--cluster-enabled", "yes", "--durability", "quorum"];
-    let mut nodes: Vec<Node> = (0..6).map(|_| Node::new(&args)).collect();
+    let nodes: Vec<Node> = (0..6).map(|_| Node::new(&args)).collect();
     nodes[0].own(0, 8_191);
     nodes[1].own(8_192, LAST_SLOT);
     for node in &nodes[1..] {
@@ -432,6 +430,32 @@ fn what_a_majority_of_a_shard_has_outlives_whoever_is_killed() {
     wait_until("all copies", &all, || {
         nodes[2..].iter().all(Node::is_synced)
     });
+    nodes
+}
+
+/// What was acknowledged last for each key is there, or something that was written after.
+fn assert_kept(nodes: &[&Node], acknowledged: Vec<(String, String)>) {
+    let newest: std::collections::BTreeMap<_, _> = acknowledged.into_iter().collect();
+    assert!(!newest.is_empty());
+    for (key, value) in newest {
+        let mut kept: Option<u64> = None;
+        wait_until("read", nodes, || {
+            let mut nodes = nodes.iter();
+            kept = nodes.find_map(|node| node.text(&["GET", &key]).parse().ok());
+            kept.is_some()
+        });
+        // The last write may have been done and not acknowledged.
+        let kept = kept.unwrap();
+        let is_kept = kept >= value.parse().unwrap();
+        assert!(is_kept, "{key}: {kept} in place of {value}");
+    }
+}
+
+/// `GROUP_KILLS` says how often; three times where it says nothing.
+#[test]
+fn what_a_majority_of_a_shard_has_outlives_whoever_is_killed() {
+    let kills: u64 = std::env::var("GROUP_KILLS").map_or(3, |text| text.parse().unwrap());
+    let mut nodes = two_shards_of_three();
     let ports: Vec<std::net::SocketAddr> = nodes
         .iter()
         .map(|node| ([127, 0, 0, 1], node.port).into())
@@ -467,23 +491,7 @@ fn what_a_majority_of_a_shard_has_outlives_whoever_is_killed() {
     let all: Vec<&Node> = nodes.iter().collect();
     wait_for_agreement(&all, 6);
     for writer in writers {
-        let mut newest = std::collections::BTreeMap::new();
-        newest.extend(writer.join().unwrap());
-        assert!(!newest.is_empty());
-        for (key, value) in newest {
-            let mut kept: Option<u64> = None;
-            wait_until("read", &all, || {
-                let mut nodes = all.iter();
-                kept = nodes.find_map(|node| node.text(&["GET", &key]).parse().ok());
-                kept.is_some()
-            });
-            // The last write may have been done and not acknowledged.
-            let kept = kept.unwrap();
-            assert!(
-                kept >= value.parse().unwrap(),
-                "{key}: {kept} in place of {value}"
-            );
-        }
+        assert_kept(&all, writer.join().unwrap());
     }
 }
 
