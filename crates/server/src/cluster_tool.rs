@@ -1,5 +1,7 @@
 //! `iolite cluster`: the control group of a running server as a table, or as JSON for programs.
 
+mod create;
+
 use std::fmt::Write as _;
 use std::io;
 
@@ -17,6 +19,13 @@ pub enum Wish {
     Leave {
         /// Its name: 40 digits.
         node: String,
+    },
+    /// Nodes that are by themselves are to be a cluster.
+    Create {
+        /// Where each is: `HOST:PORT[@LINK_PORT]`.
+        nodes: Vec<String>,
+        /// So many replicas of each primary.
+        replicas: usize,
     },
 }
 
@@ -52,6 +61,7 @@ pub fn run(target: &Target, wish: &Wish) -> Told {
     let told = match wish {
         Wish::Status { is_json } => status(target, *is_json),
         Wish::Leave { node } => leave(target, node),
+        Wish::Create { nodes, replicas } => create::create(target, nodes, *replicas),
     };
     told.unwrap_or_else(|error| {
         let (host, port) = (&target.host, target.port);

@@ -1,13 +1,15 @@
 #!/bin/sh
 # Starts a cluster of 3 or 6 nodes on this machine, at ports 7001 and up; `stop` ends it and removes its files.
-# Needs iolite (or IOLITE=path) and redis-cli.
+# Needs iolite (or IOLITE=path).
 set -eu
 iolite=${IOLITE:-iolite}
 files=${TMPDIR:-/tmp}/iolite-cluster
 
 stop() {
-    for port in 7001 7002 7003 7004 7005 7006; do
-        redis-cli -p "$port" shutdown nosave 2>/dev/null || true
+    for pid in "$files"/*/pid; do
+        [ -f "$pid" ] || continue
+        kill "$(cat "$pid")"
+        while [ -f "$pid" ]; do sleep 0.1; done
     done
     rm -rf "$files"
 }
@@ -22,11 +24,12 @@ esac
 addresses=
 for port in $ports; do
     mkdir -p "$files/$port"
-    "$iolite" --port "$port" --dir "$files/$port" --cluster-enabled yes --daemonize yes --logfile "$files/$port/log"
+    "$iolite" --port "$port" --dir "$files/$port" --cluster-enabled yes --daemonize yes \
+        --pidfile "$files/$port/pid" --logfile "$files/$port/log"
     addresses="$addresses 127.0.0.1:$port"
 done
 for port in $ports; do
-    until redis-cli -p "$port" ping >/dev/null 2>&1; do sleep 0.1; done
+    until grep -q 'Ready to accept' "$files/$port/log" 2>/dev/null; do sleep 0.1; done
 done
 # shellcheck disable=SC2086 -- one word for each address
-redis-cli --cluster create $addresses --cluster-replicas "$replicas" --cluster-yes
+"$iolite" cluster create $addresses --replicas "$replicas"

@@ -61,6 +61,14 @@ pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartErro
                 "leave" => Wish::Leave {
                     node: given.get_one::<String>("node").cloned().unwrap_or_default(),
                 },
+                "create" => Wish::Create {
+                    nodes: given
+                        .get_many::<String>("nodes")
+                        .unwrap_or_default()
+                        .cloned()
+                        .collect(),
+                    replicas: given.get_one::<usize>("replicas").copied().unwrap_or(0),
+                },
                 _ => Wish::Status {
                     is_json: given.get_flag("json"),
                 },
@@ -152,10 +160,11 @@ fn command() -> Command {
 
 /// The server that is asked, and who asks.
 fn target(given: &ArgMatches) -> Target {
-    let text = |name: &str| given.get_one::<String>(name).cloned();
+    let text = |name: &str| given.try_get_one::<String>(name).ok().flatten().cloned();
+    let port = given.try_get_one::<u16>("port").ok().flatten();
     Target {
         host: text("host").unwrap_or_default(),
-        port: given.get_one::<u16>("port").copied().unwrap_or_default(),
+        port: port.copied().unwrap_or_default(),
         user: text("user"),
         password: text("password"),
     }
@@ -188,6 +197,34 @@ fn cluster() -> Command {
         .subcommand(asking(
             Command::new("leave").about("Has a node leave it").arg(node),
         ))
+        .subcommand(create())
+}
+
+fn create() -> Command {
+    let nodes = Arg::new("nodes")
+        .value_name("HOST:PORT[@LINK_PORT]")
+        .num_args(1..)
+        .required(true)
+        .help("The nodes: in cluster mode, by themselves, empty");
+    let replicas = Arg::new("replicas")
+        .long("replicas")
+        .value_name("N")
+        .default_value("0")
+        .value_parser(value_parser!(usize))
+        .help("So many of each primary");
+    let create = Command::new("create").about("Makes a cluster of nodes that are by themselves");
+    let whom = |name: &'static str, short: char, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .short(short)
+            .value_name(name.to_uppercase())
+            .help(help)
+    };
+    create
+        .arg(nodes)
+        .arg(replicas)
+        .arg(whom("user", 'u', "Who asks"))
+        .arg(whom("password", 'a', "The user's password"))
 }
 
 /// Adds the options that say which server is asked.

@@ -349,6 +349,36 @@ fn a_cluster_that_was_killed_whole_comes_back() {
     wait_until("served", &[a, b, c], || a.text(&["GET", "{b}1"]) == "kept");
 }
 
+#[test]
+fn one_command_makes_a_cluster_of_nodes_that_are_by_themselves() {
+    let nodes: Vec<Node> = (0..4).map(|_| Node::by_itself()).collect();
+    let create = |nodes: &[Node]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iolite"));
+        command.args(["cluster", "create", "--replicas", "1"]);
+        command.args(
+            nodes
+                .iter()
+                .map(|node| format!("127.0.0.1:{}@{}", node.port, node.link_port)),
+        );
+        let output = command.output().unwrap();
+        (
+            output.status.success(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    let (is_done, told) = create(&nodes);
+    assert!(is_done, "{told}");
+    assert!(
+        told.contains("primary of 0-8191") && told.contains("replica of"),
+        "{told}"
+    );
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_for_agreement(&all, 4);
+    wait_until("copies", &all, || nodes[2..].iter().all(Node::is_synced));
+    let (is_done, told) = create(&nodes);
+    assert!(!is_done && told.contains("of a cluster already"), "{told}");
+}
+
 /// Writes keys of its own until it is told to stop, asking one node after the other; what was acknowledged.
 fn write_until(
     is_over: &AtomicBool,
@@ -441,12 +471,14 @@ fn what_a_majority_of_a_shard_has_outlives_whoever_is_killed() {
         newest.extend(writer.join().unwrap());
         assert!(!newest.is_empty());
         for (key, value) in newest {
-            let kept = all.iter().find_map(|node| {
-                let text = node.text(&["GET", &key]);
-                (!text.starts_with("MOVED")).then_some(text)
+            let mut kept: Option<u64> = None;
+            wait_until("read", &all, || {
+                let mut nodes = all.iter();
+                kept = nodes.find_map(|node| node.text(&["GET", &key]).parse().ok());
+                kept.is_some()
             });
             // The last write may have been done and not acknowledged.
-            let kept: u64 = kept.unwrap().parse().unwrap();
+            let kept = kept.unwrap();
             assert!(
                 kept >= value.parse().unwrap(),
                 "{key}: {kept} in place of {value}"

@@ -1,0 +1,251 @@
+//! `iolite cluster create`: a cluster from nodes that are by themselves.
+//!
+//! ```text
+//!   hash slots in equal parts to the first ones ─► all others meet the first ─► the rest become replicas, of a primary on
+//!                                                                               another host where there is one
+//! ```
+//!
+//! Nothing is changed before all nodes were found in cluster mode, by themselves, empty and without hash slots.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs as _};
+
+use base::hash_slot::HASH_SLOTS;
+use protocol::Value;
+
+use super::Told;
+use crate::config::LINK_PORT_DISTANCE;
+use crate::doctor::{Target, command, connect, reply_bytes};
+
+/// A node that is to be of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Address {
+    host: String,
+    port: u16,
+    link_port: u16,
+}
+
+impl Address {
+    /// From `HOST:PORT[@LINK_PORT]`.
+    fn of(text: &str) -> Option<Self> {
+        let (text, link_port) = match text.split_once('@') {
+            Some((text, link_port)) => (text, Some(link_port.parse().ok()?)),
+            None => (text, None),
+        };
+        let (host, port) = text.rsplit_once(':')?;
+        let port = port.parse().ok()?;
+        let link_port = match link_port {
+            Some(link_port) => link_port,
+            None => u16::checked_add(port, LINK_PORT_DISTANCE)?,
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        (!host.is_empty()).then(|| Self {
+            host: host.to_owned(),
+            port,
+            link_port,
+        })
+    }
+}
+
+/// What each of the nodes is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    /// It owns these hash slots: the first and the last.
+    Primary(u16, u16),
+    /// It follows that node, by its place.
+    Replica(usize),
+}
+
+/// What the nodes are to be, with so many replicas of each primary.
+fn plan(hosts: &[&str], replicas: usize) -> Result<Vec<Part>, String> {
+    let primaries = hosts.len() / (replicas + 1);
+    if primaries == 0 || primaries > HASH_SLOTS {
+        return Err(format!(
+            "{} nodes are too few for a primary with {replicas} replicas",
+            hosts.len()
+        ));
+    }
+    let slot = |at: usize| u16::try_from(at * HASH_SLOTS / primaries).unwrap_or(u16::MAX);
+    let mut parts: Vec<Part> = (0..primaries)
+        .map(|at| Part::Primary(slot(at), slot(at + 1) - 1))
+        .collect();
+    let mut copies = vec![0; primaries];
+    for host in &hosts[primaries..] {
+        // The fewest copies first, then one on another host.
+        let crowd = |at: &usize| (copies[*at], hosts[*at] == *host);
+        let of = (0..primaries).min_by_key(crowd).unwrap_or(0);
+        copies[of] += 1;
+        parts.push(Part::Replica(of));
+    }
+    spread(&mut parts, hosts);
+    Ok(parts)
+}
+
+/// Replicas on the host of their primary change places with others, where both are elsewhere then.
+fn spread(parts: &mut [Part], hosts: &[&str]) {
+    let of = |part: &Part| match part {
+        Part::Replica(of) => Some(*of),
+        Part::Primary(..) => None,
+    };
+    for at in 0..parts.len() {
+        let Some(own) = of(&parts[at]).filter(|own| hosts[*own] == hosts[at]) else {
+            continue;
+        };
+        let is_better = |other: &usize| {
+            of(&parts[*other])
+                .is_some_and(|of| hosts[of] != hosts[at] && hosts[own] != hosts[*other])
+        };
+        if let Some(other) = (0..parts.len()).find(is_better) {
+            parts.swap(at, other);
+        }
+    }
+}
+
+/// Makes a cluster of these nodes. `as_whom` is who asks all of them.
+pub(super) fn create(as_whom: &Target, nodes: &[String], replicas: usize) -> io::Result<Told> {
+    match try_create(as_whom, nodes, replicas) {
+        Ok(text) => Ok(Told { text, code: 0 }),
+        Err(reason) => Ok(Told {
+            text: format!("{reason}\n"),
+            code: 1,
+        }),
+    }
+}
+
+fn try_create(as_whom: &Target, nodes: &[String], replicas: usize) -> Result<String, String> {
+    let addresses: Vec<Address> = nodes
+        .iter()
+        .map(|text| Address::of(text).ok_or_else(|| format!("{text}: no HOST:PORT[@LINK_PORT]")))
+        .collect::<Result<_, _>>()?;
+    let hosts: Vec<&str> = addresses.iter().map(|node| node.host.as_str()).collect();
+    let parts = plan(&hosts, replicas)?;
+    let mut streams = Vec::new();
+    let mut ids = Vec::new();
+    for (node, name) in addresses.iter().zip(nodes) {
+        let target = Target {
+            host: node.host.clone(),
+            port: node.port,
+            ..as_whom.clone()
+        };
+        let mut stream = connect(&target).map_err(|error| format!("{name}: {error}"))?;
+        check_free(&mut stream).map_err(|reason| format!("{name}: {reason}"))?;
+        ids.push(
+            ask(&mut stream, &["CLUSTER", "MYID"]).map_err(|reason| format!("{name}: {reason}"))?,
+        );
+        streams.push(stream);
+    }
+    let mut text = String::new();
+    for (at, part) in parts.iter().enumerate() {
+        let Part::Primary(first, last) = part else {
+            continue;
+        };
+        let words = [
+            "CLUSTER",
+            "ADDSLOTSRANGE",
+            &first.to_string(),
+            &last.to_string(),
+        ];
+        ask(&mut streams[at], &words).map_err(|reason| format!("{}: {reason}", nodes[at]))?;
+        // Writing to a string does not fail.
+        let _written = writeln!(text, "{:<22} primary of {first}-{last}", nodes[at]);
+    }
+    let first = &addresses[0];
+    let (port, link_port) = (first.port.to_string(), first.link_port.to_string());
+    let ip = ip_of(first).map_err(|error| format!("{}: {error}", nodes[0]))?;
+    for (at, stream) in streams.iter_mut().enumerate().skip(1) {
+        let met = ask(stream, &["CLUSTER", "MEET", &ip, &port, &link_port]);
+        met.map_err(|reason| format!("{}: {reason}", nodes[at]))?;
+    }
+    for (at, part) in parts.iter().enumerate() {
+        let Part::Replica(of) = part else { continue };
+        let followed = follow(&mut streams[at], &ids[*of]);
+        followed.map_err(|reason| format!("{}: {reason}", nodes[at]))?;
+        let _written = writeln!(text, "{:<22} replica of {}", nodes[at], nodes[*of]);
+    }
+    Ok(text)
+}
+
+/// The primary may not be known yet where the replica is.
+fn follow(stream: &mut TcpStream, primary: &str) -> Result<String, String> {
+    let mut told = Err(String::new());
+    for _ in 0..100 {
+        told = ask(stream, &["CLUSTER", "REPLICATE", primary]);
+        match &told {
+            Err(reason) if reason.starts_with("ERR Unknown node") => {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            _ => break,
+        }
+    }
+    told
+}
+
+fn ip_of(node: &Address) -> io::Result<String> {
+    let mut found = (node.host.as_str(), node.port).to_socket_addrs()?;
+    let address = found.next().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    Ok(address.ip().to_string())
+}
+
+/// Whether a node can be of a new cluster.
+fn check_free(stream: &mut TcpStream) -> Result<(), String> {
+    let info = ask(stream, &["CLUSTER", "INFO"])?;
+    let field = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.strip_prefix(':'))
+            .unwrap_or_default()
+            .to_owned()
+    };
+    if field("cluster_known_nodes") != "1" || field("cluster_slots_assigned") != "0" {
+        return Err("it is of a cluster already, or owns hash slots".to_owned());
+    }
+    match command(stream, &["DBSIZE"]) {
+        Ok(Value::Integer(0)) => Ok(()),
+        Ok(_) => Err("it has keys".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn ask(stream: &mut TcpStream, words: &[&str]) -> Result<String, String> {
+    match command(stream, words) {
+        Ok(Value::Error(text)) => Err(String::from_utf8_lossy(&text).into_owned()),
+        Ok(value) => Ok(String::from_utf8_lossy(&reply_bytes(value)).into_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_shared_out_and_replicas_are_on_other_hosts() {
+        let hosts = ["a", "b", "c", "a", "b", "c"];
+        let parts = plan(&hosts, 1).unwrap();
+        assert_eq!(parts[0], Part::Primary(0, 5_460));
+        assert_eq!(parts[2], Part::Primary(10_922, 16_383));
+        for (at, part) in parts.iter().enumerate().skip(3) {
+            let Part::Replica(of) = part else {
+                panic!("{part:?}")
+            };
+            assert_ne!(hosts[at], hosts[*of]);
+        }
+        assert_eq!(plan(&["a"], 0).unwrap(), [Part::Primary(0, 16_383)]);
+        assert!(plan(&["a", "b"], 2).is_err());
+    }
+
+    #[test]
+    fn nodes_are_named_by_host_and_ports() {
+        let node = Address::of("db1:7000@7001").unwrap();
+        assert_eq!(
+            (node.host.as_str(), node.port, node.link_port),
+            ("db1", 7_000, 7_001)
+        );
+        let node = Address::of("[::1]:7000").unwrap();
+        assert_eq!((node.host.as_str(), node.link_port), ("::1", 17_000));
+        for text in ["db1", "db1:", ":7000", "db1:60000", "db1:70000"] {
+            assert_eq!(Address::of(text), None, "{text}");
+        }
+    }
+}
