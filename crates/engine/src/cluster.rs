@@ -78,6 +78,8 @@ pub struct ClusterSeen {
     pub control_term: u64,
     /// How many voters may be lost.
     pub fault_tolerance: usize,
+    /// This node is by itself and was a replica: what it has is about to go.
+    pub is_emptied: bool,
     /// Published messages that were not sent to another node, which did not take those before.
     pub dropped_messages: u64,
 }

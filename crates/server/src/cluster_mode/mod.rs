@@ -121,6 +121,7 @@ impl ClusterMode {
             let voters = group.membership.voters.len();
             seen.fault_tolerance = cluster::voters::fault_tolerance(voters);
         }
+        seen.is_emptied = node.replication.is_emptied();
         let group = node.control.part();
         seen.dropped_messages = group.map_or(0, |group| group.dropped_messages());
         if let Some(me) = seen.nodes.get_mut(seen.own) {

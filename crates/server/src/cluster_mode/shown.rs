@@ -51,6 +51,7 @@ pub(super) fn seen(
         leader: own.to_string(),
         control_term: 0,
         fault_tolerance: 0,
+        is_emptied: false,
         dropped_messages: 0,
     }
 }

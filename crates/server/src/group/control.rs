@@ -235,6 +235,15 @@ impl TakesPart for Part {
         self.ask_for_office(primary)
     }
 
+    fn fail_over(&self, to: Option<(String, u16)>) -> Result<(), CommandError> {
+        match self.post(Event::FailOver(to)) {
+            true => Ok(()),
+            false => Err(CommandError::fixed(
+                "ERR this server does not take part in its control group yet",
+            )),
+        }
+    }
+
     fn relay(&self, kind: TopicKind, channel: &[u8], message: &[u8]) {
         let node = self.node.upgrade();
         let Some(node) = node.filter(|node| node.group.is_there()) else {

@@ -31,6 +31,7 @@ use super::control::Part;
 use super::duty::{Duty, PrimaryAddress};
 use super::files::{KnownPeer, Place};
 use super::forming;
+use super::handing_over::HandedOver;
 use super::links::{Asked, Links, Reply, Subject, Told};
 use super::reconcile::{Look, Reconciler};
 use super::unique;
@@ -71,7 +72,9 @@ pub(crate) enum Event {
     /// This node leaves, whatever the others say.
     Forget,
     /// A replica has all that this primary has, and no write begins; or that did not come about.
-    Ready(NodeId, Result<(), String>, Reply),
+    Ready(NodeId, Result<(), String>, HandedOver),
+    /// The copy at this address is to take the office, or the one that has most.
+    FailOver(Option<(String, u16)>),
     /// The shard of this node was proposed, and the control state here is newer than that. It was refused for sure, or not.
     Began { is_refused: bool },
     /// The hash slots that this node brought are its shard's, or are not to be had.
@@ -109,6 +112,8 @@ pub(crate) struct Driver {
     leaderless_ms: Option<u64>,
     /// When this node left its office for another one; writes do not wait forever.
     pub(super) handed_over_ms: Option<u64>,
+    /// A copy is waited for that is to take the office.
+    pub(super) hands_over: bool,
     /// Who waits for the answer to which seal.
     sealing: Vec<(Seal, Reply)>,
     /// What is being made durable, and since when.
@@ -167,6 +172,7 @@ impl Driver {
             was_replica: false,
             leaderless_ms: None,
             handed_over_ms: None,
+            hands_over: false,
             times,
             node,
             part,
@@ -222,13 +228,17 @@ impl Driver {
             duty.leave_office();
         }
         self.tell("This node has left the control group");
+        let node = self.node.upgrade().filter(|_| self.is_cluster);
+        if let Some(node) = &node {
+            // What is to go is known to be so before anybody sees this node by itself.
+            node.group.publish(Seen::default());
+            self.part.obey_nobody();
+            node.replication.end_under_group(node, self.was_replica);
+        }
         if let Err(error) = self.part.forget_group() {
             self.warn(&format!("That this node has left cannot be kept: {error}"));
         }
-        if let Some(node) = self.node.upgrade().filter(|_| self.is_cluster) {
-            node.group.publish(Seen::default());
-            self.part.obey_nobody();
-            node.replication.end_under_group(&node, self.was_replica);
+        if let Some(node) = node {
             node.cluster_mode.be_by_itself(&node);
         }
     }
@@ -522,7 +532,8 @@ impl Driver {
             )),
             Event::Configured => self.configured(),
             Event::Forget => self.has_left = true,
-            Event::Ready(to, outcome, reply) => self.leave_office_to(to, outcome, reply),
+            Event::Ready(to, outcome, done) => self.leave_office_to(to, outcome, done),
+            Event::FailOver(address) => self.fail_over(address),
             Event::Began { is_refused } => self.began(is_refused),
             Event::Claimed(applied) => self.claimed(applied),
             Event::StateChanged | Event::Stop => {}
@@ -564,7 +575,7 @@ impl Driver {
                 self.log.serve(bytes, move |answer| reply.answer(answer));
             }
             Subject::Join => self.join(from, &bytes, reply),
-            Subject::HandOver => self.hand_over(from, reply),
+            Subject::HandOver => self.hear_of_hand_over(from, reply),
             Subject::Meet | Subject::Publish => {
                 reply.answer(Err("not a question for the group".to_owned()));
             }

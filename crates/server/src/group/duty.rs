@@ -140,6 +140,12 @@ impl Duty {
         }
     }
 
+    /// Up to where a copy has the log, as it said in this office.
+    #[must_use]
+    pub fn copy_end(&self, copy: NodeId) -> Option<u64> {
+        self.fence(|fence| fence.copy_end(copy))
+    }
+
     /// Has writes wait, until a copy has all that this node has.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! A primary hands its office over to a replica that asks for it (CLUSTER FAILOVER), and no client hears an error.
+//! A primary hands its office over to a replica that asks for it (CLUSTER FAILOVER), or that this node is told (FAILOVER), and no client hears an error.
 //!
 //! ```text
 //!   replica ── asks ─► writes wait ─► it has all of the log ─► office left, lease given back ─► the leader promotes it
@@ -6,43 +6,93 @@
 //!                          └─► writes go on here                 waiting writes are sent there ◄──────┘
 //! ```
 
+use std::sync::Weak;
 use std::time::Duration;
 
 use cluster::NodeId;
+use cluster::state::CopyKind;
 
 use super::driver::{Driver, Event, post};
 use super::links::{Reply, spawn};
 
+/// Who is told what became of it.
+pub(crate) type HandedOver = Box<dyn FnOnce(Result<(), String>) + Send>;
+
 impl Driver {
-    /// A replica is to take the office of this primary: writes wait until it has all there is.
-    pub(super) fn hand_over(&self, to: NodeId, reply: Reply) {
+    /// A replica asks for the office of this primary.
+    pub(super) fn hear_of_hand_over(&mut self, to: NodeId, reply: Reply) {
+        let done = move |outcome: Result<(), String>| reply.answer(outcome.map(|()| Vec::new()));
+        self.hand_over(to, Box::new(done));
+    }
+
+    /// The copy at this address is to take the office of this primary, or the one that has most of the log.
+    pub(super) fn fail_over(&mut self, address: Option<(String, u16)>) {
+        let is_there = |id: &NodeId| {
+            let node = self.state.nodes.get(id)?;
+            let record = &node.record;
+            let is_it = address
+                .as_ref()
+                .is_none_or(|(host, port)| record.host == *host && record.client_port == *port);
+            (!node.is_failed && is_it && *id != self.own).then_some(*id)
+        };
+        let members = self.own_shard().map(|shard| shard.members.clone());
+        let members = members.unwrap_or_default();
+        let data = members.iter().filter(|(_, kind)| **kind == CopyKind::Data);
+        let copies: Vec<NodeId> = data.filter_map(|(id, _)| is_there(id)).collect();
+        let has = |id: &NodeId| self.duty.as_ref().and_then(|duty| duty.copy_end(*id));
+        let Some(to) = copies.into_iter().max_by_key(has) else {
+            return self.tell("FAILOVER: there is no such replica");
+        };
+        let node = Weak::clone(&self.node);
+        let done = move |outcome: Result<(), String>| {
+            if let (Some(node), Err(reason)) = (node.upgrade(), outcome) {
+                let line = format!("FAILOVER came to nothing: {reason}");
+                node.core.log.warning(format_args!("{line}"));
+            }
+        };
+        self.hand_over(to, Box::new(done));
+    }
+
+    /// A copy is to take the office of this primary: writes wait until it has all there is.
+    fn hand_over(&mut self, to: NodeId, done: HandedOver) {
         let is_its_primary = self
             .own_shard()
             .is_some_and(|shard| shard.primary == self.own && shard.members.contains_key(&to));
         let Some(duty) = self.duty.clone().filter(|_| is_its_primary) else {
-            return reply.answer(Err("this node is not the primary of that node".to_owned()));
+            return done(Err("this node is not the primary of that node".to_owned()));
         };
+        // The end of one would let writes go that the other waits without.
+        if std::mem::replace(&mut self.hands_over, true) {
+            return done(Err("the office is being handed over already".to_owned()));
+        }
         let events = self.events.clone();
         let node_timeout = Duration::from_millis(self.times.node_timeout_ms);
         let waits = spawn("hand-over", move || {
             let outcome = duty.wait_for_copy(to, node_timeout);
-            post(&events, Event::Ready(to, outcome, reply));
+            post(&events, Event::Ready(to, outcome, done));
         });
-        // The reply is dropped then, which answers.
-        let _refused = waits;
+        if let Err(error) = waits {
+            self.hands_over = false;
+            self.warn(&format!("The office cannot be handed over: {error}"));
+        }
     }
 
+    /// A copy has all of the log and no write begins, or that did not come about.
     pub(super) fn leave_office_to(
         &mut self,
         to: NodeId,
         outcome: Result<(), String>,
-        reply: Reply,
+        done: HandedOver,
     ) {
-        let (Some(shard), Ok(())) = (self.shard, &outcome) else {
+        self.hands_over = false;
+        let is_in_office = self
+            .shard
+            .filter(|shard| self.member.office(*shard).is_some());
+        let (Some(shard), Ok(())) = (is_in_office, &outcome) else {
             if let Some(duty) = &self.duty {
                 duty.end_hand_over();
             }
-            return reply.answer(outcome.map(|()| Vec::new()));
+            return done(outcome.and_then(|()| Err("this node is not the primary".to_owned())));
         };
         self.tell(&format!("This node hands its office over to {to}"));
         if let Some(duty) = &self.duty {
@@ -51,7 +101,7 @@ impl Driver {
         self.handed_over_ms = self.now_ms();
         let actions = self.member.hand_over(shard);
         self.perform(actions);
-        reply.answer(Ok(Vec::new()));
+        done(Ok(()));
     }
 
     /// Who was to take the office has not, for long: writes are refused from here on.

@@ -58,6 +58,12 @@ pub(crate) trait TakesPart: Send + Sync {
     /// Messages that could not be sent to another node.
     fn dropped_messages(&self) -> u64;
 
+    /// Has this primary hand its office over to the copy at an address, or to the one that has most; waits for nothing.
+    ///
+    /// # Errors
+    /// Where this node is in no group.
+    fn fail_over(&self, to: Option<(String, u16)>) -> Result<(), CommandError>;
+
     /// Has this node be by itself; waits until it is.
     ///
     /// # Errors

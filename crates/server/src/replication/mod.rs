@@ -81,8 +81,9 @@ const FAILING_OVER: CommandError =
 const GROUPED: CommandError =
     CommandError::fixed("ERR REPLICAOF not allowed: a control group decides who is the primary");
 
-const GROUPED_FAILOVER: CommandError =
-    CommandError::fixed("ERR FAILOVER not allowed: a control group decides who is the primary");
+const GROUPED_FORCE: CommandError = CommandError::fixed(
+    "ERR FAILOVER FORCE and ABORT are not for a control group, which replaces a lost primary by itself",
+);
 
 /// What clients hear that waited when the node became a replica.
 const UNBLOCKED: &str =
@@ -393,7 +394,7 @@ impl Replication {
     /// What the client is to read.
     pub(crate) fn fail_over(&self, node: &Node, order: &FailoverOrder) -> Result<(), CommandError> {
         if self.fence.is_grouped() {
-            return Err(GROUPED_FAILOVER);
+            return fail_over_in_group(node, order);
         }
         let mut standing = self.standing();
         let FailoverOrder::Begin {
@@ -635,6 +636,32 @@ impl fmt::Debug for Replication {
             .field("role", &self.role())
             .finish_non_exhaustive()
     }
+}
+
+/// FAILOVER of a primary under a control group: it hands over to a replica, which the group promotes.
+fn fail_over_in_group(node: &Node, order: &FailoverOrder) -> Result<(), CommandError> {
+    let FailoverOrder::Begin {
+        to, forces: false, ..
+    } = order
+    else {
+        return Err(GROUPED_FORCE);
+    };
+    if node.replication.role() != Role::Primary {
+        return Err(CommandError::fixed(
+            "ERR FAILOVER is not valid when server is a replica.",
+        ));
+    }
+    let to = to
+        .as_ref()
+        .map(|(host, port)| Some((host.clone(), u16::try_from(*port).ok()?)));
+    let no_such = CommandError::fixed("ERR FAILOVER target HOST and PORT is not a replica.");
+    let to = match to {
+        Some(None) => return Err(no_such),
+        Some(to) => to,
+        None => None,
+    };
+    let group = node.control.part().ok_or(GROUPED)?;
+    group.fail_over(to)
 }
 
 /// Serves a connection as a replica's.

@@ -208,6 +208,11 @@ impl Replication {
         }
     }
 
+    /// Whether what this node has is about to go.
+    pub(crate) fn is_emptied(&self) -> bool {
+        self.is_emptied.load(Ordering::Acquire)
+    }
+
     /// No control group decides any more: this node is a primary by itself, which begins with nothing if it is to be emptied.
     #[cfg(feature = "cluster")]
     pub(crate) fn end_under_group(&self, node: &Arc<Node>, is_emptied: bool) {
@@ -220,7 +225,7 @@ impl Replication {
         if let Ok(role) = role::next(self.role(), Event::Unfollow)
             && role == Role::TakingOver
         {
-            self.is_emptied.store(is_emptied, Ordering::Relaxed);
+            self.is_emptied.store(is_emptied, Ordering::Release);
             self.leave_primary(standing, node, role, "it is by itself");
         }
     }

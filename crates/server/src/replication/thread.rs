@@ -164,8 +164,9 @@ impl Replication {
         }
         self.own.take_over(node, None);
         redis_link::end_following(node);
-        if self.is_emptied.swap(false, Ordering::Relaxed) {
+        if self.is_emptied() {
             empty(node);
+            self.is_emptied.store(false, Ordering::Release);
         }
         let mut standing = self.standing();
         // Somebody may have changed his mind.

@@ -471,12 +471,14 @@ fn what_a_majority_of_a_shard_has_outlives_whoever_is_killed() {
         newest.extend(writer.join().unwrap());
         assert!(!newest.is_empty());
         for (key, value) in newest {
-            let kept = all.iter().find_map(|node| {
-                let text = node.text(&["GET", &key]);
-                (!text.starts_with("MOVED")).then_some(text)
+            let mut kept: Option<u64> = None;
+            wait_until("read", &all, || {
+                let mut nodes = all.iter();
+                kept = nodes.find_map(|node| node.text(&["GET", &key]).parse().ok());
+                kept.is_some()
             });
             // The last write may have been done and not acknowledged.
-            let kept: u64 = kept.unwrap().parse().unwrap();
+            let kept = kept.unwrap();
             assert!(
                 kept >= value.parse().unwrap(),
                 "{key}: {kept} in place of {value}"

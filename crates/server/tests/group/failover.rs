@@ -62,6 +62,32 @@ fn a_group_that_was_killed_whole_comes_back() {
 }
 
 #[test]
+fn a_primary_hands_over_when_it_is_told_to() {
+    let nodes = three();
+    let [a, b, c] = &nodes;
+    let all = [a, b, c];
+    let port = c.port.to_string();
+    let refused = a.run(&["FAILOVER", "TO", "127.0.0.1", "1", "FORCE", "TIMEOUT", "1"]);
+    assert!(matches!(refused, protocol::Value::Error(_)), "{refused:?}");
+    for number in 0..100 {
+        assert!(writes(a, &format!("key:{number}")));
+    }
+    a.run(&["FAILOVER", "TO", "127.0.0.1", &port]);
+    wait_until("handed over", &all, || {
+        c.is_primary() && a.is_synced() && b.is_synced()
+    });
+    wait_until("written", &all, || writes(c, "after"));
+    for number in 0..100 {
+        assert!(has(c, &format!("key:{number}")), "{number}");
+    }
+    // Whoever has most takes it where none is named.
+    c.run(&["FAILOVER"]);
+    wait_until("handed over again", &all, || {
+        c.is_synced() && (a.is_primary() || b.is_primary())
+    });
+}
+
+#[test]
 fn a_primary_without_a_majority_takes_no_writes() {
     let mut nodes = three();
     nodes[1].kill();

@@ -359,7 +359,7 @@ pub(super) fn reset(
         _ => return Err(subcommand_syntax(args.request())),
     };
     let is_primary = seen.me().is_none_or(|me| me.primary.is_none());
-    if is_primary && has_keys(context) {
+    if is_primary && !seen.is_emptied && has_keys(context) {
         return Err(CommandError::fixed(
             "ERR CLUSTER RESET can't be called with master nodes containing keys",
         ));
