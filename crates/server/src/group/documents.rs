@@ -138,6 +138,7 @@ fn users_of(state: &ControlState) -> impl Iterator<Item = (&Vec<u8>, &Versioned)
 }
 
 /// The users of this node as the group's first ones. Waits: on a thread of its own.
+#[cfg(feature = "cluster")]
 pub(crate) fn write_first(node: &Node) {
     let Some(log) = node.control.log() else {
         return;

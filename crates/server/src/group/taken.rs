@@ -27,6 +27,7 @@ impl TakenDocuments {
     }
 
     /// This node has left its group: what it has of it stays here, and is its own.
+    #[cfg(feature = "cluster")]
     pub(crate) fn forget(&self) {
         *self.lock() = Taken::default();
     }
