@@ -313,12 +313,13 @@ fn slots_go_from_the_owner_that_is_expected() {
 #[test]
 fn slots_move_between_shards_that_are_as_they_were() {
     let mut log = three();
+    assert_eq!(log.join(4), Applied::Done);
     let two = ShardId(2);
     log.apply(Entry::Shard {
         shard: two,
         expected_epoch: 0,
         change: ShardChange::Create {
-            primary: node(2),
+            primary: node(4),
             end: LogEnd::default(),
             is_quorum: false,
         },
