@@ -625,7 +625,12 @@ impl Visit<'_> {
             self.check_slots(spec, request)?;
         }
         let row = (spec.flags, spec.in_transaction);
-        self.context.shared.refusals.pass(row, session)
+        let passed = self.context.shared.refusals.pass(row, session);
+        if passed.is_err() && self.checks_slots {
+            // A primary that hands over says first who serves its slots, then refuses writes: between the two looks above.
+            self.check_slots(spec, request)?;
+        }
+        passed
     }
 
     /// Whether every request has to be looked at by itself because of engines aside.
