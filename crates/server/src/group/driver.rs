@@ -14,30 +14,27 @@
 //!  2. What a seal's answer says of the log was looked up after the seal was durable.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cluster::control_log::ControlLog as _;
-use cluster::entry::ShardChange;
-use cluster::leader::{self, Leader};
-use cluster::member::{self, Member};
+use cluster::leader::Leader;
+use cluster::member::Member;
 use cluster::message::{Heartbeat, Message, Seal};
 use cluster::state::roles;
-use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, Shard, ShardId, Times};
+use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, ShardId, Times};
 use consensus::{RaftLog, Standing};
 
 use super::control::Part;
-use super::documents;
 use super::duty::{Duty, PrimaryAddress};
-use super::files::{KnownPeer, Place};
-use super::forming;
+use super::files::Place;
 use super::handing_over::HandedOver;
-use super::links::{Asked, Links, Reply, Subject, Told, spawn};
-use super::reconcile::{Look, Reconciler};
+use super::links::{Asked, Links, Reply, Subject, Told};
+use super::reconcile::Reconciler;
 use super::unique;
-use super::view::{SHARD, Seen};
+use super::view::Seen;
 use crate::config::DurabilityLevel;
 use crate::node::Node;
 use crate::replication::following::Link;
@@ -45,7 +42,7 @@ use crate::replication::following::Link;
 /// Parts of a heartbeat for which the thread waits at most.
 const TICKS_PER_HEARTBEAT: u64 = 4;
 /// A seal is begun anew where nothing was heard of it for so long.
-const SEAL_MS: u64 = 1_000;
+pub(super) const SEAL_MS: u64 = 1_000;
 
 /// What the thread hears.
 pub(crate) enum Event {
@@ -88,7 +85,7 @@ pub(crate) enum Event {
 /// See the module.
 pub(crate) struct Driver {
     pub(super) node: Weak<Node>,
-    part: Arc<Part>,
+    pub(super) part: Arc<Part>,
     pub(super) own: NodeId,
     pub(super) record: NodeRecord,
     pub(super) links: Arc<Links>,
@@ -99,7 +96,7 @@ pub(crate) struct Driver {
     pub(super) leader: Leader,
     pub(super) state: Arc<ControlState>,
     pub(super) standing: Standing,
-    reconciler: Reconciler,
+    pub(super) reconciler: Reconciler,
     /// Of which shard this node is.
     pub(super) shard: Option<ShardId>,
     /// It is in cluster mode.
@@ -109,25 +106,25 @@ pub(crate) struct Driver {
     /// The shard that was proposed.
     pub(super) proposed_shard: Option<ShardId>,
     /// The group's first users are being written by this node.
-    writes_users: Arc<AtomicBool>,
+    pub(super) writes_users: Arc<AtomicBool>,
     /// Whether it follows somebody now, or did last.
-    was_replica: bool,
+    pub(super) was_replica: bool,
     /// Since when nobody is known to lead.
-    leaderless_ms: Option<u64>,
+    pub(super) leaderless_ms: Option<u64>,
     /// When this node left its office for another one; writes do not wait forever.
     pub(super) handed_over_ms: Option<u64>,
     /// A copy is waited for that is to take the office.
     pub(super) hands_over: bool,
     /// Who waits for the answer to which seal.
-    sealing: Vec<(Seal, Reply)>,
+    pub(super) sealing: Vec<(Seal, Reply)>,
     /// What is being made durable, and since when.
-    sealing_now: Option<(Seal, u64)>,
-    followed: Option<(u64, PrimaryAddress)>,
-    records_own: bool,
-    has_left: bool,
-    published: Option<(u64, Option<u64>, u64, usize)>,
+    pub(super) sealing_now: Option<(Seal, u64)>,
+    pub(super) followed: Option<(u64, PrimaryAddress)>,
+    pub(super) records_own: bool,
+    pub(super) has_left: bool,
+    pub(super) published: Option<(u64, Option<u64>, u64, usize)>,
     pub(super) times: Times,
-    tick: Duration,
+    pub(super) tick: Duration,
 }
 
 /// What a driver begins with.
@@ -255,7 +252,7 @@ impl Driver {
     }
 
     /// Looks at what has changed: the log of this node, Raft, the control state.
-    fn look(&mut self, now_ms: u64) {
+    pub(super) fn look(&mut self, now_ms: u64) {
         self.note_log();
         self.note_level();
         self.standing = self.log.standing();
@@ -311,7 +308,7 @@ impl Driver {
         }
     }
 
-    fn note_log(&mut self) {
+    pub(super) fn note_log(&mut self) {
         let Some(duty) = &self.duty else { return };
         let Some(shard_id) = self
             .shard
@@ -332,180 +329,6 @@ impl Driver {
         {
             let _sealed_out = self.member.accept(shard_id, end.term);
         }
-    }
-
-    /// Takes up another control state.
-    pub(super) fn take_state(&mut self) {
-        let state = Arc::clone(&self.state);
-        let peers = forming::peers_of(&state, self.own);
-        for KnownPeer {
-            node,
-            raft_id,
-            place,
-        } in &peers
-        {
-            self.links.set_place(*node, *raft_id, place);
-        }
-        if !state.nodes.is_empty() {
-            self.links.retain(|node| state.nodes.contains_key(node));
-        }
-        if let Err(error) = self.part.keep_peers(peers) {
-            self.warn(&format!(
-                "Where the other nodes of the control group are cannot be kept: {error}"
-            ));
-        }
-        if let Some(id) = state.shard_of(self.own).filter(|_| self.duty.is_some()) {
-            self.take_shard(id);
-        }
-        if let Some(node) = self.node.upgrade() {
-            // Before it serves anybody: who may do what comes first.
-            documents::take(&node, &state);
-        }
-        let is_primary = self
-            .own_shard()
-            .is_some_and(|shard| shard.primary == self.own);
-        if !is_primary {
-            // Before the role changes: who waited for that is told where to go.
-            self.publish_seen();
-        }
-        let actions = self.member.on_state(&state);
-        self.perform(actions);
-        if is_primary {
-            // After it: nobody is sent to a primary that does not know yet that it is to take over.
-            self.publish_seen();
-        }
-        self.follow_again();
-        self.record_own();
-    }
-
-    /// This node is of that shard.
-    fn take_shard(&mut self, id: ShardId) {
-        let Some(duty) = &self.duty else { return };
-        if self.shard != Some(id) {
-            self.followed = None;
-            self.shard = Some(id);
-        }
-        duty.set_shard(id);
-        if let Some(shard) = self.state.shards.get(&id) {
-            self.was_replica = shard.primary != self.own;
-            duty.set_members(shard);
-        }
-    }
-
-    /// The shard that this node is of, as the group has it.
-    pub(super) fn own_shard(&self) -> Option<&Shard> {
-        self.state.shards.get(&self.shard?)
-    }
-
-    /// The primary may be elsewhere than it was.
-    fn follow_again(&mut self) {
-        let Some((term, known)) = &self.followed else {
-            return;
-        };
-        let shard = self.own_shard();
-        let Some(shard) = shard.filter(|shard| shard.term == *term && shard.primary != self.own)
-        else {
-            return;
-        };
-        let address = self.address_of(shard.primary);
-        if address.as_ref().is_some_and(|address| address != known) {
-            self.follow(shard.term, shard.primary);
-        }
-    }
-
-    fn address_of(&self, node: NodeId) -> Option<PrimaryAddress> {
-        let record = &self.state.nodes.get(&node)?.record;
-        Some(PrimaryAddress {
-            host: record.host.clone(),
-            client_port: record.client_port,
-            link_port: record.link_port,
-        })
-    }
-
-    fn follow(&mut self, term: u64, primary: NodeId) {
-        let (Some(duty), Some(address)) = (&self.duty, self.address_of(primary)) else {
-            return;
-        };
-        duty.follow(term, &address);
-        self.tell(&format!(
-            "This node follows {primary} at {}:{}, the primary of term {term}",
-            address.host, address.client_port
-        ));
-        self.followed = Some((term, address));
-    }
-
-    /// Has the group know where this node is now.
-    fn record_own(&mut self) {
-        let known = self.state.nodes.get(&self.own);
-        let is_known = known.is_none_or(|known| known.record == self.record);
-        if is_known || self.records_own {
-            return;
-        }
-        self.records_own = true;
-        let entry = Entry::Node {
-            node: self.own,
-            record: self.record.clone(),
-        };
-        let events = self.events.clone();
-        let proposal = unique::proposal(entry);
-        self.log
-            .propose_anywhere(&proposal, move |_| post(&events, Event::Recorded));
-    }
-
-    /// Shows what this node knows to everybody else.
-    fn publish(&mut self, now_ms: u64) {
-        let membership = self.log.membership();
-        let standing = &self.standing;
-        let now = (
-            self.state.index,
-            standing.leader,
-            standing.term,
-            membership.voters.len(),
-        );
-        let Some(node) = self.node.upgrade() else {
-            return;
-        };
-        let is_cut_off = self
-            .leaderless_ms
-            .is_some_and(|since_ms| now_ms >= since_ms + self.times.node_timeout_ms);
-        node.cluster_mode.note_cut_off(&node, is_cut_off);
-        if self.published == Some(now) {
-            return;
-        }
-        let leader = standing
-            .leader
-            .and_then(|leader| self.state.node_of(leader));
-        let leader = leader.map(|(id, _)| *id);
-        if self
-            .published
-            .is_some_and(|before| before.1 != standing.leader)
-        {
-            let term = standing.term;
-            self.tell(&match leader {
-                Some(leader) => {
-                    format!("The control leader is {leader}, in term {term} of the control log")
-                }
-                None => "There is no control leader".to_owned(),
-            });
-        }
-        self.published = Some(now);
-        self.publish_seen();
-    }
-
-    fn publish_seen(&self) {
-        let Some(node) = self.node.upgrade() else {
-            return;
-        };
-        let leader = self.standing.leader;
-        let leader = leader.and_then(|leader| self.state.node_of(leader));
-        node.group.publish(Seen {
-            own: self.own,
-            state: Arc::clone(&self.state),
-            membership: self.log.membership(),
-            leader: leader.map(|(id, _)| *id),
-            control_term: self.standing.term,
-        });
-        node.cluster_mode.state_changed(&node);
     }
 
     fn hear(&mut self, now_ms: u64, event: Event) {
@@ -559,7 +382,7 @@ impl Driver {
         }
     }
 
-    fn leave(&self, node: NodeId) {
+    pub(super) fn leave(&self, node: NodeId) {
         let proposal = unique::proposal(Entry::Leave { node });
         let events = self.events.clone();
         self.log.propose_anywhere(&proposal, move |applied| {
@@ -600,7 +423,7 @@ impl Driver {
         }
     }
 
-    fn on_heartbeat(&mut self, now_ms: u64, beat: &Heartbeat) -> Option<Message> {
+    pub(super) fn on_heartbeat(&mut self, now_ms: u64, beat: &Heartbeat) -> Option<Message> {
         let has_quorum = self.standing.has_quorum;
         let state = Arc::clone(&self.state);
         if !state.nodes.contains_key(&beat.node) {
@@ -629,290 +452,6 @@ impl Driver {
             Ok(Message::Answer(answer)) if answer.node == from => self.leader.on_answer(&answer),
             _ => {}
         }
-    }
-
-    fn set_lease(&self) {
-        if let (Some(duty), Some(shard)) = (&self.duty, self.shard) {
-            duty.set_lease_until_ms(self.member.lease_until_ms(shard));
-        }
-    }
-
-    fn seal(&mut self, seal: Seal, reply: Option<Reply>) {
-        let actions = self.member.on_seal(seal);
-        let is_taken = actions
-            .iter()
-            .any(|action| matches!(action, member::Action::Seal(_)));
-        match reply {
-            Some(reply) if is_taken => self.sealing.push((seal, reply)),
-            Some(reply) => reply.answer(Err("a later term is sealed".to_owned())),
-            None => {}
-        }
-        self.perform(actions);
-    }
-
-    /// A seal is durable, and the log as it is.
-    fn sealed(&mut self, seal: Seal, is_certain: bool) {
-        if self.sealing_now.is_some_and(|(now, _)| now == seal) {
-            self.sealing_now = None;
-        }
-        self.note_log();
-        let answer = self.member.on_sealed(seal, is_certain);
-        let actions = answer.into_iter().collect();
-        self.perform(actions);
-    }
-
-    fn begin_office(&mut self, term: u64, is_begun: bool) {
-        self.note_log();
-        let Some(shard) = self.shard else { return };
-        if is_begun && self.member.on_office(shard, term) {
-            self.tell(&format!("This node is the primary, in term {term}"));
-        } else {
-            self.member.give_up_office(shard, term);
-            self.tell(&format!(
-                "This node did not become the primary of term {term}"
-            ));
-        }
-        self.member.hurry();
-        self.routes_changed();
-    }
-
-    /// Whether this node serves its hash slots may have changed with its role.
-    pub(super) fn routes_changed(&self) {
-        if let Some(node) = self.node.upgrade() {
-            node.cluster_mode.state_changed(&node);
-        }
-    }
-
-    pub(super) fn perform(&mut self, actions: Vec<member::Action>) {
-        for action in actions {
-            match action {
-                member::Action::Heartbeat(beat) => self.send_heartbeat(&beat),
-                member::Action::Seal(seal) => self.begin_seal(seal),
-                member::Action::Answer(answer) => {
-                    let bytes = Message::Answer(answer).encode();
-                    let (known, others) = std::mem::take(&mut self.sealing)
-                        .into_iter()
-                        .partition(|(seal, _)| *seal == answer.seal);
-                    self.sealing = others;
-                    let known: Vec<(Seal, Reply)> = known;
-                    for (_, reply) in known {
-                        reply.answer(Ok(bytes.clone()));
-                    }
-                    self.leader.on_answer(&answer);
-                }
-                member::Action::TakeOffice { term, .. } => {
-                    self.followed = None;
-                    if let Some(duty) = &self.duty {
-                        let events = self.events.clone();
-                        let done = move |is_begun| post(&events, Event::Office(term, is_begun));
-                        duty.take_office(term, Box::new(done));
-                    }
-                }
-                member::Action::Follow { term, primary, .. } => self.follow(term, primary),
-                member::Action::LeaveOffice { .. } => {
-                    if let Some(duty) = &self.duty {
-                        duty.leave_office();
-                        self.tell("This node is the primary no more");
-                        self.routes_changed();
-                    }
-                }
-            }
-        }
-    }
-
-    fn begin_seal(&mut self, seal: Seal) {
-        let now_ms = self.now_ms().unwrap_or(0);
-        // Asked again, it is being done already; but what took its place may have come to nothing.
-        let is_under_way = |(known, at_ms): (Seal, u64)| known == seal && now_ms < at_ms + SEAL_MS;
-        if self.sealing_now.is_some_and(is_under_way) {
-            return;
-        }
-        let Some(duty) = &self.duty else { return };
-        self.sealing_now = Some((seal, now_ms));
-        let events = self.events.clone();
-        let done = move |is_certain| post(&events, Event::Sealed(seal, is_certain));
-        duty.seal(seal, Box::new(done));
-    }
-
-    /// Tells every voter that this node is there.
-    fn send_heartbeat(&mut self, beat: &Heartbeat) {
-        let bytes = Message::Heartbeat(beat.clone()).encode();
-        let voters = self.log.membership().voters;
-        let mut to: BTreeSet<NodeId> = voters
-            .iter()
-            .filter_map(|id| self.state.node_of(*id).map(|(node, _)| *node))
-            .collect();
-        to.extend(
-            self.standing
-                .leader
-                .and_then(|id| self.state.node_of(id))
-                .map(|(node, _)| *node),
-        );
-        for node in to {
-            if node != self.own {
-                self.ask(node, bytes.clone());
-            } else if let Some(now_ms) = self.now_ms()
-                && let Some(Message::Reply(reply)) = self.on_heartbeat(now_ms, beat)
-            {
-                self.member.on_reply(now_ms, &reply);
-                self.set_lease();
-            }
-        }
-    }
-
-    fn ask(&self, node: NodeId, bytes: Vec<u8>) {
-        let events = self.events.clone();
-        let done = move |told| post(&events, Event::Told(node, told));
-        self.links.ask(node, Subject::Member, bytes, Box::new(done));
-    }
-
-    /// What is due because time has passed.
-    fn act_in_time(&mut self, now_ms: u64) {
-        self.end_hand_over(now_ms);
-        let actions = self.member.on_tick(now_ms);
-        self.perform(actions);
-        let state = Arc::clone(&self.state);
-        let orders = self
-            .leader
-            .on_tick(now_ms, &state, self.standing.has_quorum);
-        for order in orders {
-            match order {
-                leader::Action::Propose(entry) => self.propose(entry),
-                leader::Action::Seal { to, seal } if to == self.own => self.seal(seal, None),
-                leader::Action::Seal { to, seal } => self.ask(to, Message::Seal(seal).encode()),
-            }
-        }
-        if self.standing.is_ready && self.standing.has_quorum {
-            self.reconcile(now_ms);
-            self.write_first_users();
-        }
-    }
-
-    fn propose(&self, entry: Entry) {
-        match &entry {
-            Entry::Promote { term, primary, end, .. } => self.tell(&format!(
-                "The control leader promotes {primary} to the primary of term {term}: its log ends at {} of term {}",
-                end.sequence, end.term
-            )),
-            Entry::NodeState { node, is_failed: true } => {
-                self.tell(&format!("Node {node} is not heard any more"));
-            }
-            Entry::NodeState { node, .. } => self.tell(&format!("Node {node} is heard again")),
-            _ => {}
-        }
-        let proposal = unique::proposal(entry);
-        let events = self.events.clone();
-        self.log
-            .propose_later(&proposal, move |_| post(&events, Event::StateChanged));
-    }
-
-    /// The users of this node are the group's, where it has none yet.
-    fn write_first_users(&self) {
-        let is_founded = !self.state.nodes.is_empty() && self.duty.is_some();
-        if !is_founded || documents::are_complete(&self.state) {
-            return;
-        }
-        if let Some(node) = self
-            .node
-            .upgrade()
-            .filter(|node| documents::is_wanted(node))
-            && !self.writes_users.swap(true, Ordering::Relaxed)
-        {
-            let writes = Arc::clone(&self.writes_users);
-            let spawned = spawn("users", move || {
-                documents::write_first(&node);
-                writes.store(false, Ordering::Relaxed);
-            });
-            if spawned.is_err() {
-                self.writes_users.store(false, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Has the members of Raft and of the shard be those that there are.
-    fn reconcile(&mut self, now_ms: u64) {
-        if self.state.nodes.is_empty() {
-            self.found();
-            return;
-        }
-        let membership = self.log.membership();
-        let state = Arc::clone(&self.state);
-        let changing = state
-            .shards
-            .iter()
-            .filter(|(_, one)| one.old_members.is_some());
-        let settled = changing.filter(|(id, shard)| self.leader.is_settled(**id, shard));
-        let settled = settled.map(|(id, _)| *id).collect();
-        let silence_ms = |node: NodeId| self.leader.silence_ms(node, now_ms);
-        let next = self.reconciler.next(&Look {
-            state: &state,
-            members: &membership,
-            silence_ms: &silence_ms,
-            settled,
-            unfinished: self.log.unfinished_change(),
-            own: self.own,
-        });
-        let Some(step) = next else {
-            return;
-        };
-        self.tell(&format!("The control leader {step}"));
-        let events = self.events.clone();
-        let done = move |outcome| post(&events, Event::Reconciled(outcome));
-        match step.into_asks() {
-            super::reconcile::Asks::Raft(change) => self.log.change_later(change, done),
-            super::reconcile::Asks::Entry(entry) => {
-                let proposal = unique::proposal(entry);
-                self.log.propose_later(&proposal, move |applied| {
-                    done(applied.map(drop).map_err(|error| error.to_string()));
-                });
-            }
-        }
-    }
-
-    /// The first entries of a group: this node, and the shard that it is the primary of.
-    fn found(&mut self) {
-        if !self.reconciler.begin() {
-            return;
-        }
-        let join = unique::proposal(Entry::Join {
-            node: self.own,
-            record: self.record.clone(),
-        });
-        // In cluster mode each node begins a shard of its own.
-        let duty = self.duty.clone().filter(|_| !self.is_cluster);
-        if let Some(duty) = &duty {
-            if let Err(reason) = duty.begin_shard(SHARD) {
-                self.warn(&format!("This node cannot begin the group: {reason}"));
-                return self.reconciler.end();
-            }
-            let (end, applied) = duty.log_end();
-            self.shard = Some(SHARD);
-            self.member
-                .begin_copy(SHARD, duty.seal_term(), end, applied);
-        }
-        let end = duty.map(|duty| duty.log_end().0);
-        let create = end.map(|end| {
-            unique::proposal(Entry::Shard {
-                shard: SHARD,
-                expected_epoch: 0,
-                change: ShardChange::Create {
-                    primary: self.own,
-                    end,
-                    is_quorum: false,
-                },
-            })
-        });
-        let (log, events) = (Arc::clone(&self.log), self.events.clone());
-        self.tell("A control group begins here");
-        let done = move |applied: Result<Applied, cluster::Unavailable>| {
-            let outcome = applied.map(drop).map_err(|error| error.to_string());
-            post(&events, Event::Reconciled(outcome));
-        };
-        self.log
-            .propose_later(&join, move |joined| match (joined, create) {
-                (Ok(_), Some(create)) => log.propose_later(&create, done),
-                (joined, _) => done(joined),
-            });
     }
 
     pub(super) fn warn(&self, line: &str) {

@@ -10,6 +10,8 @@
 //! the threads, and pay nothing. Without the feature `cluster` nothing of consensus is in the binary.
 
 #[cfg(feature = "cluster")]
+mod acting;
+#[cfg(feature = "cluster")]
 pub(crate) mod control;
 #[cfg(not(feature = "cluster"))]
 #[path = "no_control.rs"]
@@ -26,6 +28,8 @@ mod forming;
 mod handing_over;
 pub mod holder;
 #[cfg(feature = "cluster")]
+mod leading;
+#[cfg(feature = "cluster")]
 mod links;
 #[cfg(feature = "cluster")]
 mod meeting;
@@ -37,5 +41,7 @@ pub(crate) mod record;
 #[cfg(feature = "cluster")]
 mod relay;
 pub(crate) mod taken;
+#[cfg(feature = "cluster")]
+mod taking_up;
 pub(crate) mod unique;
 pub mod view;

@@ -1,0 +1,153 @@
+//! What the member asks for is carried out: heartbeats, seals, offices. And what came of it is told to the member.
+
+use std::collections::BTreeSet;
+
+use cluster::ControlLog as _;
+use cluster::NodeId;
+use cluster::member;
+use cluster::message::Heartbeat;
+use cluster::message::Message;
+use cluster::message::Seal;
+
+use super::driver::Event;
+use super::driver::post;
+use super::driver::{Driver, SEAL_MS};
+use super::links::Reply;
+use super::links::Subject;
+
+impl Driver {
+    pub(super) fn set_lease(&self) {
+        if let (Some(duty), Some(shard)) = (&self.duty, self.shard) {
+            duty.set_lease_until_ms(self.member.lease_until_ms(shard));
+        }
+    }
+
+    pub(super) fn seal(&mut self, seal: Seal, reply: Option<Reply>) {
+        let actions = self.member.on_seal(seal);
+        let is_taken = actions
+            .iter()
+            .any(|action| matches!(action, member::Action::Seal(_)));
+        match reply {
+            Some(reply) if is_taken => self.sealing.push((seal, reply)),
+            Some(reply) => reply.answer(Err("a later term is sealed".to_owned())),
+            None => {}
+        }
+        self.perform(actions);
+    }
+
+    /// A seal is durable, and the log as it is.
+    pub(super) fn sealed(&mut self, seal: Seal, is_certain: bool) {
+        if self.sealing_now.is_some_and(|(now, _)| now == seal) {
+            self.sealing_now = None;
+        }
+        self.note_log();
+        let answer = self.member.on_sealed(seal, is_certain);
+        let actions = answer.into_iter().collect();
+        self.perform(actions);
+    }
+
+    pub(super) fn begin_office(&mut self, term: u64, is_begun: bool) {
+        self.note_log();
+        let Some(shard) = self.shard else { return };
+        if is_begun && self.member.on_office(shard, term) {
+            self.tell(&format!("This node is the primary, in term {term}"));
+        } else {
+            self.member.give_up_office(shard, term);
+            self.tell(&format!(
+                "This node did not become the primary of term {term}"
+            ));
+        }
+        self.member.hurry();
+        self.routes_changed();
+    }
+
+    /// Whether this node serves its hash slots may have changed with its role.
+    pub(super) fn routes_changed(&self) {
+        if let Some(node) = self.node.upgrade() {
+            node.cluster_mode.state_changed(&node);
+        }
+    }
+
+    pub(super) fn perform(&mut self, actions: Vec<member::Action>) {
+        for action in actions {
+            match action {
+                member::Action::Heartbeat(beat) => self.send_heartbeat(&beat),
+                member::Action::Seal(seal) => self.begin_seal(seal),
+                member::Action::Answer(answer) => {
+                    let bytes = Message::Answer(answer).encode();
+                    let (known, others) = std::mem::take(&mut self.sealing)
+                        .into_iter()
+                        .partition(|(seal, _)| *seal == answer.seal);
+                    self.sealing = others;
+                    let known: Vec<(Seal, Reply)> = known;
+                    for (_, reply) in known {
+                        reply.answer(Ok(bytes.clone()));
+                    }
+                    self.leader.on_answer(&answer);
+                }
+                member::Action::TakeOffice { term, .. } => {
+                    self.followed = None;
+                    if let Some(duty) = &self.duty {
+                        let events = self.events.clone();
+                        let done = move |is_begun| post(&events, Event::Office(term, is_begun));
+                        duty.take_office(term, Box::new(done));
+                    }
+                }
+                member::Action::Follow { term, primary, .. } => self.follow(term, primary),
+                member::Action::LeaveOffice { .. } => {
+                    if let Some(duty) = &self.duty {
+                        duty.leave_office();
+                        self.tell("This node is the primary no more");
+                        self.routes_changed();
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn begin_seal(&mut self, seal: Seal) {
+        let now_ms = self.now_ms().unwrap_or(0);
+        // Asked again, it is being done already; but what took its place may have come to nothing.
+        let is_under_way = |(known, at_ms): (Seal, u64)| known == seal && now_ms < at_ms + SEAL_MS;
+        if self.sealing_now.is_some_and(is_under_way) {
+            return;
+        }
+        let Some(duty) = &self.duty else { return };
+        self.sealing_now = Some((seal, now_ms));
+        let events = self.events.clone();
+        let done = move |is_certain| post(&events, Event::Sealed(seal, is_certain));
+        duty.seal(seal, Box::new(done));
+    }
+
+    /// Tells every voter that this node is there.
+    pub(super) fn send_heartbeat(&mut self, beat: &Heartbeat) {
+        let bytes = Message::Heartbeat(beat.clone()).encode();
+        let voters = self.log.membership().voters;
+        let mut to: BTreeSet<NodeId> = voters
+            .iter()
+            .filter_map(|id| self.state.node_of(*id).map(|(node, _)| *node))
+            .collect();
+        to.extend(
+            self.standing
+                .leader
+                .and_then(|id| self.state.node_of(id))
+                .map(|(node, _)| *node),
+        );
+        for node in to {
+            if node != self.own {
+                self.ask(node, bytes.clone());
+            } else if let Some(now_ms) = self.now_ms()
+                && let Some(Message::Reply(reply)) = self.on_heartbeat(now_ms, beat)
+            {
+                self.member.on_reply(now_ms, &reply);
+                self.set_lease();
+            }
+        }
+    }
+
+    pub(super) fn ask(&self, node: NodeId, bytes: Vec<u8>) {
+        let events = self.events.clone();
+        let done = move |told| post(&events, Event::Told(node, told));
+        self.links.ask(node, Subject::Member, bytes, Box::new(done));
+    }
+}

@@ -1,0 +1,173 @@
+//! What the thread "group" does because time has passed, and where this node leads: proposals, seals of others, and the
+//! reconciler's steps.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cluster::Applied;
+use cluster::ControlLog as _;
+use cluster::Entry;
+use cluster::NodeId;
+use cluster::entry::ShardChange;
+use cluster::leader;
+use cluster::message::Message;
+
+use super::documents;
+use super::driver::Driver;
+use super::driver::Event;
+use super::driver::post;
+use super::links::spawn;
+use super::reconcile::Look;
+use super::unique;
+use super::view::SHARD;
+
+impl Driver {
+    /// What is due because time has passed.
+    pub(super) fn act_in_time(&mut self, now_ms: u64) {
+        self.end_hand_over(now_ms);
+        let actions = self.member.on_tick(now_ms);
+        self.perform(actions);
+        let state = Arc::clone(&self.state);
+        let orders = self
+            .leader
+            .on_tick(now_ms, &state, self.standing.has_quorum);
+        for order in orders {
+            match order {
+                leader::Action::Propose(entry) => self.propose(entry),
+                leader::Action::Seal { to, seal } if to == self.own => self.seal(seal, None),
+                leader::Action::Seal { to, seal } => self.ask(to, Message::Seal(seal).encode()),
+            }
+        }
+        if self.standing.is_ready && self.standing.has_quorum {
+            self.reconcile(now_ms);
+            self.write_first_users();
+        }
+    }
+
+    pub(super) fn propose(&self, entry: Entry) {
+        match &entry {
+            Entry::Promote { term, primary, end, .. } => self.tell(&format!(
+                "The control leader promotes {primary} to the primary of term {term}: its log ends at {} of term {}",
+                end.sequence, end.term
+            )),
+            Entry::NodeState { node, is_failed: true } => {
+                self.tell(&format!("Node {node} is not heard any more"));
+            }
+            Entry::NodeState { node, .. } => self.tell(&format!("Node {node} is heard again")),
+            _ => {}
+        }
+        let proposal = unique::proposal(entry);
+        let events = self.events.clone();
+        self.log
+            .propose_later(&proposal, move |_| post(&events, Event::StateChanged));
+    }
+
+    /// The users of this node are the group's, where it has none yet.
+    pub(super) fn write_first_users(&self) {
+        let is_founded = !self.state.nodes.is_empty() && self.duty.is_some();
+        if !is_founded || documents::are_complete(&self.state) {
+            return;
+        }
+        if let Some(node) = self
+            .node
+            .upgrade()
+            .filter(|node| documents::is_wanted(node))
+            && !self.writes_users.swap(true, Ordering::Relaxed)
+        {
+            let writes = Arc::clone(&self.writes_users);
+            let spawned = spawn("users", move || {
+                documents::write_first(&node);
+                writes.store(false, Ordering::Relaxed);
+            });
+            if spawned.is_err() {
+                self.writes_users.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Has the members of Raft and of the shard be those that there are.
+    pub(super) fn reconcile(&mut self, now_ms: u64) {
+        if self.state.nodes.is_empty() {
+            self.found();
+            return;
+        }
+        let membership = self.log.membership();
+        let state = Arc::clone(&self.state);
+        let changing = state
+            .shards
+            .iter()
+            .filter(|(_, one)| one.old_members.is_some());
+        let settled = changing.filter(|(id, shard)| self.leader.is_settled(**id, shard));
+        let settled = settled.map(|(id, _)| *id).collect();
+        let silence_ms = |node: NodeId| self.leader.silence_ms(node, now_ms);
+        let next = self.reconciler.next(&Look {
+            state: &state,
+            members: &membership,
+            silence_ms: &silence_ms,
+            settled,
+            unfinished: self.log.unfinished_change(),
+            own: self.own,
+        });
+        let Some(step) = next else {
+            return;
+        };
+        self.tell(&format!("The control leader {step}"));
+        let events = self.events.clone();
+        let done = move |outcome| post(&events, Event::Reconciled(outcome));
+        match step.into_asks() {
+            super::reconcile::Asks::Raft(change) => self.log.change_later(change, done),
+            super::reconcile::Asks::Entry(entry) => {
+                let proposal = unique::proposal(entry);
+                self.log.propose_later(&proposal, move |applied| {
+                    done(applied.map(drop).map_err(|error| error.to_string()));
+                });
+            }
+        }
+    }
+
+    /// The first entries of a group: this node, and the shard that it is the primary of.
+    pub(super) fn found(&mut self) {
+        if !self.reconciler.begin() {
+            return;
+        }
+        let join = unique::proposal(Entry::Join {
+            node: self.own,
+            record: self.record.clone(),
+        });
+        // In cluster mode each node begins a shard of its own.
+        let duty = self.duty.clone().filter(|_| !self.is_cluster);
+        if let Some(duty) = &duty {
+            if let Err(reason) = duty.begin_shard(SHARD) {
+                self.warn(&format!("This node cannot begin the group: {reason}"));
+                return self.reconciler.end();
+            }
+            let (end, applied) = duty.log_end();
+            self.shard = Some(SHARD);
+            self.member
+                .begin_copy(SHARD, duty.seal_term(), end, applied);
+        }
+        let end = duty.map(|duty| duty.log_end().0);
+        let create = end.map(|end| {
+            unique::proposal(Entry::Shard {
+                shard: SHARD,
+                expected_epoch: 0,
+                change: ShardChange::Create {
+                    primary: self.own,
+                    end,
+                    is_quorum: false,
+                },
+            })
+        });
+        let (log, events) = (Arc::clone(&self.log), self.events.clone());
+        self.tell("A control group begins here");
+        let done = move |applied: Result<Applied, cluster::Unavailable>| {
+            let outcome = applied.map(drop).map_err(|error| error.to_string());
+            post(&events, Event::Reconciled(outcome));
+        };
+        self.log
+            .propose_later(&join, move |joined| match (joined, create) {
+                (Ok(_), Some(create)) => log.propose_later(&create, done),
+                (joined, _) => done(joined),
+            });
+    }
+}

@@ -1,0 +1,196 @@
+//! Another control state is taken up: who the peers are, of which shard this node is and whom it follows; and it is shown to
+//! everybody else in the process.
+
+use std::sync::Arc;
+
+use cluster::ControlLog as _;
+use cluster::Entry;
+use cluster::NodeId;
+use cluster::Shard;
+use cluster::ShardId;
+
+use super::documents;
+use super::driver::Driver;
+use super::driver::Event;
+use super::driver::post;
+use super::duty::PrimaryAddress;
+use super::files::KnownPeer;
+use super::forming;
+use super::unique;
+use super::view::Seen;
+
+impl Driver {
+    /// Takes up another control state.
+    pub(super) fn take_state(&mut self) {
+        let state = Arc::clone(&self.state);
+        let peers = forming::peers_of(&state, self.own);
+        for KnownPeer {
+            node,
+            raft_id,
+            place,
+        } in &peers
+        {
+            self.links.set_place(*node, *raft_id, place);
+        }
+        if !state.nodes.is_empty() {
+            self.links.retain(|node| state.nodes.contains_key(node));
+        }
+        if let Err(error) = self.part.keep_peers(peers) {
+            self.warn(&format!(
+                "Where the other nodes of the control group are cannot be kept: {error}"
+            ));
+        }
+        if let Some(id) = state.shard_of(self.own).filter(|_| self.duty.is_some()) {
+            self.take_shard(id);
+        }
+        if let Some(node) = self.node.upgrade() {
+            // Before it serves anybody: who may do what comes first.
+            documents::take(&node, &state);
+        }
+        let is_primary = self
+            .own_shard()
+            .is_some_and(|shard| shard.primary == self.own);
+        if !is_primary {
+            // Before the role changes: who waited for that is told where to go.
+            self.publish_seen();
+        }
+        let actions = self.member.on_state(&state);
+        self.perform(actions);
+        if is_primary {
+            // After it: nobody is sent to a primary that does not know yet that it is to take over.
+            self.publish_seen();
+        }
+        self.follow_again();
+        self.record_own();
+    }
+
+    /// This node is of that shard.
+    pub(super) fn take_shard(&mut self, id: ShardId) {
+        let Some(duty) = &self.duty else { return };
+        if self.shard != Some(id) {
+            self.followed = None;
+            self.shard = Some(id);
+        }
+        duty.set_shard(id);
+        if let Some(shard) = self.state.shards.get(&id) {
+            self.was_replica = shard.primary != self.own;
+            duty.set_members(shard);
+        }
+    }
+
+    /// The shard that this node is of, as the group has it.
+    pub(super) fn own_shard(&self) -> Option<&Shard> {
+        self.state.shards.get(&self.shard?)
+    }
+
+    /// The primary may be elsewhere than it was.
+    pub(super) fn follow_again(&mut self) {
+        let Some((term, known)) = &self.followed else {
+            return;
+        };
+        let shard = self.own_shard();
+        let Some(shard) = shard.filter(|shard| shard.term == *term && shard.primary != self.own)
+        else {
+            return;
+        };
+        let address = self.address_of(shard.primary);
+        if address.as_ref().is_some_and(|address| address != known) {
+            self.follow(shard.term, shard.primary);
+        }
+    }
+
+    pub(super) fn address_of(&self, node: NodeId) -> Option<PrimaryAddress> {
+        let record = &self.state.nodes.get(&node)?.record;
+        Some(PrimaryAddress {
+            host: record.host.clone(),
+            client_port: record.client_port,
+            link_port: record.link_port,
+        })
+    }
+
+    pub(super) fn follow(&mut self, term: u64, primary: NodeId) {
+        let (Some(duty), Some(address)) = (&self.duty, self.address_of(primary)) else {
+            return;
+        };
+        duty.follow(term, &address);
+        self.tell(&format!(
+            "This node follows {primary} at {}:{}, the primary of term {term}",
+            address.host, address.client_port
+        ));
+        self.followed = Some((term, address));
+    }
+
+    /// Has the group know where this node is now.
+    pub(super) fn record_own(&mut self) {
+        let known = self.state.nodes.get(&self.own);
+        let is_known = known.is_none_or(|known| known.record == self.record);
+        if is_known || self.records_own {
+            return;
+        }
+        self.records_own = true;
+        let entry = Entry::Node {
+            node: self.own,
+            record: self.record.clone(),
+        };
+        let events = self.events.clone();
+        let proposal = unique::proposal(entry);
+        self.log
+            .propose_anywhere(&proposal, move |_| post(&events, Event::Recorded));
+    }
+
+    /// Shows what this node knows to everybody else.
+    pub(super) fn publish(&mut self, now_ms: u64) {
+        let membership = self.log.membership();
+        let standing = &self.standing;
+        let now = (
+            self.state.index,
+            standing.leader,
+            standing.term,
+            membership.voters.len(),
+        );
+        let Some(node) = self.node.upgrade() else {
+            return;
+        };
+        let is_cut_off = self
+            .leaderless_ms
+            .is_some_and(|since_ms| now_ms >= since_ms + self.times.node_timeout_ms);
+        node.cluster_mode.note_cut_off(&node, is_cut_off);
+        if self.published == Some(now) {
+            return;
+        }
+        let leader = standing
+            .leader
+            .and_then(|leader| self.state.node_of(leader));
+        let leader = leader.map(|(id, _)| *id);
+        if self
+            .published
+            .is_some_and(|before| before.1 != standing.leader)
+        {
+            let term = standing.term;
+            self.tell(&match leader {
+                Some(leader) => {
+                    format!("The control leader is {leader}, in term {term} of the control log")
+                }
+                None => "There is no control leader".to_owned(),
+            });
+        }
+        self.published = Some(now);
+        self.publish_seen();
+    }
+
+    pub(super) fn publish_seen(&self) {
+        let Some(node) = self.node.upgrade() else {
+            return;
+        };
+        let leader = self.standing.leader;
+        let leader = leader.and_then(|leader| self.state.node_of(leader));
+        node.group.publish(Seen {
+            own: self.own,
+            state: Arc::clone(&self.state),
+            membership: self.log.membership(),
+            leader: leader.map(|(id, _)| *id),
+            control_term: self.standing.term,
+        });
+        node.cluster_mode.state_changed(&node);
+    }
+}
