@@ -119,12 +119,12 @@ impl Node {
         let Value::Array(moves) = self.ask("CLUSTER GETSLOTMIGRATIONS") else {
             panic!("no moves");
         };
-        let fields = moves.into_iter().filter_map(|one| match one {
+        let mut fields = moves.into_iter().filter_map(|one| match one {
             Value::Array(fields) => Some(fields),
             _ => None,
         });
         let is_export = |fields: &Vec<Value>| fields.contains(&Value::Bulk(b"EXPORT".to_vec()));
-        let last = fields.filter(is_export).next_back().unwrap();
+        let last = fields.rfind(is_export).unwrap();
         let at = last
             .iter()
             .position(|value| *value == Value::Bulk(field.into()));
@@ -266,7 +266,7 @@ fn write(nodes: &[Node; 2], writers: usize, keys: usize) -> Writers {
             let mut at = 0_usize;
             while !stop.load(Ordering::Relaxed) {
                 at += 1;
-                let is_list = at % 3 == 0;
+                let is_list = at.is_multiple_of(3);
                 let kind = if is_list { "list" } else { "count" };
                 let key = format!("{kind}:{writer}:{}", at % keys);
                 let entry = ledger.entry(key.clone()).or_default();
