@@ -26,7 +26,7 @@ use super::files::Place;
 use super::forming::peers_of;
 use super::holder::{Meeting, TakesPart as _};
 use super::links::{Asked, Subject, spawn};
-use super::record::local_address;
+use super::record::{is_this_machine, local_address};
 use super::unique;
 use crate::node::Node;
 
@@ -404,11 +404,6 @@ impl Part {
         told.unwrap_or_else(|_| Err("the primary does not answer".to_owned()))
             .map(drop)
     }
-}
-
-/// Whether an address is one of this machine's.
-fn is_this_machine(host: &str) -> bool {
-    std::net::UdpSocket::bind((host, 0)).is_ok()
 }
 
 /// Refuses where this node has keys that it does not own.

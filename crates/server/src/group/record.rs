@@ -51,6 +51,8 @@ fn host_of(config: &Config, met_at: Option<&str>) -> String {
     }
     let is_one = |host: &&str| !host.contains('*') && *host != "0.0.0.0" && *host != "::";
     let bound = config.bind.iter().map(|one| one.host.as_str()).find(is_one);
+    // An address that this machine has no more is of a start before.
+    let met_at = met_at.filter(|host| is_this_machine(host));
     let reached = match (met_at, &config.group.join) {
         (Some(host), _) => Some(host.to_owned()),
         (None, Some((host, port))) => local_address((host.as_str(), *port)),
@@ -71,6 +73,11 @@ fn host_of(config: &Config, met_at: Option<&str>) -> String {
     }
 }
 
+/// Whether an address is one of this machine's.
+pub(crate) fn is_this_machine(host: &str) -> bool {
+    UdpSocket::bind((host, 0)).is_ok()
+}
+
 /// The address of this machine from which another one is reached.
 pub(crate) fn local_address(to: (&str, u16)) -> Option<String> {
     for from in ["0.0.0.0:0", "[::]:0"] {
@@ -80,4 +87,16 @@ pub(crate) fn local_address(to: (&str, u16)) -> Option<String> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_was_reached_counts_while_this_machine_has_it() {
+        assert!(is_this_machine("127.0.0.1"));
+        // Documents have it, and nobody else.
+        assert!(!is_this_machine("192.0.2.1"));
+    }
 }

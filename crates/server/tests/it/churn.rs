@@ -113,14 +113,19 @@ struct Restless {
     client: Option<Client>,
     /// What it said since it was last answered.
     unanswered: u32,
+    /// And since it came.
+    said: u32,
 }
 
 /// Who waits for ever is not read from, and what he says on fills his socket: he goes before that.
 const UNANSWERED_MAX: u32 = 60;
+/// Nor does anybody stay who has said so much: what comes to who waits need not be an answer.
+const SAID_MAX: u32 = 500;
 
 impl Restless {
     fn step(&mut self, server: &Server, random: &mut Prng, newest_id: &mut i64) -> io::Result<()> {
-        if random.below(60) == 0 || self.unanswered > UNANSWERED_MAX {
+        let is_filled = self.unanswered > UNANSWERED_MAX || self.said > SAID_MAX;
+        if random.below(60) == 0 || is_filled {
             *self = Self::default();
         }
         let client = match &mut self.client {
@@ -139,6 +144,7 @@ impl Restless {
             let words: Vec<String> = words.map(|kind| word(kind, random, *newest_id)).collect();
             client.send(&words)?;
             self.unanswered += 1;
+            self.said += 1;
         }
         while let Received::Value(value) = client.arrived()? {
             // Who waits is pushed what he listens to.
