@@ -496,7 +496,7 @@ fn what_a_majority_of_a_shard_has_outlives_whoever_is_killed() {
 }
 
 #[test]
-#[ignore = "needs redis-cli: cargo xtask test clients"]
+#[ignore = "needs redis-cli"]
 fn redis_cli_makes_a_cluster_checks_it_and_takes_nodes_in_and_out() {
     let nodes: Vec<Node> = (0..6).map(|_| Node::by_itself()).collect();
     let address = |node: &Node| format!("127.0.0.1:{}@{}", node.port, node.link_port);
