@@ -2,18 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use cluster::ControlLog as _;
-use cluster::NodeId;
-use cluster::member;
-use cluster::message::Heartbeat;
-use cluster::message::Message;
-use cluster::message::Seal;
+use cluster::message::{Heartbeat, Message, Seal};
+use cluster::{ControlLog as _, NodeId, member};
 
-use super::driver::Event;
-use super::driver::post;
-use super::driver::{Driver, SEAL_MS};
-use super::links::Reply;
-use super::links::Subject;
+use super::driver::{Driver, Event, post};
+use super::links::{Reply, Subject};
+
+/// A seal is begun anew where nothing was heard of it for so long.
+const SEAL_MS: u64 = 1_000;
 
 impl Driver {
     pub(super) fn set_lease(&self) {
@@ -105,7 +101,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn begin_seal(&mut self, seal: Seal) {
+    fn begin_seal(&mut self, seal: Seal) {
         let now_ms = self.now_ms().unwrap_or(0);
         // Asked again, it is being done already; but what took its place may have come to nothing.
         let is_under_way = |(known, at_ms): (Seal, u64)| known == seal && now_ms < at_ms + SEAL_MS;
@@ -120,7 +116,7 @@ impl Driver {
     }
 
     /// Tells every voter that this node is there.
-    pub(super) fn send_heartbeat(&mut self, beat: &Heartbeat) {
+    fn send_heartbeat(&mut self, beat: &Heartbeat) {
         let bytes = Message::Heartbeat(beat.clone()).encode();
         let voters = self.log.membership().voters;
         let mut to: BTreeSet<NodeId> = voters

@@ -41,8 +41,6 @@ use crate::replication::following::Link;
 
 /// Parts of a heartbeat for which the thread waits at most.
 const TICKS_PER_HEARTBEAT: u64 = 4;
-/// A seal is begun anew where nothing was heard of it for so long.
-pub(super) const SEAL_MS: u64 = 1_000;
 
 /// What the thread hears.
 pub(crate) enum Event {

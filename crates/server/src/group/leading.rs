@@ -4,22 +4,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cluster::Applied;
-use cluster::ControlLog as _;
-use cluster::Entry;
-use cluster::NodeId;
 use cluster::entry::ShardChange;
-use cluster::leader;
 use cluster::message::Message;
+use cluster::{Applied, ControlLog as _, Entry, NodeId, leader};
 
-use super::documents;
-use super::driver::Driver;
-use super::driver::Event;
-use super::driver::post;
+use super::driver::{Driver, Event, post};
 use super::links::spawn;
 use super::reconcile::Look;
-use super::unique;
 use super::view::SHARD;
+use super::{documents, unique};
 
 impl Driver {
     /// What is due because time has passed.
@@ -44,7 +37,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn propose(&self, entry: Entry) {
+    fn propose(&self, entry: Entry) {
         match &entry {
             Entry::Promote { term, primary, end, .. } => self.tell(&format!(
                 "The control leader promotes {primary} to the primary of term {term}: its log ends at {} of term {}",
@@ -63,7 +56,7 @@ impl Driver {
     }
 
     /// The users of this node are the group's, where it has none yet.
-    pub(super) fn write_first_users(&self) {
+    fn write_first_users(&self) {
         let is_founded = !self.state.nodes.is_empty() && self.duty.is_some();
         if !is_founded || documents::are_complete(&self.state) {
             return;
@@ -86,7 +79,7 @@ impl Driver {
     }
 
     /// Has the members of Raft and of the shard be those that there are.
-    pub(super) fn reconcile(&mut self, now_ms: u64) {
+    fn reconcile(&mut self, now_ms: u64) {
         if self.state.nodes.is_empty() {
             self.found();
             return;
@@ -126,7 +119,7 @@ impl Driver {
     }
 
     /// The first entries of a group: this node, and the shard that it is the primary of.
-    pub(super) fn found(&mut self) {
+    fn found(&mut self) {
         if !self.reconciler.begin() {
             return;
         }

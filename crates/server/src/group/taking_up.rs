@@ -3,21 +3,13 @@
 
 use std::sync::Arc;
 
-use cluster::ControlLog as _;
-use cluster::Entry;
-use cluster::NodeId;
-use cluster::Shard;
-use cluster::ShardId;
+use cluster::{ControlLog as _, Entry, NodeId, Shard, ShardId};
 
-use super::documents;
-use super::driver::Driver;
-use super::driver::Event;
-use super::driver::post;
+use super::driver::{Driver, Event, post};
 use super::duty::PrimaryAddress;
 use super::files::KnownPeer;
-use super::forming;
-use super::unique;
 use super::view::Seen;
+use super::{documents, forming, unique};
 
 impl Driver {
     /// Takes up another control state.
@@ -65,7 +57,7 @@ impl Driver {
     }
 
     /// This node is of that shard.
-    pub(super) fn take_shard(&mut self, id: ShardId) {
+    fn take_shard(&mut self, id: ShardId) {
         let Some(duty) = &self.duty else { return };
         if self.shard != Some(id) {
             self.followed = None;
@@ -84,7 +76,7 @@ impl Driver {
     }
 
     /// The primary may be elsewhere than it was.
-    pub(super) fn follow_again(&mut self) {
+    fn follow_again(&mut self) {
         let Some((term, known)) = &self.followed else {
             return;
         };
@@ -99,7 +91,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn address_of(&self, node: NodeId) -> Option<PrimaryAddress> {
+    fn address_of(&self, node: NodeId) -> Option<PrimaryAddress> {
         let record = &self.state.nodes.get(&node)?.record;
         Some(PrimaryAddress {
             host: record.host.clone(),
