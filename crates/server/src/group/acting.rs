@@ -82,6 +82,7 @@ impl Driver {
                     self.leader.on_answer(&answer);
                 }
                 member::Action::TakeOffice { term, .. } => {
+                    self.note_later_term();
                     self.followed = None;
                     if let Some(duty) = &self.duty {
                         let events = self.events.clone();
@@ -89,7 +90,10 @@ impl Driver {
                         duty.take_office(term, Box::new(done));
                     }
                 }
-                member::Action::Follow { term, primary, .. } => self.follow(term, primary),
+                member::Action::Follow { term, primary, .. } => {
+                    self.note_later_term();
+                    self.follow(term, primary);
+                }
                 member::Action::LeaveOffice { .. } => {
                     if let Some(duty) = &self.duty {
                         duty.leave_office();

@@ -30,7 +30,7 @@ use consensus::{RaftLog, Standing};
 use super::control::Part;
 use super::duty::{Duty, PrimaryAddress};
 use super::files::Place;
-use super::handing_over::HandedOver;
+use super::handing_over::{HandedOver, HandingOver};
 use super::links::{Asked, Links, Reply, Subject, Told};
 use super::reconcile::Reconciler;
 use super::unique;
@@ -109,10 +109,7 @@ pub(crate) struct Driver {
     pub(super) was_replica: bool,
     /// Since when nobody is known to lead.
     pub(super) leaderless_ms: Option<u64>,
-    /// When this node left its office for another one; writes do not wait forever.
-    pub(super) handed_over_ms: Option<u64>,
-    /// A copy is waited for that is to take the office.
-    pub(super) hands_over: bool,
+    pub(super) handing_over: HandingOver,
     /// Who waits for the answer to which seal.
     pub(super) sealing: Vec<(Seal, Reply)>,
     /// What is being made durable, and since when.
@@ -171,8 +168,7 @@ impl Driver {
             writes_users: Arc::default(),
             was_replica: false,
             leaderless_ms: None,
-            handed_over_ms: None,
-            hands_over: false,
+            handing_over: HandingOver::No,
             times,
             node,
             part,
