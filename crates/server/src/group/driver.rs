@@ -24,7 +24,7 @@ use cluster::leader::Leader;
 use cluster::member::Member;
 use cluster::message::{Heartbeat, Message, Seal};
 use cluster::state::roles;
-use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, ShardId, Times};
+use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, ShardId, Times, Unavailable};
 use consensus::{RaftLog, Standing};
 
 use super::control::Part;
@@ -32,6 +32,7 @@ use super::duty::{Duty, PrimaryAddress};
 use super::files::Place;
 use super::handing_over::{HandedOver, HandingOver};
 use super::links::{Asked, Links, Reply, Subject, Told};
+use super::own_shard::Beginning;
 use super::reconcile::Reconciler;
 use super::unique;
 use super::view::Seen;
@@ -72,10 +73,12 @@ pub(crate) enum Event {
     Ready(NodeId, Result<(), String>, HandedOver),
     /// The copy at this address is to take the office, or the one that has most.
     FailOver(Option<(String, u16)>),
-    /// The shard of this node was proposed, and the control state here is newer than that. It was refused for sure, or not.
-    Began { is_refused: bool },
-    /// The hash slots that this node brought are its shard's, or are not to be had.
-    Claimed(Result<Applied, String>),
+    /// The control state here is the newest there was when that was asked, or nobody knows.
+    Looked(bool),
+    /// What became of the entry by which the shard of this node begins.
+    Began(Result<Applied, Unavailable>),
+    /// What became of that by which it gets the hash slots that this node brought.
+    Claimed(Result<Applied, Unavailable>),
     /// The end.
     Stop,
 }
@@ -99,10 +102,10 @@ pub(crate) struct Driver {
     pub(super) shard: Option<ShardId>,
     /// It is in cluster mode.
     pub(super) is_cluster: bool,
-    /// Its own shard, or the slots of that, were proposed.
-    pub(super) begins: bool,
-    /// The shard that was proposed.
-    pub(super) proposed_shard: Option<ShardId>,
+    /// How far it is with beginning one.
+    pub(super) beginning: Beginning,
+    /// The hash slots that it brought were proposed to be its shard's.
+    pub(super) claims: bool,
     /// The group's first users are being written by this node.
     pub(super) writes_users: Arc<AtomicBool>,
     /// Whether it follows somebody now, or did last.
@@ -163,8 +166,8 @@ impl Driver {
         Self {
             shard,
             is_cluster: record.roles & roles::CLUSTER != 0,
-            begins: false,
-            proposed_shard: None,
+            beginning: Beginning::No,
+            claims: false,
             writes_users: Arc::default(),
             was_replica: false,
             leaderless_ms: None,
@@ -360,7 +363,8 @@ impl Driver {
             Event::Forget => self.has_left = true,
             Event::Ready(to, outcome, done) => self.leave_office_to(to, outcome, done),
             Event::FailOver(address) => self.fail_over(address),
-            Event::Began { is_refused } => self.began(is_refused),
+            Event::Looked(is_newest) => self.looked(is_newest),
+            Event::Began(applied) => self.began(applied),
             Event::Claimed(applied) => self.claimed(applied),
             Event::StateChanged | Event::Stop => {}
         }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cluster::entry::ShardChange;
 use cluster::message::Message;
 use cluster::{Applied, ControlLog as _, Entry, NodeId, leader};
 
@@ -128,29 +127,14 @@ impl Driver {
             record: self.record.clone(),
         });
         // In cluster mode each node begins a shard of its own.
-        let duty = self.duty.clone().filter(|_| !self.is_cluster);
-        if let Some(duty) = &duty {
-            if let Err(reason) = duty.begin_shard(SHARD) {
+        let has_shard = self.duty.is_some() && !self.is_cluster;
+        let create = match has_shard.then(|| self.begin_shard(SHARD)).transpose() {
+            Ok(entry) => entry.map(unique::proposal),
+            Err(reason) => {
                 self.warn(&format!("This node cannot begin the group: {reason}"));
                 return self.reconciler.end();
             }
-            let (end, applied) = duty.log_end();
-            self.shard = Some(SHARD);
-            self.member
-                .begin_copy(SHARD, duty.seal_term(), end, applied);
-        }
-        let end = duty.map(|duty| duty.log_end().0);
-        let create = end.map(|end| {
-            unique::proposal(Entry::Shard {
-                shard: SHARD,
-                expected_epoch: 0,
-                change: ShardChange::Create {
-                    primary: self.own,
-                    end,
-                    is_quorum: false,
-                },
-            })
-        });
+        };
         let (log, events) = (Arc::clone(&self.log), self.events.clone());
         self.tell("A control group begins here");
         let done = move |applied: Result<Applied, cluster::Unavailable>| {
