@@ -60,7 +60,7 @@ impl Driver {
     /// Whether this node serves its hash slots may have changed with its role.
     pub(super) fn routes_changed(&self) {
         if let Some(node) = self.node.upgrade() {
-            node.cluster_mode.state_changed(&node);
+            node.cluster_mode.publish(&node);
         }
     }
 

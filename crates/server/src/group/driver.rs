@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cluster::control_log::ControlLog as _;
+use cluster::control_log::{ControlLog as _, RaftId};
 use cluster::leader::Leader;
 use cluster::member::Member;
 use cluster::message::{Heartbeat, Message, Seal};
@@ -34,6 +34,7 @@ use super::handing_over::{HandedOver, HandingOver};
 use super::links::{Asked, Links, Reply, Subject, Told};
 use super::own_shard::Beginning;
 use super::reconcile::Reconciler;
+use super::taking_up::Published;
 use super::unique;
 use super::view::Seen;
 use crate::config::DurabilityLevel;
@@ -120,7 +121,9 @@ pub(crate) struct Driver {
     pub(super) followed: Option<(u64, PrimaryAddress)>,
     pub(super) records_own: bool,
     pub(super) has_left: bool,
-    pub(super) published: Option<(u64, Option<u64>, u64, usize)>,
+    pub(super) published: Option<Published>,
+    /// Who was said to lead.
+    pub(super) told_leader: Option<Option<RaftId>>,
     pub(super) times: Times,
     pub(super) tick: Duration,
 }
@@ -192,6 +195,7 @@ impl Driver {
             records_own: false,
             has_left: false,
             published: None,
+            told_leader: None,
             tick: Duration::from_millis((times.heartbeat_ms / TICKS_PER_HEARTBEAT).max(1)),
         }
     }
