@@ -41,6 +41,8 @@ use sending::Tail;
 const DIAL_TIME: Duration = Duration::from_secs(2);
 /// How long the other end may take to get ready, and to answer a mark.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
+/// An empty piece of data is sent where nothing was for so long: well below the target's patience.
+const QUIET_MS_MAX: u64 = 10_000;
 /// How often it is looked whether something has come, while nobody waits for it and while clients do.
 const LOOK: Duration = Duration::from_millis(20);
 const SHORT_LOOK: Duration = Duration::from_millis(1);
@@ -89,6 +91,8 @@ struct Attempt<'j> {
     handle: Handle,
     marks: u64,
     shards: Shards,
+    /// When something was sent last, by the monotonic clock.
+    sent_ms: u64,
 }
 
 /// Slots that leave, until this is dropped.
@@ -140,6 +144,7 @@ pub(super) fn attempt(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
         handle,
         marks: 0,
         shards,
+        sent_ms: 0,
     };
     let leave = Leave(node);
     let moved = attempt.run(&leave);
@@ -231,13 +236,25 @@ impl Attempt<'_> {
         }
     }
 
+    /// As [`Attempt::go_on`], for work that may send nothing for long: the target takes a silent source for gone.
+    fn go_on_heard(&mut self) -> Result<(), Stopped> {
+        self.go_on()?;
+        match self.now_ms() < self.sent_ms + QUIET_MS_MAX {
+            true => Ok(()),
+            false => self.send(Step::Data, &[]),
+        }
+    }
+
     fn send(&mut self, step: Step, bytes: &[u8]) -> Result<(), Stopped> {
         let step = step as u8;
         let message = Message::Slots(SlotsStep { step, bytes });
         let job = self.job;
         let sent = self.session.writer.send(&message, &|| !job.is_cancelled());
         match sent {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.sent_ms = self.now_ms();
+                Ok(())
+            }
             // Why it takes nothing more it may have said.
             Err(fault) => Err(self.reason().map_or_else(|| fault.into(), Stopped::Failed)),
         }
