@@ -93,6 +93,8 @@ struct Attempt<'j> {
     shards: Shards,
     /// When something was sent last, by the monotonic clock.
     sent_ms: u64,
+    /// Until then a target is waited for that takes nothing, by the monotonic clock.
+    send_until_ms: u64,
 }
 
 /// Slots that leave, until this is dropped.
@@ -145,6 +147,7 @@ pub(super) fn attempt(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
         marks: 0,
         shards,
         sent_ms: 0,
+        send_until_ms: u64::MAX,
     };
     let leave = Leave(node);
     let moved = attempt.run(&leave);
@@ -249,14 +252,21 @@ impl Attempt<'_> {
         let step = step as u8;
         let message = Message::Slots(SlotsStep { step, bytes });
         let job = self.job;
-        let sent = self.session.writer.send(&message, &|| !job.is_cancelled());
-        match sent {
+        let (clock, until_ms) = (&self.node.core.clock, self.send_until_ms);
+        let goes_on = || !job.is_cancelled() && clock.monotonic_ns() / 1_000_000 < until_ms;
+        match self.session.writer.send(&message, &goes_on) {
             Ok(()) => {
                 self.sent_ms = self.now_ms();
                 Ok(())
             }
             // Why it takes nothing more it may have said.
-            Err(fault) => Err(self.reason().map_or_else(|| fault.into(), Stopped::Failed)),
+            Err(fault) => Err(match (self.reason(), fault) {
+                (Some(reason), _) => Stopped::Failed(reason),
+                (None, LinkFault::Silent) => {
+                    Stopped::Failed("the target takes nothing any more".to_owned())
+                }
+                (None, fault) => fault.into(),
+            }),
         }
     }
 
@@ -288,7 +298,9 @@ impl Attempt<'_> {
                 Received::Message(Message::Slots(step)) => {
                     (Step::of(step.step), step.bytes.to_vec())
                 }
-                Received::Message(_) => return Err(LinkFault::Secret.into()),
+                Received::Message(_) => {
+                    return Err(Stopped::Failed("the target says something else".to_owned()));
+                }
                 Received::Unknown => continue,
                 Received::Nothing => {
                     self.go_on()?;
@@ -397,8 +409,11 @@ impl Attempt<'_> {
         let (end, flushes) = self
             .handle
             .exclusive(|_| (log.tail_complete(), slots.flushes()));
+        let pause_ms_max = u64::try_from(self.pause_max().as_millis()).unwrap_or(u64::MAX);
+        self.send_until_ms = self.now_ms().saturating_add(pause_ms_max);
         let sent = send_rest(self, end)?;
         let mark = self.send_mark(true)?;
+        self.send_until_ms = u64::MAX;
         let took = Duration::from_nanos(self.node.core.clock.monotonic_ns() - began_ns);
         let left = self.pause_max().saturating_sub(took);
         if !self.await_mark(mark, left, SHORT_LOOK)? {
