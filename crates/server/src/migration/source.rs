@@ -113,6 +113,10 @@ impl Leave<'_> {
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
+        // Where the server stops, the group may give the slots away still: what waits is answered by nobody.
+        if self.0.is_stopping() {
+            return;
+        }
         let slots = &self.0.core.shared.hash_slots;
         slots.set_leaving(Leaving::default());
         self.0.broadcast(&WorkerMessage::Resume);
