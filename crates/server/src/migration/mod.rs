@@ -106,13 +106,13 @@ impl Migrations {
         if going.any(|other| other.overlaps(&job.ranges)) {
             return Err("some of the slots are in another move already".to_owned());
         }
-        jobs.exports.push_back(Arc::clone(&job));
-        forget_old(&mut jobs.exports);
         if !jobs.is_worked_on {
             let own = Arc::clone(node);
             spawn("slots", move || own.migrations.work(&own)).map_err(|error| error.to_string())?;
             jobs.is_worked_on = true;
         }
+        jobs.exports.push_back(Arc::clone(&job));
+        forget_old(&mut jobs.exports);
         Ok(job)
     }
 
@@ -150,11 +150,10 @@ impl Migrations {
         if going.any(|other| other.overlaps(&job.ranges)) {
             return Err("some of the slots are in another move already".to_owned());
         }
-        jobs.imports.push_back(Arc::clone(&job));
-        forget_old(&mut jobs.imports);
-        drop(jobs);
         let asking = Arc::clone(&job);
         spawn("slots", move || import::ask(&node, &asking)).map_err(|error| error.to_string())?;
+        jobs.imports.push_back(Arc::clone(&job));
+        forget_old(&mut jobs.imports);
         Ok(job)
     }
 
@@ -192,6 +191,8 @@ impl Migrations {
     /// Has a job given up, if that is still possible.
     pub(crate) fn cancel(&self, job: &Job) {
         job.cancel();
+        // Who has looked before waits by now.
+        drop(self.lock());
         self.changed.notify_all();
     }
 
