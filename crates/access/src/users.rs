@@ -1,5 +1,6 @@
 //! All users of a server.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -227,26 +228,25 @@ impl Users {
 }
 
 /// The rules of a change as they are applied.
-fn checked(name: &[u8], rules: &[&[u8]]) -> Result<Vec<Vec<u8>>, SetError> {
+fn checked<'r>(name: &[u8], rules: &[&'r [u8]]) -> Result<Vec<Cow<'r, [u8]>>, SetError> {
     if !is_valid_name(name) {
         return Err(SetError::Name);
     }
-    let merged = merge_selectors(rules).map_err(|at| {
+    merge_selectors(rules).map_err(|at| {
         SetError::Parenthesis(rules.get(at).map_or_else(Vec::new, |word| word.to_vec()))
-    })?;
-    Ok(merged.iter().map(|rule| rule.to_vec()).collect())
+    })
 }
 
 fn applied(
     before: Option<&Rules>,
-    rules: &[Vec<u8>],
+    rules: &[Cow<'_, [u8]>],
     catalog: &Catalog,
     defaults: Defaults,
 ) -> Result<Rules, SetError> {
     let mut new = before.map_or_else(|| Rules::new(defaults), Rules::clone);
     for rule in rules {
         let applied = new.apply(rule, catalog, defaults);
-        applied.map_err(|error| SetError::Rule(rule.clone(), error))?;
+        applied.map_err(|error| SetError::Rule(rule.to_vec(), error))?;
     }
     Ok(new)
 }

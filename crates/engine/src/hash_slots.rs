@@ -307,11 +307,13 @@ impl HashSlots {
         self.has_waits.load(Ordering::Relaxed)
     }
 
-    /// Whether a database may be emptied now. It may not while slots are taken over whose keys are here already. To be asked by
-    /// who has the store alone.
+    /// Whether a database may be emptied now. It may not while slots are taken over whose keys are here already, nor while
+    /// another node takes slots over whose keys it has already: those would outlive it there. To be asked by who has the store
+    /// alone.
     #[must_use]
     pub fn begin_flush(&self) -> bool {
-        let may = !self.is_taking.load(Ordering::Acquire);
+        let is_given = self.routes().leaving.stage == LeavingStage::AllWait;
+        let may = !is_given && !self.is_taking.load(Ordering::Acquire);
         self.flushes.fetch_add(u64::from(may), Ordering::AcqRel);
         may
     }
@@ -493,6 +495,26 @@ mod tests {
         assert_eq!(crossing, CROSS_SLOT);
         slots.set_leaving(Leaving::default());
         assert!(!slots.has_waits() && slots.is_mine(866) && !asked("hello", true));
+    }
+
+    #[test]
+    fn nothing_is_emptied_while_slots_change_hands() {
+        let slots = HashSlots::default();
+        slots.publish(routes());
+        let leave = |stage| {
+            let ranges = [(1, 1)].into();
+            slots.set_leaving(Leaving { ranges, stage });
+        };
+        leave(LeavingStage::WritesWait);
+        assert!(slots.begin_flush());
+        leave(LeavingStage::AllWait);
+        assert!(!slots.begin_flush());
+        slots.set_leaving(Leaving::default());
+        slots.set_taking(true);
+        assert!(!slots.begin_flush());
+        slots.set_taking(false);
+        assert!(slots.begin_flush());
+        assert_eq!(slots.flushes(), 2);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub enum MoveStage {
     Waiting,
     /// The other end is asked.
     Preparing,
-    /// Keys are copied.
+    /// What was there at the cut is copied.
     Copying,
     /// What was written since is sent.
     CatchingUp,
@@ -48,6 +48,20 @@ pub enum MoveStage {
     Failed,
     /// Somebody wanted it no more.
     Cancelled,
+}
+
+impl MoveStage {
+    /// Whether it ended, one way or the other.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+
+    /// Whether the other node has the slots.
+    #[must_use]
+    pub fn is_moved(self) -> bool {
+        matches!(self, Self::Trimming | Self::Done)
+    }
 }
 
 /// One move.

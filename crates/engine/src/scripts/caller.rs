@@ -264,7 +264,7 @@ impl<'h, 'c> Caller<'h, 'c> {
             .judge(&routes)
             .map_err(|elsewhere| CommandError::fixed(elsewhere.text_in_script()))?;
         let declared = self.call.keys.first().map(|key| hash_slot::of(key));
-        // The script would have waited for what it declared; who it begins with is waited for.
+        // A script waits before it begins for the slot of the keys that it declares. For another slot it cannot wait any more.
         if query.slot != declared && query.waits(&routes) {
             let text = Elsewhere::Down.text_in_script();
             return Err(CommandError::fixed(text));

@@ -17,6 +17,8 @@ use crate::replication::stream::frames::Frames;
 
 /// With more keys on the node there is none: it would take too much memory.
 pub(super) const KEYS_MAX: usize = 8_000_000;
+/// With more names, many of keys that are gone, it is made anew.
+const NAMES_MAX: usize = 2 * KEYS_MAX;
 /// Keys that are looked at before others have their turn.
 const STEP_KEYS: usize = 1_024;
 
@@ -101,7 +103,10 @@ impl Directory {
             }
         }
         self.pin.advance(self.frames.next());
-        Ok(())
+        match self.keys.values().map(HashSet::len).sum::<usize>() {
+            0..=NAMES_MAX => Ok(()),
+            _ => Err("the directory of keys has become too large".to_owned()),
+        }
     }
 
     /// The keys of some slots.

@@ -4,9 +4,9 @@ use base::hex;
 use cluster::NodeId;
 use engine::CommandError;
 use engine::cluster::{Ordered, SlotOrder};
-use engine::slot_moves::{MoveAnswer, MoveOrder, MoveStage, SlotMove};
+use engine::slot_moves::{MoveAnswer, MoveOrder, SlotMove};
 
-use super::job::{Job, Stage};
+use super::job::Job;
 use crate::node::Node;
 
 /// GETKEYSINSLOT waits so long for a slot that leaves.
@@ -99,17 +99,7 @@ fn of_job(job: &Job, is_import: bool) -> SlotMove {
         ranges: job.ranges.clone(),
         source: job.source.to_string(),
         target: job.target.to_string(),
-        stage: match progress.stage {
-            Stage::Waiting => MoveStage::Waiting,
-            Stage::Preparing => MoveStage::Preparing,
-            Stage::Copying => MoveStage::Copying,
-            Stage::CatchingUp => MoveStage::CatchingUp,
-            Stage::HandingOver => MoveStage::HandingOver,
-            Stage::Trimming => MoveStage::Trimming,
-            Stage::Done => MoveStage::Done,
-            Stage::Failed => MoveStage::Failed,
-            Stage::Cancelled => MoveStage::Cancelled,
-        },
+        stage: progress.stage,
         error: progress.error,
         retries: progress.retries,
         created_ms: progress.created_ms,

@@ -13,7 +13,7 @@ use super::target::say;
 use super::wire::{Begin, Step};
 use crate::node::Node;
 use crate::replication::session::{Reader, Received, Writer};
-use replication::link::{Message, SlotsStep};
+use replication::link::Message;
 
 /// How often it is looked whether the other end says something.
 const LOOK: Duration = Duration::from_millis(50);
@@ -41,12 +41,7 @@ fn asked(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
         keys: 0,
         bytes: 0,
     };
-    let (step, bytes) = (Step::Ask as u8, begin.encode());
-    let message = Message::Slots(SlotsStep {
-        step,
-        bytes: &bytes,
-    });
-    session.writer.send(&message, &|| !node.is_stopping())?;
+    say(&mut session.writer, Step::Ask, &begin.encode())?;
     session.reader.set_time(LOOK)?;
     let told = loop {
         if job.is_cancelled() || node.is_stopping() {
@@ -84,7 +79,7 @@ pub(super) fn give(
     reader.set_time(LOOK).map_err(|fault| fault.to_string())?;
     while !job.stage().is_over() && !node.is_stopping() {
         if reader.next().is_err() {
-            job.cancel();
+            migrations.cancel(&job);
             std::thread::sleep(LOOK);
         }
     }

@@ -6,40 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use base::random::fill_from_os;
 use cluster::NodeId;
 use cluster::entry::SlotRange;
-
-/// How far a move is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Others are before it.
-    Waiting,
-    /// The other end is asked.
-    Preparing,
-    /// What was there at the cut is copied.
-    Copying,
-    /// What was written since is sent.
-    CatchingUp,
-    /// Writes wait.
-    HandingOver,
-    /// The slots are the target's; their keys are removed here.
-    Trimming,
-    /// It is done.
-    Done,
-    /// It was given up.
-    Failed,
-    /// Somebody wanted it no more.
-    Cancelled,
-}
-
-impl Stage {
-    pub(crate) fn is_over(self) -> bool {
-        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
-    }
-
-    /// Whether the target has the slots.
-    pub(crate) fn is_moved(self) -> bool {
-        matches!(self, Self::Trimming | Self::Done)
-    }
-}
+pub(crate) use engine::slot_moves::MoveStage as Stage;
 
 /// What changes of a job.
 #[derive(Clone, Debug)]

@@ -52,10 +52,11 @@ use wire::Begin;
 const ALONE: &str = "this node is by itself: there is no other node to move slots to or from";
 /// Jobs that are over and still shown.
 const SHOWN_MAX: usize = 1_000;
-/// So often a job is tried again.
+/// How many times a job is tried again.
 const RETRIES_MAX: u32 = 10;
-/// How long is waited before the first time; twice as long each time, up to the last.
+/// How long a job waits before it is tried again the first time, ...
 const BACK_OFF_MS: u64 = 50;
+/// ... and at most: twice as long each time.
 const BACK_OFF_MS_MAX: u64 = 5_000;
 /// How often it is looked whether keys of other shards' slots are left.
 const CLEAN_INTERVAL_MS: u64 = 1_000;
@@ -106,13 +107,13 @@ impl Migrations {
         if going.any(|other| other.overlaps(&job.ranges)) {
             return Err("some of the slots are in another move already".to_owned());
         }
-        jobs.exports.push_back(Arc::clone(&job));
-        forget_old(&mut jobs.exports);
         if !jobs.is_worked_on {
             let own = Arc::clone(node);
             spawn("slots", move || own.migrations.work(&own)).map_err(|error| error.to_string())?;
             jobs.is_worked_on = true;
         }
+        jobs.exports.push_back(Arc::clone(&job));
+        forget_old(&mut jobs.exports);
         Ok(job)
     }
 
@@ -150,11 +151,10 @@ impl Migrations {
         if going.any(|other| other.overlaps(&job.ranges)) {
             return Err("some of the slots are in another move already".to_owned());
         }
-        jobs.imports.push_back(Arc::clone(&job));
-        forget_old(&mut jobs.imports);
-        drop(jobs);
         let asking = Arc::clone(&job);
         spawn("slots", move || import::ask(&node, &asking)).map_err(|error| error.to_string())?;
+        jobs.imports.push_back(Arc::clone(&job));
+        forget_old(&mut jobs.imports);
         Ok(job)
     }
 
@@ -175,7 +175,7 @@ impl Migrations {
         job
     }
 
-    /// All jobs that are known, those that are given and those that are taken.
+    /// All jobs that are known: exports, then imports.
     pub(crate) fn all(&self) -> (Vec<Arc<Job>>, Vec<Arc<Job>>) {
         let jobs = self.lock();
         let all = |jobs: &VecDeque<Arc<Job>>| jobs.iter().map(Arc::clone).collect();
@@ -192,6 +192,8 @@ impl Migrations {
     /// Has a job given up, if that is still possible.
     pub(crate) fn cancel(&self, job: &Job) {
         job.cancel();
+        // Who has looked before waits by now.
+        drop(self.lock());
         self.changed.notify_all();
     }
 
@@ -330,11 +332,12 @@ impl Migrations {
         if !slots.is_on() || self.is_staging.load(Ordering::Acquire) {
             return;
         }
-        let routes = slots.routes();
-        let mut databases = 0..node.core.store.databases();
-        let has_hidden = databases.any(|one| node.core.store.hidden_len(one) > 0);
         let is_idle = !self.lock().is_worked_on;
-        if routes.is_replica || !has_hidden || !is_idle || node.control.log().is_none() {
+        if slots.routes().is_replica || !is_idle || node.control.log().is_none() {
+            return;
+        }
+        let mut databases = 0..node.core.store.databases();
+        if !databases.any(|one| node.core.store.hidden_len(one) > 0) {
             return;
         }
         let Ok(own) = shared(node) else { return };
@@ -372,15 +375,14 @@ impl Migrations {
         }
     }
 
-    /// Waits until no move of a slot goes on here, for so long at most; whether it was waited to its end.
-    pub(crate) fn await_leaving(&self, slot: u16, ms: u64) -> bool {
+    /// Waits until no move of a slot goes on here, for so long at most.
+    pub(crate) fn await_leaving(&self, slot: u16, ms: u64) {
         for _ in 0..ms {
             match self.leaving(slot) {
                 Some(job) if !job.stage().is_moved() => std::thread::sleep(LOOK),
-                _ => return true,
+                _ => return,
             }
         }
-        false
     }
 
     fn lock(&self) -> MutexGuard<'_, Jobs> {
@@ -406,37 +408,31 @@ fn forget_old(jobs: &mut VecDeque<Arc<Job>>) {
 /// The slots of other shards.
 #[must_use]
 pub(crate) fn of_others(routes: &Routes) -> Vec<SlotRange> {
+    let is_others = |slot: &u16| routes.owner(*slot).is_some_and(|owner| owner != routes.own);
+    ranges_of((0..=base::hash_slot::LAST).filter(is_others))
+}
+
+/// Those of some slots that another shard owns; each range comes as it is, where all of it is another's.
+fn lost(node: &Node, state: &ControlState, ranges: &[SlotRange]) -> Vec<SlotRange> {
+    let Some(own) = shard_of(state, own_id(node)) else {
+        return Vec::new();
+    };
+    let is_lost = |slot: &u16| state.slots.owner(*slot).is_some_and(|owner| owner != own);
+    let lost = ranges.iter();
+    lost.flat_map(|&(first, last)| ranges_of((first..=last).filter(is_lost)))
+        .collect()
+}
+
+/// Slots, which come in order, as ranges.
+fn ranges_of(slots: impl Iterator<Item = u16>) -> Vec<SlotRange> {
     let mut ranges: Vec<SlotRange> = Vec::new();
-    for slot in 0..=base::hash_slot::LAST {
-        if routes.owner(slot).is_none_or(|owner| owner == routes.own) {
-            continue;
-        }
+    for slot in slots {
         match ranges.last_mut() {
             Some((_, last)) if *last + 1 == slot => *last = slot,
             _ => ranges.push((slot, slot)),
         }
     }
     ranges
-}
-
-/// Those of some slots that another shard owns.
-fn lost(node: &Node, state: &ControlState, ranges: &[SlotRange]) -> Vec<SlotRange> {
-    let own = shard_of(state, own_id(node));
-    let mut lost: Vec<SlotRange> = Vec::new();
-    for &(first, last) in ranges {
-        let mut open = false;
-        for slot in first..=last {
-            let owner = state.slots.owner(slot);
-            let is_lost = own.is_some() && owner.is_some() && owner != own;
-            match lost.last_mut() {
-                Some((_, end)) if is_lost && open => *end = slot,
-                _ if is_lost => lost.push((slot, slot)),
-                _ => {}
-            }
-            open = is_lost;
-        }
-    }
-    lost
 }
 
 /// This node, as the group calls it.
@@ -474,4 +470,19 @@ pub(crate) fn shown(ranges: &[SlotRange]) -> String {
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let thread = std::thread::Builder::new().name(name.into());
     thread.spawn(run).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_put_together_to_ranges() {
+        assert_eq!(ranges_of(std::iter::empty()), []);
+        let slots = [0, 1, 2, 5, 16_382, 16_383];
+        assert_eq!(
+            ranges_of(slots.into_iter()),
+            [(0, 2), (5, 5), (16_382, 16_383)]
+        );
+    }
 }

@@ -41,6 +41,8 @@ use sending::Tail;
 const DIAL_TIME: Duration = Duration::from_secs(2);
 /// How long the other end may take to get ready, and to answer a mark.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
+/// An empty piece of data is sent where nothing was for so long: well below the target's patience.
+const QUIET_MS_MAX: u64 = 10_000;
 /// How often it is looked whether something has come, while nobody waits for it and while clients do.
 const LOOK: Duration = Duration::from_millis(20);
 const SHORT_LOOK: Duration = Duration::from_millis(1);
@@ -89,6 +91,10 @@ struct Attempt<'j> {
     handle: Handle,
     marks: u64,
     shards: Shards,
+    /// When something was sent last, by the monotonic clock.
+    sent_ms: u64,
+    /// Until then a target is waited for that takes nothing, by the monotonic clock.
+    send_until_ms: u64,
 }
 
 /// Slots that leave, until this is dropped.
@@ -107,6 +113,10 @@ impl Leave<'_> {
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
+        // Where the server stops, the group may give the slots away still: what waits is answered by nobody.
+        if self.0.is_stopping() {
+            return;
+        }
         let slots = &self.0.core.shared.hash_slots;
         slots.set_leaving(Leaving::default());
         self.0.broadcast(&WorkerMessage::Resume);
@@ -140,6 +150,8 @@ pub(super) fn attempt(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
         handle,
         marks: 0,
         shards,
+        sent_ms: 0,
+        send_until_ms: u64::MAX,
     };
     let leave = Leave(node);
     let moved = attempt.run(&leave);
@@ -231,15 +243,34 @@ impl Attempt<'_> {
         }
     }
 
+    /// As [`Attempt::go_on`], for work that may send nothing for long: the target takes a silent source for gone.
+    fn go_on_heard(&mut self) -> Result<(), Stopped> {
+        self.go_on()?;
+        match self.now_ms() < self.sent_ms + QUIET_MS_MAX {
+            true => Ok(()),
+            false => self.send(Step::Data, &[]),
+        }
+    }
+
     fn send(&mut self, step: Step, bytes: &[u8]) -> Result<(), Stopped> {
         let step = step as u8;
         let message = Message::Slots(SlotsStep { step, bytes });
         let job = self.job;
-        let sent = self.session.writer.send(&message, &|| !job.is_cancelled());
-        match sent {
-            Ok(()) => Ok(()),
+        let (clock, until_ms) = (&self.node.core.clock, self.send_until_ms);
+        let goes_on = || !job.is_cancelled() && clock.monotonic_ns() / 1_000_000 < until_ms;
+        match self.session.writer.send(&message, &goes_on) {
+            Ok(()) => {
+                self.sent_ms = self.now_ms();
+                Ok(())
+            }
             // Why it takes nothing more it may have said.
-            Err(fault) => Err(self.reason().map_or_else(|| fault.into(), Stopped::Failed)),
+            Err(fault) => Err(match (self.reason(), fault) {
+                (Some(reason), _) => Stopped::Failed(reason),
+                (None, LinkFault::Silent) => {
+                    Stopped::Failed("the target takes nothing any more".to_owned())
+                }
+                (None, fault) => fault.into(),
+            }),
         }
     }
 
@@ -271,7 +302,9 @@ impl Attempt<'_> {
                 Received::Message(Message::Slots(step)) => {
                     (Step::of(step.step), step.bytes.to_vec())
                 }
-                Received::Message(_) => return Err(LinkFault::Secret.into()),
+                Received::Message(_) => {
+                    return Err(Stopped::Failed("the target says something else".to_owned()));
+                }
                 Received::Unknown => continue,
                 Received::Nothing => {
                     self.go_on()?;
@@ -380,8 +413,11 @@ impl Attempt<'_> {
         let (end, flushes) = self
             .handle
             .exclusive(|_| (log.tail_complete(), slots.flushes()));
+        let pause_ms_max = u64::try_from(self.pause_max().as_millis()).unwrap_or(u64::MAX);
+        self.send_until_ms = self.now_ms().saturating_add(pause_ms_max);
         let sent = send_rest(self, end)?;
         let mark = self.send_mark(true)?;
+        self.send_until_ms = u64::MAX;
         let took = Duration::from_nanos(self.node.core.clock.monotonic_ns() - began_ns);
         let left = self.pause_max().saturating_sub(took);
         if !self.await_mark(mark, left, SHORT_LOOK)? {

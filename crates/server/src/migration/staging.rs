@@ -2,8 +2,8 @@
 //! replicas and a start have it. Nobody sees it before the slots are this node's (`store`'s `hidden`).
 //!
 //! Invariants
-//!  1. Time stands still, at 0: that a key is over is the source's to say until the slots are handed over. The log is told the
-//!     real time.
+//!  1. Time stands still, at 0: only the source says that a key has expired, until the slots are handed over. The log is told
+//!     the real time.
 //!  2. None of the commands fails, or what is here is not what the source has: the first that does ends the move.
 
 use std::sync::Arc;
@@ -20,6 +20,8 @@ use super::wire::{self, Entry};
 use crate::node::Node;
 use crate::replication::Applier;
 
+/// Why nothing can be written.
+pub(super) const NO_LOG: &str = "this node has no log to write to";
 /// How often it is looked whether something is on disk, or has room.
 const LOOK: Duration = Duration::from_millis(1);
 /// Bytes that wait for the rest of a command keep no more memory than this once they are applied.
@@ -67,7 +69,7 @@ impl Staging {
     /// # Errors
     /// Why that is not possible: what is here is of no use any more.
     pub(super) fn feed(&mut self, piece: &[u8]) -> Result<(), String> {
-        self.await_room()?;
+        await_room(&self.node)?;
         self.bytes.extend_from_slice(piece);
         let bytes = std::mem::take(&mut self.bytes);
         self.log_user.set_idle(false);
@@ -85,7 +87,7 @@ impl Staging {
         let timed = |inner| Box::new(Timed { inner, clock }) as Box<dyn EffectSink>;
         let taken = self.log_user.take_up_through(self.applier.store(), timed);
         if matches!(taken, TakenUp::Nothing) {
-            return Err("this node has no log to write to".to_owned());
+            return Err(NO_LOG.to_owned());
         }
         let mut port = NoServer::default();
         let mut used = 0;
@@ -129,30 +131,8 @@ impl Staging {
         Ok(())
     }
 
-    fn log(&self) -> Result<Arc<dyn Tail>, String> {
-        let log = self.node.keeping.log_in_use.get();
-        log.ok_or_else(|| "this node has no log to write to".to_owned())
-    }
-
-    fn await_room(&self) -> Result<(), String> {
-        let log = self.log()?;
-        while !log.has_room(self.node.core.clock.monotonic_ns()) {
-            self.go_on()?;
-            log.request_sync(log.tail());
-            std::thread::sleep(LOOK);
-        }
-        Ok(())
-    }
-
-    fn go_on(&self) -> Result<(), String> {
-        match self.node.is_stopping() {
-            true => Err("the server stops".to_owned()),
-            false => Ok(()),
-        }
-    }
-
     fn write_out(&self) -> Result<(), String> {
-        self.log()?.write_out(self.log_user.appended().end())
+        log_of(&self.node)?.write_out(self.log_user.appended().end())
     }
 
     /// Waits until everything that was applied is on disk, and on a majority of the copies where replies wait for one.
@@ -164,12 +144,12 @@ impl Staging {
             return Err("a command is cut off".to_owned());
         }
         self.write_out()?;
-        let (log, end) = (self.log()?, self.log_user.appended().end());
+        let (log, end) = (log_of(&self.node)?, self.log_user.appended().end());
         log.request_sync(end);
         let fence = &self.node.replication.fence;
         let waits_for_others = fence.is_quorum();
         while log.durable() < end || (waits_for_others && fence.released(&*log) < end) {
-            self.go_on()?;
+            go_on(&self.node)?;
             if let Some(fault) = log.fault() {
                 return Err(fault);
             }
@@ -227,6 +207,33 @@ impl EffectSink for Timed {
 
     fn source(&mut self, source: &Source) {
         self.inner.source(source);
+    }
+}
+
+/// The log that is written to.
+fn log_of(node: &Node) -> Result<Arc<dyn Tail>, String> {
+    let log = node.keeping.log_in_use.get();
+    log.ok_or_else(|| NO_LOG.to_owned())
+}
+
+/// Waits until the log takes more.
+///
+/// # Errors
+/// Why it does not.
+pub(super) fn await_room(node: &Node) -> Result<(), String> {
+    let log = log_of(node)?;
+    while !log.has_room(node.core.clock.monotonic_ns()) {
+        go_on(node)?;
+        log.request_sync(log.tail());
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+fn go_on(node: &Node) -> Result<(), String> {
+    match node.is_stopping() {
+        true => Err("the server stops".to_owned()),
+        false => Ok(()),
     }
 }
 

@@ -2,65 +2,47 @@
 //! effect like any other, so replicas and a start have it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use base::hash_slot;
 use cluster::entry::SlotRange;
-use persistence::log_in_use::TakenUp;
+use persistence::log_in_use::{LogUser, TakenUp};
 use store::Handle;
 
 use super::directory::Named;
 use super::filter::Slots;
+use super::staging::{NO_LOG, await_room};
 use crate::node::Node;
 
 /// Keys that are looked at before others have their turn.
 const STEP_KEYS: usize = 1_024;
-/// How often it is looked whether the log has room.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// Removes all keys of some slots; how many. Clients that track them are told, and nobody else.
 ///
 /// # Errors
 /// Why it was not done, or not to the end.
 pub(super) fn trim(node: &Arc<Node>, ranges: &[SlotRange]) -> Result<u64, String> {
+    if ranges.is_empty() {
+        return Ok(0);
+    }
     let slots = Slots::new(ranges);
-    let mut handle = node.core.store.handle();
-    handle.set_ageless(true);
-    let log_user = node.keeping.log_in_use.join();
-    log_user.set_idle(true);
-    let mut removed = 0;
+    let mut trimmer = Trimmer::new(node, ranges);
     for database in 0..node.core.store.databases() {
         let mut cursor = 0;
         loop {
             let mut keys = Vec::new();
-            cursor = handle.scan(database, cursor, STEP_KEYS, |record| {
+            cursor = trimmer.handle.scan(database, cursor, STEP_KEYS, |record| {
                 if slots.has(record.key()) {
                     keys.push(record.key().to_vec());
                 }
             });
-            if !keys.is_empty() {
-                await_room(node)?;
-                check(node, ranges)?;
-                log_user.set_idle(false);
-                let taken = log_user.take_up(&mut handle);
-                let has_log = !matches!(taken, TakenUp::Nothing);
-                if has_log {
-                    removed += remove(node, &mut handle, database, keys.iter().map(Vec::as_slice));
-                }
-                log_user.set_idle(true);
-                if !has_log {
-                    return Err("this node has no log to write to".to_owned());
-                }
-            }
+            trimmer.remove(keys.iter().map(|name| (database, name.as_slice())))?;
             if cursor == 0 {
                 break;
             }
             std::thread::yield_now();
         }
     }
-    log_user.let_go(&mut handle);
-    handle.tell_memory();
-    Ok(removed)
+    Ok(trimmer.removed)
 }
 
 /// Removes keys that are known by name, of some slots.
@@ -72,46 +54,78 @@ pub(super) fn trim_keys(
     ranges: &[SlotRange],
     keys: &[Named],
 ) -> Result<u64, String> {
-    let mut handle = node.core.store.handle();
-    handle.set_ageless(true);
-    let log_user = node.keeping.log_in_use.join();
-    log_user.set_idle(true);
-    let mut removed = 0;
+    let mut trimmer = Trimmer::new(node, ranges);
     for some in keys.chunks(STEP_KEYS) {
-        await_room(node)?;
-        check(node, ranges)?;
-        log_user.set_idle(false);
-        let taken = log_user.take_up(&mut handle);
-        let has_log = !matches!(taken, TakenUp::Nothing);
-        for (database, name) in some.iter().filter(|_| has_log) {
-            removed += remove(node, &mut handle, *database, [&**name]);
-        }
-        log_user.set_idle(true);
-        if !has_log {
-            return Err("this node has no log to write to".to_owned());
-        }
+        trimmer.remove(some.iter().map(|(database, name)| (*database, &**name)))?;
     }
-    log_user.let_go(&mut handle);
-    handle.tell_memory();
-    Ok(removed)
+    Ok(trimmer.removed)
 }
 
-fn remove<'k>(
-    node: &Node,
-    handle: &mut Handle,
-    database: u16,
-    keys: impl IntoIterator<Item = &'k [u8]>,
-) -> u64 {
-    handle.begin(node.core.clock.now_unix_ms());
-    let mut removed = 0;
-    for name in keys {
-        let key = handle.key(database, name);
-        let was_there = handle.delete(&key, |entry| {
-            entry.effect(|effect| effect.command(&[b"DEL", name]));
-        });
-        removed += u64::from(was_there);
+/// Removes keys of some slots, step by step.
+struct Trimmer<'n> {
+    node: &'n Arc<Node>,
+    ranges: &'n [SlotRange],
+    handle: Handle,
+    log_user: LogUser,
+    /// How many keys were there and are gone.
+    removed: u64,
+}
+
+impl<'n> Trimmer<'n> {
+    fn new(node: &'n Arc<Node>, ranges: &'n [SlotRange]) -> Self {
+        let mut handle = node.core.store.handle();
+        handle.set_ageless(true);
+        let log_user = node.keeping.log_in_use.join();
+        log_user.set_idle(true);
+        Self {
+            node,
+            ranges,
+            handle,
+            log_user,
+            removed: 0,
+        }
     }
-    removed
+
+    /// Removes some keys, each with its database.
+    fn remove<'k>(
+        &mut self,
+        keys: impl ExactSizeIterator<Item = (u16, &'k [u8])>,
+    ) -> Result<(), String> {
+        if keys.len() == 0 {
+            return Ok(());
+        }
+        await_room(self.node)?;
+        check(self.node, self.ranges)?;
+        self.log_user.set_idle(false);
+        let taken = self.log_user.take_up(&mut self.handle);
+        let has_log = !matches!(taken, TakenUp::Nothing);
+        if has_log {
+            self.delete(keys);
+        }
+        self.log_user.set_idle(true);
+        match has_log {
+            true => Ok(()),
+            false => Err(NO_LOG.to_owned()),
+        }
+    }
+
+    fn delete<'k>(&mut self, keys: impl Iterator<Item = (u16, &'k [u8])>) {
+        self.handle.begin(self.node.core.clock.now_unix_ms());
+        for (database, name) in keys {
+            let key = self.handle.key(database, name);
+            let was_there = self.handle.delete(&key, |entry| {
+                entry.effect(|effect| effect.command(&[b"DEL", name]));
+            });
+            self.removed += u64::from(was_there);
+        }
+    }
+}
+
+impl Drop for Trimmer<'_> {
+    fn drop(&mut self) {
+        self.log_user.let_go(&mut self.handle);
+        self.handle.tell_memory();
+    }
 }
 
 /// Whether the slots are still another node's, and this one is the primary that may write.
@@ -128,19 +142,6 @@ fn check(node: &Node, ranges: &[SlotRange]) -> Result<(), String> {
         Some(slot) => Err(format!("slot {slot} belongs to this node again")),
         None => Ok(()),
     }
-}
-
-fn await_room(node: &Node) -> Result<(), String> {
-    let log = node.keeping.log_in_use.get();
-    let log = log.ok_or_else(|| "this node has no log to write to".to_owned())?;
-    while !log.has_room(node.core.clock.monotonic_ns()) {
-        if node.is_stopping() {
-            return Err("the server stops".to_owned());
-        }
-        log.request_sync(log.tail());
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
 }
 
 /// How many keys some slots have, about.

@@ -7,7 +7,7 @@
 //!
 //! Entries are a stream of bytes: a piece of it ends wherever it is full. `docs/formats/link.md` has the steps.
 
-use cluster::entry::SlotRange;
+use cluster::entry::{SlotRange, are_ranges};
 
 /// A step of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,16 +90,12 @@ impl Begin {
         for _ in 0..u16::from_le_bytes(*count) {
             let (range, more) = rest.split_first_chunk::<4>()?;
             let [a, b, c, d] = *range;
-            let (first, last) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
-            if first > last || last > base::hash_slot::LAST {
-                return None;
-            }
-            ranges.push((first, last));
+            ranges.push((u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])));
             rest = more;
         }
         let (keys, rest) = rest.split_first_chunk()?;
         let (bytes, rest) = rest.split_first_chunk()?;
-        (rest.is_empty() && !ranges.is_empty()).then_some(Self {
+        (rest.is_empty() && !ranges.is_empty() && are_ranges(&ranges)).then_some(Self {
             name: *name,
             ranges,
             keys: u64::from_le_bytes(*keys),
@@ -263,10 +259,12 @@ mod tests {
         for cut in 0..bytes.len() {
             assert_eq!(Begin::decode(&bytes[..cut]), None);
         }
-        let wrong = Begin {
-            ranges: vec![(5, 4)],
-            ..begin
-        };
-        assert_eq!(Begin::decode(&wrong.encode()), None);
+        for ranges in [vec![(5, 4)], vec![(0, 16_384)], vec![(0, 5), (5, 6)]] {
+            let wrong = Begin {
+                ranges,
+                ..begin.clone()
+            };
+            assert_eq!(Begin::decode(&wrong.encode()), None);
+        }
     }
 }

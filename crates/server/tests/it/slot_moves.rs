@@ -86,11 +86,16 @@ impl Node {
         self.server.as_ref().unwrap().log()
     }
 
-    /// Has all slots of this node go to the other one; waits until they are there.
-    fn give_all(&self, to: &Node) {
+    /// Has all slots of this node go to the other one, and waits for nothing.
+    fn begin_to_give_all(&self, to: &Node) {
         let id = to.text("CLUSTER MYID");
         let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 16383 NODE {id}");
         assert_eq!(self.text(&line), "OK");
+    }
+
+    /// The same, and waits until they are there.
+    fn give_all(&self, to: &Node) {
+        self.begin_to_give_all(to);
         self.await_end("success");
     }
 
@@ -380,15 +385,8 @@ fn fill(node: &Node, keys: usize) {
 fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = FIXED
         .iter()
-        .filter_map(|line| {
-            line.split(' ').nth(
-                if line.starts_with("XGROUP") || line.starts_with("XREADGROUP") {
-                    99
-                } else {
-                    1
-                },
-            )
-        })
+        .filter(|line| !line.starts_with("XGROUP") && !line.starts_with("XREADGROUP"))
+        .filter_map(|line| line.split(' ').nth(1))
         .collect();
     names.extend(["long", "large"]);
     names.sort_unstable();
@@ -467,10 +465,8 @@ fn a_move_that_is_cancelled_leaves_everything_where_it_was() {
     let [a, b] = &nodes;
     fill(a, 50_000);
     let writers = write(&nodes, 1, 100);
-    let id = b.text("CLUSTER MYID");
-    let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 16383 NODE {id}");
     for _ in 0..5 {
-        assert_eq!(a.text(&line), "OK");
+        a.begin_to_give_all(b);
         let cancelled = a.text("CLUSTER CANCELSLOTMIGRATIONS");
         assert_eq!(cancelled, "OK");
         a.await_end("cancelled");
@@ -490,9 +486,7 @@ fn a_target_that_is_killed_takes_nothing_with_it() {
     let mut nodes = cluster();
     fill(&nodes[0], 50_000);
     let writers = write(&nodes, 2, 100);
-    let id = nodes[1].text("CLUSTER MYID");
-    let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 16383 NODE {id}");
-    assert_eq!(nodes[0].text(&line), "OK");
+    nodes[0].begin_to_give_all(&nodes[1]);
     await_copying(&nodes[0]);
     nodes[1].kill();
     std::thread::sleep(Duration::from_millis(300));
@@ -511,9 +505,7 @@ fn a_source_that_is_killed_has_its_slots_or_the_target_has_them() {
         fill(&nodes[0], 20_000);
         let before = digests(&nodes[0]);
         let writers = write(&nodes, 2, 100);
-        let id = nodes[1].text("CLUSTER MYID");
-        let line = format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 16383 NODE {id}");
-        assert_eq!(nodes[0].text(&line), "OK");
+        nodes[0].begin_to_give_all(&nodes[1]);
         await_copying(&nodes[0]);
         std::thread::sleep(Duration::from_millis(ms));
         nodes[0].kill();

@@ -123,7 +123,7 @@ impl Attempt<'_> {
         };
         let copied = Arc::<Mutex<Copied>>::default();
         let (generation, from) = loop {
-            self.go_on()?;
+            self.go_on_heard()?;
             let from = self.log.tail_complete();
             let slots = Slots::new(&self.job.ranges);
             let sink = Box::new(CutSink::new(slots, &copied));
@@ -175,7 +175,7 @@ impl Attempt<'_> {
                     ));
                 }
             }
-            self.go_on()?;
+            self.go_on_heard()?;
             if step == SnapshotStep::Later {
                 std::thread::sleep(SHORT_LOOK);
             }
@@ -192,11 +192,11 @@ impl Attempt<'_> {
     /// Sends what the log says of the slots up to a sequence.
     pub(super) fn send_log(&mut self, tail: &mut Tail, end: u64) -> Result<(), Stopped> {
         while tail.frames.next() < end {
-            self.go_on()?;
+            self.go_on_heard()?;
             let (filter, out) = (&mut tail.filter, &mut tail.out);
             let mut obstacle = None;
             let read = tail.frames.read(|frame| {
-                // Frames behind the end come again with the next piece: they are looked at once.
+                // After an obstacle the rest of the piece is of no use.
                 if obstacle.is_none()
                     && let Err(found) = filter.frame(frame, out)
                 {
@@ -251,7 +251,7 @@ impl Attempt<'_> {
     }
 }
 
-/// The log behind the cut, as far as it was sent.
+/// The log after the cut, as far as it was sent.
 pub(super) struct Tail {
     pub(super) filter: Filter,
     pub(super) frames: Frames,
