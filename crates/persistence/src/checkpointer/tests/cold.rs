@@ -2,6 +2,8 @@
 
 use store::{ColdKind, ColdValue, ColdValues, Locator};
 
+use tier::{Entry, Tier, TierOptions};
+
 use super::*;
 
 /// What a cold value is: its key, some times.
@@ -56,4 +58,38 @@ fn values_are_read_within_the_memory_that_a_checkpoint_may_hold() {
         let value = handle.read(&key, |record| record.unwrap().to_vec());
         assert_eq!(value, name.repeat(3).into_bytes());
     }
+}
+
+/// Where the values of a cold store are.
+struct WithTier(Arc<Tier>);
+
+impl Surroundings for WithTier {
+    fn tier(&self) -> Option<Arc<Tier>> {
+        Some(Arc::clone(&self.0))
+    }
+}
+
+#[test]
+fn a_wish_for_all_values_ends_with_the_checkpoint_that_was_asked_for() {
+    let (store, disk) = (cold_store(20), device(4));
+    let options = TierOptions {
+        directory: "/data/tier".into(),
+        bytes_max: 1 << 30,
+        segment_bytes: 1 << 20,
+    };
+    let tier = Tier::open(Arc::new(disk.clone()), &options).unwrap();
+    let entry = Entry {
+        kind: 0,
+        keyspace: 0,
+        key: b"key:000000",
+        body: &[1; 300],
+    };
+    assert_eq!(tier.append(&entry).unwrap().slot, 0);
+    let mut setup = setup(&store, disk);
+    setup.surroundings = Arc::new(WithTier(Arc::new(tier)));
+    let checkpointer = Checkpointer::new(setup);
+    checkpointer.schedule_with_values(Why::Rewrite).unwrap();
+    assert!(checkpointer.cancel());
+    let manifest = make(&checkpointer).unwrap();
+    assert_eq!(manifest.segments[0].records, 20, "none of them has a value");
 }
