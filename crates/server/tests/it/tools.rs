@@ -185,6 +185,40 @@ fn an_analysis_of_files_agrees_with_the_server() {
     }
 }
 
+/// A checkpoint has no values that are in a tier, but tells what they are.
+#[test]
+fn an_analysis_knows_values_that_are_in_a_tier() {
+    let server = ServerBuilder::iolite()
+        .args(&["--tier-path", ".", "--maxmemory", "100mb"])
+        .args(&["--enable-debug-command", "yes"])
+        .tcp()
+        .start()
+        .unwrap();
+    let port = server.address().unwrap().port().to_string();
+    fill_quietly(&port, "text:1", 5_000);
+    let elements: Vec<String> = (0..1_000).map(|number| format!("{number:0>20}")).collect();
+    let mut push = vec!["RPUSH", "list:1"];
+    push.extend(elements.iter().map(String::as_str));
+    fill(&port, &push);
+    fill(&port, &["SET", "hot:1", "x"]);
+    for key in ["text:1", "list:1"] {
+        let demoted = told(&["cli", "-p", &port, "DEBUG", "DEMOTE", key]);
+        assert_eq!(demoted, "1\n", "{key}");
+    }
+    fill(&port, &["SAVE"]);
+    let live = analysis(&["--live", "-p", &port]);
+    let checkpoint = analysis(&[server.directory().to_str().unwrap()]);
+    assert_eq!(checkpoint["keys"], live["keys"]);
+    let counts = |told: &serde_json::Value| -> Vec<serde_json::Value> {
+        let types = told["types"].as_array().unwrap().iter();
+        let counts = types.map(|of| serde_json::json!([of["name"], of["keys"], of["elements"]]));
+        counts.collect()
+    };
+    assert_eq!(counts(&checkpoint), counts(&live));
+    // The values take no memory.
+    assert!(checkpoint["bytes"].as_u64() < Some(500), "{checkpoint}");
+}
+
 fn analysis(words: &[&str]) -> serde_json::Value {
     let mut all = vec!["analyze", "--json"];
     all.extend(words);
