@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use testkit::process::{Server, ServerBuilder, iolite_program, temporary_directory};
 
@@ -356,6 +358,37 @@ fn a_migration_follows_what_changes_meanwhile() {
         "notify-keyspace-events",
     ];
     assert_eq!(self::told(&events), "notify-keyspace-events\n\n");
+}
+
+/// Keys that are not like the pattern are the target's own, also when they change at the source.
+#[test]
+fn a_migration_follows_no_other_keys_than_it_copies() {
+    let pair = pair("migrate-pattern");
+    let [from, to] = pair.ports.clone();
+    fill(&from, &["SET", "a:1", "source"]);
+    fill(&to, &["SET", "b:1", "target"]);
+    fill(&to, &["SET", "b:2", "target"]);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = std::thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            while !is_over.load(Ordering::Relaxed) {
+                fill(&from, &["SET", "b:1", "source"]);
+                fill(&from, &["SET", "b:2", "source"]);
+                fill(&from, &["DEL", "b:2"]);
+            }
+        }
+    });
+    let words = ["--pattern", "a:*", "--replace", "--follow-for", "2"];
+    let (told, code) = pair.migrate(&words);
+    is_over.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    assert_eq!(code, Some(0), "{told}");
+    let get = |key| self::told(&["cli", "-p", &to, "GET", key]);
+    assert_eq!(
+        ["a:1", "b:1", "b:2"].map(get),
+        ["source\n", "target\n", "target\n"]
+    );
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) fn run(options: &Options, outcome: &mut Outcome) -> Result<(), BenchE
     databases.extend(copying.target.keyspace()?.iter().map(|(number, _)| *number));
     databases.sort_unstable();
     databases.dedup();
-    databases.retain(|number| options.databases.is_empty() || options.databases.contains(number));
+    databases.retain(|number| options.has_database(*number));
     for database in databases {
         walk(&mut copying, options, database, Side::Source, outcome)?;
         // What only the target has.

@@ -59,16 +59,14 @@ impl<'o> Copying<'o> {
             .source
             .keyspace()?
             .into_iter()
-            .filter(|(number, _)| {
-                options.databases.is_empty() || options.databases.contains(number)
-            })
+            .filter(|(number, _)| options.has_database(*number))
             .collect();
         self.expected = databases.iter().map(|(_, keys)| keys).sum();
         if !options.replaces && !ledger.is_begun() {
             self.expect_empty(&databases)?;
         }
         let mut followed = match options.follows {
-            true => Some(Followed::begin(&options.source, &mut self.source)?),
+            true => Some(Followed::begin(options, &mut self.source)?),
             false => None,
         };
         let copied = self.copy_all(&databases, &mut ledger, followed.as_mut(), outcome);
@@ -80,7 +78,7 @@ impl<'o> Copying<'o> {
         &mut self,
         databases: &[(u32, u64)],
         ledger: &mut Ledger,
-        mut followed: Option<&mut Followed>,
+        mut followed: Option<&mut Followed<'_>>,
         outcome: &mut Outcome,
     ) -> Result<(), BenchError> {
         for (database, _) in databases {
@@ -110,7 +108,7 @@ impl<'o> Copying<'o> {
         &mut self,
         database: u32,
         ledger: &mut Ledger,
-        mut followed: Option<&mut Followed>,
+        mut followed: Option<&mut Followed<'_>>,
         outcome: &mut Outcome,
     ) -> Result<(), BenchError> {
         let (cursor, mut keys) = match ledger.databases.get(&database) {
@@ -215,7 +213,11 @@ impl<'o> Copying<'o> {
     }
 
     /// Copies what changed, until little does or the time is over.
-    fn settle(&mut self, followed: &mut Followed, outcome: &mut Outcome) -> Result<(), BenchError> {
+    fn settle(
+        &mut self,
+        followed: &mut Followed<'_>,
+        outcome: &mut Outcome,
+    ) -> Result<(), BenchError> {
         let end_ns = self.options.follow_for.map(|time| {
             self.clock.monotonic_ns() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
         });
@@ -224,10 +226,8 @@ impl<'o> Copying<'o> {
             followed.take()?;
             let before = followed.waiting();
             while let Some((database, keys)) = followed.some(self.count()) {
-                if self.options.databases.is_empty() || self.options.databases.contains(&database) {
-                    outcome.again += keys.len() as u64;
-                    self.copy(database, &keys, outcome)?;
-                }
+                outcome.again += keys.len() as u64;
+                self.copy(database, &keys, outcome)?;
                 followed.take()?;
                 self.tell(database, outcome);
                 self.pace();
