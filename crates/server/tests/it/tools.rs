@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, iolite_program, temporary_directory};
 
 fn started() -> (Server, String) {
@@ -404,7 +406,7 @@ fn a_migration_goes_on_where_it_was_killed() {
             .spawn()
             .unwrap();
         crate::limits::eventually("something is copied", || Path::new(&state).exists());
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         migration.kill().unwrap();
         migration.wait().unwrap();
     }
@@ -412,6 +414,25 @@ fn a_migration_goes_on_where_it_was_killed() {
     assert_eq!(code, Some(0), "{told}");
     assert_eq!(told["differing"].as_u64(), Some(0));
     assert!(pair.is_same());
+}
+
+/// A rate counts what this run copies: what was copied before it is not waited for.
+#[test]
+fn a_migration_that_goes_on_keeps_to_its_rate_at_once() {
+    let pair = pair("migrate-rate");
+    fill(&pair.ports[0], &["DEBUG", "POPULATE", "300", "key", "30"]);
+    let state = pair.state();
+    let text = format!("iolite migrate 1\n{} {}\n0 0 2400000\n", pair.from, pair.to);
+    std::fs::write(&state, text).unwrap();
+    let patience = Patience::of(Duration::from_secs(60));
+    let (told, code) = pair.migrate(&["--state", &state, "--rate", "20000", "--count", "10"]);
+    assert_eq!(
+        (told["copied"].as_u64(), code),
+        (Some(300), Some(0)),
+        "{told}"
+    );
+    // It would be two minutes for all that the file names.
+    assert!(patience.lasts());
 }
 
 #[test]

@@ -31,8 +31,10 @@ pub(super) struct Copying<'o> {
     line_ns: u64,
     /// Keys of all databases, as a hint.
     expected: u64,
-    /// Keys that were passed.
+    /// Keys that were passed, by the runs before this one too.
     passed: u64,
+    /// Keys that this run has read, those that changed again each time.
+    read: u64,
 }
 
 impl<'o> Copying<'o> {
@@ -48,6 +50,7 @@ impl<'o> Copying<'o> {
             line_ns: now_ns,
             expected: 0,
             passed: 0,
+            read: 0,
         })
     }
 
@@ -143,11 +146,10 @@ impl<'o> Copying<'o> {
             }
             ledger.note(database, &String::from_utf8_lossy(&cursor), keys)?;
             self.tell(database, outcome);
-            self.pace();
         }
     }
 
-    /// Copies keys of a database; how many bytes they have.
+    /// Copies keys of a database, no faster than wanted; how many bytes they have.
     pub(super) fn copy(
         &mut self,
         database: u32,
@@ -178,6 +180,8 @@ impl<'o> Copying<'o> {
             }
         }
         outcome.bytes += bytes as u64;
+        self.read += keys.len() as u64;
+        self.pace();
         Ok(bytes)
     }
 
@@ -230,7 +234,6 @@ impl<'o> Copying<'o> {
                 self.copy(database, &keys, outcome)?;
                 followed.take()?;
                 self.tell(database, outcome);
-                self.pace();
             }
             quiet = if before == 0 { quiet + 1 } else { 0 };
             let is_over = match end_ns {
@@ -254,7 +257,7 @@ impl<'o> Copying<'o> {
             return;
         };
         #[expect(clippy::cast_precision_loss, reason = "a pause")]
-        let due = Duration::try_from_secs_f64(self.passed as f64 / rate).unwrap_or_default();
+        let due = Duration::try_from_secs_f64(self.read as f64 / rate).unwrap_or_default();
         let elapsed = Duration::from_nanos(self.clock.monotonic_ns() - self.begin_ns);
         std::thread::sleep(due.saturating_sub(elapsed));
     }
