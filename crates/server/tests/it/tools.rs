@@ -1,6 +1,7 @@
 //! The tools of the binary, run against servers: what a person or a script would see.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -101,6 +102,38 @@ fn a_pipe_of_requests_ends_with_the_last_reply() {
     let (text, code) = lines(&port, &["--pipe"], b"NOSUCH\r\nPING\r\n");
     assert!(text.ends_with("errors: 1, replies: 2\n"), "{text}");
     assert_eq!(code, Some(1));
+}
+
+/// Who gives up waits for each reply so long, not for all of them.
+#[test]
+fn a_pipe_waits_for_as_long_as_replies_come() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut input = Vec::new();
+        let mut piece = [0; 4096];
+        // The last request is an ECHO of 20 bytes, which the reply is made of.
+        let echo = loop {
+            let count = stream.read(&mut piece).unwrap();
+            input.extend_from_slice(&piece[..count]);
+            let at = input.windows(5).position(|part| part == b"$20\r\n");
+            match at.map(|at| &input[at..]) {
+                Some(echo) if echo.len() == 27 => break echo.to_vec(),
+                _ => {}
+            }
+        };
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(400));
+            stream.write_all(b"+PONG\r\n").unwrap();
+        }
+        stream.write_all(&echo).unwrap();
+    });
+    let requests = b"PING\r\n".repeat(10);
+    let (text, code) = lines(&port, &["--pipe", "--pipe-timeout", "3"], &requests);
+    server.join().unwrap();
+    assert!(text.ends_with("errors: 0, replies: 10\n"), "{text}");
+    assert_eq!(code, Some(0));
 }
 
 /// Scripts read the output of `redis-cli --bigkeys`, so that it has to be the same.
