@@ -468,6 +468,19 @@ fn a_migration_that_goes_on_keeps_to_its_rate_at_once() {
     assert!(patience.lasts());
 }
 
+/// A source that does not tell what it has was not copied.
+#[test]
+fn a_migration_needs_to_be_told_what_there_is() {
+    let mut pair = pair("migrate-refused");
+    fill(&pair.ports[0], &["SET", "a", "1"]);
+    let rules = ["ACL", "SETUSER", "u", "on", ">p", "~*", "+@all", "-info"];
+    fill(&pair.ports[0], &rules);
+    pair.from = format!("redis://u:p@{}", pair.from);
+    assert_eq!(pair.migrate(&[]).1, Some(2));
+    let words = ["analyze", "--live", "-u", &pair.from];
+    assert!(!tool(&words).status.success());
+}
+
 #[test]
 fn a_migration_by_replication_hands_over() {
     let pair = pair("migrate-replicate");

@@ -17,11 +17,19 @@ pub(super) fn run(options: &Options, outcome: &mut Outcome) -> Result<(), BenchE
     let mut copying = Copying::begin(options)?;
     let mut databases: Vec<u32> = copying
         .source
+        .session
         .keyspace()?
         .iter()
         .map(|(number, _)| *number)
         .collect();
-    databases.extend(copying.target.keyspace()?.iter().map(|(number, _)| *number));
+    databases.extend(
+        copying
+            .target
+            .session
+            .keyspace()?
+            .iter()
+            .map(|(number, _)| *number),
+    );
     databases.sort_unstable();
     databases.dedup();
     databases.retain(|number| options.has_database(*number));

@@ -60,6 +60,7 @@ impl<'o> Copying<'o> {
         let mut ledger = Ledger::open(options.ledger.as_deref(), &servers)?;
         let databases: Vec<(u32, u64)> = self
             .source
+            .session
             .keyspace()?
             .into_iter()
             .filter(|(number, _)| options.has_database(*number))
@@ -95,7 +96,7 @@ impl<'o> Copying<'o> {
 
     /// Nothing of the target is overwritten unless that is wanted.
     fn expect_empty(&mut self, databases: &[(u32, u64)]) -> Result<(), BenchError> {
-        let there = self.target.keyspace()?;
+        let there = self.target.session.keyspace()?;
         let full = there
             .iter()
             .find(|(number, keys)| *keys > 0 && databases.iter().any(|(own, _)| own == number));
