@@ -34,7 +34,7 @@ use crate::config::TierConfig;
 use crate::log::Log;
 use demoter::Demoter;
 use lock::TierLock;
-use readers::Readers;
+use readers::{Readers, WantedValue};
 use scrubber::Scrubber;
 use tuning::Tuning;
 use values::Values;
@@ -159,10 +159,11 @@ impl TierInUse {
 
     /// Whether all these values are in memory for a request of `worker`; the others are being read then.
     pub(crate) fn have_values(&self, wanted: Vec<(Vec<u8>, Locator)>, worker: usize) -> bool {
-        let missing: Vec<_> = wanted
-            .into_iter()
-            .filter(|(_, locator)| !self.values.is_loaded(*locator))
-            .collect();
+        let missing = wanted.into_iter().filter_map(|(key, locator)| {
+            let name = self.values.unloaded(locator)?;
+            Some(WantedValue { key, locator, name })
+        });
+        let missing: Vec<_> = missing.collect();
         if missing.is_empty() {
             return true;
         }
