@@ -13,6 +13,7 @@
 mod demoter;
 mod lock;
 mod readers;
+mod rest;
 mod scrubber;
 mod tuning;
 mod values;
