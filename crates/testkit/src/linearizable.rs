@@ -2,15 +2,15 @@
 //! reply.
 //!
 //! ```text
-//!   requests and replies in order of time ─► configurations: (value, which open operations have happened)
-//!   a reply: only configurations stay in which its operation has happened, with what it says
+//!   requests and replies in order of time ─► where are we: (moment, value, which open operations have happened)
+//!   a reply: its operation has happened with what it says, or it and others happen now, one after the other
 //! ```
 //!
-//! An operation whose reply nobody saw may happen at any time after its request, or never: of two configurations with the same
-//! value and the same other operations, that counts in which fewer of those have happened. Keys are independent of one another: a
-//! history is checked key by key.
+//! The search goes one way as far as it can and comes back where that fails; it is nowhere twice. An operation whose reply nobody
+//! saw may happen at any time after its request, or never: it is tried last. Keys are independent of one another: a history is
+//! checked key by key.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 /// What was asked of the key. It holds a number, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,57 +51,32 @@ pub struct Operation {
 
 /// So many operations may be open at a time, those of which nobody knows the end included.
 const OPEN_MAX: usize = 64;
-/// More configurations than that are not looked at.
-const CONFIGURATIONS_MAX: usize = 1 << 20;
+/// The search is given up when it has been at more places than that.
+const PLACES_MAX: usize = 4 << 20;
 
 /// What is wrong with a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// No order explains this reply, with what came before.
     Unexplained(Operation),
-    /// More than [`OPEN_MAX`] operations were open, or more than [`CONFIGURATIONS_MAX`] orders were possible.
+    /// More than [`OPEN_MAX`] operations were open, or the search has been at [`PLACES_MAX`] places.
     TooLarge,
 }
 
-/// Value, and a bit for each open operation that has happened.
-type Configuration = (Option<i64>, u64);
+/// The next moment, the value, and a bit for each open operation that has happened.
+type Place = (usize, Option<i64>, u64);
 
-/// Configurations: by value and operations that were answered, which of those have happened of which nobody knows.
-#[derive(Default)]
-struct Known {
-    sets: HashMap<Configuration, Vec<u64>>,
-    count: usize,
+/// A reply, as a moment of a history.
+struct Reply {
+    /// The bit of its operation.
+    bit: u64,
+    at: usize,
+    /// All that is open then, by bit and operation: what is tried first comes last.
+    open: Vec<(u64, usize)>,
 }
 
-impl Known {
-    /// Adds one, unless another one can do all that it can.
-    fn add(&mut self, (value, happened): Configuration, unknown: u64) -> bool {
-        let sets = self.sets.entry((value, happened & !unknown)).or_default();
-        let own = happened & unknown;
-        if sets.iter().any(|set| set & !own == 0) {
-            return false;
-        }
-        let before = sets.len();
-        sets.retain(|set| own & !set != 0);
-        self.count += 1;
-        self.count -= before - sets.len();
-        sets.push(own);
-        true
-    }
-
-    fn all(self) -> impl Iterator<Item = Configuration> {
-        let sets = self.sets.into_iter();
-        sets.flat_map(|((value, happened), sets)| {
-            sets.into_iter().map(move |set| (value, happened | set))
-        })
-    }
-}
-
-/// Checks the history of one key, which is absent at first.
-///
-/// # Errors
-/// What cannot be explained.
-pub fn check(history: &[Operation]) -> Result<(), Fault> {
+/// The replies of a history in order of time.
+fn replies(history: &[Operation]) -> Result<Vec<Reply>, Fault> {
     let mut moments: Vec<(u64, usize, bool)> = Vec::new();
     for (at, operation) in history.iter().enumerate() {
         moments.push((operation.call, at, false));
@@ -110,51 +85,70 @@ pub fn check(history: &[Operation]) -> Result<(), Fault> {
         }
     }
     moments.sort_unstable();
-    let mut open: Vec<Option<Operation>> = Vec::new();
-    let mut places = vec![0; history.len()];
-    let mut known: Vec<Configuration> = vec![(None, 0)];
-    let mut unknown = 0_u64;
+    let mut open: Vec<Option<usize>> = Vec::new();
+    let mut bits = vec![0_u64; history.len()];
+    let mut replies = Vec::new();
     for (_, at, is_reply) in moments {
         if !is_reply {
-            places[at] = open_place(&mut open)?;
-            open[places[at]] = Some(history[at]);
-            unknown |= u64::from(history[at].reply.is_none()) << places[at];
+            let place = open_place(&mut open)?;
+            open[place] = Some(at);
+            bits[at] = 1 << place;
             continue;
         }
-        let place = places[at];
-        let mut next = Known::default();
-        let mut seen = Known::default();
-        let mut waiting = known;
-        while let Some((value, happened)) = waiting.pop() {
-            if happened & (1 << place) != 0 {
-                next.add((value, happened & !(1 << place)), unknown);
-                continue;
-            }
-            for (other, operation) in open.iter().enumerate() {
-                let Some(operation) = operation.filter(|_| happened & (1 << other) == 0) else {
-                    continue;
-                };
-                if let Some(value) = happen(&operation, value) {
-                    let after = (value, happened | 1 << other);
-                    if seen.add(after, unknown) {
-                        waiting.push(after);
-                    }
-                }
-            }
-            if seen.count > CONFIGURATIONS_MAX {
-                return Err(Fault::TooLarge);
-            }
-        }
-        open[place] = None;
-        known = next.all().collect();
-        if known.is_empty() {
-            return Err(Fault::Unexplained(history[at]));
-        }
+        let mut tried: Vec<usize> = open.iter().flatten().copied().collect();
+        tried.sort_by_key(|other| (history[*other].reply.is_some(), *other == at));
+        let open_then = tried.into_iter().map(|other| (bits[other], other));
+        replies.push(Reply {
+            bit: bits[at],
+            at,
+            open: open_then.collect(),
+        });
+        let freed = open.iter().position(|other| *other == Some(at));
+        open[freed.unwrap_or(0)] = None;
     }
-    Ok(())
+    Ok(replies)
 }
 
-fn open_place(open: &mut Vec<Option<Operation>>) -> Result<usize, Fault> {
+/// Checks the history of one key, which is absent at first.
+///
+/// # Errors
+/// What cannot be explained.
+pub fn check(history: &[Operation]) -> Result<(), Fault> {
+    let replies = replies(history)?;
+    let mut been: HashSet<Place> = HashSet::new();
+    let mut stack: Vec<Place> = vec![(0, None, 0)];
+    let mut farthest = 0;
+    while let Some((moment, value, happened)) = stack.pop() {
+        let Some(reply) = replies.get(moment) else {
+            return Ok(());
+        };
+        farthest = farthest.max(moment);
+        if happened & reply.bit != 0 {
+            let next = (moment + 1, value, happened & !reply.bit);
+            if been.insert(next) {
+                stack.push(next);
+            }
+            continue;
+        }
+        for (bit, at) in &reply.open {
+            if happened & bit != 0 {
+                continue;
+            }
+            if let Some(value) = happen(&history[*at], value) {
+                let next = (moment, value, happened | bit);
+                if been.insert(next) {
+                    stack.push(next);
+                }
+            }
+        }
+        if been.len() > PLACES_MAX {
+            return Err(Fault::TooLarge);
+        }
+    }
+    Err(Fault::Unexplained(history[replies[farthest].at]))
+}
+
+fn open_place(open: &mut Vec<Option<usize>>) -> Result<usize, Fault> {
     if let Some(place) = open.iter().position(Option::is_none) {
         return Ok(place);
     }

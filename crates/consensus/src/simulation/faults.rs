@@ -113,7 +113,7 @@ impl Run {
         }
     }
 
-    fn heal(&mut self) {
+    fn heal(&self) {
         let mut wires = self.world.wires.lock().unwrap();
         wires.cut.clear();
         wires.one_way.clear();
