@@ -1,0 +1,173 @@
+//! Values out of memory that cannot be read: a named error for who needs them, and nothing done by half.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use testkit::client::Client;
+use testkit::process::Server;
+use testkit::transcript::show;
+
+use super::limits::eventually;
+use super::recovery::files_of;
+use super::tier::{ask, start};
+
+/// Keys of all types whose values are good or cannot be read.
+fn good_and_bad() -> (Server, Client) {
+    let server = start(&["--maxmemory", "100mb", "--save", "", "--tier-scrub", "0"]);
+    let mut client = server.client().unwrap();
+    let mark = "DAMAGED".repeat(20);
+    let fill = |client: &mut Client, name: &str, mark: &str| {
+        ask(client, &["SET", &format!("{name}:string"), &mark]);
+        ask(client, &["RPUSH", &format!("{name}:list"), &mark, "b", "c"]);
+        ask(client, &["SADD", &format!("{name}:set"), &mark, "b", "c"]);
+        ask(
+            client,
+            &["ZADD", &format!("{name}:zset"), "1", &mark, "2", "b"],
+        );
+        ask(
+            client,
+            &["XADD", &format!("{name}:stream"), "1-1", "field", &mark],
+        );
+    };
+    fill(&mut client, "bad", &mark);
+    for kind in ["string", "list", "set", "zset", "stream"] {
+        let key = format!("bad:{kind}");
+        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1", "{key}");
+    }
+    damage(&server.directory().join("tier"), mark.as_bytes());
+    fill(&mut client, "good", &"g".repeat(100));
+    fill(&mut client, "other", &"o".repeat(100));
+    ask(
+        &mut client,
+        &["XGROUP", "CREATE", "good:stream", "group", "0"],
+    );
+    (server, client)
+}
+
+/// Changes a byte of every entry that has this text.
+fn damage(directory: &Path, text: &[u8]) {
+    for path in files_of(directory, "seg") {
+        let bytes = std::fs::read(&path).unwrap();
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        let mut at = 0;
+        while let Some(found) = bytes[at..]
+            .windows(text.len())
+            .position(|part| part == text)
+        {
+            at += found + text.len();
+            file.write_all_at(b"!", (at - 1) as u64).unwrap();
+        }
+    }
+}
+
+/// What all good keys hold.
+fn all_good(client: &mut Client) -> String {
+    let mut told = ask(client, &["DBSIZE"]);
+    for name in ["good", "other"] {
+        for kind in ["string", "list", "set", "zset", "stream"] {
+            told += &ask(
+                client,
+                &["DEBUG", "DIGEST-VALUE", &format!("{name}:{kind}")],
+            );
+        }
+    }
+    told + &ask(client, &["XPENDING", "good:stream", "group"])
+}
+
+const UNREADABLE: &str = "TIERFAIL value cannot be read";
+
+#[test]
+fn a_write_that_meets_a_value_that_cannot_be_read_changes_nothing() {
+    let (_server, mut client) = good_and_bad();
+    let before = all_good(&mut client);
+    for request in [
+        "LMOVE good:list bad:list LEFT LEFT",
+        "LMOVE bad:list good:list LEFT LEFT",
+        "BLMOVE good:list bad:list LEFT LEFT 0",
+        "RPOPLPUSH good:list bad:list",
+        "SMOVE good:set bad:set b",
+        "SMOVE bad:set good:set b",
+        "SUNIONSTORE good:set other:set bad:set",
+        "SINTERSTORE good:set other:set bad:set",
+        "SDIFFSTORE good:set bad:set other:set",
+        "ZUNIONSTORE good:zset 2 other:zset bad:zset",
+        "ZINTERSTORE good:zset 2 other:zset bad:zset",
+        "ZDIFFSTORE good:zset 2 other:zset bad:zset",
+        "ZRANGESTORE good:zset bad:zset 0 -1",
+        "BITOP OR good:string other:string bad:string",
+        "BITOP NOT good:string bad:string",
+        "SORT bad:list ALPHA STORE good:list",
+        "COPY bad:string good:string REPLACE",
+        "GETSET bad:string new",
+        "SET bad:string new GET",
+        "GETDEL bad:string",
+        "APPEND bad:string tail",
+        "SPOP bad:set 10",
+        "LTRIM bad:list 1 0",
+        "XREADGROUP GROUP group me STREAMS good:stream bad:stream > >",
+    ] {
+        let words: Vec<_> = request.split(' ').collect();
+        let told = ask(&mut client, &words);
+        assert!(told.contains(UNREADABLE), "{request}: {told}");
+        assert_eq!(all_good(&mut client), before, "{request}");
+    }
+    // Nothing of what cannot be read was taken for empty, and removed.
+    for key in [
+        "bad:string",
+        "bad:list",
+        "bad:set",
+        "bad:zset",
+        "bad:stream",
+    ] {
+        assert_eq!(ask(&mut client, &["EXISTS", key]), ":1", "{key}");
+    }
+    assert_eq!(ask(&mut client, &["SET", "bad:string", "new"]), "+OK");
+    assert_eq!(ask(&mut client, &["GET", "bad:string"]), "new");
+}
+
+#[test]
+fn scripts_and_transactions_that_meet_a_value_that_cannot_be_read_change_nothing() {
+    let (server, mut client) = good_and_bad();
+    let before = all_good(&mut client);
+    let script = "redis.call('SET', 'good:string', 'x'); return redis.call('GET', KEYS[1])";
+    let told = ask(&mut client, &["EVAL", script, "1", "bad:string"]);
+    assert!(told.contains(UNREADABLE), "{told}");
+    assert_eq!(all_good(&mut client), before);
+    // What a script does not declare is an error where it is met, and no empty value.
+    let script = "local told = redis.pcall('GET', 'bad:string'); return told.err or 'none'";
+    let told = ask(&mut client, &["EVAL", script, "0"]);
+    assert!(told.contains(UNREADABLE), "{told}");
+    let script = "return redis.pcall('SUNIONSTORE', 'good:set', 'other:set', 'bad:set').err";
+    let told = ask(&mut client, &["EVAL", script, "0"]);
+    assert!(told.contains(UNREADABLE), "{told}");
+    assert_eq!(all_good(&mut client), before);
+
+    ask(&mut client, &["MULTI"]);
+    ask(&mut client, &["SET", "good:string", "x"]);
+    ask(&mut client, &["APPEND", "bad:string", "x"]);
+    let told = ask(&mut client, &["EXEC"]);
+    assert!(told.contains(UNREADABLE), "{told}");
+    assert_eq!(all_good(&mut client), before);
+    ask(&mut client, &["MULTI"]);
+    ask(&mut client, &["SET", "bad:string", "mended"]);
+    let told = ask(&mut client, &["EXEC"]);
+    assert!(!told.contains(UNREADABLE), "{told}");
+
+    // Who waits for an element that cannot be put anywhere leaves it where it is.
+    let late = "LATER".repeat(30);
+    ask(&mut client, &["RPUSH", "late", &late]);
+    let mut waiter = server.client().unwrap();
+    waiter
+        .send(&["BLMOVE", "empty", "late", "LEFT", "LEFT", "0"])
+        .unwrap();
+    eventually("the client waits", || {
+        ask(&mut client, &["INFO", "clients"]).contains("blocked_clients:1")
+    });
+    assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", "late"]), ":1");
+    damage(&server.directory().join("tier"), late.as_bytes());
+    ask(&mut client, &["RPUSH", "empty", "element"]);
+    let told = show(&waiter.receive().unwrap().unwrap());
+    assert!(told.contains(UNREADABLE), "{told}");
+    assert_eq!(ask(&mut client, &["LLEN", "empty"]), ":1");
+}
