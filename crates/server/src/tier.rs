@@ -17,6 +17,7 @@ mod rest;
 mod scrubber;
 mod tuning;
 mod values;
+mod watcher;
 
 use std::cell::RefCell;
 use std::io;
@@ -39,6 +40,7 @@ use readers::{Readers, WantedValue};
 use scrubber::Scrubber;
 use tuning::Tuning;
 use values::Values;
+use watcher::{STALLED, Watcher};
 
 /// Objects that take more memory stay there.
 const OBJECT_BYTES_MAX: usize = 1 << 20;
@@ -72,6 +74,7 @@ pub(crate) struct TierInUse {
     readers: Arc<Readers>,
     demoter: Arc<Demoter>,
     scrubber: Arc<Scrubber>,
+    watcher: Arc<Watcher>,
     tuning: Arc<Tuning>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// No other server has the directory.
@@ -102,16 +105,21 @@ impl TierInUse {
         };
         let lock = TierLock::take(&options.directory)?;
         let tier = Arc::new(Tier::open(disk, &options).map_err(io::Error::other)?);
-        let values = Arc::new(Values::new(&tier, around, wanted.read_buffer_bytes));
+        let tuning = Arc::new(Tuning::new(wanted));
+        let readers = Arc::new(Readers::new(&around.clock));
+        let reading = (&readers, &tuning);
+        let values = Values::new(&tier, around, reading, wanted.read_buffer_bytes);
+        let values = Arc::new(values);
         if !around.store.set_cold_values(Arc::clone(&values) as _) {
             return Err(io::Error::other("this build has no tier"));
         }
         around.store.set_cold_room(true);
-        let tuning = Arc::new(Tuning::new(wanted));
+        let demoter = Arc::new(Demoter::new(&tier, &values, &tuning));
         let in_use = Arc::new(Self {
-            demoter: Arc::new(Demoter::new(&tier, &values, &tuning)),
+            watcher: Arc::new(Watcher::new((&readers, &values), &demoter, &tuning)),
+            demoter,
             scrubber: Arc::new(Scrubber::new(&tier, &tuning)),
-            readers: Arc::default(),
+            readers,
             tuning,
             threads: Mutex::default(),
             tier,
@@ -133,6 +141,8 @@ impl TierInUse {
         }
         let (scrubber, own) = (Arc::clone(&self.scrubber), around.clone());
         threads.push(spawn("tier-scrub".to_owned(), move || scrubber.run(&own))?);
+        let (watcher, own) = (Arc::clone(&self.watcher), around.clone());
+        threads.push(spawn("tier-watch".to_owned(), move || watcher.run(&own))?);
         let (demoter, around) = (Arc::clone(&self.demoter), around.clone());
         threads.push(spawn("tier-demote".to_owned(), move || {
             demoter.run(&around);
@@ -146,7 +156,12 @@ impl TierInUse {
         self.readers.stop();
         self.demoter.stop();
         self.scrubber.stop();
+        self.watcher.stop();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.readers.is_stalled(STALLED) {
+            // Threads that wait for the device for good end with the process.
+            threads.clear();
+        }
         for thread in threads.drain(..) {
             // One that panicked has said so.
             let _ended = thread.join();
@@ -266,7 +281,10 @@ impl TierInUse {
             refused: count(&own.refused),
             scrubbed: self.scrubber.counts().0,
             scrub_errors: self.scrubber.counts().1,
-            state: self.demoter.state(),
+            state: match self.readers.is_stalled(STALLED) {
+                true => "failed",
+                false => self.demoter.state(),
+            },
         }
     }
 }

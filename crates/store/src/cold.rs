@@ -184,6 +184,11 @@ pub trait ColdValues: Send + Sync + fmt::Debug {
     /// The value of a key; none when it cannot be read. May wait for a device: called with the key held.
     fn load(&self, key: &[u8], locator: Locator) -> Option<Arc<ColdValue>>;
 
+    /// The same for who keeps nobody waiting: it may take as long as it takes.
+    fn load_in_background(&self, key: &[u8], locator: Locator) -> Option<Arc<ColdValue>> {
+        self.load(key, locator)
+    }
+
     /// An object as bytes; none of one that is to stay in memory.
     fn encode(&self, object: &Object) -> Option<Vec<u8>>;
 
