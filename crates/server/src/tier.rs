@@ -97,9 +97,13 @@ impl TierInUse {
             ));
         }
         let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
-        disk.create_directory(&wanted.directory())?;
+        let directory = wanted.directory();
+        disk.create_directory(&directory).map_err(|error| {
+            let text = format!("{}: {error}", directory.display());
+            io::Error::new(error.kind(), text)
+        })?;
         let options = TierOptions {
-            directory: wanted.directory(),
+            directory,
             bytes_max: bytes_max(&*disk, wanted, 0),
             segment_bytes: wanted.segment_bytes,
         };
@@ -363,4 +367,27 @@ fn refusal(fault: TierFault) -> CommandError {
 )]
 fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name).spawn(body)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_take_no_more_than_there_is() {
+        let own = tempfile::tempdir().unwrap();
+        std::fs::create_dir(own.path().join(tier::DIRECTORY_NAME)).unwrap();
+        let mut wanted = TierConfig {
+            path: own.path().to_owned(),
+            bytes_max: u64::MAX / 2,
+            ..values::tests::config(1_000)
+        };
+        let disk = SystemDisk;
+        let room = disk.room_bytes(own.path()).unwrap();
+        // Others may make room meanwhile, but not as much again.
+        assert!(bytes_max(&disk, &wanted, 0) < room.saturating_mul(2));
+        wanted.bytes_max = 1 << 20;
+        assert_eq!(bytes_max(&disk, &wanted, 0), 1 << 20);
+    }
 }

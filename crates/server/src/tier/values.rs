@@ -261,5 +261,4 @@ impl ColdValues for Values {
 }
 
 #[cfg(test)]
-#[path = "values_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -5,12 +5,12 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use testkit::client::Client;
-use testkit::process::Server;
+use testkit::process::{Server, ServerBuilder};
 use testkit::transcript::show;
 
 use super::limits::eventually;
 use super::recovery::files_of;
-use super::tier::{ask, start};
+use super::tier::{ask, figure, set_cold, start};
 
 /// Keys of all types whose values are good or cannot be read.
 fn good_and_bad() -> (Server, Client) {
@@ -170,4 +170,72 @@ fn scripts_and_transactions_that_meet_a_value_that_cannot_be_read_change_nothing
     let told = show(&waiter.receive().unwrap().unwrap());
     assert!(told.contains(UNREADABLE), "{told}");
     assert_eq!(ask(&mut client, &["LLEN", "empty"]), ":1");
+}
+
+#[test]
+fn migrate_takes_values_that_are_out_of_memory_and_leaves_what_cannot_be_read() {
+    let (_source, mut source) = good_and_bad();
+    let builder = ServerBuilder::iolite().args(&["--enable-debug-command", "yes"]);
+    let target = builder.tcp().start().unwrap();
+    let mut there = target.client().unwrap();
+    let port = target.address().unwrap().port().to_string();
+    let kinds = ["string", "list", "set", "zset"];
+    let keys = kinds.map(|kind| format!("other:{kind}"));
+    let digest = |client: &mut Client| {
+        keys.each_ref()
+            .map(|key| ask(client, &["DEBUG", "DIGEST-VALUE", key]))
+    };
+    let before = digest(&mut source);
+    for key in &keys {
+        assert_eq!(ask(&mut source, &["DEBUG", "DEMOTE", key]), ":1", "{key}");
+    }
+    let migrate = |keys: &[String]| {
+        let words = ["MIGRATE", "127.0.0.1", &port, "", "0", "60000", "KEYS"];
+        let words = words.map(str::to_owned).into_iter();
+        words.chain(keys.iter().cloned()).collect::<Vec<_>>()
+    };
+    let told = show(&source.command(&migrate(&keys)).unwrap());
+    assert_eq!(told, "+OK");
+    assert_eq!(digest(&mut there), before);
+    for key in &keys {
+        assert_eq!(ask(&mut source, &["EXISTS", key]), ":0", "{key}");
+    }
+    // A key that cannot be read stays where it is.
+    let bad = ["bad:list".to_owned()];
+    let told = show(&source.command(&migrate(&bad)).unwrap());
+    assert!(told.contains(UNREADABLE), "{told}");
+    assert_eq!(ask(&mut source, &["EXISTS", "bad:list"]), ":1");
+    assert_eq!(ask(&mut there, &["EXISTS", "bad:list"]), ":0");
+    assert!(ask(&mut source, &["DUMP", "bad:list"]).contains(UNREADABLE));
+}
+
+#[test]
+fn a_client_that_leaves_while_its_value_is_read_takes_nothing_with_it() {
+    let server = start(&["--maxmemory", "100mb", "--save", "", "--threads", "2"]);
+    let mut client = server.client().unwrap();
+    let long = "x".repeat(100_000);
+    for round in 0..50 {
+        let key = format!("key:{round}");
+        set_cold(&mut client, &key, &long);
+        let mut other = server.client().unwrap();
+        // Answered or not, it is gone.
+        other.send(&["GET", &key]).unwrap();
+        drop(other);
+    }
+    eventually("no read is left", || {
+        figure(&mut client, "tier_reads_pending") == 0
+    });
+    for round in 0..50 {
+        let key = format!("key:{round}");
+        assert_eq!(ask(&mut client, &["STRLEN", &key]), ":100000");
+        assert_eq!(ask(&mut client, &["GET", &key]), long);
+    }
+}
+
+#[test]
+fn a_path_that_cannot_be_used_is_refused() {
+    let args = ["--maxmemory", "100mb", "--tier-path", "/proc/version"];
+    let told = ServerBuilder::iolite().args(&args).start();
+    let error = told.err().map(|error| error.to_string()).unwrap();
+    assert!(error.contains("/proc/version"), "{error}");
 }

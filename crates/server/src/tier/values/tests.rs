@@ -108,7 +108,7 @@ impl Bed {
     }
 }
 
-fn config(read_timeout_ms: u64) -> TierConfig {
+pub(crate) fn config(read_timeout_ms: u64) -> TierConfig {
     TierConfig {
         path: "/".into(),
         bytes_max: 0,
