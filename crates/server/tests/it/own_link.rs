@@ -63,6 +63,15 @@ impl Node {
         self.server = None;
     }
 
+    /// Sends the process a signal: `-STOP` has it stand still, `-CONT` go on.
+    fn signal(&self, name: &str) {
+        let pid = self.server.as_ref().unwrap().pid().to_string();
+        let sent = std::process::Command::new("kill")
+            .args([name, &pid])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
     fn client(&self) -> Client {
         self.server.as_ref().unwrap().client().unwrap()
     }
