@@ -213,7 +213,14 @@ fn a_record(input: &[u8]) {
         return;
     }
     assert!(!is_there);
-    handle.inspect_expired(&key, |record| {
+    use_in_all_ways(&mut handle, &key);
+    store::take_unreadable();
+    assert_eq!((handle.stubs(), tier.figures().live_bytes), (0, 0));
+}
+
+/// Looks at a key, changes it and removes it.
+fn use_in_all_ways(handle: &mut store::Handle, key: &store::Key<'_>) {
+    handle.inspect_expired(key, |record| {
         let Some(record) = record else {
             return;
         };
@@ -223,8 +230,6 @@ fn a_record(input: &[u8]) {
         }
         let _object = record.object().map(|object| object.len());
     });
-    let _appended = handle.modify(&key, |entry| entry.append(b"tail"));
-    handle.modify(&key, |entry| entry.remove());
-    store::take_unreadable();
-    assert_eq!((handle.stubs(), tier.figures().live_bytes), (0, 0));
+    let _appended = handle.modify(key, |entry| entry.append(b"tail"));
+    handle.modify(key, |entry| entry.remove());
 }
