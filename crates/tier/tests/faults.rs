@@ -185,8 +185,10 @@ fn run_until_off(disk: &Arc<SimulatedDisk>) -> (u64, Option<(Vec<SegmentName>, K
     (disk.operations(), kept)
 }
 
+type KeyPlace = (Vec<u8>, Place);
+
 /// A device with two segments of entries, and where these are.
-fn filled() -> (Arc<SimulatedDisk>, Tier, Vec<(Vec<u8>, Place)>) {
+fn filled() -> (Arc<SimulatedDisk>, Tier, Vec<KeyPlace>) {
     let disk = device(7);
     let tier = tier(&disk).unwrap();
     let places = (0..20_u8).map(|number| {

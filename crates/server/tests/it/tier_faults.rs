@@ -18,19 +18,19 @@ fn good_and_bad() -> (Server, Client) {
     let mut client = server.client().unwrap();
     let mark = "DAMAGED".repeat(20);
     let fill = |client: &mut Client, name: &str, mark: &str| {
-        ask(client, &["SET", &format!("{name}:string"), &mark]);
-        ask(client, &["RPUSH", &format!("{name}:list"), &mark, "b", "c"]);
-        ask(client, &["SADD", &format!("{name}:set"), &mark, "b", "c"]);
+        ask(client, &["SET", &format!("{name}:string"), mark]);
+        ask(client, &["RPUSH", &format!("{name}:list"), mark, "b", "c"]);
+        ask(client, &["SADD", &format!("{name}:set"), mark, "b", "c"]);
         ask(
             client,
-            &["ZADD", &format!("{name}:zset"), "1", &mark, "2", "b"],
+            &["ZADD", &format!("{name}:zset"), "1", mark, "2", "b"],
         );
         ask(
             client,
-            &["XADD", &format!("{name}:stream"), "1-1", "field", &mark],
+            &["XADD", &format!("{name}:stream"), "1-1", "field", mark],
         );
     };
-    fill(&mut client, "bad", &mark);
+    fill(&mut client, "bad", mark);
     for kind in ["string", "list", "set", "zset", "stream"] {
         let key = format!("bad:{kind}");
         assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1", "{key}");
