@@ -30,7 +30,7 @@ fn good_and_bad() -> (Server, Client) {
             &["XADD", &format!("{name}:stream"), "1-1", "field", mark],
         );
     };
-    fill(&mut client, "bad", mark);
+    fill(&mut client, "bad", &mark);
     for kind in ["string", "list", "set", "zset", "stream"] {
         let key = format!("bad:{kind}");
         assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1", "{key}");
