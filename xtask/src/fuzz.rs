@@ -41,6 +41,7 @@ const TARGETS: [(&str, u32); 19] = [
     ("script", 1_200),
     ("acl_rule", 2_000),
     ("http_request", 3_000),
+    ("memcached_request", 30_000),
 ];
 /// Seconds after which one input counts as endless: far more than any takes on a busy machine.
 const INPUT_SECONDS_MAX: u32 = 60;

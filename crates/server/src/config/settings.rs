@@ -21,6 +21,7 @@ use super::fields::{
 };
 use super::group::{Group, place_of};
 use super::http::Http;
+use super::memcached::Memcached;
 use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, COMPRESSIONS,
@@ -123,6 +124,7 @@ impl Settings {
             group: self.group(),
             tls: self.tls(),
             http: self.http(),
+            memcached: self.memcached(),
             cluster: self.cluster(),
             tier: self.tier(),
         }
@@ -194,6 +196,16 @@ impl Settings {
                 .unwrap_or_default(),
             otlp_interval_s: self.number("otlp-interval"),
             otlp_headers_file: self.path("otlp-headers-file"),
+        }
+    }
+
+    fn memcached(&self) -> Memcached {
+        Memcached {
+            port: self.number("memcached-port"),
+            user: self
+                .text("memcached-user")
+                .map_or_else(Vec::new, <[u8]>::to_vec),
+            item_bytes_max: self.number("memcached-item-size-max"),
         }
     }
 
