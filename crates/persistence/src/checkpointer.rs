@@ -359,14 +359,21 @@ struct State {
     running: Option<Running>,
     /// How many wait for the end of one.
     waiters: usize,
-    waiting: Option<(Ticket, Why)>,
-    /// Whether the one that waits is to have all values.
-    wants_values: bool,
+    waiting: Option<Waiting>,
     is_stopping: bool,
     outcomes: VecDeque<(Ticket, Outcome)>,
     figures: Figures,
     /// The store's count of changes at the last cut that was kept.
     clean_changes: u64,
+}
+
+/// A checkpoint that is to be made next.
+#[derive(Clone, Copy)]
+struct Waiting {
+    ticket: Ticket,
+    why: Why,
+    /// Whether it is to have all values, and name none.
+    has_values: bool,
 }
 
 struct Running {
@@ -438,7 +445,7 @@ impl Checkpointer {
     pub fn request(&self, why: Why) -> Result<Ticket, Refused> {
         let mut state = self.state();
         let running = state.running.as_ref().map(|running| running.why);
-        let waiting = state.waiting.map(|(_, why)| why);
+        let waiting = state.waiting.map(|waiting| waiting.why);
         if [running, waiting]
             .into_iter()
             .flatten()
@@ -446,7 +453,7 @@ impl Checkpointer {
         {
             return Err(Refused::InProgress);
         }
-        self.enqueue(&mut state, why)
+        self.enqueue(&mut state, why, false)
     }
 
     /// Asks for a checkpoint that is cut after this call: at once, or behind the one that is being made.
@@ -454,8 +461,7 @@ impl Checkpointer {
     /// # Errors
     /// [`Refused::Stopping`].
     pub fn schedule(&self, why: Why) -> Result<Ticket, Refused> {
-        let mut state = self.state();
-        self.enqueue(&mut state, why)
+        self.enqueue(&mut self.state(), why, false)
     }
 
     /// As [`Checkpointer::schedule`], of one that has all values, and names none that are in a tier: what another server is
@@ -464,25 +470,27 @@ impl Checkpointer {
     /// # Errors
     /// [`Refused::Stopping`].
     pub fn schedule_with_values(&self, why: Why) -> Result<Ticket, Refused> {
-        let mut state = self.state();
-        let ticket = self.enqueue(&mut state, why)?;
-        state.wants_values = true;
-        Ok(ticket)
+        self.enqueue(&mut self.state(), why, true)
     }
 
-    fn enqueue(&self, state: &mut State, why: Why) -> Result<Ticket, Refused> {
+    fn enqueue(&self, state: &mut State, why: Why, has_values: bool) -> Result<Ticket, Refused> {
         if state.is_stopping {
             return Err(Refused::Stopping);
         }
-        if let Some((ticket, waiting)) = &mut state.waiting {
+        if let Some(waiting) = &mut state.waiting {
             // One is made for both, and is what leaves more.
-            if why.is_save() && !(why == Why::Flushed && waiting.is_save()) {
-                *waiting = why;
+            if why.is_save() && !(why == Why::Flushed && waiting.why.is_save()) {
+                waiting.why = why;
             }
-            return Ok(*ticket);
+            waiting.has_values |= has_values;
+            return Ok(waiting.ticket);
         }
         let ticket = state.ticket();
-        state.waiting = Some((ticket, why));
+        state.waiting = Some(Waiting {
+            ticket,
+            why,
+            has_values,
+        });
         self.changed.notify_all();
         Ok(ticket)
     }
@@ -585,7 +593,7 @@ impl Checkpointer {
             running.attempt.is_cancelled.store(true, Ordering::Relaxed);
         }
         let waiting = state.waiting.take();
-        if let Some((ticket, why)) = waiting {
+        if let Some(Waiting { ticket, why, .. }) = waiting {
             state.keep(
                 ticket,
                 Outcome {
@@ -611,7 +619,7 @@ impl Checkpointer {
     pub fn figures(&self) -> Figures {
         let changes = self.setup.store.statistics().changes;
         let state = self.state();
-        let waiting = state.waiting.map(|(_, why)| why);
+        let waiting = state.waiting.map(|waiting| waiting.why);
         let (current, scheduled) = match (&state.running, waiting) {
             (Some(running), waiting) => (Some(self.progress(running)), waiting),
             (None, Some(why)) => (Some(self.not_begun(why)), None),
@@ -727,9 +735,9 @@ impl Checkpointer {
                 return None;
             }
             if state.suspended == 0
-                && let Some((ticket, why)) = state.waiting.take()
+                && let Some(waiting) = state.waiting.take()
             {
-                return Some(self.begin(&mut state, ticket, why));
+                return Some(self.begin(&mut state, waiting));
             }
             state = self
                 .changed
@@ -752,17 +760,25 @@ impl Checkpointer {
             if state.running.is_some() || state.waiting.is_some() || state.suspended > 0 {
                 return Err(Refused::InProgress);
             }
-            let ticket = state.ticket();
+            let waiting = Waiting {
+                ticket: state.ticket(),
+                why,
+                has_values: false,
+            };
             self.add_waiter(&mut state);
-            self.begin(&mut state, ticket, why)
+            self.begin(&mut state, waiting)
         };
         let made = self.make(handle, &attempt);
         self.remove_waiter(&mut self.state());
         self.end(made).ok_or(Refused::Stopping)
     }
 
-    fn begin(&self, state: &mut State, ticket: Ticket, why: Why) -> Arc<Attempt> {
-        let has_values = std::mem::take(&mut state.wants_values);
+    fn begin(&self, state: &mut State, asked: Waiting) -> Arc<Attempt> {
+        let Waiting {
+            ticket,
+            why,
+            has_values,
+        } = asked;
         let delay = self.key_delay.setting();
         let attempt = Arc::new(Attempt::new(why.is_save(), has_values, delay));
         state.running = Some(Running {

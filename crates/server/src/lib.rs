@@ -34,6 +34,7 @@ pub mod node;
 pub mod notifications;
 mod oom_score;
 pub mod open_files;
+mod poll;
 pub mod port;
 pub mod process;
 pub mod pubsub;

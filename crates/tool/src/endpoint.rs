@@ -136,6 +136,15 @@ pub(crate) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
         .find_map(|(key, value)| (key == name).then(|| value.trim_end()))
 }
 
+/// The databases that INFO tells of, with how many keys they have.
+pub(crate) fn databases(info: &str) -> impl Iterator<Item = (u32, u64)> {
+    info.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let keys = value.strip_prefix("keys=")?.split(',').next()?;
+        Some((name.strip_prefix("db")?.parse().ok()?, keys.parse().ok()?))
+    })
+}
+
 fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::other("the name has no address");
     for address in (host, port).to_socket_addrs()? {
@@ -307,6 +316,18 @@ impl Session {
             }
             _ => String::new(),
         })
+    }
+
+    /// The databases that have keys, and how many. Who may not ask is not told that there are none.
+    ///
+    /// # Errors
+    /// The connection ended, or the server refused.
+    pub(crate) fn keyspace(&mut self) -> Result<Vec<(u32, u64)>, BenchError> {
+        let info = match self.demand("INFO keyspace", &["INFO", "keyspace"])? {
+            Value::Bulk(text) | Value::Verbatim { text, .. } => text,
+            _ => Vec::new(),
+        };
+        Ok(databases(&String::from_utf8_lossy(&info)).collect())
     }
 
     /// How many keys the database holds.

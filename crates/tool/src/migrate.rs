@@ -18,6 +18,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use base::glob::{Case, matches};
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
 
@@ -61,6 +62,19 @@ struct Options {
     hands_over: bool,
     is_json: bool,
     is_quiet: bool,
+}
+
+impl Options {
+    /// Whether keys of a database are copied.
+    fn has_database(&self, number: u32) -> bool {
+        self.databases.is_empty() || self.databases.contains(&number)
+    }
+
+    /// Whether a key is copied, as SCAN decides it.
+    fn has_key(&self, database: u32, key: &[u8]) -> bool {
+        let fits = |pattern: &String| matches(pattern.as_bytes(), key, Case::Sensitive);
+        self.has_database(database) && self.pattern.as_ref().is_none_or(fits)
+    }
 }
 
 /// What it takes.
@@ -156,15 +170,15 @@ pub fn run(words: Vec<String>) -> ExitCode {
 
 fn execute(words: Vec<String>, out: &mut dyn Write) -> Result<u8, BenchError> {
     let words = std::iter::once(NAME.to_owned()).chain(words);
-    let matches = match command().try_get_matches_from(words) {
-        Ok(matches) => matches,
+    let given = match command().try_get_matches_from(words) {
+        Ok(given) => given,
         Err(error) if error.kind() == ErrorKind::DisplayHelp => {
             print(out, &error.to_string())?;
             return Ok(0);
         }
         Err(error) => return Err(BenchError::Usage(error.to_string().trim_end().to_owned())),
     };
-    let options = read(&Given(&matches))?;
+    let options = read(&Given(&given))?;
     if options.replicates {
         let text = replicate::run(&options)?;
         print(out, &text)?;
@@ -351,6 +365,15 @@ mod tests {
         assert_eq!(options.databases, [0, 3]);
         assert!(options.compares && options.repairs && !options.only_compares);
         assert!(self::options(&["a:1", "b:2", "--db", "x"]).is_err());
+    }
+
+    #[test]
+    fn what_is_copied_is_of_a_database_and_like_the_pattern() {
+        let some = options(&["a:1", "b:2", "--db", "3", "--pattern", "k:*"]).unwrap();
+        assert!(some.has_key(3, b"k:1"));
+        assert!(!some.has_key(0, b"k:1") && !some.has_key(3, b"other"));
+        let all = options(&["a:1", "b:2"]).unwrap();
+        assert!(all.has_key(7, b"other"));
     }
 
     #[test]

@@ -26,6 +26,20 @@ struct Part {
 
 /// Writes the bill into the tree, and beside the packages.
 pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
+    let parts = parts(&dependency_tree()?);
+    let sums = sums(&read(&workspace_root().join("Cargo.lock"))?);
+    let text = bill(&package.version, &parts, &sums);
+    write(&tree.join(PATH), &text)?;
+    write(
+        &package
+            .out
+            .join(format!("iolite-{}.cdx.json", package.version)),
+        &text,
+    )
+}
+
+/// What the binary is made of: a line a package, which [`parts`] reads.
+fn dependency_tree() -> Outcome<String> {
     let words = [
         "tree",
         "--locked",
@@ -38,16 +52,7 @@ pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
         "--format",
         "|{p}|{l}|{r}",
     ];
-    let parts = parts(&output(&mut crate::parts::cargo(&words))?);
-    let sums = sums(&read(&workspace_root().join("Cargo.lock"))?);
-    let text = bill(&package.version, &parts, &sums);
-    write(&tree.join(PATH), &text)?;
-    write(
-        &package
-            .out
-            .join(format!("iolite-{}.cdx.json", package.version)),
-        &text,
-    )
+    output(&mut crate::parts::cargo(&words))
 }
 
 /// Parts by name and version, from lines of a tree: depth, package, licence, source.
@@ -222,20 +227,8 @@ mod tests {
     /// What is packed now: every library has a sum and a licence.
     #[test]
     fn every_library_of_the_binary_has_a_sum() {
-        let words = [
-            "tree",
-            "--locked",
-            "--package",
-            "server",
-            "--edges",
-            "normal",
-            "--prefix",
-            "depth",
-        ];
-        let mut tree = crate::parts::cargo(&words);
-        let tree = output(tree.args(["--format", "|{p}|{l}|{r}"])).unwrap();
         let sums = sums(&read(&workspace_root().join("Cargo.lock")).unwrap());
-        let parts = parts(&tree);
+        let parts = parts(&dependency_tree().unwrap());
         assert!(parts.len() > 50, "{}", parts.len());
         for (key, part) in parts.iter().filter(|(_, part)| !part.is_own) {
             assert!(sums.contains_key(key), "{key}");

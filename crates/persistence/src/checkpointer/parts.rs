@@ -34,7 +34,7 @@ use crate::places;
 /// Batches that may wait for a writer: some five megabytes.
 pub(super) const QUEUE_LEN: usize = 64;
 
-/// Batches that are kept until the values are read that they only name: some megabytes.
+/// Batches that are kept at most until the values are read that they only name: some megabytes.
 const UNREAD_MAX: usize = 64;
 
 /// What everybody who works on one checkpoint shares.
@@ -174,7 +174,18 @@ impl Writer<'_> {
         let mut thread = self.pace.enter();
         let attempt = self.attempt;
         let (mut hold, mut unread) = (Hold::default(), Vec::new());
-        while let Some(batch) = next(queue) {
+        loop {
+            let batch = match next_if_there(queue) {
+                Some(batch) => batch,
+                None => {
+                    // What is kept counts as held, and the walk may be waiting for that to become less.
+                    self.write_values(&mut thread, &mut unread, &mut writer, &mut scratch)?;
+                    match next(queue) {
+                        Some(batch) => batch,
+                        None => break,
+                    }
+                }
+            };
             if attempt.is_given_up() {
                 unread.clear();
                 continue;
@@ -215,7 +226,6 @@ impl Writer<'_> {
         if attempt.is_given_up() {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        self.write_values(&mut thread, &mut unread, &mut writer, &mut scratch)?;
         let (entry, databases) = writer.finish(&part_name(self.head.part))?;
         Ok(Part {
             entry,
@@ -276,7 +286,13 @@ impl Writer<'_> {
     }
 }
 
+/// Waits for the next batch; none when that was the last one.
 fn next(queue: &Mutex<Receiver<Batch>>) -> Option<Batch> {
     let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
     queue.recv().ok()
+}
+
+/// The next batch, if one is there and no other writer waits for it.
+fn next_if_there(queue: &Mutex<Receiver<Batch>>) -> Option<Batch> {
+    queue.try_lock().ok()?.try_recv().ok()
 }

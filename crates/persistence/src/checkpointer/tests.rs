@@ -22,6 +22,7 @@ use crate::replay::{Origin, Replayer};
 
 mod background;
 mod bank;
+mod cold;
 mod devices;
 mod held;
 mod streamed;

@@ -9,11 +9,6 @@ use super::{ClusterMode, lock};
 use crate::node::Node;
 
 impl ClusterMode {
-    /// What the group has decided has changed, or the role of this node.
-    pub(crate) fn state_changed(&self, node: &Node) {
-        self.publish(node);
-    }
-
     /// Nobody is known to lead the group for a node timeout, or somebody is again.
     pub(crate) fn note_cut_off(&self, node: &Node, is_cut_off: bool) {
         let Some(part) = self.0.get() else { return };

@@ -144,7 +144,8 @@ impl ClusterMode {
         ordered
     }
 
-    fn publish(&self, node: &Node) {
+    /// Says what is served here. Called when what the group's thread has taken up has changed, or the role of this node.
+    pub(crate) fn publish(&self, node: &Node) {
         if self.0.get().is_some() {
             self.publish_by(node, &node.core.config.current());
         }

@@ -13,6 +13,7 @@ use super::{lock, propose};
 use crate::config::LINK_PORT_DISTANCE;
 use crate::group::holder::{Meeting, SharedLog, TakesPart};
 use crate::node::Node;
+use crate::poll::poll;
 
 const MEANWHILE: CommandError =
     CommandError::fixed("ERR the cluster has changed meanwhile: nothing was done");
@@ -118,15 +119,11 @@ impl Ordering<'_> {
 
     /// What takes part in the group. It is there soon after clients are served.
     fn part(&self) -> Result<&dyn TakesPart, CommandError> {
-        let mut waited = Duration::ZERO;
-        while waited < ORDER_TIME && cfg!(feature = "cluster") {
-            if let Some(part) = self.node.control.part() {
-                return Ok(part);
-            }
-            std::thread::sleep(LOOK);
-            waited += LOOK;
-        }
-        self.node.control.part().ok_or(STARTING)
+        let time = match cfg!(feature = "cluster") {
+            true => ORDER_TIME,
+            false => Duration::ZERO,
+        };
+        poll(time, LOOK, || self.node.control.part()).ok_or(STARTING)
     }
 
     fn meet(&self, host: &str, port: u16, link_port: Option<u16>) -> Result<Ordered, CommandError> {
@@ -143,32 +140,32 @@ impl Ordering<'_> {
     /// This node becomes a replica of another one, in place of what it is.
     fn replicate(&self, id: &str) -> Result<Ordered, CommandError> {
         let primary = base::hex::bytes(id).map(NodeId).ok_or(MEANWHILE)?;
-        let mut waited = Duration::ZERO;
-        loop {
-            let state = self.log.watch();
-            let shard_id = state.shard_of(primary).ok_or(MEANWHILE)?;
-            let shard = state.shards.get(&shard_id).ok_or(MEANWHILE)?;
-            if shard.members.contains_key(&self.own) {
-                return Ok(Ordered::Done);
-            }
-            let entry = Entry::Shard {
-                shard: shard_id,
-                expected_epoch: shard.epoch,
-                change: ShardChange::Add {
-                    node: self.own,
-                    kind: CopyKind::Data,
-                },
-            };
-            // Another change of the shard may go on, or was faster.
-            match propose(&self.log, entry)? {
-                Applied::Done => return Ok(Ordered::Done),
-                Applied::Stale | Applied::Refused if waited < ORDER_TIME => {
-                    std::thread::sleep(LOOK);
-                    waited += LOOK;
-                }
-                Applied::Stale | Applied::Refused => return Err(MEANWHILE),
-            }
+        // Another change of the shard may go on, or be faster.
+        let added = poll(ORDER_TIME, LOOK, || {
+            self.add_copy(primary)
+                .map(|added| added.then_some(Ordered::Done))
+                .transpose()
+        });
+        added.unwrap_or(Err(MEANWHILE))
+    }
+
+    /// Has this node have a copy of the shard of that primary; whether it has one now.
+    fn add_copy(&self, primary: NodeId) -> Result<bool, CommandError> {
+        let state = self.log.watch();
+        let shard_id = state.shard_of(primary).ok_or(MEANWHILE)?;
+        let shard = state.shards.get(&shard_id).ok_or(MEANWHILE)?;
+        if shard.members.contains_key(&self.own) {
+            return Ok(true);
         }
+        let entry = Entry::Shard {
+            shard: shard_id,
+            expected_epoch: shard.epoch,
+            change: ShardChange::Add {
+                node: self.own,
+                kind: CopyKind::Data,
+            },
+        };
+        Ok(propose(&self.log, entry)? == Applied::Done)
     }
 
     /// This replica becomes the primary.
@@ -183,17 +180,14 @@ impl Ordering<'_> {
             // Where the primary is gone, the group replaces it by itself.
             (Err(_), FailoverKind::Forced | FailoverKind::Takeover) | (Ok(()), _) => {}
         }
-        let mut waited = Duration::ZERO;
-        while waited < ORDER_TIME {
+        let promoted = poll(ORDER_TIME, LOOK, || {
             let state = self.log.watch();
-            let shard = state.shards.get(&shard_id).ok_or(MEANWHILE)?;
-            if shard.primary == self.own {
-                return Ok(Ordered::Done);
+            match state.shards.get(&shard_id) {
+                None => Some(Err(MEANWHILE)),
+                Some(shard) => (shard.primary == self.own).then_some(Ok(Ordered::Done)),
             }
-            std::thread::sleep(LOOK);
-            waited += LOOK;
-        }
-        refuse("the group has not made this node the primary")
+        });
+        promoted.unwrap_or_else(|| refuse("the group has not made this node the primary"))
     }
 
     fn give(

@@ -2,18 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use cluster::ControlLog as _;
-use cluster::NodeId;
-use cluster::member;
-use cluster::message::Heartbeat;
-use cluster::message::Message;
-use cluster::message::Seal;
+use cluster::message::{Heartbeat, Message, Seal};
+use cluster::{ControlLog as _, NodeId, member};
 
-use super::driver::Event;
-use super::driver::post;
-use super::driver::{Driver, SEAL_MS};
-use super::links::Reply;
-use super::links::Subject;
+use super::driver::{Driver, Event, post};
+use super::links::{Reply, Subject};
+
+/// A seal is begun anew where nothing was heard of it for so long.
+const SEAL_MS: u64 = 1_000;
 
 impl Driver {
     pub(super) fn set_lease(&self) {
@@ -64,7 +60,7 @@ impl Driver {
     /// Whether this node serves its hash slots may have changed with its role.
     pub(super) fn routes_changed(&self) {
         if let Some(node) = self.node.upgrade() {
-            node.cluster_mode.state_changed(&node);
+            node.cluster_mode.publish(&node);
         }
     }
 
@@ -86,6 +82,7 @@ impl Driver {
                     self.leader.on_answer(&answer);
                 }
                 member::Action::TakeOffice { term, .. } => {
+                    self.note_later_term();
                     self.followed = None;
                     if let Some(duty) = &self.duty {
                         let events = self.events.clone();
@@ -93,7 +90,10 @@ impl Driver {
                         duty.take_office(term, Box::new(done));
                     }
                 }
-                member::Action::Follow { term, primary, .. } => self.follow(term, primary),
+                member::Action::Follow { term, primary, .. } => {
+                    self.note_later_term();
+                    self.follow(term, primary);
+                }
                 member::Action::LeaveOffice { .. } => {
                     if let Some(duty) = &self.duty {
                         duty.leave_office();
@@ -105,7 +105,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn begin_seal(&mut self, seal: Seal) {
+    fn begin_seal(&mut self, seal: Seal) {
         let now_ms = self.now_ms().unwrap_or(0);
         // Asked again, it is being done already; but what took its place may have come to nothing.
         let is_under_way = |(known, at_ms): (Seal, u64)| known == seal && now_ms < at_ms + SEAL_MS;
@@ -120,7 +120,7 @@ impl Driver {
     }
 
     /// Tells every voter that this node is there.
-    pub(super) fn send_heartbeat(&mut self, beat: &Heartbeat) {
+    fn send_heartbeat(&mut self, beat: &Heartbeat) {
         let bytes = Message::Heartbeat(beat.clone()).encode();
         let voters = self.log.membership().voters;
         let mut to: BTreeSet<NodeId> = voters

@@ -19,20 +19,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cluster::control_log::ControlLog as _;
+use cluster::control_log::{ControlLog as _, RaftId};
 use cluster::leader::Leader;
 use cluster::member::Member;
 use cluster::message::{Heartbeat, Message, Seal};
 use cluster::state::roles;
-use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, ShardId, Times};
+use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, ShardId, Times, Unavailable};
 use consensus::{RaftLog, Standing};
 
 use super::control::Part;
 use super::duty::{Duty, PrimaryAddress};
 use super::files::Place;
-use super::handing_over::HandedOver;
+use super::handing_over::{HandedOver, HandingOver};
 use super::links::{Asked, Links, Reply, Subject, Told};
+use super::own_shard::Beginning;
 use super::reconcile::Reconciler;
+use super::taking_up::Published;
 use super::unique;
 use super::view::Seen;
 use crate::config::DurabilityLevel;
@@ -41,8 +43,6 @@ use crate::replication::following::Link;
 
 /// Parts of a heartbeat for which the thread waits at most.
 const TICKS_PER_HEARTBEAT: u64 = 4;
-/// A seal is begun anew where nothing was heard of it for so long.
-pub(super) const SEAL_MS: u64 = 1_000;
 
 /// What the thread hears.
 pub(crate) enum Event {
@@ -74,10 +74,12 @@ pub(crate) enum Event {
     Ready(NodeId, Result<(), String>, HandedOver),
     /// The copy at this address is to take the office, or the one that has most.
     FailOver(Option<(String, u16)>),
-    /// The shard of this node was proposed, and the control state here is newer than that. It was refused for sure, or not.
-    Began { is_refused: bool },
-    /// The hash slots that this node brought are its shard's, or are not to be had.
-    Claimed(Result<Applied, String>),
+    /// The control state here is the newest there was when that was asked, or nobody knows.
+    Looked(bool),
+    /// What became of the entry by which the shard of this node begins.
+    Began(Result<Applied, Unavailable>),
+    /// What became of that by which it gets the hash slots that this node brought.
+    Claimed(Result<Applied, Unavailable>),
     /// The end.
     Stop,
 }
@@ -101,20 +103,17 @@ pub(crate) struct Driver {
     pub(super) shard: Option<ShardId>,
     /// It is in cluster mode.
     pub(super) is_cluster: bool,
-    /// Its own shard, or the slots of that, were proposed.
-    pub(super) begins: bool,
-    /// The shard that was proposed.
-    pub(super) proposed_shard: Option<ShardId>,
+    /// How far it is with beginning one.
+    pub(super) beginning: Beginning,
+    /// The hash slots that it brought were proposed to be its shard's.
+    pub(super) claims: bool,
     /// The group's first users are being written by this node.
     pub(super) writes_users: Arc<AtomicBool>,
     /// Whether it follows somebody now, or did last.
     pub(super) was_replica: bool,
     /// Since when nobody is known to lead.
     pub(super) leaderless_ms: Option<u64>,
-    /// When this node left its office for another one; writes do not wait forever.
-    pub(super) handed_over_ms: Option<u64>,
-    /// A copy is waited for that is to take the office.
-    pub(super) hands_over: bool,
+    pub(super) handing_over: HandingOver,
     /// Who waits for the answer to which seal.
     pub(super) sealing: Vec<(Seal, Reply)>,
     /// What is being made durable, and since when.
@@ -122,7 +121,9 @@ pub(crate) struct Driver {
     pub(super) followed: Option<(u64, PrimaryAddress)>,
     pub(super) records_own: bool,
     pub(super) has_left: bool,
-    pub(super) published: Option<(u64, Option<u64>, u64, usize)>,
+    pub(super) published: Option<Published>,
+    /// Who was said to lead.
+    pub(super) told_leader: Option<Option<RaftId>>,
     pub(super) times: Times,
     pub(super) tick: Duration,
 }
@@ -168,13 +169,12 @@ impl Driver {
         Self {
             shard,
             is_cluster: record.roles & roles::CLUSTER != 0,
-            begins: false,
-            proposed_shard: None,
+            beginning: Beginning::No,
+            claims: false,
             writes_users: Arc::default(),
             was_replica: false,
             leaderless_ms: None,
-            handed_over_ms: None,
-            hands_over: false,
+            handing_over: HandingOver::No,
             times,
             node,
             part,
@@ -195,6 +195,7 @@ impl Driver {
             records_own: false,
             has_left: false,
             published: None,
+            told_leader: None,
             tick: Duration::from_millis((times.heartbeat_ms / TICKS_PER_HEARTBEAT).max(1)),
         }
     }
@@ -366,7 +367,8 @@ impl Driver {
             Event::Forget => self.has_left = true,
             Event::Ready(to, outcome, done) => self.leave_office_to(to, outcome, done),
             Event::FailOver(address) => self.fail_over(address),
-            Event::Began { is_refused } => self.began(is_refused),
+            Event::Looked(is_newest) => self.looked(is_newest),
+            Event::Began(applied) => self.began(applied),
             Event::Claimed(applied) => self.claimed(applied),
             Event::StateChanged | Event::Stop => {}
         }

@@ -1,10 +1,15 @@
-//! A primary hands its office over to a replica that asks for it (CLUSTER FAILOVER), or that this node is told (FAILOVER), and no client hears an error.
+//! A primary hands its office over to a replica that asks for it (CLUSTER FAILOVER), or that this node is told (FAILOVER), and
+//! no client hears an error.
 //!
 //! ```text
-//!   replica ── asks ─► writes wait ─► it has all of the log ─► office left, lease given back ─► the leader promotes it
-//!                          │ not in time                                                              │
-//!                          └─► writes go on here                 waiting writes are sent there ◄──────┘
+//!   No ── asked ─► Waiting: writes wait ── the copy has all of the log ─► Left: the lease is given back, writes wait still
+//!    ▲                 │ not in time: writes go on here                                        │
+//!    ├─────────────────┘                                                                       │
+//!    └──── a later term: writes are sent to its primary; none for long: they are refused ◄─────┘
 //! ```
+//!
+//! Invariant: as long as a copy is waited for, nothing but the end of that wait lets writes go. What was written after it was
+//! known how much the copy has to have would be lost.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -17,6 +22,20 @@ use super::links::{Reply, spawn};
 
 /// Who is told what became of it.
 pub(crate) type HandedOver = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+/// How far a primary is with handing its office over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HandingOver {
+    /// It does not.
+    No,
+    /// A copy is waited for.
+    Waiting,
+    /// It has left its office, then, and nobody is known to have it yet.
+    Left {
+        /// By the clock of leases.
+        at_ms: u64,
+    },
+}
 
 impl Driver {
     /// A replica asks for the office of this primary.
@@ -61,10 +80,10 @@ impl Driver {
         let Some(duty) = self.duty.clone().filter(|_| is_its_primary) else {
             return done(Err("this node is not the primary of that node".to_owned()));
         };
-        // The end of one would let writes go that the other waits without.
-        if std::mem::replace(&mut self.hands_over, true) {
+        if self.handing_over != HandingOver::No {
             return done(Err("the office is being handed over already".to_owned()));
         }
+        self.handing_over = HandingOver::Waiting;
         let events = self.events.clone();
         let node_timeout = Duration::from_millis(self.times.node_timeout_ms);
         let waits = spawn("hand-over", move || {
@@ -72,7 +91,7 @@ impl Driver {
             post(&events, Event::Ready(to, outcome, done));
         });
         if let Err(error) = waits {
-            self.hands_over = false;
+            self.handing_over = HandingOver::No;
             self.warn(&format!("The office cannot be handed over: {error}"));
         }
     }
@@ -84,7 +103,7 @@ impl Driver {
         outcome: Result<(), String>,
         done: HandedOver,
     ) {
-        self.hands_over = false;
+        self.handing_over = HandingOver::No;
         let is_in_office = self
             .shard
             .filter(|shard| self.member.office(*shard).is_some());
@@ -98,20 +117,27 @@ impl Driver {
         if let Some(duty) = &self.duty {
             duty.begin_hand_over();
         }
-        self.handed_over_ms = self.now_ms();
+        let at_ms = self.now_ms().unwrap_or(0);
+        self.handing_over = HandingOver::Left { at_ms };
         let actions = self.member.hand_over(shard, to);
         self.perform(actions);
         done(Ok(()));
     }
 
+    /// A later term is known: who waits for its primary is sent there.
+    pub(super) fn note_later_term(&mut self) {
+        if let HandingOver::Left { .. } = self.handing_over {
+            self.handing_over = HandingOver::No;
+        }
+    }
+
     /// Who was to take the office has not, for long: writes are refused from here on.
     pub(super) fn end_hand_over(&mut self, now_ms: u64) {
         let patience_ms = 2 * self.times.node_timeout_ms;
-        if self
-            .handed_over_ms
-            .is_some_and(|at_ms| now_ms >= at_ms + patience_ms)
+        if let HandingOver::Left { at_ms } = self.handing_over
+            && now_ms >= at_ms + patience_ms
         {
-            self.handed_over_ms = None;
+            self.handing_over = HandingOver::No;
             if let Some(duty) = &self.duty {
                 duty.end_hand_over();
             }

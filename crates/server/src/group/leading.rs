@@ -4,22 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cluster::Applied;
-use cluster::ControlLog as _;
-use cluster::Entry;
-use cluster::NodeId;
-use cluster::entry::ShardChange;
-use cluster::leader;
 use cluster::message::Message;
+use cluster::{Applied, ControlLog as _, Entry, NodeId, leader};
 
-use super::documents;
-use super::driver::Driver;
-use super::driver::Event;
-use super::driver::post;
+use super::driver::{Driver, Event, post};
 use super::links::spawn;
 use super::reconcile::Look;
-use super::unique;
 use super::view::SHARD;
+use super::{documents, unique};
 
 impl Driver {
     /// What is due because time has passed.
@@ -44,7 +36,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn propose(&self, entry: Entry) {
+    fn propose(&self, entry: Entry) {
         match &entry {
             Entry::Promote { term, primary, end, .. } => self.tell(&format!(
                 "The control leader promotes {primary} to the primary of term {term}: its log ends at {} of term {}",
@@ -63,7 +55,7 @@ impl Driver {
     }
 
     /// The users of this node are the group's, where it has none yet.
-    pub(super) fn write_first_users(&self) {
+    fn write_first_users(&self) {
         let is_founded = !self.state.nodes.is_empty() && self.duty.is_some();
         if !is_founded || documents::are_complete(&self.state) {
             return;
@@ -86,7 +78,7 @@ impl Driver {
     }
 
     /// Has the members of Raft and of the shard be those that there are.
-    pub(super) fn reconcile(&mut self, now_ms: u64) {
+    fn reconcile(&mut self, now_ms: u64) {
         if self.state.nodes.is_empty() {
             self.found();
             return;
@@ -126,7 +118,7 @@ impl Driver {
     }
 
     /// The first entries of a group: this node, and the shard that it is the primary of.
-    pub(super) fn found(&mut self) {
+    fn found(&mut self) {
         if !self.reconciler.begin() {
             return;
         }
@@ -135,29 +127,14 @@ impl Driver {
             record: self.record.clone(),
         });
         // In cluster mode each node begins a shard of its own.
-        let duty = self.duty.clone().filter(|_| !self.is_cluster);
-        if let Some(duty) = &duty {
-            if let Err(reason) = duty.begin_shard(SHARD) {
+        let has_shard = self.duty.is_some() && !self.is_cluster;
+        let create = match has_shard.then(|| self.begin_shard(SHARD)).transpose() {
+            Ok(entry) => entry.map(unique::proposal),
+            Err(reason) => {
                 self.warn(&format!("This node cannot begin the group: {reason}"));
                 return self.reconciler.end();
             }
-            let (end, applied) = duty.log_end();
-            self.shard = Some(SHARD);
-            self.member
-                .begin_copy(SHARD, duty.seal_term(), end, applied);
-        }
-        let end = duty.map(|duty| duty.log_end().0);
-        let create = end.map(|end| {
-            unique::proposal(Entry::Shard {
-                shard: SHARD,
-                expected_epoch: 0,
-                change: ShardChange::Create {
-                    primary: self.own,
-                    end,
-                    is_quorum: false,
-                },
-            })
-        });
+        };
         let (log, events) = (Arc::clone(&self.log), self.events.clone());
         self.tell("A control group begins here");
         let done = move |applied: Result<Applied, cluster::Unavailable>| {

@@ -29,6 +29,7 @@ use super::links::{Asked, Subject, spawn};
 use super::record::{is_this_machine, local_address};
 use super::unique;
 use crate::node::Node;
+use crate::poll::poll;
 
 /// How long the other node may take to answer, and joining may take.
 const MEET_TIME: Duration = Duration::from_secs(10);
@@ -317,17 +318,17 @@ impl Part {
         let (id, start_count) = node.cluster_mode.name_by_itself();
         let mut record = self.record(node);
         record.start_count = record.start_count.max(start_count);
-        let mut waited = Duration::ZERO;
-        let (raft_id, state) = loop {
+        let mut refusal = String::new();
+        let joined = poll(MEET_TIME, LOOK, || {
             match self.ask_to_join(id, &record, there) {
-                Ok(joined) => break joined,
-                Err(reason) if waited >= MEET_TIME || node.is_stopping() => return Err(reason),
-                Err(_) => {
-                    std::thread::sleep(LOOK);
-                    waited += LOOK;
+                Ok(joined) => Some(Some(joined)),
+                Err(reason) => {
+                    refusal = reason;
+                    node.is_stopping().then_some(None)
                 }
             }
-        };
+        });
+        let (raft_id, state) = joined.flatten().ok_or(refusal)?;
         self.enter(node, |kept| {
             kept.id = id;
             kept.start_count = record.start_count;
@@ -342,18 +343,11 @@ impl Part {
 
     /// Waits until the group has decided something.
     fn wait_for(&self, what: &str, is_so: impl Fn(&ControlState) -> bool) -> Result<(), String> {
-        let mut waited = Duration::ZERO;
-        loop {
-            let state = self.log().map(|log| log.watch());
-            if state.is_some_and(|state| is_so(&state)) {
-                return Ok(());
-            }
-            if waited >= MEET_TIME {
-                return Err(format!("{what}, and may do so later"));
-            }
-            std::thread::sleep(LOOK);
-            waited += LOOK;
-        }
+        let decided = poll(MEET_TIME, LOOK, || {
+            let state = self.log()?.watch();
+            is_so(&state).then_some(())
+        });
+        decided.ok_or_else(|| format!("{what}, and may do so later"))
     }
 
     /// Leaves the group, and is by itself when this returns.
@@ -379,17 +373,10 @@ impl Part {
         self.wait_until_out()
     }
 
-    /// What changes the role then goes on: it waits for the request that this is part of.
+    /// Waits until this node is in no group. Its role may change later: that takes the end of the request that waits here.
     fn wait_until_out(&self) -> Result<(), String> {
-        let mut waited = Duration::ZERO;
-        while self.member().is_some() {
-            if waited >= LEAVE_TIME {
-                return Err("this node has not left yet".to_owned());
-            }
-            std::thread::sleep(LOOK);
-            waited += LOOK;
-        }
-        Ok(())
+        let out = poll(LEAVE_TIME, LOOK, || self.member().is_none().then_some(()));
+        out.ok_or_else(|| "this node has not left yet".to_owned())
     }
 
     /// Asks the primary of this node's shard to hand its office over to this node.

@@ -1,54 +1,82 @@
 //! The shard that a node in cluster mode begins when it has come into a group, and the hash slots that it brings.
 //!
 //! ```text
-//!   in the group, of no shard ─► log is of a new shard (SEAL) ─► entry: the shard begins ─► entry: its hash slots
+//!   No ── in the group, of no shard as far as is known here ─► Looking: a read barrier ── it is of one, or nobody knows ─► No
+//!                                                                   │ it is of none
+//!                       No ◄── refused ── Proposed: the log is of the new shard (SEAL), entry "the shard begins"
+//!                       No ◄── seen in the state ──┘   ▲ nobody knows what became of it: the same request again
 //! ```
+//!
+//! Without the barrier a node that was started again, and knows an old state, would take its log for that of a new shard.
 
 use std::sync::Arc;
 
 use cluster::entry::ShardChange;
-use cluster::{Applied, ControlLog as _, Entry, ShardId};
+use cluster::{Applied, ControlLog as _, Entry, Proposal, ShardId, Unavailable};
 
 use super::driver::{Driver, Event, post};
 use super::duty::Duty;
 use super::links::spawn;
 use super::unique;
 
+/// How far a node is with beginning a shard of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// It has one, or has not looked.
+    No,
+    /// It looks whether it has one.
+    Looking,
+    /// It has proposed one.
+    Proposed(Proposal),
+}
+
 impl Driver {
     /// In cluster mode a node that has data and is of no shard begins one, and brings the hash slots that it owned by itself.
     pub(super) fn begin_own_shard(&mut self) {
-        let Some(duty) = self.duty.clone().filter(|_| self.is_cluster) else {
-            return;
-        };
         let is_in = self.state.nodes.contains_key(&self.own);
-        if !is_in || self.begins || self.standing.leader.is_none() {
+        if !self.is_cluster || self.duty.is_none() || !is_in || self.standing.leader.is_none() {
             return;
         }
         match self.state.shard_of(self.own) {
-            None => self.propose_shard(&duty),
             Some(shard) => {
-                self.proposed_shard = None;
+                self.beginning = Beginning::No;
                 self.claim(shard);
             }
+            None if self.beginning == Beginning::No => {
+                let (events, log) = (self.events.clone(), Arc::clone(&self.log));
+                let look = move || post(&events, Event::Looked(log.read_barrier().is_ok()));
+                if spawn("shard", look).is_ok() {
+                    self.beginning = Beginning::Looking;
+                }
+            }
+            None => {}
         }
     }
 
-    fn propose_shard(&mut self, duty: &Duty) {
-        // No shard before it had this number: there was no such index. Where nobody knows what became of it, it is proposed
-        // again under the same: this node never begins two.
-        let new = || ShardId(u32::try_from(self.state.index).unwrap_or(u32::MAX));
-        let shard = self.proposed_shard.unwrap_or_else(new);
-        if let Err(reason) = duty.begin_shard(shard) {
-            self.warn(&format!("This node cannot begin its shard: {reason}"));
+    /// The control state here is the newest there was when it was asked for, or nobody knows.
+    pub(super) fn looked(&mut self, is_newest: bool) {
+        self.beginning = Beginning::No;
+        let state = self.log.watch();
+        if !is_newest || state.shard_of(self.own).is_some() {
             return;
         }
-        self.begins = true;
-        self.proposed_shard = Some(shard);
+        // No shard before it had this number: there was no such index.
+        let shard = ShardId(u32::try_from(state.index).unwrap_or(u32::MAX));
+        match self.begin_shard(shard) {
+            Ok(entry) => self.propose_own_shard(unique::proposal(entry)),
+            Err(reason) => self.warn(&format!("This node cannot begin its shard: {reason}")),
+        }
+    }
+
+    /// What is here is of that shard from now on; the entry by which it begins.
+    pub(super) fn begin_shard(&mut self, shard: ShardId) -> Result<Entry, String> {
+        let duty: Arc<Duty> = self.duty.clone().ok_or("it keeps no data")?;
+        duty.begin_shard(shard)?;
         self.shard = Some(shard);
         let (end, applied) = duty.log_end();
         self.member
             .begin_copy(shard, duty.seal_term(), end, applied);
-        let create = Entry::Shard {
+        Ok(Entry::Shard {
             shard,
             expected_epoch: 0,
             change: ShardChange::Create {
@@ -56,62 +84,62 @@ impl Driver {
                 end,
                 is_quorum: false,
             },
-        };
-        let (events, log) = (self.events.clone(), Arc::clone(&self.log));
-        let unsure = self.events.clone();
-        let done = move |applied: Result<Applied, cluster::Unavailable>| {
-            let catch_up = move || {
-                let is_seen = log.read_barrier().is_ok();
-                let is_refused = is_seen && applied == Ok(Applied::Refused);
-                post(&events, Event::Began { is_refused });
-            };
-            if spawn("began", catch_up).is_err() {
-                let is_refused = false;
-                post(&unsure, Event::Began { is_refused });
-            }
-        };
-        self.log.propose_anywhere(&unique::proposal(create), done);
+        })
     }
 
-    /// The shard of this node is in the control state, or has to be proposed again.
-    pub(super) fn began(&mut self, is_refused: bool) {
-        self.begins = false;
-        let state = self.log.watch();
-        if is_refused && state.shard_of(self.own).is_none() {
-            self.proposed_shard = None;
+    fn propose_own_shard(&mut self, proposal: Proposal) {
+        let events = self.events.clone();
+        let done = move |applied| post(&events, Event::Began(applied));
+        self.log.propose_anywhere(&proposal, done);
+        self.beginning = Beginning::Proposed(proposal);
+    }
+
+    /// What became of the entry by which the shard of this node begins.
+    pub(super) fn began(&mut self, applied: Result<Applied, Unavailable>) {
+        let Beginning::Proposed(proposal) = &self.beginning else {
+            return;
+        };
+        match applied {
+            // The state here has it soon; or there will be none before the next start.
+            Ok(Applied::Done) | Err(Unavailable::Ended) => {}
+            Ok(Applied::Stale | Applied::Refused) => self.beginning = Beginning::No,
+            Err(_) => self.propose_own_shard(proposal.clone()),
         }
     }
 
+    /// Has the hash slots that this node owned by itself be those of its shard.
     fn claim(&mut self, shard: ShardId) {
-        let Some(node) = self.node.upgrade() else {
+        let Some(node) = self.node.upgrade().filter(|_| !self.claims) else {
             return;
         };
         let ranges = node.cluster_mode.claims();
         if ranges.is_empty() {
             return;
         }
-        self.begins = true;
+        let mut slots = ranges.iter().flat_map(|(first, last)| *first..=*last);
+        if slots.all(|slot| self.state.slots.owner(slot) == Some(shard)) {
+            return node.cluster_mode.forget_claims(&node);
+        }
+        self.claims = true;
         let slots = Entry::Slots {
             ranges,
             expected: None,
             owner: Some(shard),
         };
         let events = self.events.clone();
-        let done = move |applied: Result<Applied, cluster::Unavailable>| {
-            let applied = applied.map_err(|error| error.to_string());
-            post(&events, Event::Claimed(applied));
-        };
+        let done = move |applied| post(&events, Event::Claimed(applied));
         self.log.propose_anywhere(&unique::proposal(slots), done);
     }
 
     /// What became of the hash slots that this node brought.
-    pub(super) fn claimed(&mut self, applied: Result<Applied, String>) {
-        self.begins = false;
+    pub(super) fn claimed(&mut self, applied: Result<Applied, Unavailable>) {
+        self.claims = false;
         match applied {
-            // It is tried again.
-            Err(_) => return,
-            Ok(Applied::Done) => {}
-            Ok(_) => self.warn("The hash slots that this node owned by itself have another owner"),
+            // It is looked again whether they are its shard's.
+            Ok(Applied::Done) | Err(_) => return,
+            Ok(Applied::Stale | Applied::Refused) => {
+                self.warn("The hash slots that this node owned by itself have another owner");
+            }
         }
         if let Some(node) = self.node.upgrade() {
             node.cluster_mode.forget_claims(&node);

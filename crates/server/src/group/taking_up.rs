@@ -3,21 +3,23 @@
 
 use std::sync::Arc;
 
-use cluster::ControlLog as _;
-use cluster::Entry;
-use cluster::NodeId;
-use cluster::Shard;
-use cluster::ShardId;
+use cluster::control_log::RaftId;
+use cluster::{ControlLog as _, Entry, NodeId, Shard, ShardId};
 
-use super::documents;
-use super::driver::Driver;
-use super::driver::Event;
-use super::driver::post;
+use super::driver::{Driver, Event, post};
 use super::duty::PrimaryAddress;
 use super::files::KnownPeer;
-use super::forming;
-use super::unique;
 use super::view::Seen;
+use super::{documents, forming, unique};
+
+/// What a published view was of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Published {
+    index: u64,
+    leader: Option<RaftId>,
+    control_term: u64,
+    voters: usize,
+}
 
 impl Driver {
     /// Takes up another control state.
@@ -65,7 +67,7 @@ impl Driver {
     }
 
     /// This node is of that shard.
-    pub(super) fn take_shard(&mut self, id: ShardId) {
+    fn take_shard(&mut self, id: ShardId) {
         let Some(duty) = &self.duty else { return };
         if self.shard != Some(id) {
             self.followed = None;
@@ -84,7 +86,7 @@ impl Driver {
     }
 
     /// The primary may be elsewhere than it was.
-    pub(super) fn follow_again(&mut self) {
+    fn follow_again(&mut self) {
         let Some((term, known)) = &self.followed else {
             return;
         };
@@ -99,7 +101,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn address_of(&self, node: NodeId) -> Option<PrimaryAddress> {
+    fn address_of(&self, node: NodeId) -> Option<PrimaryAddress> {
         let record = &self.state.nodes.get(&node)?.record;
         Some(PrimaryAddress {
             host: record.host.clone(),
@@ -138,50 +140,54 @@ impl Driver {
             .propose_anywhere(&proposal, move |_| post(&events, Event::Recorded));
     }
 
-    /// Shows what this node knows to everybody else.
+    /// Shows what this node knows to everybody else, where that has changed.
     pub(super) fn publish(&mut self, now_ms: u64) {
-        let membership = self.log.membership();
-        let standing = &self.standing;
-        let now = (
-            self.state.index,
-            standing.leader,
-            standing.term,
-            membership.voters.len(),
-        );
-        let Some(node) = self.node.upgrade() else {
-            return;
-        };
-        let is_cut_off = self
-            .leaderless_ms
-            .is_some_and(|since_ms| now_ms >= since_ms + self.times.node_timeout_ms);
-        node.cluster_mode.note_cut_off(&node, is_cut_off);
-        if self.published == Some(now) {
-            return;
+        if let Some(node) = self.node.upgrade() {
+            let node_timeout_ms = self.times.node_timeout_ms;
+            let is_over = |since_ms| now_ms >= since_ms + node_timeout_ms;
+            let is_cut_off = self.leaderless_ms.is_some_and(is_over);
+            node.cluster_mode.note_cut_off(&node, is_cut_off);
         }
-        let leader = standing
-            .leader
-            .and_then(|leader| self.state.node_of(leader));
-        let leader = leader.map(|(id, _)| *id);
-        if self
-            .published
-            .is_some_and(|before| before.1 != standing.leader)
-        {
-            let term = standing.term;
-            self.tell(&match leader {
-                Some(leader) => {
-                    format!("The control leader is {leader}, in term {term} of the control log")
-                }
-                None => "There is no control leader".to_owned(),
-            });
+        self.tell_leader();
+        if self.published != Some(self.to_publish()) {
+            self.publish_seen();
         }
-        self.published = Some(now);
-        self.publish_seen();
     }
 
-    pub(super) fn publish_seen(&self) {
+    /// What another view would be worth publishing for.
+    fn to_publish(&self) -> Published {
+        Published {
+            index: self.state.index,
+            leader: self.standing.leader,
+            control_term: self.standing.term,
+            voters: self.log.membership().voters.len(),
+        }
+    }
+
+    /// Another leader, or none: a line for the operator.
+    fn tell_leader(&mut self) {
+        let leader = self.standing.leader;
+        let Some(before) = self.told_leader.replace(leader) else {
+            return;
+        };
+        if before == leader {
+            return;
+        }
+        let known = leader.and_then(|leader| self.state.node_of(leader));
+        let term = self.standing.term;
+        self.tell(&match known {
+            Some((leader, _)) => {
+                format!("The control leader is {leader}, in term {term} of the control log")
+            }
+            None => "There is no control leader".to_owned(),
+        });
+    }
+
+    fn publish_seen(&mut self) {
         let Some(node) = self.node.upgrade() else {
             return;
         };
+        self.published = Some(self.to_publish());
         let leader = self.standing.leader;
         let leader = leader.and_then(|leader| self.state.node_of(leader));
         node.group.publish(Seen {
@@ -191,6 +197,6 @@ impl Driver {
             leader: leader.map(|(id, _)| *id),
             control_term: self.standing.term,
         });
-        node.cluster_mode.state_changed(&node);
+        self.routes_changed();
     }
 }

@@ -36,6 +36,7 @@ use super::primary_link::BLOCK_BYTES;
 use super::replica_link::ReplicaData;
 use super::terms::Terms;
 use crate::fence::Turn;
+use crate::poll::poll;
 
 /// Of a frame that comes in pieces so much is kept until it is whole.
 const FRAME_BYTES_MAX: u64 = 1 << 32;
@@ -165,19 +166,12 @@ impl<'h> AppliedLog<'h> {
     pub(crate) fn new(home: &'h dyn LogHome, applier: Applier) -> Result<Self, String> {
         let log = home.log()?;
         // Idle workers let go of it as soon as they wake up.
-        let mut waited = Duration::ZERO;
-        let follower = loop {
-            match log.follower(FRAME_BYTES_MAX) {
-                Some(follower) => break follower,
-                None if waited >= ALONE_TIME || home.is_stopping() => {
-                    return Err("others append to the log".to_owned());
-                }
-                None => {
-                    std::thread::sleep(ROOM_LOOK);
-                    waited += ROOM_LOOK;
-                }
-            }
-        };
+        let follower = poll(ALONE_TIME, ROOM_LOOK, || {
+            let follower = log.follower(FRAME_BYTES_MAX);
+            (follower.is_some() || home.is_stopping()).then_some(follower)
+        });
+        let follower = follower.flatten();
+        let follower = follower.ok_or("others append to the log")?;
         let applied = home.applied().min(log.tail());
         let overlap = overlap_of(home.base().as_ref(), applied);
         home.note_settled(overlap.end());

@@ -23,6 +23,7 @@ use super::thread::wait_for_writers;
 use super::{Done, Order, Replication, UNBLOCKED, own_link, redis_link};
 use crate::config::{Config, DurabilityLevel};
 use crate::node::Node;
+use crate::poll::poll;
 
 /// How often it is looked whether the log is on disk, or a lease is there.
 const LOOK: Duration = Duration::from_millis(1);
@@ -176,15 +177,15 @@ impl Replication {
             .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
         wait_for_writers(node);
         let end = own_link::own_log(node).map_or(0, |log| log.tail());
-        let mut waited = Duration::ZERO;
-        while self.fence.copy_end(copy).is_none_or(|known| known < end) {
-            if waited >= time || node.is_stopping() || self.role() != Role::Primary {
-                return Err("the replica does not have all of the log in time".to_owned());
-            }
-            std::thread::sleep(LOOK);
-            waited += LOOK;
+        let has_all = poll(time, LOOK, || {
+            let has_all = self.fence.copy_end(copy).is_some_and(|known| known >= end);
+            let is_over = node.is_stopping() || self.role() != Role::Primary;
+            (has_all || is_over).then_some(has_all)
+        });
+        match has_all {
+            Some(true) => Ok(()),
+            _ => Err("the replica does not have all of the log in time".to_owned()),
         }
-        Ok(())
     }
 
     /// This primary leaves its office next, for a copy that has all it has: writes wait until it knows who has the office.
@@ -347,15 +348,10 @@ impl Replication {
 
     /// Waits for the first lease of an office, so that writes which waited for it are done and not refused.
     fn wait_for_lease(&self, node: &Node) {
-        let mut waited = Duration::ZERO;
-        while waited < FIRST_LEASE
-            && self.fence.lease_until_ms() == 0
-            && !node.is_stopping()
-            && !self.has_order()
-        {
-            std::thread::sleep(LOOK);
-            waited += LOOK;
-        }
+        let _in_time = poll(FIRST_LEASE, LOOK, || {
+            let has_one = self.fence.lease_until_ms() > 0;
+            (has_one || node.is_stopping() || self.has_order()).then_some(())
+        });
     }
 
     /// Waits until all of the log is on disk; whether it is.

@@ -87,6 +87,56 @@ fn a_primary_hands_over_when_it_is_told_to() {
     });
 }
 
+/// Writes keys of its own as long as that is taken; how many were.
+fn write_while_taken(mut client: testkit::client::Client, writer: usize) -> usize {
+    let is_taken = |number: &usize| {
+        let written = client.command(&["SET", &format!("key:{writer}:{number}"), "1"]);
+        written.is_ok_and(|reply| reply == protocol::Value::Simple(b"OK".to_vec()))
+    };
+    (0..).take_while(is_taken).count()
+}
+
+/// What is left of an earlier hand-over must not end the wait of a later one: writes would go on, and be lost with it.
+#[test]
+fn writes_wait_as_long_as_the_office_is_handed_over() {
+    let nodes = three();
+    let [a, b, c] = &nodes;
+    let all = [a, b, c];
+    let fail_over = |from: &Node, to: &Node| {
+        from.run(&["FAILOVER", "TO", "127.0.0.1", &to.port.to_string()]);
+    };
+    for (from, to) in [(a, b), (b, a)] {
+        fail_over(from, to);
+        wait_until("handed over", &all, || to.is_primary() && from.is_synced());
+        wait_until("written", &all, || writes(to, "key"));
+    }
+    // It comes before writes are let go for which nobody has taken over, and ends after.
+    std::thread::sleep(Duration::from_millis(2_000));
+    b.signal("-STOP");
+    assert!(writes(a, "not there yet"));
+    let writers: Vec<_> = (0..3)
+        .map(|writer| {
+            let client = a.client();
+            std::thread::spawn(move || write_while_taken(client, writer))
+        })
+        .collect();
+    fail_over(a, b);
+    std::thread::sleep(Duration::from_millis(1_100));
+    b.signal("-CONT");
+    std::thread::sleep(Duration::from_millis(500));
+    // Where it came to nothing, writes go on until there is an office to leave.
+    if a.is_primary() {
+        fail_over(a, c);
+    }
+    let primary = wait_for_primary(&all, "after");
+    for (writer, thread) in writers.into_iter().enumerate() {
+        for number in 0..thread.join().unwrap() {
+            let key = format!("key:{writer}:{number}");
+            assert!(has(all[primary], &key), "{key}");
+        }
+    }
+}
+
 #[test]
 fn a_primary_without_a_majority_takes_no_writes() {
     let mut nodes = three();

@@ -81,6 +81,15 @@ impl Node {
         self.server = None;
     }
 
+    /// Sends the process a signal: `-STOP` has it stand still, `-CONT` go on.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.server.as_ref().unwrap().pid().to_string();
+        let sent = std::process::Command::new("kill")
+            .args([name, &pid])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
     pub(crate) fn is_running(&self) -> bool {
         self.server.is_some()
     }

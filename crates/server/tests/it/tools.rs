@@ -1,9 +1,14 @@
 //! The tools of the binary, run against servers: what a person or a script would see.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, iolite_program, temporary_directory};
 
 fn started() -> (Server, String) {
@@ -99,6 +104,38 @@ fn a_pipe_of_requests_ends_with_the_last_reply() {
     assert_eq!(code, Some(1));
 }
 
+/// Who gives up waits for each reply so long, not for all of them.
+#[test]
+fn a_pipe_waits_for_as_long_as_replies_come() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut input = Vec::new();
+        let mut piece = [0; 4096];
+        // The last request is an ECHO of 20 bytes, which the reply is made of.
+        let echo = loop {
+            let count = stream.read(&mut piece).unwrap();
+            input.extend_from_slice(&piece[..count]);
+            let at = input.windows(5).position(|part| part == b"$20\r\n");
+            match at.map(|at| &input[at..]) {
+                Some(echo) if echo.len() == 27 => break echo.to_vec(),
+                _ => {}
+            }
+        };
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(400));
+            stream.write_all(b"+PONG\r\n").unwrap();
+        }
+        stream.write_all(&echo).unwrap();
+    });
+    let requests = b"PING\r\n".repeat(10);
+    let (text, code) = lines(&port, &["--pipe", "--pipe-timeout", "3"], &requests);
+    server.join().unwrap();
+    assert!(text.ends_with("errors: 0, replies: 10\n"), "{text}");
+    assert_eq!(code, Some(0));
+}
+
 /// Scripts read the output of `redis-cli --bigkeys`, so that it has to be the same.
 #[test]
 fn the_biggest_keys_are_told_as_redis_cli_tells_them() {
@@ -183,6 +220,40 @@ fn an_analysis_of_files_agrees_with_the_server() {
         assert_eq!(other["prefixes"][0]["name"], "user:");
         assert_eq!(other["ttl"][0]["keys"], 1);
     }
+}
+
+/// A checkpoint has no values that are in a tier, but tells what they are.
+#[test]
+fn an_analysis_knows_values_that_are_in_a_tier() {
+    let server = ServerBuilder::iolite()
+        .args(&["--tier-path", ".", "--maxmemory", "100mb"])
+        .args(&["--enable-debug-command", "yes"])
+        .tcp()
+        .start()
+        .unwrap();
+    let port = server.address().unwrap().port().to_string();
+    fill_quietly(&port, "text:1", 5_000);
+    let elements: Vec<String> = (0..1_000).map(|number| format!("{number:0>20}")).collect();
+    let mut push = vec!["RPUSH", "list:1"];
+    push.extend(elements.iter().map(String::as_str));
+    fill(&port, &push);
+    fill(&port, &["SET", "hot:1", "x"]);
+    for key in ["text:1", "list:1"] {
+        let demoted = told(&["cli", "-p", &port, "DEBUG", "DEMOTE", key]);
+        assert_eq!(demoted, "1\n", "{key}");
+    }
+    fill(&port, &["SAVE"]);
+    let live = analysis(&["--live", "-p", &port]);
+    let checkpoint = analysis(&[server.directory().to_str().unwrap()]);
+    assert_eq!(checkpoint["keys"], live["keys"]);
+    let counts = |told: &serde_json::Value| -> Vec<serde_json::Value> {
+        let types = told["types"].as_array().unwrap().iter();
+        let counts = types.map(|of| serde_json::json!([of["name"], of["keys"], of["elements"]]));
+        counts.collect()
+    };
+    assert_eq!(counts(&checkpoint), counts(&live));
+    // The values take no memory.
+    assert!(checkpoint["bytes"].as_u64() < Some(500), "{checkpoint}");
 }
 
 fn analysis(words: &[&str]) -> serde_json::Value {
@@ -324,6 +395,37 @@ fn a_migration_follows_what_changes_meanwhile() {
     assert_eq!(self::told(&events), "notify-keyspace-events\n\n");
 }
 
+/// Keys that are not like the pattern are the target's own, also when they change at the source.
+#[test]
+fn a_migration_follows_no_other_keys_than_it_copies() {
+    let pair = pair("migrate-pattern");
+    let [from, to] = pair.ports.clone();
+    fill(&from, &["SET", "a:1", "source"]);
+    fill(&to, &["SET", "b:1", "target"]);
+    fill(&to, &["SET", "b:2", "target"]);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writer = std::thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            while !is_over.load(Ordering::Relaxed) {
+                fill(&from, &["SET", "b:1", "source"]);
+                fill(&from, &["SET", "b:2", "source"]);
+                fill(&from, &["DEL", "b:2"]);
+            }
+        }
+    });
+    let words = ["--pattern", "a:*", "--replace", "--follow-for", "2"];
+    let (told, code) = pair.migrate(&words);
+    is_over.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    assert_eq!(code, Some(0), "{told}");
+    let get = |key| self::told(&["cli", "-p", &to, "GET", key]);
+    assert_eq!(
+        ["a:1", "b:1", "b:2"].map(get),
+        ["source\n", "target\n", "target\n"]
+    );
+}
+
 #[test]
 fn a_migration_goes_on_where_it_was_killed() {
     let pair = pair("migrate-kill");
@@ -337,7 +439,7 @@ fn a_migration_goes_on_where_it_was_killed() {
             .spawn()
             .unwrap();
         crate::limits::eventually("something is copied", || Path::new(&state).exists());
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         migration.kill().unwrap();
         migration.wait().unwrap();
     }
@@ -345,6 +447,38 @@ fn a_migration_goes_on_where_it_was_killed() {
     assert_eq!(code, Some(0), "{told}");
     assert_eq!(told["differing"].as_u64(), Some(0));
     assert!(pair.is_same());
+}
+
+/// A rate counts what this run copies: what was copied before it is not waited for.
+#[test]
+fn a_migration_that_goes_on_keeps_to_its_rate_at_once() {
+    let pair = pair("migrate-rate");
+    fill(&pair.ports[0], &["DEBUG", "POPULATE", "300", "key", "30"]);
+    let state = pair.state();
+    let text = format!("iolite migrate 1\n{} {}\n0 0 2400000\n", pair.from, pair.to);
+    std::fs::write(&state, text).unwrap();
+    let patience = Patience::of(Duration::from_secs(60));
+    let (told, code) = pair.migrate(&["--state", &state, "--rate", "20000", "--count", "10"]);
+    assert_eq!(
+        (told["copied"].as_u64(), code),
+        (Some(300), Some(0)),
+        "{told}"
+    );
+    // It would be two minutes for all that the file names.
+    assert!(patience.lasts());
+}
+
+/// A source that does not tell what it has was not copied.
+#[test]
+fn a_migration_needs_to_be_told_what_there_is() {
+    let mut pair = pair("migrate-refused");
+    fill(&pair.ports[0], &["SET", "a", "1"]);
+    let rules = ["ACL", "SETUSER", "u", "on", ">p", "~*", "+@all", "-info"];
+    fill(&pair.ports[0], &rules);
+    pair.from = format!("redis://u:p@{}", pair.from);
+    assert_eq!(pair.migrate(&[]).1, Some(2));
+    let words = ["analyze", "--live", "-u", &pair.from];
+    assert!(!tool(&words).status.success());
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::io::{BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use base::clock::{Clock as _, SystemClock};
-use base::record_head::{NUMBER, TEXT};
-use durability::checkpoint::{MANIFEST_NAME, open_part, read_manifest};
+use base::record_head::{COLD, NUMBER, TEXT};
+use durability::checkpoint::{MANIFEST_NAME, Record, open_part, read_manifest};
 use durability::disk::SystemDisk;
 use rdb::file::{FileReader, Item};
-use rdb::{Limits, Reader, Value, value};
+use rdb::{Limits, Malformed, Reader, Value, value};
 use structures::{Encoding, Object};
 
 use super::tally::{Seen, Tally};
@@ -33,6 +33,26 @@ const APART_WORD_BYTES: usize = 24;
 const APART_HEAD_BYTES: usize = 64;
 /// What a collection of one block does without: the head of a large one.
 const LARGE_HEAD_BYTES: usize = 48;
+/// What a record has instead of a value that is in a tier, as [`COLD`] says.
+const STUB_BYTES: usize = 16;
+/// Kinds of such values by their numbers: type and encoding, as `docs/formats/tier.md` has them.
+const COLD_KINDS: [(&str, &str); 12] = [
+    ("string", "raw"),
+    ("string", "raw"),
+    ("list", "listpack"),
+    ("list", "quicklist"),
+    ("hash", "listpack"),
+    ("hash", "hashtable"),
+    ("set", "intset"),
+    ("set", "listpack"),
+    ("set", "hashtable"),
+    ("zset", "listpack"),
+    ("zset", "skiplist"),
+    ("stream", "stream"),
+];
+/// Where the body of such a record has the length of the value, and its kind.
+const COLD_LEN_AT: usize = 16;
+const COLD_KIND_AT: usize = 20;
 /// Where a server keeps its files below `dir`.
 const DATA_NAME: &str = "iolite-data";
 
@@ -102,30 +122,68 @@ fn checkpoint(path: &Path, tally: &mut Tally) -> Result<String, BenchError> {
         let version = part.head().value_version;
         while let Some(block) = part.next_block().map_err(|error| fault(path, error))? {
             for record in block.records() {
-                let value = match record.head.type_code {
-                    TEXT => Value::String(record.body.to_vec()),
-                    // A number takes eight bytes, whatever it spells.
-                    NUMBER => Value::String(b"10000000".to_vec()),
-                    code => {
-                        let mut reader = Reader::new(record.body, version, &limits);
-                        value::read(code, &mut reader).map_err(|error| fault(path, error))?
-                    }
-                };
-                tally.add(&seen(
-                    record.head.database.into(),
-                    record.key,
-                    &value,
-                    record.head.deadline_unix_ms,
-                    now_unix_ms,
-                ));
+                let seen = seen_in_part(&record, version, &limits, now_unix_ms);
+                tally.add(&seen.map_err(|error| fault(path, error))?);
             }
         }
     }
     Ok(format!(
-        "{}, checkpoint of generation {}; what the log has behind it is not counted",
+        "{}, checkpoint of generation {}; what the log has after it is not counted",
         path.display(),
         manifest.generation
     ))
+}
+
+fn seen_in_part<'r>(
+    record: &Record<'r>,
+    version: u16,
+    limits: &Limits,
+    now_unix_ms: u64,
+) -> Result<Seen<'r>, Malformed> {
+    let value = match record.head.type_code {
+        COLD => return seen_cold(record, now_unix_ms),
+        TEXT => Value::String(record.body.to_vec()),
+        // A number takes eight bytes, whatever it spells.
+        NUMBER => Value::String(b"10000000".to_vec()),
+        code => value::read(code, &mut Reader::new(record.body, version, limits))?,
+    };
+    Ok(seen(
+        record.head.database.into(),
+        record.key,
+        &value,
+        record.head.deadline_unix_ms,
+        now_unix_ms,
+    ))
+}
+
+/// A key whose value is in a tier: of the value, what its record tells. The memory is that of the record alone.
+fn seen_cold<'r>(record: &Record<'r>, now_unix_ms: u64) -> Result<Seen<'r>, Malformed> {
+    let kind = record.body.get(COLD_KIND_AT).copied().map(usize::from);
+    let kind = kind.and_then(|kind| COLD_KINDS.get(kind));
+    let &(type_name, encoding) = kind.ok_or(Malformed::Type(COLD))?;
+    let len = record.body.get(COLD_LEN_AT..).and_then(<[u8]>::first_chunk);
+    let len = u32::from_le_bytes(*len.ok_or(Malformed::Length)?);
+    let deadline_unix_ms = record.head.deadline_unix_ms;
+    let record_bytes = record_bytes(record.key, deadline_unix_ms);
+    Ok(Seen {
+        database: record.head.database.into(),
+        key: record.key,
+        type_name,
+        encoding,
+        bytes: (slot_bytes(record_bytes + STUB_BYTES) + INDEX_BYTES) as u64,
+        elements: if type_name == "string" { 1 } else { len.into() },
+        ttl_ms: ttl_ms(deadline_unix_ms, now_unix_ms),
+    })
+}
+
+/// What a record has beside its value.
+fn record_bytes(key: &[u8], deadline_unix_ms: Option<u64>) -> usize {
+    let deadline_bytes = if deadline_unix_ms.is_some() { 8 } else { 0 };
+    HEAD_BYTES + key.len().next_multiple_of(HEAD_BYTES) + deadline_bytes
+}
+
+fn ttl_ms(deadline_unix_ms: Option<u64>, now_unix_ms: u64) -> Option<u64> {
+    deadline_unix_ms.map(|at| at.saturating_sub(now_unix_ms))
 }
 
 fn seen<'k>(
@@ -135,8 +193,7 @@ fn seen<'k>(
     deadline_unix_ms: Option<u64>,
     now_unix_ms: u64,
 ) -> Seen<'k> {
-    let deadline_bytes = if deadline_unix_ms.is_some() { 8 } else { 0 };
-    let record_bytes = HEAD_BYTES + key.len().next_multiple_of(HEAD_BYTES) + deadline_bytes;
+    let record_bytes = record_bytes(key, deadline_unix_ms);
     let (type_name, encoding, bytes, elements) = match value {
         Value::String(text) if record_bytes + text.len() > SLOT_BYTES_MAX => (
             "string",
@@ -174,7 +231,7 @@ fn seen<'k>(
         encoding,
         bytes: (bytes + INDEX_BYTES) as u64,
         elements: elements as u64,
-        ttl_ms: deadline_unix_ms.map(|at| at.saturating_sub(now_unix_ms)),
+        ttl_ms: ttl_ms(deadline_unix_ms, now_unix_ms),
     }
 }
 

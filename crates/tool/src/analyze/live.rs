@@ -50,12 +50,7 @@ pub(super) fn read(
     tally: &mut Tally,
 ) -> Result<String, BenchError> {
     let mut session = endpoint.connect()?;
-    let keyspace = session.info("keyspace")?;
-    let databases: Vec<u32> = keyspace
-        .lines()
-        .filter_map(|line| line.split_once(':')?.0.strip_prefix("db")?.parse().ok())
-        .collect();
-    for database in databases {
+    for (database, _) in session.keyspace()? {
         session.demand("SELECT", &["SELECT", &database.to_string()])?;
         let mut cursor = b"0".to_vec();
         loop {

@@ -142,7 +142,7 @@ fn modes() -> Vec<Arg> {
         option(
             "--pipe-timeout",
             "SECONDS",
-            "With --pipe, wait so long for the last reply (30; 0: for ever)",
+            "With --pipe, give up after so long without a reply (30; 0: never)",
         ),
     ]
 }

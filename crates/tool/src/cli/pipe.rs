@@ -71,17 +71,19 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<u8, BenchErr
         out,
     )
     .map_err(lost)?;
-    let begin_ns = clock.monotonic_ns();
+    let mut heard_ns = clock.monotonic_ns();
     while !pipe.is_done {
-        let elapsed = Duration::from_nanos(clock.monotonic_ns() - begin_ns);
-        if elapsed > options.pipe_patience {
+        let silent = Duration::from_nanos(clock.monotonic_ns() - heard_ns);
+        if silent > options.pipe_patience {
             return Err(BenchError::Usage(format!(
                 "No replies for {} seconds: the last one is missing",
                 options.pipe_patience.as_secs()
             )));
         }
         pipe.wait(PollFlags::IN).map_err(lost)?;
-        pipe.receive(out).map_err(lost)?;
+        if pipe.receive(out).map_err(lost)? {
+            heard_ns = clock.monotonic_ns();
+        }
     }
     let Counts { replies, errors } = pipe.counts;
     let text = format!("Last reply received from server.\nerrors: {errors}, replies: {replies}\n");
@@ -109,20 +111,23 @@ impl Pipe {
                 Err(error) => return Err(error),
             }
         }
-        self.receive(out)
+        self.receive(out)?;
+        Ok(())
     }
 
-    /// Takes the replies that are there.
-    fn receive(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
+    /// Takes the replies that are there; whether anything came.
+    fn receive(&mut self, out: &mut dyn Write) -> std::io::Result<bool> {
         let mut piece = [0; PIECE_BYTES];
+        let mut has_come = false;
         loop {
             match self.socket.recv(&mut piece) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
                     self.input.extend_from_slice(&piece[..count]);
                     self.count(out)?;
+                    has_come = true;
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(has_come),
                 Err(error) => return Err(error),
             }
         }

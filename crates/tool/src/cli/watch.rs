@@ -8,7 +8,7 @@ use base::memory_size::human;
 
 use super::options::Options;
 use super::written;
-use crate::endpoint::info_field;
+use crate::endpoint::{databases, info_field};
 use crate::error::BenchError;
 
 /// Between two PING.
@@ -35,7 +35,7 @@ pub(super) fn stat(options: &Options, out: &mut dyn Write) -> Result<(), BenchEr
         let info = session.info("all")?;
         let field = |name: &str| info_field(&info, name).unwrap_or("0").to_owned();
         let number = |name: &str| field(name).parse::<i64>().unwrap_or(0);
-        let keys: u64 = info.lines().filter_map(keys_of).sum();
+        let keys: u64 = databases(&info).map(|(_, keys)| keys).sum();
         let requests = number("total_commands_processed");
         let delta = if lines == 0 { 0 } else { requests - before };
         before = requests;
@@ -66,14 +66,6 @@ pub(super) fn stat(options: &Options, out: &mut dyn Write) -> Result<(), BenchEr
         }
         std::thread::sleep(pause);
     }
-}
-
-/// The keys in a line of INFO keyspace.
-pub(crate) fn keys_of(line: &str) -> Option<u64> {
-    let (name, value) = line.split_once(':')?;
-    let number = name.strip_prefix("db")?;
-    number.parse::<u32>().ok()?;
-    value.strip_prefix("keys=")?.split(',').next()?.parse().ok()
 }
 
 /// How long PING takes: a line that is written over where somebody reads along, one line after a second elsewhere.

@@ -17,14 +17,22 @@ pub(super) fn run(options: &Options, outcome: &mut Outcome) -> Result<(), BenchE
     let mut copying = Copying::begin(options)?;
     let mut databases: Vec<u32> = copying
         .source
+        .session
         .keyspace()?
         .iter()
         .map(|(number, _)| *number)
         .collect();
-    databases.extend(copying.target.keyspace()?.iter().map(|(number, _)| *number));
+    databases.extend(
+        copying
+            .target
+            .session
+            .keyspace()?
+            .iter()
+            .map(|(number, _)| *number),
+    );
     databases.sort_unstable();
     databases.dedup();
-    databases.retain(|number| options.databases.is_empty() || options.databases.contains(number));
+    databases.retain(|number| options.has_database(*number));
     for database in databases {
         walk(&mut copying, options, database, Side::Source, outcome)?;
         // What only the target has.

@@ -31,8 +31,10 @@ pub(super) struct Copying<'o> {
     line_ns: u64,
     /// Keys of all databases, as a hint.
     expected: u64,
-    /// Keys that were passed.
+    /// Keys that were passed, by the runs before this one too.
     passed: u64,
+    /// Keys that this run has read, those that changed again each time.
+    read: u64,
 }
 
 impl<'o> Copying<'o> {
@@ -48,6 +50,7 @@ impl<'o> Copying<'o> {
             line_ns: now_ns,
             expected: 0,
             passed: 0,
+            read: 0,
         })
     }
 
@@ -57,18 +60,17 @@ impl<'o> Copying<'o> {
         let mut ledger = Ledger::open(options.ledger.as_deref(), &servers)?;
         let databases: Vec<(u32, u64)> = self
             .source
+            .session
             .keyspace()?
             .into_iter()
-            .filter(|(number, _)| {
-                options.databases.is_empty() || options.databases.contains(number)
-            })
+            .filter(|(number, _)| options.has_database(*number))
             .collect();
         self.expected = databases.iter().map(|(_, keys)| keys).sum();
         if !options.replaces && !ledger.is_begun() {
             self.expect_empty(&databases)?;
         }
         let mut followed = match options.follows {
-            true => Some(Followed::begin(&options.source, &mut self.source)?),
+            true => Some(Followed::begin(options, &mut self.source)?),
             false => None,
         };
         let copied = self.copy_all(&databases, &mut ledger, followed.as_mut(), outcome);
@@ -80,7 +82,7 @@ impl<'o> Copying<'o> {
         &mut self,
         databases: &[(u32, u64)],
         ledger: &mut Ledger,
-        mut followed: Option<&mut Followed>,
+        mut followed: Option<&mut Followed<'_>>,
         outcome: &mut Outcome,
     ) -> Result<(), BenchError> {
         for (database, _) in databases {
@@ -94,7 +96,7 @@ impl<'o> Copying<'o> {
 
     /// Nothing of the target is overwritten unless that is wanted.
     fn expect_empty(&mut self, databases: &[(u32, u64)]) -> Result<(), BenchError> {
-        let there = self.target.keyspace()?;
+        let there = self.target.session.keyspace()?;
         let full = there
             .iter()
             .find(|(number, keys)| *keys > 0 && databases.iter().any(|(own, _)| own == number));
@@ -110,7 +112,7 @@ impl<'o> Copying<'o> {
         &mut self,
         database: u32,
         ledger: &mut Ledger,
-        mut followed: Option<&mut Followed>,
+        mut followed: Option<&mut Followed<'_>>,
         outcome: &mut Outcome,
     ) -> Result<(), BenchError> {
         let (cursor, mut keys) = match ledger.databases.get(&database) {
@@ -145,11 +147,10 @@ impl<'o> Copying<'o> {
             }
             ledger.note(database, &String::from_utf8_lossy(&cursor), keys)?;
             self.tell(database, outcome);
-            self.pace();
         }
     }
 
-    /// Copies keys of a database; how many bytes they have.
+    /// Copies keys of a database, no faster than wanted; how many bytes they have.
     pub(super) fn copy(
         &mut self,
         database: u32,
@@ -180,6 +181,8 @@ impl<'o> Copying<'o> {
             }
         }
         outcome.bytes += bytes as u64;
+        self.read += keys.len() as u64;
+        self.pace();
         Ok(bytes)
     }
 
@@ -215,7 +218,11 @@ impl<'o> Copying<'o> {
     }
 
     /// Copies what changed, until little does or the time is over.
-    fn settle(&mut self, followed: &mut Followed, outcome: &mut Outcome) -> Result<(), BenchError> {
+    fn settle(
+        &mut self,
+        followed: &mut Followed<'_>,
+        outcome: &mut Outcome,
+    ) -> Result<(), BenchError> {
         let end_ns = self.options.follow_for.map(|time| {
             self.clock.monotonic_ns() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
         });
@@ -224,13 +231,10 @@ impl<'o> Copying<'o> {
             followed.take()?;
             let before = followed.waiting();
             while let Some((database, keys)) = followed.some(self.count()) {
-                if self.options.databases.is_empty() || self.options.databases.contains(&database) {
-                    outcome.again += keys.len() as u64;
-                    self.copy(database, &keys, outcome)?;
-                }
+                outcome.again += keys.len() as u64;
+                self.copy(database, &keys, outcome)?;
                 followed.take()?;
                 self.tell(database, outcome);
-                self.pace();
             }
             quiet = if before == 0 { quiet + 1 } else { 0 };
             let is_over = match end_ns {
@@ -254,7 +258,7 @@ impl<'o> Copying<'o> {
             return;
         };
         #[expect(clippy::cast_precision_loss, reason = "a pause")]
-        let due = Duration::try_from_secs_f64(self.passed as f64 / rate).unwrap_or_default();
+        let due = Duration::try_from_secs_f64(self.read as f64 / rate).unwrap_or_default();
         let elapsed = Duration::from_nanos(self.clock.monotonic_ns() - self.begin_ns);
         std::thread::sleep(due.saturating_sub(elapsed));
     }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use protocol::Value;
 
+use super::Options;
 use super::link::Link;
 use crate::cli::keys::text_of;
-use crate::endpoint::{Endpoint, Session};
+use crate::endpoint::Session;
 use crate::error::BenchError;
 
 /// What the source has to tell: every event, by the key.
@@ -21,16 +22,18 @@ const CHANNELS: &str = "__keyspace@*__:*";
 const CHANGED_MAX: usize = 20_000_000;
 
 /// A subscription to the events of a server.
-pub(super) struct Followed {
+pub(super) struct Followed<'o> {
+    options: &'o Options,
     session: Session,
     /// What the directive was before.
     before: String,
+    /// Keys that are to be copied again: of other keys nothing is kept.
     changed: BTreeSet<(u32, Vec<u8>)>,
 }
 
-impl Followed {
+impl<'o> Followed<'o> {
     /// Begins: from here on every change has an event.
-    pub(super) fn begin(endpoint: &Endpoint, source: &mut Link) -> Result<Self, BenchError> {
+    pub(super) fn begin(options: &'o Options, source: &mut Link) -> Result<Self, BenchError> {
         let reply = source.session.demand(
             "CONFIG GET notify-keyspace-events",
             &["CONFIG", "GET", "notify-keyspace-events"],
@@ -43,7 +46,7 @@ impl Followed {
         let before = String::from_utf8_lossy(&before.unwrap_or_default()).into_owned();
         let mut wanted = before.clone();
         wanted.extend(EVENTS.chars().filter(|class| !before.contains(*class)));
-        let mut session = endpoint.connect()?;
+        let mut session = options.source.connect()?;
         session.demand("PSUBSCRIBE", &["PSUBSCRIBE", CHANNELS])?;
         session.set_patience(Some(PATIENCE))?;
         source.session.demand(
@@ -51,6 +54,7 @@ impl Followed {
             &["CONFIG", "SET", "notify-keyspace-events", &wanted],
         )?;
         Ok(Self {
+            options,
             session,
             before,
             changed: BTreeSet::new(),
@@ -80,7 +84,9 @@ impl Followed {
         else {
             return Ok(());
         };
-        self.changed.insert((database, key));
+        if self.options.has_key(database, &key) {
+            self.changed.insert((database, key));
+        }
         if self.changed.len() > CHANGED_MAX {
             return Err(BenchError::Usage(
                 "the source changes faster than it is copied: raise --count, or use --replicate"

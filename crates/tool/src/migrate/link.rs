@@ -54,17 +54,6 @@ impl Link {
         Ok(())
     }
 
-    /// The databases that have keys, and how many.
-    pub(super) fn keyspace(&mut self) -> Result<Vec<(u32, u64)>, BenchError> {
-        let text = self.session.info("keyspace")?;
-        let lines = text.lines().filter_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            let keys = value.strip_prefix("keys=")?.split(',').next()?;
-            Some((name.strip_prefix("db")?.parse().ok()?, keys.parse().ok()?))
-        });
-        Ok(lines.collect())
-    }
-
     /// What keys hold; nothing for those that are not there.
     pub(super) fn read(
         &mut self,

@@ -7,7 +7,7 @@ use engine::error::{CommandError, CommandResult};
 use engine::slot_moves::MoveOrder;
 use protocol::Reply;
 
-use super::{admit, slot};
+use super::{admit, slot_arg};
 
 /// Keys visited by one step of a walk.
 const STEP_KEYS: usize = 1024;
@@ -165,8 +165,4 @@ pub(super) fn slot_stats(
         reply.integer(count);
     }
     Ok(())
-}
-
-fn slot_arg(args: &mut Args<'_>) -> Result<u16, CommandError> {
-    slot(args.bytes()?).ok_or(CommandError::fixed("ERR Invalid or out of range slot"))
 }

@@ -90,6 +90,11 @@ fn seen(context: &mut Context<'_>) -> Result<Arc<ClusterSeen>, CommandError> {
     context.server.cluster().ok_or(DISABLED)
 }
 
+/// A slot, by its number.
+fn slot_arg(args: &mut Args<'_>) -> Result<u16, CommandError> {
+    slot(args.bytes()?).ok_or(CommandError::fixed("ERR Invalid or out of range slot"))
+}
+
 /// A hash slot.
 fn slot(bytes: &[u8]) -> Option<u16> {
     let number = u16::try_from(base::number::parse_i64(bytes)?).ok()?;

@@ -1,15 +1,14 @@
 //! Moves of slots to and from other nodes: MIGRATESLOTS GETSLOTMIGRATIONS CANCELSLOTMIGRATIONS, as Valkey 9 has them, and
 //! MIGRATION, as Redis 8.4 has it. They are two views of the same moves.
 
-use base::hash_slot::HASH_SLOTS;
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
 use engine::slot_moves::{MoveAnswer, MoveOrder, MoveStage, SlotMove};
 use protocol::Reply;
 
-use super::orders::{OUT_OF_RANGE, text};
-use super::{admit, slot};
+use super::admit;
+use super::orders::{NamedSlots, slot_range, text};
 
 /// Has an order carried out, by a server that is known to be in cluster mode.
 fn carry_out(context: &mut Context<'_>, order: &MoveOrder) -> Result<MoveAnswer, CommandError> {
@@ -29,14 +28,7 @@ fn ranges(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
         .peek()
         .is_some_and(|arg| base::number::parse_i64(arg).is_some())
     {
-        let first = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
-        let last = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
-        if first > last {
-            let text =
-                format!("ERR start slot number {first} is greater than end slot number {last}");
-            return Err(CommandError::Text(text.into()));
-        }
-        ranges.push((first, last));
+        ranges.push(slot_range(args)?);
     }
     match ranges.is_empty() {
         true => Err(CommandError::Syntax),
@@ -46,14 +38,9 @@ fn ranges(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
 
 /// Refuses slots that are named twice.
 fn check_once<'r>(all: impl Iterator<Item = &'r (u16, u16)>) -> CommandResult {
-    let mut was_named = vec![false; HASH_SLOTS];
-    for slot in all.flat_map(|(first, last)| *first..=*last) {
-        if std::mem::replace(&mut was_named[usize::from(slot)], true) {
-            let text = format!("ERR Slot {slot} specified multiple times");
-            return Err(CommandError::Text(text.into()));
-        }
-    }
-    Ok(())
+    let mut named = NamedSlots::new();
+    let mut slots = all.flat_map(|(first, last)| *first..=*last);
+    slots.try_for_each(|slot| named.name(slot))
 }
 
 pub(super) fn migrate_slots(
@@ -123,41 +110,60 @@ pub(super) fn get_slot_migrations(
     let moves = context.server.slot_moves();
     reply.array(moves.len());
     for one in &moves {
-        let seconds = |ms: u64| i64::try_from(ms / 1000).unwrap_or(i64::MAX);
         reply.map(12);
-        let mut text = |name: &str, value: &str| {
-            reply.bulk(name.as_bytes());
-            reply.bulk(value.as_bytes());
-        };
-        text("name", &one.id);
-        text("operation", if one.is_import { "IMPORT" } else { "EXPORT" });
-        text("slot_ranges", &shown(one));
-        text("target_node", &one.target);
-        text("source_node", &one.source);
-        let mut number = |name: &str, value: i64| {
-            reply.bulk(name.as_bytes());
-            reply.integer(value);
-        };
-        number("create_time", seconds(one.created_ms));
-        number("last_update_time", seconds(one.updated_ms));
-        number("last_ack_time", seconds(one.acked_ms));
-        let mut text = |name: &str, value: &str| {
-            reply.bulk(name.as_bytes());
-            reply.bulk(value.as_bytes());
-        };
-        text("state", valkey_state(one));
-        text("message", &one.error);
-        let mut number = |name: &str, value: i64| {
-            reply.bulk(name.as_bytes());
-            reply.integer(value);
-        };
-        number("cow_size", 0);
-        number(
-            "remaining_repl_size",
-            i64::try_from(one.left_bytes).unwrap_or(i64::MAX),
+        let operation = if one.is_import { "IMPORT" } else { "EXPORT" };
+        texts(
+            reply,
+            [
+                ("name", one.id.as_str()),
+                ("operation", operation),
+                ("slot_ranges", &shown(one)),
+                ("target_node", &one.target),
+                ("source_node", &one.source),
+            ],
+        );
+        numbers(
+            reply,
+            [
+                ("create_time", signed(one.created_ms / 1000)),
+                ("last_update_time", signed(one.updated_ms / 1000)),
+                ("last_ack_time", signed(one.acked_ms / 1000)),
+            ],
+        );
+        texts(
+            reply,
+            [
+                ("state", valkey_state(one)),
+                ("message", one.error.as_str()),
+            ],
+        );
+        let left_bytes = signed(one.left_bytes);
+        numbers(
+            reply,
+            [("cow_size", 0), ("remaining_repl_size", left_bytes)],
         );
     }
     Ok(())
+}
+
+/// Fields of a map that are text.
+fn texts<const N: usize>(reply: &mut Reply<'_>, fields: [(&str, &str); N]) {
+    for (name, value) in fields {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+}
+
+/// Fields of a map that are numbers.
+fn numbers<const N: usize>(reply: &mut Reply<'_>, fields: [(&str, i64); N]) {
+    for (name, value) in fields {
+        reply.bulk(name.as_bytes());
+        reply.integer(value);
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn shown(one: &SlotMove) -> String {
@@ -225,31 +231,30 @@ pub(super) fn migration(
 }
 
 fn status(one: &SlotMove, reply: &mut Reply<'_>) {
-    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     reply.map(12);
     let operation = if one.is_import { "import" } else { "migrate" };
-    for (name, value) in [
-        ("id", one.id.as_str()),
-        ("slots", &shown(one)),
-        ("source", &one.source),
-        ("dest", &one.target),
-        ("operation", operation),
-        ("state", redis_state(one.stage)),
-        ("last_error", &one.error),
-    ] {
-        reply.bulk(name.as_bytes());
-        reply.bulk(value.as_bytes());
-    }
-    for (name, value) in [
-        ("retries", i64::from(one.retries)),
-        ("create_time", signed(one.created_ms)),
-        ("start_time", signed(one.started_ms)),
-        ("end_time", signed(one.ended_ms)),
-        ("write_pause_ms", signed(one.pause_us / 1000)),
-    ] {
-        reply.bulk(name.as_bytes());
-        reply.integer(value);
-    }
+    texts(
+        reply,
+        [
+            ("id", one.id.as_str()),
+            ("slots", &shown(one)),
+            ("source", &one.source),
+            ("dest", &one.target),
+            ("operation", operation),
+            ("state", redis_state(one.stage)),
+            ("last_error", &one.error),
+        ],
+    );
+    numbers(
+        reply,
+        [
+            ("retries", i64::from(one.retries)),
+            ("create_time", signed(one.created_ms)),
+            ("start_time", signed(one.started_ms)),
+            ("end_time", signed(one.ended_ms)),
+            ("write_pause_ms", signed(one.pause_us / 1000)),
+        ],
+    );
 }
 
 fn redis_state(stage: MoveStage) -> &'static str {

@@ -9,10 +9,7 @@ use engine::context::Context;
 use engine::error::{CommandError, CommandResult, subcommand_syntax};
 use protocol::Reply;
 
-use super::{about, admit, slot};
-
-pub(super) const OUT_OF_RANGE: CommandError =
-    CommandError::fixed("ERR Invalid or out of range slot");
+use super::{about, admit, slot_arg};
 
 /// Has an order carried out, by a server that is known to be in cluster mode.
 fn carry_out(
@@ -37,7 +34,7 @@ fn carry_out(
 fn single_slots(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
     let mut ranges = Vec::new();
     while args.remaining() > 0 {
-        let slot = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
+        let slot = slot_arg(args)?;
         ranges.push((slot, slot));
     }
     Ok(ranges)
@@ -52,16 +49,41 @@ fn slot_ranges(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
     }
     let mut ranges = Vec::new();
     while args.remaining() > 0 {
-        let first = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
-        let last = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
-        if first > last {
-            let text =
-                format!("ERR start slot number {first} is greater than end slot number {last}");
-            return Err(CommandError::Text(text.into()));
-        }
-        ranges.push((first, last));
+        ranges.push(slot_range(args)?);
     }
     Ok(ranges)
+}
+
+/// The first and the last slot of a range.
+pub(super) fn slot_range(args: &mut Args<'_>) -> Result<(u16, u16), CommandError> {
+    let (first, last) = (slot_arg(args)?, slot_arg(args)?);
+    if first > last {
+        let text = format!("ERR start slot number {first} is greater than end slot number {last}");
+        return Err(CommandError::Text(text.into()));
+    }
+    Ok((first, last))
+}
+
+/// Which slots a request has named.
+pub(super) struct NamedSlots(Vec<bool>);
+
+impl NamedSlots {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        Self(vec![false; HASH_SLOTS])
+    }
+
+    /// Another one.
+    ///
+    /// # Errors
+    /// Where it was named before.
+    pub(super) fn name(&mut self, slot: u16) -> CommandResult {
+        if !std::mem::replace(&mut self.0[usize::from(slot)], true) {
+            return Ok(());
+        }
+        let text = format!("ERR Slot {slot} specified multiple times");
+        Err(CommandError::Text(text.into()))
+    }
 }
 
 /// Refuses slots that have an owner already, or that have none, and those that are named twice; the first one counts.
@@ -71,21 +93,17 @@ fn check_slots(
     are_to_be_owned: bool,
 ) -> CommandResult {
     let routes = context.shared.hash_slots.routes();
-    let mut was_named = vec![false; HASH_SLOTS];
+    let mut named = NamedSlots::new();
     for slot in ranges.iter().flat_map(|(first, last)| *first..=*last) {
-        let text = if routes.owner(slot).is_some() != are_to_be_owned {
-            let why = if are_to_be_owned {
-                "unassigned"
-            } else {
-                "busy"
+        if routes.owner(slot).is_some() != are_to_be_owned {
+            let why = match are_to_be_owned {
+                true => "unassigned",
+                false => "busy",
             };
-            format!("ERR Slot {slot} is already {why}")
-        } else if std::mem::replace(&mut was_named[usize::from(slot)], true) {
-            format!("ERR Slot {slot} specified multiple times")
-        } else {
-            continue;
-        };
-        return Err(CommandError::Text(text.into()));
+            let text = format!("ERR Slot {slot} is already {why}");
+            return Err(CommandError::Text(text.into()));
+        }
+        named.name(slot)?;
     }
     Ok(())
 }
@@ -177,7 +195,7 @@ pub(super) fn set_slot(
             "ERR Please use SETSLOT only with masters.",
         ));
     }
-    let slot = slot(args.bytes()?).ok_or(OUT_OF_RANGE)?;
+    let slot = slot_arg(args)?;
     let is_mine = context.shared.hash_slots.routes().serves(slot);
     let complaint = || {
         CommandError::fixed(
