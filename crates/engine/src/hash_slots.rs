@@ -31,6 +31,8 @@ pub struct Endpoint {
     pub port: u16,
     /// The one with; 0 where there is none.
     pub tls_port: u16,
+    /// Its id, for other nodes.
+    pub id: [u8; 20],
 }
 
 /// Who serves which slot, as this node knows.
