@@ -387,6 +387,7 @@ mod tests {
             host: host.to_owned(),
             port,
             tls_port,
+            id: [0; 20],
         };
         let mut owners = vec![0; HASH_SLOTS];
         owners[12_182] = 1;
