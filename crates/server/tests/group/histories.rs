@@ -83,7 +83,7 @@ impl<'c> Recorder<'c> {
         Self {
             course,
             random: Prng::seeded(seed * 100 + number),
-            wait: if number % 2 == 0 {
+            wait: if number.is_multiple_of(2) {
                 LONG_WAIT
             } else {
                 SHORT_WAIT
@@ -230,6 +230,7 @@ fn number_of(name: &str, default: u64) -> u64 {
 }
 
 /// Records histories while faults happen, one after another, and checks them.
+#[allow(clippy::print_stdout, reason = "figures for who reads the run")]
 fn run(
     nodes: &mut [Node],
     name: &str,
