@@ -559,7 +559,7 @@ impl Worker {
         }
         let gate = &self.node.core.shared.gate;
         let until_unix_ms = gate.paused_until_unix_ms();
-        if until_unix_ms == 0 && gate.changes_role() {
+        if until_unix_ms == 0 && (gate.changes_role() || gate.has_no_office()) {
             // Who ends that says so.
             return None;
         }

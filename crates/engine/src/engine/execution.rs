@@ -745,8 +745,9 @@ impl Visit<'_> {
         let writes = self.writes(spec, request);
         let gate = &self.context.shared.gate;
         let is_paused = gate.paused_until_unix_ms() > self.context.now_unix_ms;
-        if (is_paused && (writes || !gate.pauses_writes_only())) || (writes && gate.changes_role())
-        {
+        let waits_for_role =
+            (writes && gate.changes_role()) || (gate.has_no_office() && (writes || reads(spec)));
+        if (is_paused && (writes || !gate.pauses_writes_only())) || waits_for_role {
             Some(Next::Paused)
         } else if writes && gate.is_log_full() {
             Some(Next::LogFull)
@@ -756,6 +757,12 @@ impl Visit<'_> {
             None
         }
     }
+}
+
+/// Whether a command shows something of the data, or may.
+fn reads(spec: &CommandSpec) -> bool {
+    let has_keys = !spec.keys.is_empty() || spec.keys_of.is_some();
+    has_keys || spec.flags.has(Flags::READONLY) || spec.in_transaction == InTransaction::Runs
 }
 
 /// What came of a visit that ended within a batch.

@@ -12,6 +12,7 @@ use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 mod clusters;
 mod failover;
 mod forming;
+mod histories;
 mod kills;
 mod sentinel;
 mod users;
