@@ -36,6 +36,7 @@ const TARGETS: [(&str, u32); 19] = [
     ("types", 600),
     ("manifest", 40_000),
     ("checkpoint", 6_000),
+    ("tier", 10_000),
     ("control_group", 40_000),
     ("script", 1_200),
     ("acl_rule", 2_000),
