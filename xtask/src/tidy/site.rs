@@ -49,7 +49,9 @@ fn stays(document: &str, target: &str) -> bool {
     if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
         return true;
     }
-    let directory = Path::new(document).parent().unwrap_or(Path::new(""));
+    let directory = Path::new(document)
+        .parent()
+        .unwrap_or_else(|| Path::new(""));
     normalised(&directory.join(path)).is_some_and(|path| path.starts_with("docs"))
 }
 
@@ -61,7 +63,9 @@ fn finds_heading(sources: &[Source], document: &str, target: &str) -> bool {
     if path.contains("://") || !(path.is_empty() || path.ends_with(".md")) {
         return true;
     }
-    let directory = Path::new(document).parent().unwrap_or(Path::new(""));
+    let directory = Path::new(document)
+        .parent()
+        .unwrap_or_else(|| Path::new(""));
     let path = if path.is_empty() {
         Some(Path::new(document).to_path_buf())
     } else {
