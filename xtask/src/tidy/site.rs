@@ -1,4 +1,4 @@
-//! The documentation as a site: every page is in a chapter, and links to a heading find it.
+//! The documentation as a site: every page is in a chapter, links stay among the pages, and those to a heading find it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,6 +28,12 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
     for page in pages() {
         for (number, line) in page.lines() {
             for target in targets(line) {
+                if !stays(&page.path, target) {
+                    faults.push(format!(
+                        "{}:{number}: {target} is no part of the site",
+                        page.path
+                    ));
+                }
                 if !finds_heading(sources, &page.path, target) {
                     faults.push(format!("{}:{number}: no heading for {target}", page.path));
                 }
@@ -35,6 +41,18 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
         }
     }
     faults
+}
+
+/// Whether a link leads to a file below docs/, or to another site.
+fn stays(document: &str, target: &str) -> bool {
+    let path = target.split('#').next().unwrap_or_default();
+    if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
+        return true;
+    }
+    let directory = Path::new(document)
+        .parent()
+        .unwrap_or_else(|| Path::new(""));
+    normalised(&directory.join(path)).is_some_and(|path| path.starts_with("docs"))
 }
 
 /// Whether a link to a heading of a page in the repository names one that is there.
@@ -45,7 +63,9 @@ fn finds_heading(sources: &[Source], document: &str, target: &str) -> bool {
     if path.contains("://") || !(path.is_empty() || path.ends_with(".md")) {
         return true;
     }
-    let directory = Path::new(document).parent().unwrap_or(Path::new(""));
+    let directory = Path::new(document)
+        .parent()
+        .unwrap_or_else(|| Path::new(""));
     let path = if path.is_empty() {
         Some(Path::new(document).to_path_buf())
     } else {
@@ -88,7 +108,7 @@ mod tests {
             source(SUMMARY, "- [A](a.md)\n"),
             source(
                 "docs/a.md",
-                "# A\n## What is `refused`\n[x](#what-is-refused) [y](b.md#c)\n",
+                "# A\n## What is `refused`\n[x](#what-is-refused) [y](b.md#c)\n[z](../a.rs)\n",
             ),
             source("docs/b.md", "# B\n"),
             source("README.md", "[z](docs/b.md#nothing)\n"),
@@ -98,6 +118,7 @@ mod tests {
             [
                 "docs/b.md:1: no chapter of docs/SUMMARY.md lists it",
                 "docs/a.md:3: no heading for b.md#c",
+                "docs/a.md:4: ../a.rs is no part of the site",
             ]
         );
     }
