@@ -17,6 +17,7 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ("set", "history", "IFEQ is newer: Valkey 8.1"),
     ("client|capa", "row", "newer: Valkey 8.0"),
     ("client|durability", "row", "our own"),
+    ("client|forward", "row", "our own"),
     ("replication", "row", "our own"),
     ("replication|differences", "row", "our own"),
     ("replication|leave", "row", "our own"),

@@ -25,6 +25,7 @@ use crate::batch::{ARGUMENTS_MAX, BATCH_MAX};
 use crate::command_index::CommandIndex;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult, unknown_command};
+use crate::hash_slots::Elsewhere;
 use crate::key_places as places;
 use crate::plan::PlannedRun;
 use crate::resolved::{check, is_about_keys, resolve};
@@ -487,6 +488,14 @@ impl Visit<'_> {
                 Some(self.wait_unless_late())
             }
             CommandError::Blocks => Some(self.block(start)),
+            CommandError::Elsewhere(elsewhere)
+                if self.context.session.forwards
+                    && self.context.session.transaction.is_none()
+                    && **elsewhere != Elsewhere::CrossSlot =>
+            {
+                self.reply.rollback(start);
+                Some(Next::Elsewhere)
+            }
             error => {
                 self.refuse(start, error);
                 None
@@ -639,12 +648,12 @@ impl Visit<'_> {
     ) -> CommandResult {
         let session = &*self.context.session;
         check(self.context.table, (index, spec), request, session)?;
-        if self.checks_slots {
+        if self.checks_slots && !self.is_queued_for_others(spec) {
             self.check_slots(spec, request)?;
         }
         let row = (spec.flags, spec.in_transaction);
         let passed = self.context.shared.refusals.pass(row, session);
-        if passed.is_err() && self.checks_slots {
+        if passed.is_err() && self.checks_slots && !self.is_queued_for_others(spec) {
             // A primary that hands over says first who serves its slots, then refuses writes: between the two looks above.
             self.check_slots(spec, request)?;
         }
@@ -768,7 +777,7 @@ fn leave(before: Outcome, batch: &Batch, left: &Left) -> Outcome {
 /// How many requests of a batch ran when it was left.
 fn executed(left: &Left) -> usize {
     match left.next {
-        Next::Paused | Next::Busy | Next::LogFull => left.index,
+        Next::Paused | Next::Busy | Next::LogFull | Next::Elsewhere => left.index,
         _ => left.index + 1,
     }
 }

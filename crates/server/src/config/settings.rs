@@ -152,6 +152,9 @@ impl Settings {
             reads_when_down: self.switch("cluster-allow-reads-when-down"),
             channels_when_down: self.switch("cluster-allow-pubsubshard-when-down"),
             crosses_slots: self.choice("cluster-cross-slot", &[("no", false), ("node", true)]),
+            splits_writes: self.choice("forward-multi", &[("refuse", false), ("split", true)]),
+            forward_port: self.number("forward-port"),
+            forward_timeout_ms: self.number("forward-timeout"),
             pause_ms_max: self.number("cluster-migration-pause-max"),
             databases_count: self.number("cluster-databases"),
         }

@@ -410,7 +410,7 @@ impl Driver {
             }
             Subject::Join => self.join(from, &bytes, reply),
             Subject::HandOver => self.hear_of_hand_over(from, reply),
-            Subject::Meet | Subject::Publish => {
+            Subject::Meet | Subject::Publish | Subject::Forward => {
                 reply.answer(Err("not a question for the group".to_owned()));
             }
             Subject::Member => match Message::decode(&bytes) {

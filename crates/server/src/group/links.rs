@@ -63,6 +63,8 @@ pub(crate) enum Subject {
     HandOver = 5,
     /// A message for the subscribers of a node.
     Publish = 6,
+    /// A client's connection to a node is to be let in.
+    Forward = 7,
 }
 
 impl Subject {
@@ -74,6 +76,7 @@ impl Subject {
             Self::Meet,
             Self::HandOver,
             Self::Publish,
+            Self::Forward,
         ];
         all.into_iter().find(|one| *one as u8 == byte)
     }

@@ -145,7 +145,7 @@ impl Migrations {
         }
         let now_unix_ms = node.core.clock.now_unix_ms();
         let job = Job::new(Job::new_name(), ranges, (source, own), now_unix_ms);
-        let job = Arc::new(job);
+        let job = Arc::new(job.asked_for());
         let mut jobs = self.lock();
         let mut going = jobs.imports.iter().filter(|job| !job.stage().is_over());
         if going.any(|other| other.overlaps(&job.ranges)) {

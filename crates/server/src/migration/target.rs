@@ -109,8 +109,11 @@ fn take_in(
     let job = migrations.imported(begin, (from, own), now_unix_ms);
     let change = |stage, error: &str| {
         job.change(node.core.clock.now_unix_ms(), |it| {
-            it.stage = stage;
-            it.error = error.to_owned();
+            // Who asked for the slots has heard from the source already how it ended.
+            if !(job.is_asked_for && it.stage.is_over()) {
+                it.stage = stage;
+                it.error = error.to_owned();
+            }
         });
     };
     change(Stage::Copying, "");
@@ -130,9 +133,14 @@ fn take_in(
     let undone = trim::trim(node, &begin.ranges);
     let stage = match job.is_cancelled() {
         true => Stage::Cancelled,
+        // The source tries again, or says that it does not.
+        false if job.is_asked_for => Stage::Preparing,
         false => Stage::Failed,
     };
     change(stage, &reason);
+    if job.is_asked_for {
+        job.change(node.core.clock.now_unix_ms(), |it| it.retries += 1);
+    }
     match undone {
         Ok(_) => Err(reason),
         Err(why) => Err(format!("{reason}; what was copied is removed later: {why}")),

@@ -10,11 +10,14 @@ use super::buffers::Holding;
 use super::deliveries::RoundMark;
 use super::memcached_client::MemcachedClient;
 use super::waits::WaitEnd;
+use crate::forward::upstream::Forwarding;
 
 /// A connection and its session.
 pub(super) struct Connected {
     pub(super) id: ConnectionId,
     pub(super) session: Session,
+    /// Its requests that other nodes answer, and its connections to them.
+    pub(super) forward: Option<Box<Forwarding>>,
     pub(super) peer_is_local: bool,
     /// Waits for the end of CLIENT PAUSE.
     pub(super) is_paused: bool,

@@ -23,6 +23,7 @@ mod duty;
 mod examples;
 mod fairness;
 mod flipped_bytes;
+mod forwarding;
 mod full_disk;
 mod hostile;
 mod idle_clients;
