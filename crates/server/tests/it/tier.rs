@@ -536,3 +536,29 @@ fn a_slow_rate_of_reading_again_can_be_changed_at_once() {
         figure(&mut client, "tier_scrubbed") > 12
     });
 }
+
+#[test]
+fn one_client_that_sends_many_requests_has_their_values_read_together() {
+    let server = start(&[
+        "--maxmemory",
+        "100mb",
+        "--save",
+        "",
+        "--tier-promotion",
+        "never",
+    ]);
+    let mut client = server.client().unwrap();
+    let value = |number: u32| format!("{number:05}").repeat(100);
+    for number in 0..300 {
+        set_cold(&mut client, &format!("key:{number}"), &value(number));
+    }
+    let gets = (0..300).map(|number| ["GET".to_owned(), format!("key:{number}")]);
+    let replies = client.pipeline(&gets.collect::<Vec<_>>()).unwrap();
+    for (number, reply) in (0..300).zip(&replies) {
+        assert_eq!(show(reply).trim_matches('"'), value(number));
+    }
+    // One read each, and none by a worker.
+    assert_eq!(figure(&mut client, "tier_blocking_reads"), 0);
+    let reads = figure(&mut client, "tier_reads");
+    assert!((300..=330).contains(&reads), "{reads}");
+}
