@@ -99,13 +99,29 @@ pub enum TierOrder {
 pub const NO_TIER: CommandError =
     CommandError::fixed("ERR There is no tier: set tier-path in the configuration file");
 
+/// Where values are that a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValuesAre {
+    /// In memory.
+    Here,
+    /// They are being read, and were before.
+    Coming,
+    /// Some are asked for only now.
+    Wanted,
+}
+
 /// Values out of memory.
 pub trait TierPort {
     /// Whether the values at these places are in memory, for the request that asks; has them read if not, and the
-    /// client's requests go on then.
-    fn have_values(&mut self, wanted: Vec<(Vec<u8>, Locator)>) -> bool {
+    /// client's requests go on when all of them are.
+    fn have_values(&mut self, wanted: Vec<(Vec<u8>, Locator)>) -> ValuesAre {
         drop(wanted);
-        true
+        ValuesAre::Here
+    }
+
+    /// Has values read that later requests of the client will need. Nobody waits for them.
+    fn read_ahead(&mut self, wanted: Vec<(Vec<u8>, Locator)>) {
+        drop(wanted);
     }
 
     /// Which values come back into memory.

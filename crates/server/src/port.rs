@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use access::{Change as UserChange, User};
 use engine::cluster::{ClusterOrder, ClusterSeen, Ordered};
+use engine::port::ValuesAre;
 use engine::slot_moves::{MoveAnswer, MoveOrder, SlotMove};
 use engine::{
     AskServer, ClientFilter, ClientRecord, ClientsPort, ClusterPort, CommandError, ConfigPort,
@@ -29,6 +30,7 @@ use crate::log::Level;
 use crate::migration::fronts;
 use crate::node::Node;
 use crate::statistics::{Sample, tier_status};
+use crate::tier::Requester;
 use crate::worker::deliveries::Deliveries;
 use persistence::held_replies::LogView;
 use persistence::tail::BEFORE_LOG;
@@ -93,10 +95,22 @@ impl<'a> Port<'a> {
 }
 
 impl TierPort for Port<'_> {
-    fn have_values(&mut self, wanted: Vec<(Vec<u8>, Locator)>) -> bool {
+    fn have_values(&mut self, wanted: Vec<(Vec<u8>, Locator)>) -> ValuesAre {
         match (self.node.tier(), &self.local) {
-            (Some(tier), Some(local)) => tier.have_values(wanted, local.deliveries.worker()),
-            _ => true,
+            (Some(tier), Some(local)) => {
+                let requester = Requester {
+                    worker: local.deliveries.worker(),
+                    connection: Some(local.connection),
+                };
+                tier.have_values(wanted, requester)
+            }
+            _ => ValuesAre::Here,
+        }
+    }
+
+    fn read_ahead(&mut self, wanted: Vec<(Vec<u8>, Locator)>) {
+        if let Some(tier) = self.node.tier() {
+            tier.read_ahead(wanted);
         }
     }
 

@@ -230,6 +230,7 @@ impl Worker {
                 self.serve();
                 self.resume_waiting(io);
             }
+            Message::ValuesRead { connection } => self.resume_one(io, connection),
             Message::LogChanged => self.log_changed(io, output),
             Message::Stop => {
                 self.stopping = Some(Stopping::begin(&self.sessions, io, self.now_ms));
@@ -534,6 +535,18 @@ impl Worker {
                 connected.end_to_wait();
                 io.resume(id);
             }
+        }
+    }
+
+    /// Lets a client go on, if it waits.
+    fn resume_one(&mut self, io: &mut Io<'_>, id: ConnectionId) {
+        let Some(at) = self.waiting.iter().position(|one| *one == id) else {
+            return;
+        };
+        self.waiting.swap_remove(at);
+        if let Some(connected) = self.sessions.get_mut(id) {
+            connected.end_to_wait();
+            io.resume(id);
         }
     }
 
