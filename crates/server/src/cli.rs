@@ -123,6 +123,8 @@ pub fn read(
     if let Some((tool, words)) = tool_words(&program, options) {
         return Ok(Invocation::Tool(tool, words));
     }
+    let started = tools::as_server(options);
+    let options = started.as_deref().unwrap_or(options);
     if let Some(asked) = tools::read(options)? {
         return Ok(asked);
     }

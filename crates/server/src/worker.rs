@@ -282,7 +282,7 @@ impl Worker {
         Then::Pause
     }
 
-    /// Sends the reply of a request that ran aside, and lets its client go on.
+    /// Sends the reply of a request that was offloaded, and lets its client go on.
     fn answer(&mut self, io: &mut Io<'_>, output: &mut Arena, id: ConnectionId, reply: Answer) {
         let Some(connected) = self.sessions.get_mut(id) else {
             return;

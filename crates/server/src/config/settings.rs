@@ -19,7 +19,7 @@ use super::durability::{Durability, DurabilityLevel, SavePoint};
 use super::fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits,
 };
-use super::group::{Group, place_of};
+use super::group::{Group, Shares, place_of};
 use super::http::Http;
 use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
@@ -197,10 +197,16 @@ impl Settings {
     }
 
     fn group(&self) -> Group {
-        let join = self.text("join").map(String::from_utf8_lossy);
+        let place = |text: &[u8]| place_of(&String::from_utf8_lossy(text), self.number("port"));
+        let join = self.text("join").and_then(place);
+        let seeds = self.words("cluster-seeds").iter();
         Group {
             begins: self.switch("cluster-group"),
-            join: join.and_then(|join| place_of(&join, self.number("port"))),
+            seeds: seeds
+                .filter_map(|word| place(word))
+                .chain(join.clone())
+                .collect(),
+            join,
             is_witness: self.switch("witness"),
             node_timeout_ms: self.number("cluster-node-timeout"),
             sentinel_port: self.number("sentinel-port"),
@@ -209,7 +215,9 @@ impl Settings {
                 .map_or_else(String::new, |name| {
                     String::from_utf8_lossy(name).into_owned()
                 }),
-            shares_users: self.choice("cluster-sync", &[("acl", true), ("none", false)]),
+            shares: Shares::of(self.text("cluster-sync").unwrap_or_default())
+                .unwrap_or(Shares::NONE),
+            adopts: self.switch("adopt"),
             declines: false,
         }
     }

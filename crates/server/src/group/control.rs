@@ -19,6 +19,7 @@ use cluster::state::FIRST_RAFT_ID;
 use cluster::{ControlState, Entry, NodeId, NodeRecord, Times};
 use consensus::{Options, RaftLog};
 use durability::disk::{Disk, SystemDisk};
+use engine::replication::NodeOrder;
 use engine::{CommandError, TopicKind};
 use persistence::directory::DataDirectory;
 use persistence::recovery::Place as DataPlace;
@@ -26,10 +27,12 @@ use replication::TermId;
 
 use super::driver::{Driver, Event, Setup, post};
 use super::duty::Duty;
-use super::files::{Kept, KnownPeer, Place, directory_within, id_of};
+use super::files::{Kept, KnownPeer, Place, directory_within};
 use super::forming::Answer;
 use super::holder::{Meeting, SharedLog, TakesPart};
+use super::libraries;
 use super::links::{Asked, Links, Subject, spawn};
+use super::places::Places;
 use super::record::record;
 use super::relay::{self, Relay};
 use super::unique;
@@ -57,6 +60,7 @@ pub(crate) struct Part {
     kept: Mutex<Kept>,
     pub(super) links: Arc<Links>,
     relay: Relay,
+    pub(super) places: Places,
     taking: Mutex<Taking>,
     /// Held while this node meets another one, or leaves: it is in one group at a time.
     pub(super) meeting: Mutex<()>,
@@ -149,6 +153,7 @@ pub(crate) fn prepare(node: &Arc<Node>, known: Known) -> io::Result<Arc<Part>> {
             kept: Mutex::new(kept),
             links: Links::new(node, Box::new(handler)),
             relay: Relay::new(Links::new(node, Box::new(drop))),
+            places: Places::default(),
             taking: Mutex::default(),
             meeting: Mutex::default(),
         }
@@ -202,18 +207,24 @@ impl TakesPart for Part {
         self.links.serve(session, address);
     }
 
-    fn leave(&self, node: &[u8]) -> Result<(), CommandError> {
-        let error = CommandError::fixed;
-        let node = std::str::from_utf8(node).ok().and_then(id_of);
-        let node = node.ok_or_else(|| error("ERR a node is named by 40 digits"))?;
-        match self.post(Event::Leave(node)) {
-            true => Ok(()),
-            false => Err(error("ERR this server is in no control group")),
-        }
+    fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
+        Self::order_node(self, node, order)
+    }
+
+    fn has_to_give(&self) -> bool {
+        Self::has_to_give(self)
+    }
+
+    fn give_away(&self, time: Duration, goes_on: &dyn Fn() -> bool) -> bool {
+        Self::give_away(self, time, goes_on)
+    }
+
+    fn keep_all(&self) {
+        let _in_a_group = self.post(Event::Retire(false));
     }
 
     fn log(&self) -> Option<SharedLog> {
-        let log = Arc::clone(&lock(&self.taking).active.as_ref()?.log);
+        let log = self.raft_log()?;
         Some(log)
     }
 
@@ -301,6 +312,7 @@ impl Part {
         match asked.subject {
             Subject::Meet => return self.hear_of_meeting(asked),
             Subject::Publish => return self.hear_of_message(asked),
+            Subject::Places => return self.hear_of_places(asked),
             _ => {}
         }
         let events = self.events();
@@ -321,6 +333,29 @@ impl Part {
             let _receivers = node.sessions.pubsub.publish(kind, channel, message);
         }
         reply.answer(Ok(Vec::new()));
+    }
+
+    /// For who may outlive it.
+    pub(super) fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
+    }
+
+    /// This node's name, and its number in Raft; nothing where it is in no group.
+    pub(super) fn names(&self) -> Option<(NodeId, RaftId)> {
+        let kept = lock(&self.kept);
+        kept.raft_id.map(|raft_id| (kept.id, raft_id))
+    }
+
+    /// Whether a node was of this one's group when that was last known.
+    pub(super) fn knew(&self, node: NodeId, raft_id: RaftId) -> bool {
+        let kept = lock(&self.kept);
+        let mut peers = kept.peers.iter();
+        peers.any(|peer| peer.node == node && peer.raft_id == raft_id)
+    }
+
+    pub(super) fn raft_log(&self) -> Option<Arc<RaftLog<Links>>> {
+        let taking = lock(&self.taking);
+        Some(Arc::clone(&taking.active.as_ref()?.log))
     }
 
     fn events(&self) -> Option<SyncSender<Event>> {
@@ -396,12 +431,15 @@ impl Part {
         self.relay.retain(|_| false);
         if let Some(node) = self.node.upgrade() {
             node.control.documents.forget();
+            node.core.shared.refusals.set_shares_libraries(false);
+            node.core.shared.scripts.libraries.leave_group();
         }
         if let Some(active) = active {
             active.log.stop();
         }
         self.keep(|kept| {
             kept.raft_id = None;
+            kept.incarnation = 0;
             kept.peers.clear();
         })
     }
@@ -430,6 +468,16 @@ impl Part {
                 "it has data of its own, which would be lost: start it with an empty directory, or let the others join it",
             ));
         }
+        let libraries = libraries::names(node);
+        if libraries::is_wanted(node)
+            && !libraries.is_empty()
+            && !node.core.config.current().group.adopts
+        {
+            return Err(io::Error::other(format!(
+                "it has libraries of functions of its own, which would be lost ({}): start it with an empty directory, or with --adopt yes",
+                libraries.join(", ")
+            )));
+        }
         let mut told = String::new();
         while !node.is_stopping() {
             match self.ask_to_join(id, &record, first) {
@@ -437,6 +485,7 @@ impl Part {
                     consensus::forget(&*self.disk, &self.directory)?;
                     self.keep(|kept| {
                         kept.raft_id = Some(raft_id);
+                        kept.incarnation = state.incarnation;
                         kept.peers = super::forming::peers_of(&state, id);
                     })?;
                     node.core.log.notice(format_args!(
@@ -495,6 +544,7 @@ impl Part {
             times,
         };
         let kept = lock(&self.kept).clone();
+        self.links.set_incarnation(kept.incarnation);
         for KnownPeer {
             node,
             raft_id,

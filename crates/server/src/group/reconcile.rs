@@ -15,7 +15,7 @@ use std::fmt;
 
 use cluster::control_log::RaftId;
 use cluster::entry::ShardChange;
-use cluster::state::{CopyKind, roles};
+use cluster::state::{CopyKind, Drain, roles};
 use cluster::voters::next_voters;
 use cluster::{ControlState, Entry, Membership, NodeId, ShardId};
 use consensus::Change;
@@ -40,6 +40,8 @@ pub(crate) enum Step {
     SetQuorum(bool, Entry),
     /// Another voter is to lead the group.
     Lead(NodeId, RaftId),
+    /// A node that is to leave has no copy any more, or is no member.
+    Part(NodeId, Entry),
 }
 
 /// Whom a step is for.
@@ -53,9 +55,10 @@ impl Step {
         match self {
             Self::Members(change) => Asks::Raft(change),
             Self::Lead(_, id) => Asks::Raft(Change::Lead(id)),
-            Self::Add(_, entry) | Self::Finish(entry) | Self::SetQuorum(_, entry) => {
-                Asks::Entry(entry)
-            }
+            Self::Add(_, entry)
+            | Self::Part(_, entry)
+            | Self::Finish(entry)
+            | Self::SetQuorum(_, entry) => Asks::Entry(entry),
         }
     }
 }
@@ -69,8 +72,13 @@ impl fmt::Display for Step {
             Self::Add(node, _) => write!(f, "gives node {node} a copy of the data"),
             Self::Members(Change::Lead(id)) => write!(f, "has member {id} lead"),
             Self::Lead(node, _) => {
-                write!(f, "has node {node} lead the group: this one is the primary")
+                write!(
+                    f,
+                    "has node {node} lead the group: this one is the primary, or is not to lead"
+                )
             }
+            Self::Part(node, Entry::Leave { .. }) => write!(f, "has node {node} leave"),
+            Self::Part(node, _) => write!(f, "takes the copy of the data from node {node}"),
             Self::Finish(_) => f.write_str("ends a change of who has a copy of the data"),
             Self::SetQuorum(true, _) => f.write_str("has writes wait for a majority"),
             Self::SetQuorum(false, _) => f.write_str("has writes wait for no majority"),
@@ -92,6 +100,8 @@ pub(crate) struct Look<'l> {
     pub(crate) unfinished: Option<BTreeSet<RaftId>>,
     /// This node.
     pub(crate) own: NodeId,
+    /// It is about to stop.
+    pub(crate) retires: bool,
 }
 
 /// See the module.
@@ -128,6 +138,7 @@ impl Reconciler {
                     .keys()
                     .find_map(|id| shard_step(look, *id))
             })
+            .or_else(|| leave_step(look.state))
             .or_else(|| lead_step(look));
         self.is_busy = step.is_some();
         step
@@ -149,7 +160,8 @@ fn raft_step(look: &Look<'_>) -> Option<Step> {
     }
     let is_lost = |node: &cluster::state::Node| {
         let known = state.node_of(node.raft_id);
-        known.is_some_and(|(id, _)| silence_ms(*id) >= VOTER_LOST_MS)
+        let is_silent = known.is_some_and(|(id, _)| silence_ms(*id) >= VOTER_LOST_MS);
+        is_silent || node.drain == Drain::Leaving
     };
     if let Some(voters) = next_voters(state, members, is_lost) {
         return Some(Step::Members(Change::Voters(voters)));
@@ -182,31 +194,73 @@ fn shard_step(look: &Look<'_>, id: ShardId) -> Option<Step> {
         return None;
     }
     let is_spare = |(id, node): &(&NodeId, &cluster::state::Node)| {
-        node.record.roles & roles::DATA != 0 && !node.is_failed && !shard.members.contains_key(id)
+        let may_have = !node.is_failed && node.drain != Drain::Leaving;
+        may_have && node.record.roles & roles::DATA != 0 && !shard.members.contains_key(id)
     };
     let (node, _) = state.nodes.iter().find(is_spare)?;
     let (node, kind) = (*node, CopyKind::Data);
     Some(Step::Add(node, entry(ShardChange::Add { node, kind })))
 }
 
+/// The next step of a node that is to leave: it has no copy that a majority may need, then it is no member. A primary hands
+/// its office over first.
+fn leave_step(state: &ControlState) -> Option<Step> {
+    let mut leaving = state.nodes.iter();
+    leaving.find_map(|(id, node)| {
+        let node = (node.drain == Drain::Leaving).then_some(*id)?;
+        let own = state.shard_of(*id);
+        let Some((id, shard)) = own.and_then(|id| Some((id, state.shards.get(&id)?))) else {
+            return Some(Step::Part(node, Entry::Leave { node }));
+        };
+        let is_alone = shard.everybody().len() == 1;
+        if shard.old_members.is_some() || shard.primary == node && !is_alone {
+            return None;
+        }
+        let entry = match shard.is_quorum && !is_alone {
+            true => Entry::Shard {
+                shard: id,
+                expected_epoch: shard.epoch,
+                change: ShardChange::Remove { node },
+            },
+            false => Entry::Leave { node },
+        };
+        Some(Step::Part(node, entry))
+    })
+}
+
+/// Who is drained or about to stop leads only where nobody else can, and the primary leads only where no other node does.
 fn lead_step(look: &Look<'_>) -> Option<Step> {
     let Look {
         state,
         members,
         silence_ms,
         own,
+        retires,
         ..
     } = *look;
-    if state.shards.get(&SHARD)?.primary != own {
+    let is_drained = |id: NodeId| {
+        let node = state.nodes.get(&id);
+        node.is_some_and(|node| node.drain != Drain::No)
+    };
+    let is_primary = |id: NodeId| {
+        state
+            .shards
+            .get(&SHARD)
+            .is_some_and(|one| one.primary == id)
+    };
+    let gives_way = retires || is_drained(own);
+    if !gives_way && !is_primary(own) {
         return None;
     }
     let can_lead = |(id, node): &(&NodeId, &cluster::state::Node)| {
         **id != own
             && members.voters.contains(&node.raft_id)
             && !node.is_failed
+            && !is_drained(**id)
             && silence_ms(**id) <= LEADER_SILENT_MS_MAX
     };
-    let (node, other) = state.nodes.iter().find(can_lead)?;
+    let others = state.nodes.iter().filter(can_lead);
+    let (node, other) = others.min_by_key(|(id, _)| is_primary(**id))?;
     Some(Step::Lead(*node, other.raft_id))
 }
 
@@ -228,6 +282,7 @@ mod tests {
             settled: BTreeSet::new(),
             unfinished: None,
             own: NOBODY,
+            retires: false,
         }
     }
 
