@@ -34,6 +34,7 @@ pub use crate::resolved::{check, resolve, row_of};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::table::Table;
+use crate::transaction::shows_no_data;
 use crate::waiting::{Progress, Turn, Waiters};
 use lap::Lap;
 pub use ledger::Ledger;
@@ -190,6 +191,16 @@ impl Engine {
             }
             outcome
         })
+    }
+
+    /// Whether data may be in what a session's requests were answered, of which so many ran just now. What it was is known of
+    /// one alone.
+    #[must_use]
+    pub fn may_show_data(&self, session: &Session, requests: usize) -> bool {
+        let last = session.client.last_command.load(Ordering::Relaxed);
+        let spec = self.table.spec(last);
+        let shows_none = session.transaction.is_none() && spec.is_some_and(shows_no_data);
+        requests != 1 || !shows_none
     }
 
     /// Executes requests that somebody put together, at most [`BATCH_MAX`](crate::BATCH_MAX), whose arguments lie in

@@ -19,7 +19,7 @@ use crate::key_places as places;
 use crate::queued::{QueuedRow, Transaction};
 use crate::scripts;
 use crate::scripts::Scripts;
-use crate::spec::{Begin, CommandSpec, Find, Flags, Group};
+use crate::spec::{Begin, CommandSpec, Find, Flags, Group, InTransaction};
 use crate::table::Table;
 use crate::watch::Watches;
 
@@ -152,6 +152,13 @@ pub(crate) fn only_key<'t>(
 pub(crate) fn may_reach_any_key(spec: &CommandSpec) -> bool {
     let any = [Flags::WRITE, Flags::READONLY, Flags::REACHES_ANY_KEY];
     any.iter().any(|flag| spec.flags.has(*flag))
+}
+
+/// Whether no data can be in the reply of a command, whatever its arguments: as of INFO and PING.
+pub(crate) fn shows_no_data(spec: &CommandSpec) -> bool {
+    let runs_others = spec.group == Group::Scripting || spec.in_transaction == InTransaction::Runs;
+    let may_wait = spec.flags.has(Flags::BLOCKING);
+    spec.keys.is_empty() && !runs_others && !may_wait && !may_reach_any_key(spec)
 }
 
 /// The database whose number is an argument, if there is one.

@@ -48,7 +48,7 @@ pub fn set_aside(data: &Path, manifest: &Manifest, segments: Option<&Path>) -> i
         }
     }
     if let Some(from) = segments.filter(|_| !manifest.segments.is_empty()) {
-        let to = new.join("tier");
+        let to = new.join(tier::DIRECTORY_NAME);
         fs::create_dir(&to)?;
         let names = manifest.segments.iter();
         let names: BTreeSet<_> = names.map(|named| segment_name(named.ordinal)).collect();

@@ -47,8 +47,12 @@ pub struct HeldReplies<Id> {
     turn_office: u64,
     /// The office that what is held for a majority was gathered in; 0 where nothing was.
     held_office: u64,
+    /// Something may have been held since nothing of the office was released: the lease may have been over, or not begun.
+    found_nothing_released: bool,
     /// The number of the flush whose output is being gathered.
     gathered: u64,
+    /// A reply among what is being gathered shows no data.
+    some_show_nothing: bool,
     /// What is flushed shows nothing that was appended behind this.
     end: u64,
     is_faulty: bool,
@@ -124,6 +128,9 @@ pub struct Wrote {
     pub end: u64,
     /// The flush that has the reply.
     flush: u64,
+    /// The last flush with a reply that may show data, and the last one with a reply that shows none.
+    showed: u64,
+    showed_nothing: u64,
     /// What it is counted among those that ask for.
     asks: Waits,
 }
@@ -140,7 +147,9 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
             majority: None,
             turn_office: 0,
             held_office: 0,
+            found_nothing_released: false,
             gathered: 1,
+            some_show_nothing: false,
             end: 0,
             is_faulty: false,
             is_ended: false,
@@ -202,10 +211,29 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         }
     }
 
+    /// Whether what the requests of a connection were answered is to be told apart: whether it shows data.
+    #[inline]
+    #[must_use]
+    pub fn tells_what_is_shown(&self) -> bool {
+        self.majority.is_some()
+    }
+
+    /// Requests of a connection ran, whose replies may show data, or show none for sure. The latter wait for no majority:
+    /// what watches over servers is to be answered by those that have none.
+    pub fn note_shown(&mut self, wrote: &mut Wrote, may_show_data: bool) {
+        if may_show_data {
+            wrote.showed = self.gathered;
+        } else {
+            wrote.showed_nothing = self.gathered;
+            self.some_show_nothing = true;
+        }
+    }
+
     /// Others ran a request for a connection and appended up to `end`; its reply is written now.
     pub fn answered(&mut self, wrote: &mut Wrote, end: u64) {
         self.foreign_end = self.foreign_end.max(end);
         self.note_end(wrote, end);
+        wrote.showed = self.gathered;
     }
 
     #[inline]
@@ -255,16 +283,16 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
 
     /// Up to where replies may leave that wait for the disk, for a majority, and for both.
     #[must_use]
-    pub fn released(&self) -> [u64; 3] {
+    pub fn released(&mut self) -> [u64; 3] {
         let durable = self.log.durable();
-        let of_majority = self.majority.as_ref().map_or(0, |majority| {
-            let is_same = majority.office() == self.held_office;
-            if is_same {
-                majority.released(&*self.log)
-            } else {
-                0
+        let of_majority = match &self.majority {
+            Some(majority) if majority.office() == self.held_office => {
+                let up_to = majority.released(&*self.log);
+                self.found_nothing_released |= up_to == 0;
+                up_to
             }
-        });
+            _ => 0,
+        };
         [durable, of_majority, durable.min(of_majority)]
     }
 
@@ -286,10 +314,17 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         self.held_office > 0 && self.majority.as_ref().is_some_and(|it| it.is_lapsed())
     }
 
+    /// Whether nothing was released when it was last looked, as without a lease: no move of the log tells that there is
+    /// one again, so it is looked once more. Forgets it.
+    pub fn take_nothing_released(&mut self) -> bool {
+        std::mem::take(&mut self.found_nothing_released)
+    }
+
     /// What the output gathered so far has to wait for.
     #[inline]
     pub fn before_flush(&mut self) -> Release {
         self.gathered += 1;
+        let some_show_nothing = std::mem::take(&mut self.some_show_nothing);
         let appended = self.appended.end().max(self.foreign_end);
         let is_unwritten = self.log.written() < appended && self.log.write_out(appended).is_err();
         let all = self.waits_of_all();
@@ -301,11 +336,11 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
                 Release::Now
             };
         }
-        self.wait_for(all, is_unwritten)
+        self.wait_for(all, is_unwritten, some_show_nothing)
     }
 
     /// See [`HeldReplies::before_flush`], where some wait.
-    fn wait_for(&mut self, mut all: Waits, is_unwritten: bool) -> Release {
+    fn wait_for(&mut self, mut all: Waits, is_unwritten: bool, some_show_nothing: bool) -> Release {
         let [disk, majority] = self.asking_counts.map(|count| count > 0);
         let mut most = all.and(Waits { disk, majority });
         if most.majority {
@@ -328,23 +363,27 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         if most.disk {
             self.log.request_sync(self.end);
         }
-        if most == all {
+        if most == all && !(some_show_nothing && all.majority) {
             Release::UpTo(ticket)
         } else {
             Release::Each
         }
     }
 
-    fn is_released(&self, ticket: Ticket) -> bool {
+    fn is_released(&mut self, ticket: Ticket) -> bool {
         let mark = self.released().get(usize::from(ticket.watermark)).copied();
         mark.is_some_and(|mark| mark >= ticket.at)
     }
 
     /// What the output of one connection waits for, after [`Release::Each`].
     pub fn ticket(&mut self, wrote: &Wrote, now_ms: u64) -> Option<Ticket> {
-        let Wrote { end, flush, asks } = *wrote;
+        let Wrote {
+            end, flush, asks, ..
+        } = *wrote;
         let mut waits = asks.and(self.waits_of_all());
-        waits.majority &= self.held_office > 0;
+        let shows_nothing =
+            wrote.showed_nothing + 1 == self.gathered && wrote.showed != wrote.showed_nothing;
+        waits.majority &= self.held_office > 0 && !shows_nothing;
         if !self.is_faulty {
             let ticket = Ticket::of(waits, self.end);
             return (!waits.is_nothing() && !self.is_released(ticket)).then_some(ticket);
@@ -707,6 +746,42 @@ mod tests {
         assert_eq!(held.released()[1], 0);
         assert!(held.is_lapsed() && !held.is_deposed());
         assert_eq!(held.before_flush(), Release::UpTo(by_majority(10)));
+    }
+
+    #[test]
+    fn what_shows_no_data_waits_for_no_majority() {
+        let (majority, log, appended, mut held) = in_office();
+        majority.is_for_all.store(true, Ordering::Relaxed);
+        held.begin_turn();
+        let mut writer = write((&log, &appended), &mut held, 10, false);
+        held.note_shown(&mut writer, true);
+        let mut watcher = Wrote::default();
+        held.note_shown(&mut watcher, false);
+        let mut both = Wrote::default();
+        held.note_shown(&mut both, true);
+        held.note_shown(&mut both, false);
+        assert_eq!(held.before_flush(), Release::Each);
+        assert_eq!(held.ticket(&writer, 0), Some(by_majority(10)));
+        assert_eq!(held.ticket(&watcher, 0), None);
+        assert_eq!(held.ticket(&both, 0), Some(by_majority(10)));
+        held.note_shown(&mut watcher, true);
+        assert_eq!(held.before_flush(), Release::UpTo(by_majority(10)));
+    }
+
+    /// Nothing is appended on an idle server: no move of the log would tell of the new lease.
+    #[test]
+    fn what_was_held_without_a_lease_is_looked_at_again() {
+        let (majority, log, appended, mut held) = in_office();
+        majority.is_for_all.store(true, Ordering::Relaxed);
+        majority.up_to.store(10, Ordering::Relaxed);
+        majority.is_lapsed.store(true, Ordering::Relaxed);
+        held.begin_turn();
+        write((&log, &appended), &mut held, 10, false);
+        assert_eq!(held.before_flush(), Release::UpTo(by_majority(10)));
+        majority.is_lapsed.store(false, Ordering::Relaxed);
+        assert!(held.take_nothing_released());
+        assert_eq!(held.released()[1], 10);
+        assert!(!held.take_nothing_released());
     }
 
     /// The same node may be promoted again, with another log at the same sequences.

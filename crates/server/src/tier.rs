@@ -13,6 +13,7 @@
 mod demoter;
 mod lock;
 mod readers;
+mod rest;
 mod scrubber;
 mod tuning;
 mod values;
@@ -34,7 +35,7 @@ use crate::config::TierConfig;
 use crate::log::Log;
 use demoter::Demoter;
 use lock::TierLock;
-use readers::Readers;
+use readers::{Readers, WantedValue};
 use scrubber::Scrubber;
 use tuning::Tuning;
 use values::Values;
@@ -87,31 +88,25 @@ impl TierInUse {
         wanted: &TierConfig,
         memory_bytes_max: u64,
     ) -> io::Result<Arc<Self>> {
-        let always = wanted.demote_at_percent == 0;
-        if memory_bytes_max == 0 && !always {
+        if memory_bytes_max == 0 && wanted.demote_at_percent != 0 {
             return Err(io::Error::other(
                 "tier-path needs a maxmemory: that says when values are moved to the tier",
             ));
         }
         let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
+        disk.create_directory(&wanted.directory())?;
         let options = TierOptions {
             directory: wanted.directory(),
-            bytes_max: bytes_max(&*disk, wanted, 0)?,
+            bytes_max: bytes_max(&*disk, wanted, 0),
             segment_bytes: wanted.segment_bytes,
         };
         let lock = TierLock::take(&options.directory)?;
         let tier = Arc::new(Tier::open(disk, &options).map_err(io::Error::other)?);
-        tier.set_compresses(wanted.compresses);
         let values = Arc::new(Values::new(&tier, around, wanted.read_buffer_bytes));
         if !around.store.set_cold_values(Arc::clone(&values) as _) {
             return Err(io::Error::other("this build has no tier"));
         }
         around.store.set_cold_room(true);
-        around
-            .shared
-            .settings
-            .demotes_always
-            .store(always, Ordering::Relaxed);
         let tuning = Arc::new(Tuning::new(wanted));
         let in_use = Arc::new(Self {
             demoter: Arc::new(Demoter::new(&tier, &values, &tuning)),
@@ -123,6 +118,7 @@ impl TierInUse {
             values,
             _lock: lock,
         });
+        in_use.apply(&around.shared, wanted);
         in_use.start(around)?;
         Ok(in_use)
     }
@@ -159,10 +155,11 @@ impl TierInUse {
 
     /// Whether all these values are in memory for a request of `worker`; the others are being read then.
     pub(crate) fn have_values(&self, wanted: Vec<(Vec<u8>, Locator)>, worker: usize) -> bool {
-        let missing: Vec<_> = wanted
-            .into_iter()
-            .filter(|(_, locator)| !self.values.is_loaded(*locator))
-            .collect();
+        let missing = wanted.into_iter().filter_map(|(key, locator)| {
+            let name = self.values.unloaded(locator)?;
+            Some(WantedValue { key, locator, name })
+        });
+        let missing: Vec<_> = missing.collect();
         if missing.is_empty() {
             return true;
         }
@@ -188,6 +185,13 @@ impl TierInUse {
 
     /// Goes on as the configuration says now. Where its files are stays as it was.
     pub(crate) fn change(&self, shared: &Shared, wanted: &TierConfig) {
+        self.apply(shared, wanted);
+        let used = self.tier.figures().used_bytes;
+        self.tier
+            .set_bytes_max(bytes_max(&SystemDisk, wanted, used));
+    }
+
+    fn apply(&self, shared: &Shared, wanted: &TierConfig) {
         self.tuning.set(wanted);
         self.tier.set_compresses(wanted.compresses);
         let always = wanted.demote_at_percent == 0;
@@ -195,11 +199,6 @@ impl TierInUse {
             .settings
             .demotes_always
             .store(always, Ordering::Relaxed);
-        let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
-        let used = self.tier.figures().used_bytes;
-        if let Ok(bytes) = bytes_max(&*disk, wanted, used) {
-            self.tier.set_bytes_max(bytes);
-        }
     }
 
     /// Has all values come back into memory, and none leave it any more: with so many keys whose value is not there.
@@ -323,17 +322,17 @@ fn compact(tier: &Tier, store: &mut Handle, slot: u32) -> Result<u64, TierFault>
     )
 }
 
-/// How much the files may take: what was asked for, as far as there is room, or nine tenths of that.
-fn bytes_max(disk: &dyn Disk, wanted: &TierConfig, used_bytes: u64) -> io::Result<u64> {
-    disk.create_directory(&wanted.directory())?;
+/// How much the files may take: what was asked for, as far as there is room, or nine tenths of that. The directory is
+/// there.
+fn bytes_max(disk: &dyn Disk, wanted: &TierConfig, used_bytes: u64) -> u64 {
     let room = disk
         .room_bytes(&wanted.directory())
         .unwrap_or(u64::MAX / 10)
         .saturating_add(used_bytes);
-    Ok(match wanted.bytes_max {
+    match wanted.bytes_max {
         0 => room / 10 * 9,
         asked => asked.min(room),
-    })
+    }
 }
 
 fn refusal(fault: TierFault) -> CommandError {

@@ -832,6 +832,11 @@ impl Service for Worker {
         if let Some(replies) = &mut self.held_replies {
             let asks = keeping::waits_of(&connected.session);
             replies.requests_ran(&mut connected.wrote, appended_before, asks);
+            if replies.tells_what_is_shown() {
+                let session = &connected.session;
+                let may_show_data = self.engine.may_show_data(session, outcome.executed);
+                replies.note_shown(&mut connected.wrote, may_show_data);
+            }
         }
         if outcome.consumed == input.len() {
             self.buffers.input_gone(connected);

@@ -24,6 +24,9 @@ mod kept;
 mod segment;
 mod tier;
 
+/// The name of the directory of the segments, below the one that `tier-path` says.
+pub const DIRECTORY_NAME: &str = "tier";
+
 pub use entry::{Entry, EntryHead, OwnedEntry, UNIT_BYTES};
 pub use fault::TierFault;
 pub use hold::Hold;

@@ -234,7 +234,8 @@ impl Segment {
         let mut wanted = SCAN_BYTES;
         while offset < end {
             let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
-            let mut buffer = vec![0; wanted.min(left)];
+            let asked = wanted.min(left);
+            let mut buffer = vec![0; asked];
             let read = self
                 .file
                 .read_at(&mut buffer, offset)
@@ -249,9 +250,10 @@ impl Segment {
                 done += bytes;
             }
             if done == 0 {
+                // Where what was asked for is not there the file has become shorter, and asking again does not help.
                 let needed = entry::lengths(&buffer)
                     .and_then(|(key, body)| entry::padded_bytes(key, body))
-                    .filter(|needed| *needed > buffer.len() && *needed <= left);
+                    .filter(|needed| *needed > asked && *needed <= left);
                 wanted = needed.ok_or_else(|| self.damaged(offset, "it ends too soon"))?;
             } else {
                 wanted = SCAN_BYTES;

@@ -16,6 +16,7 @@ use base::random::Prng;
 use base::sync::Mutex;
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use durability::disk::Disk;
+use durability::whole_file;
 
 use crate::entry::{Entry, EntryHead, OwnedEntry, StoredEntry, UNIT_BYTES, encode};
 use crate::fault::TierFault;
@@ -63,10 +64,10 @@ pub struct Figures {
     pub live_bytes: u64,
     /// Bytes ever written.
     pub written_bytes: u64,
-    /// Bytes of values that came to be written, before compression.
-    pub raw_bytes: u64,
     /// Of these, by compaction.
     pub compacted_bytes: u64,
+    /// Bytes of values that came to be written, before compression.
+    pub raw_bytes: u64,
     /// Bytes of files that only a checkpoint in force names.
     pub kept_bytes: u64,
 }
@@ -150,21 +151,19 @@ impl Tier {
     /// Those of the system.
     pub fn open(disk: Arc<dyn Disk>, options: &TierOptions) -> Result<Self, TierFault> {
         let directory = &options.directory;
-        let made = disk
-            .create_directory(directory)
-            .and_then(|()| disk.sync_directory(above(directory)));
+        let made = whole_file::make_directory(&*disk, directory);
         made.map_err(|cause| TierFault::System {
             path: directory.clone(),
             cause,
         })?;
-        Self::look(disk, options)
+        Self::open_to_read(disk, options)
     }
 
-    /// The same for who only reads, of a directory that is there.
+    /// As [`Tier::open`], for who only reads, of a directory that is there.
     ///
     /// # Errors
     /// Those of the system.
-    pub fn look(disk: Arc<dyn Disk>, options: &TierOptions) -> Result<Self, TierFault> {
+    pub fn open_to_read(disk: Arc<dyn Disk>, options: &TierOptions) -> Result<Self, TierFault> {
         let directory = &options.directory;
         let listed = disk.list(directory);
         let names = listed.map_err(|cause| TierFault::System {
@@ -578,14 +577,6 @@ fn place(slot: u32, offset_bytes: u64, bytes: usize) -> Result<Place, TierFault>
 
 fn offset_bytes(place: Place) -> u64 {
     u64::from(place.offset_units) * UNIT_BYTES as u64
-}
-
-/// The directory that has the name of this one.
-fn above(directory: &Path) -> &Path {
-    let above = directory.parent();
-    above
-        .filter(|path| !path.as_os_str().is_empty())
-        .unwrap_or_else(|| Path::new("."))
 }
 
 /// The ordinal that a file's name tells, if it is a segment's.

@@ -204,11 +204,7 @@ fn what_a_checkpoint_names_outlives_the_process_and_a_power_cut() {
         let read = again.read(revived.unwrap(), &[number]).unwrap();
         assert_eq!(read.body, body);
     }
-    assert_eq!(
-        again.revive(ordinals[0], 1 << 21, 1),
-        None,
-        "behind its end"
-    );
+    assert_eq!(again.revive(ordinals[0], 1 << 21, 1), None, "past its end");
     assert_eq!(again.revive(999, 256, 1), None, "no such segment");
     let new = again.append(&entry(b"new", &body)).unwrap();
     let ordinal = again.ordinal(new.slot).unwrap();
@@ -270,6 +266,20 @@ fn a_segment_that_could_not_be_synced_is_named_by_no_checkpoint_and_written_else
     let mut hold = Hold::default();
     tier.hold(&mut hold, moved.unwrap().slot).unwrap();
     assert_eq!(tier.make_durable(&hold).unwrap().len(), 1);
+}
+
+#[test]
+fn what_was_cut_off_a_file_is_damage_and_not_waited_for() {
+    let disk = Arc::new(SimulatedDisk::new(11));
+    let tier = tier(&disk, 1 << 30);
+    tier.append(&entry(b"key", &[1; 5_000])).unwrap();
+    let path = tier.directory().join(tier::segment_name(1));
+    let file = disk.open_for_writing(&path).unwrap();
+    for bytes in [4096 + 4_000, 4096 + 20, 4096] {
+        file.set_len(bytes).unwrap();
+        let (_, faults) = tier.scrub();
+        assert!(faults[0].is_damage(), "{bytes}: {}", faults[0]);
+    }
 }
 
 #[test]

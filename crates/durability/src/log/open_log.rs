@@ -62,6 +62,8 @@ pub struct Log {
     pub(super) pins: Pins,
     /// Nothing of it is kept in files.
     pub(super) is_volatile: bool,
+    /// No write begins while the log ends past this.
+    end_max: AtomicU64,
 }
 
 /// What a log is made of.
@@ -165,6 +167,7 @@ impl Log {
             wakers: Wakers::default(),
             pins: Pins::default(),
             is_volatile,
+            end_max: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -244,7 +247,16 @@ impl Log {
     #[must_use]
     pub fn has_room_at(&self, now_ns: u64) -> bool {
         let is_too_much = self.held_bytes() >= self.options.held_bytes_max;
-        !self.faults.is_any() && !is_too_much && !self.is_late(now_ns)
+        let is_within = self.tail() <= self.end_max.load(Ordering::Acquire);
+        !self.faults.is_any() && !is_too_much && is_within && !self.is_late(now_ns)
+    }
+
+    /// No write begins while the log ends past this, and none is bound without one; whether one may have waited that need not
+    /// any more. What of a batch runs already may pass it.
+    pub fn set_end_max(&self, end_max: Option<u64>) -> bool {
+        let end_max = end_max.unwrap_or(u64::MAX);
+        let before = self.end_max.swap(end_max, Ordering::AcqRel);
+        before < end_max && before < self.tail()
     }
 
     /// Bytes of frames that are kept because they are not durable.

@@ -283,6 +283,17 @@ pub struct AuditConfig {
 }
 
 impl Config {
+    /// The port that other nodes are told of: as configured, or the one that they can come to.
+    #[must_use]
+    pub fn port_for_peers(&self) -> u16 {
+        let is_encrypted = self.replication.links_by_certificate || self.port == 0;
+        match self.replication.announce_port {
+            0 if is_encrypted && self.tls.port != 0 => self.tls.port,
+            0 => self.port,
+            port => port,
+        }
+    }
+
     /// Where links of other nodes are served: as configured, or so far above the port of clients.
     #[must_use]
     pub fn link_port(&self) -> u16 {

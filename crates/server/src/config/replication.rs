@@ -45,6 +45,8 @@ pub struct Replication {
     pub replicas_min: u32,
     /// Seconds for which a replica counts that has said nothing; 0 means that none is needed.
     pub replicas_lag_s_max: u32,
+    /// Writes wait while the furthest replica lacks more bytes of the log than this.
+    pub lag_bytes_max: Option<u64>,
     /// Whether an older or empty primary may take the place of what is here, as with Redis.
     pub accepts_older: bool,
     /// What a PSYNC replica is taken for that does not say, and the form that offsets are counted in.

@@ -339,6 +339,7 @@ impl Settings {
             timeout_s: self.number("repl-timeout"),
             replicas_min: self.number("min-replicas-to-write"),
             replicas_lag_s_max: self.number("min-replicas-max-lag"),
+            lag_bytes_max: Some(self.number("repl-max-lag-bytes")).filter(|&bytes| bytes > 0),
             accepts_older: self.switch("replica-accept-older-primary"),
             peer: self.choice(
                 "repl-peer",

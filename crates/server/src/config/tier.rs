@@ -34,6 +34,6 @@ pub struct TierConfig {
 impl TierConfig {
     /// The directory of the segments.
     pub fn directory(&self) -> PathBuf {
-        self.path.join("tier")
+        self.path.join(tier::DIRECTORY_NAME)
     }
 }

@@ -45,10 +45,7 @@ pub(crate) fn dial(node: &Node, host: &str, port: u16, time: Duration) -> io::Re
 pub(crate) fn identity_for(node: &Node, peer: IpAddr) -> io::Result<Identity> {
     let config = node.core.config.current();
     let announced = config.replication.announce_host.clone().unwrap_or_default();
-    let port = match config.replication.announce_port {
-        0 => config.port,
-        port => port,
-    };
+    let port = config.port_for_peers();
     let name = format!("{announced}:{port}");
     let own = &node.replication.own;
     let encryption = own.encryption(node, Some(peer));

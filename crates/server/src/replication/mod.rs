@@ -523,6 +523,21 @@ impl Replication {
         if node.core.shared.refusals.has_few_replicas() != is_few {
             node.core.shared.refusals.set_few_replicas(is_few);
         }
+        self.bound_lag(node, config);
+    }
+
+    /// Has writes wait while the furthest replica lacks more of the log than it may. Where none is online nothing is bound:
+    /// `min-replicas-to-write` refuses writes then.
+    fn bound_lag(&self, node: &Node, config: &config::Replication) {
+        let Some(log) = node.persistence().and_then(|kept| kept.log().log()) else {
+            return;
+        };
+        let lag_bytes_max = config.lag_bytes_max.filter(|_| !self.follows());
+        let end_max =
+            lag_bytes_max.and_then(|max| Some(self.replicas.furthest()?.saturating_add(max)));
+        if log.set_end_max(end_max) {
+            node.wake_workers();
+        }
     }
 
     /// Replicas came, went, or said how far they are.

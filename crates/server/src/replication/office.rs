@@ -340,8 +340,13 @@ impl Replication {
 
     /// The group grants or renews the lease.
     pub(crate) fn set_lease(&self, node: &Node, until_ms: u64) {
+        let had_one = self.fence.has_lease();
         self.fence.set_lease_until_ms(until_ms);
         self.look_at_lease(node);
+        if !had_one && self.fence.has_lease() {
+            // Replies may be held for want of it.
+            node.wake_workers();
+        }
     }
 
     /// Looks whether the lease stands: without one no write begins. Called by workers at the beginning of a turn.

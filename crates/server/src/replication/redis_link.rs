@@ -17,8 +17,8 @@
 mod applier;
 mod snapshot;
 
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::io::{self, ErrorKind};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ use persistence::tail::Appended;
 use super::following::{Ended, Following, Link, Primary};
 use super::history::{History, ReplicationId};
 use super::own_link;
+use super::session::{Conduit, Side};
 use crate::config::system_reason;
 use crate::node::Node;
 use applier::{Applier, Stop};
@@ -95,11 +96,7 @@ pub(super) fn follow(following: &Following) -> Ended {
     node.core
         .log
         .notice(format_args!("Connecting to primary {host}:{port}"));
-    let socket = match connect(
-        host,
-        *port,
-        node.core.config.current().replication.timeout_s,
-    ) {
+    let socket = match connect(&node, host, *port) {
         Ok(socket) => socket,
         Err(error) => {
             let reason = system_reason(&error);
@@ -109,11 +106,8 @@ pub(super) fn follow(following: &Following) -> Ended {
             return Ended::Again;
         }
     };
-    if let Ok(own) = socket.try_clone() {
-        following.stop_with(Box::new(move || {
-            let _already_closed = own.shutdown(Shutdown::Both);
-        }));
-    }
+    let own = Arc::clone(&socket);
+    following.stop_with(Box::new(move || own.end()));
     let mut connection = Connection::new(following, Arc::clone(&node), socket);
     let ended = connection.run();
     let lost = match ended {
@@ -138,15 +132,22 @@ pub(super) fn follow(following: &Following) -> Ended {
     }
 }
 
-fn connect(host: &str, port: u16, timeout_s: u32) -> io::Result<TcpStream> {
-    let timeout = Duration::from_secs(u64::from(timeout_s.max(1)));
+/// A connection to a primary, encrypted where `tls-replication` says so.
+fn connect(node: &Node, host: &str, port: u16) -> io::Result<Arc<dyn Conduit>> {
+    let config = node.core.config.current();
+    let timeout = Duration::from_secs(u64::from(config.replication.timeout_s.max(1)));
     let mut last = io::Error::from(ErrorKind::NotFound);
     for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, timeout) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
-                socket.set_read_timeout(Some(READ_WAIT))?;
+                socket.set_read_timeout(Some(timeout))?;
                 socket.set_write_timeout(Some(timeout))?;
+                let socket = match config.replication.links_by_certificate {
+                    true => encrypt(node, &socket)?,
+                    false => Arc::new(socket),
+                };
+                socket.set_receive_time(READ_WAIT)?;
                 return Ok(socket);
             }
             Err(error) => last = error,
@@ -155,11 +156,27 @@ fn connect(host: &str, port: u16, timeout_s: u32) -> io::Result<TcpStream> {
     Err(last)
 }
 
+/// The connection after a handshake in which both ends show certificates.
+fn encrypt(node: &Node, socket: &TcpStream) -> io::Result<Arc<dyn Conduit>> {
+    let encryption = node.replication.own.encryption(node, None);
+    let Some(encryption) = encryption.map_err(io::Error::other)? else {
+        return Err(ErrorKind::Unsupported.into());
+    };
+    let encrypted = socket.encrypt(&encryption.tls, Side::Replica);
+    let (conduit, _) = encrypted.map_err(|error| {
+        let reason = system_reason(&error);
+        io::Error::other(format!(
+            "{reason} (with tls-replication yes REPLICAOF names a port for encrypted connections)"
+        ))
+    })?;
+    Ok(conduit)
+}
+
 /// See the module.
 struct Connection<'f> {
     following: &'f Following,
     node: Arc<Node>,
-    socket: TcpStream,
+    socket: Arc<dyn Conduit>,
     machine: Follower,
     /// Where the stream is continued, if the primary agrees.
     from: Option<Source>,
@@ -180,17 +197,14 @@ enum Step {
 }
 
 impl<'f> Connection<'f> {
-    fn new(following: &'f Following, node: Arc<Node>, socket: TcpStream) -> Self {
+    fn new(following: &'f Following, node: Arc<Node>, socket: Arc<dyn Conduit>) -> Self {
         let config = node.core.config.current();
         let replication = &config.replication;
         let from = stream_here(&node);
         let introduction = Introduction {
             user: replication.user.clone().unwrap_or_default(),
             password: replication.password.clone().unwrap_or_default(),
-            listening_port: match replication.announce_port {
-                0 => config.port,
-                port => port,
-            },
+            listening_port: config.port_for_peers(),
             ip_address: replication.announce_host.clone(),
             version: Some(VERSION),
             asks_for_link: own_link::can_follow(&node, following),
@@ -300,7 +314,7 @@ impl<'f> Connection<'f> {
         let now_ms = self.now_ms();
         self.machine.on_tick(now_ms)?;
         self.send()?;
-        match self.socket.read(&mut self.room) {
+        match self.socket.receive(&mut self.room) {
             Ok(0) if self.following.is_stopping() => Err(Lost::Stopped),
             Ok(0) => Err(Lost::Io(ErrorKind::UnexpectedEof.into())),
             Ok(read) => {
@@ -320,10 +334,15 @@ impl<'f> Connection<'f> {
 
     fn send(&mut self) -> io::Result<()> {
         let output = self.machine.take_output();
-        if output.is_empty() {
-            return Ok(());
+        let mut rest = &output[..];
+        while !rest.is_empty() {
+            let sent = self.socket.send(rest)?;
+            if sent == 0 {
+                return Err(ErrorKind::WriteZero.into());
+            }
+            rest = &rest[sent..];
         }
-        self.socket.write_all(&output)
+        Ok(())
     }
 
     /// The stream goes on from where the data here is, under another name if one is given.

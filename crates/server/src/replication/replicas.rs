@@ -284,6 +284,14 @@ impl Replicas {
         all.iter().filter(is_good).count()
     }
 
+    /// Up to where the furthest one that is online has the log.
+    #[must_use]
+    pub fn furthest(&self) -> Option<u64> {
+        let all = lock(&self.all);
+        let online = all.iter().filter(|one| one.is_online());
+        online.map(|one| one.acked().applied).max()
+    }
+
     /// Ends the links of all, or of those that `ends` names.
     pub fn stop(&self, ends: impl Fn(&Replica) -> bool) {
         for replica in self.all() {

@@ -19,7 +19,7 @@ pub(super) const ITEMS: &[Item] = &[
     counter("tier_blocking_reads", "iolite_tier_blocking_reads_total", Unit::Count, "Reads with the key held.", |s| of(s, |t| t.blocking_reads.into())),
     counter("tier_writes_bytes", "iolite_tier_written_bytes_total", Unit::Bytes, "Bytes written.", |s| of(s, |t| t.tier.written_bytes.into())),
     counter("tier_raw_bytes", "iolite_tier_raw_bytes_total", Unit::Bytes, "Bytes of values that were written, before compression.", |s| of(s, |t| t.tier.raw_bytes.into())),
-    counter("tier_compacted_bytes", "iolite_tier_compacted_bytes_total", Unit::Bytes, "Of these, by compaction.", |s| of(s, |t| t.tier.compacted_bytes.into())),
+    counter("tier_compacted_bytes", "iolite_tier_compacted_bytes_total", Unit::Bytes, "Bytes written by compaction.", |s| of(s, |t| t.tier.compacted_bytes.into())),
     counter("tier_checksum_errors", "iolite_tier_checksum_errors_total", Unit::Count, "Reads of what was not written there.", |s| of(s, |t| t.damaged.into())),
     counter("tier_io_errors", "iolite_tier_io_errors_total", Unit::Count, "Reads that the system refused.", |s| of(s, |t| t.refused.into())),
     counter("tier_scrubbed", "iolite_tier_scrubbed_total", Unit::Count, "Entries that were read again in the background.", |s| of(s, |t| t.scrubbed.into())),

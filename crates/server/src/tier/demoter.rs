@@ -8,14 +8,15 @@
 //!   drained (TIER DRAIN)  ── brings all values back, as far as memory allows, and moves none
 //! ```
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use persistence::places::locator_of;
 use store::{DemotionHand, Handle, Victim};
 use tier::{Entry, Tier, TierFault};
 
+use super::rest::Rest;
 use super::tuning::Tuning;
 use super::values::Values;
 use super::{Around, compact};
@@ -57,9 +58,7 @@ pub(super) struct Demoter {
     tuning: Arc<Tuning>,
     state: AtomicU8,
     drains: AtomicBool,
-    is_over: AtomicBool,
-    rest: Mutex<()>,
-    ends: Condvar,
+    rest: Rest,
 }
 
 impl Demoter {
@@ -70,9 +69,7 @@ impl Demoter {
             tuning: Arc::clone(tuning),
             state: AtomicU8::new(OK),
             drains: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
-            rest: Mutex::default(),
-            ends: Condvar::new(),
+            rest: Rest::default(),
         }
     }
 
@@ -87,32 +84,25 @@ impl Demoter {
     /// Has all values come back, and none leave any more.
     pub(super) fn drain(&self) {
         self.drains.store(true, Ordering::Relaxed);
-        self.ends.notify_all();
+        self.rest.wake();
     }
 
     /// Ends the thread.
     pub(super) fn stop(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.ends.notify_all();
-    }
-
-    fn rest(&self, time: Duration) {
-        let resting = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who wakes early looks once more, no harm done.
-        let _woken = self.ends.wait_timeout(resting, time);
+        self.rest.end();
     }
 
     /// Does what is to be done, until it is over.
     pub(super) fn run(&self, around: &Around) {
         let mut store = around.store.handle();
         let mut hand = DemotionHand::default();
-        while !self.is_over.load(Ordering::Relaxed) {
+        while !self.rest.is_over() {
             let time = match self.drains.load(Ordering::Relaxed) {
                 true => self.bring_back(around, &mut store),
                 false => self.make_room(around, &mut store, &mut hand),
             };
             self.tidy(around, &mut store);
-            self.rest(time);
+            self.rest.sleep(time);
         }
         // Nobody makes room any more: who loads data does not wait for it.
         around.store.set_cold_room(false);
@@ -133,7 +123,7 @@ impl Demoter {
         let goal = limit / 100 * tuned.at_percent.saturating_sub(DOWN_PERCENT);
         let (mut in_vain, mut limits) = (0, tuned.limits);
         let is_wanted = || !self.drains.load(Ordering::Relaxed);
-        while !self.is_over.load(Ordering::Relaxed) && is_wanted() {
+        while !self.rest.is_over() && is_wanted() {
             let (used, limit) = around.store.used_and_limit_bytes();
             if used <= goal {
                 break;
@@ -177,7 +167,7 @@ impl Demoter {
         for database in 0..around.store.databases() {
             let mut cursor = 0;
             loop {
-                if self.is_over.load(Ordering::Relaxed) {
+                if self.rest.is_over() {
                     return REST;
                 }
                 let left = store.stubs() > 0;
@@ -194,7 +184,11 @@ impl Demoter {
                 }
             }
         }
-        REST
+        // Of what cannot be read nothing is better at once.
+        match store.stubs() {
+            0 => REST,
+            _ => TRIES_AGAIN,
+        }
     }
 
     /// Brings back what is cold among some keys of a database; where to go on.

@@ -7,34 +7,42 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use store::Locator;
 
 use super::Wakes;
-use super::values::Values;
+use super::values::{Name, Values};
 
 /// How many reads are under way at most.
 pub(super) const THREADS: usize = 16;
 
+/// A value that is wanted.
+pub(super) struct WantedValue {
+    pub(super) key: Vec<u8>,
+    pub(super) locator: Locator,
+    /// Of its entry, when it was wanted.
+    pub(super) name: Name,
+}
+
 /// See the module.
 #[derive(Default)]
 pub(super) struct Readers {
-    state: Mutex<Wanted>,
+    state: Mutex<State>,
     changed: Condvar,
     coalesced: AtomicU64,
 }
 
 #[derive(Default)]
-struct Wanted {
+struct State {
     /// Not begun yet.
-    queue: VecDeque<(Vec<u8>, Locator)>,
+    queue: VecDeque<WantedValue>,
     /// Who waits for what, begun or not.
-    waiting: HashMap<u64, Vec<usize>>,
+    waiting: HashMap<Name, Vec<usize>>,
     is_over: bool,
 }
 
 impl Readers {
     /// Has values read for requests of a worker.
-    pub(super) fn want(&self, values: Vec<(Vec<u8>, Locator)>, worker: usize) {
+    pub(super) fn want(&self, values: Vec<WantedValue>, worker: usize) {
         let mut state = self.lock();
-        for (key, locator) in values {
-            match state.waiting.get_mut(&locator.to_word()) {
+        for value in values {
+            match state.waiting.get_mut(&value.name) {
                 Some(workers) => {
                     self.coalesced.fetch_add(1, Ordering::Relaxed);
                     if !workers.contains(&worker) {
@@ -42,8 +50,8 @@ impl Readers {
                     }
                 }
                 None => {
-                    state.waiting.insert(locator.to_word(), vec![worker]);
-                    state.queue.push_back((key, locator));
+                    state.waiting.insert(value.name, vec![worker]);
+                    state.queue.push_back(value);
                     self.changed.notify_one();
                 }
             }
@@ -52,16 +60,16 @@ impl Readers {
 
     /// Reads what is wanted, until it is over.
     pub(super) fn run(&self, values: &Arc<Values>, requests: &dyn Wakes) {
-        while let Some((key, locator)) = self.next() {
-            values.preload(&key, locator);
-            let workers = self.lock().waiting.remove(&locator.to_word());
+        while let Some(WantedValue { key, locator, name }) = self.next() {
+            values.preload(&key, locator, name);
+            let workers = self.lock().waiting.remove(&name);
             for worker in workers.unwrap_or_default() {
                 requests.wake(worker);
             }
         }
     }
 
-    fn next(&self) -> Option<(Vec<u8>, Locator)> {
+    fn next(&self) -> Option<WantedValue> {
         let mut state = self.lock();
         loop {
             if state.is_over {
@@ -93,7 +101,7 @@ impl Readers {
         self.coalesced.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Wanted> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

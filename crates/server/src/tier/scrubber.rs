@@ -1,12 +1,13 @@
 //! The thread that reads all segments again, slowly, so that damage is known before a value is wanted.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tier::Tier;
 
 use super::Around;
+use super::rest::Rest;
 use super::tuning::Tuning;
 
 /// Between two rounds, and between two looks at a rate of nothing.
@@ -21,9 +22,7 @@ pub(super) struct Scrubber {
     tuning: Arc<Tuning>,
     entries: AtomicU64,
     damaged: AtomicU64,
-    is_over: AtomicBool,
-    rest: Mutex<()>,
-    ends: Condvar,
+    rest: Rest,
 }
 
 impl Scrubber {
@@ -33,9 +32,7 @@ impl Scrubber {
             tuning: Arc::clone(tuning),
             entries: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
-            rest: Mutex::default(),
-            ends: Condvar::new(),
+            rest: Rest::default(),
         }
     }
 
@@ -47,16 +44,15 @@ impl Scrubber {
 
     /// Ends the thread.
     pub(super) fn stop(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.ends.notify_all();
+        self.rest.end();
     }
 
     /// Reads one segment after the other, until it is over.
     pub(super) fn run(&self, around: &Around) {
         let mut last = 0;
-        while !self.is_over.load(Ordering::Relaxed) {
+        while !self.rest.is_over() {
             if self.tuning.now().scrub_bytes_per_second == 0 {
-                self.rest(REST);
+                self.rest.sleep(REST);
                 continue;
             }
             let mut read = 0;
@@ -67,12 +63,12 @@ impl Scrubber {
                     self.pace(read);
                     read = 0;
                 }
-                !self.is_over.load(Ordering::Relaxed)
+                !self.rest.is_over()
             });
             match next {
                 None => {
                     last = 0;
-                    self.rest(REST);
+                    self.rest.sleep(REST);
                 }
                 Some((ordinal, outcome)) => {
                     last = ordinal;
@@ -90,18 +86,17 @@ impl Scrubber {
 
     /// Rests for as long as so many bytes are to take.
     fn pace(&self, bytes: u64) {
-        let rate = self.tuning.now().scrub_bytes_per_second.max(1);
-        self.rest(Duration::from_micros(
-            bytes.saturating_mul(1_000_000) / rate,
-        ));
-    }
-
-    fn rest(&self, time: Duration) {
-        if self.is_over.load(Ordering::Relaxed) {
-            return;
+        let mut left = bytes;
+        while left > 0 && !self.rest.is_over() {
+            // For a second at most: the rate may be another one by then.
+            let rate = self.tuning.now().scrub_bytes_per_second;
+            let paid = left.min(rate);
+            let time = match rate {
+                0 => REST,
+                rate => Duration::from_micros(paid.saturating_mul(1_000_000) / rate),
+            };
+            self.rest.sleep(time);
+            left -= paid;
         }
-        let resting = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who wakes early reads on, no harm done.
-        let _woken = self.ends.wait_timeout(resting, time);
     }
 }

@@ -47,7 +47,7 @@ impl std::fmt::Debug for Values {
 }
 
 /// Which entry, whatever slot its segment is in: name of the segment, and where in it.
-type Name = (u64, u32);
+pub(super) type Name = (u64, u32);
 
 /// Values that were read for requests that are about to run, oldest first; none of what cannot be read.
 #[derive(Default)]
@@ -75,18 +75,23 @@ impl Values {
         Some((ordinal, locator.offset_units()))
     }
 
-    /// Whether it is known what a value is, or that it cannot be read.
-    pub(super) fn is_loaded(&self, locator: Locator) -> bool {
-        self.name(locator)
-            .is_none_or(|name| self.lock().values.contains_key(&name))
+    /// The name of an entry of which it is not known what its value is, or that it cannot be read.
+    pub(super) fn unloaded(&self, locator: Locator) -> Option<Name> {
+        let name = self.name(locator)?;
+        (!self.lock().values.contains_key(&name)).then_some(name)
     }
 
-    /// Reads a value for requests that wait for it.
-    pub(super) fn preload(&self, key: &[u8], locator: Locator) {
-        let Some(name) = self.name(locator) else {
+    /// Reads a value for requests that wait for it. Nothing is read where its slot has another segment by now: the
+    /// requests look for the value again.
+    pub(super) fn preload(&self, key: &[u8], locator: Locator, name: Name) {
+        let is_there = || self.name(locator) == Some(name);
+        if !is_there() {
             return;
-        };
+        }
         let value = self.read(key, locator);
+        if !is_there() {
+            return;
+        }
         let bytes = LOADED_COST + usize::try_from(locator.units()).unwrap_or(0) * tier::UNIT_BYTES;
         let mut loaded = self.lock();
         if loaded.values.insert(name, value).is_none() {
@@ -179,5 +184,68 @@ impl ColdValues for Values {
 
     fn unpin(&self, locator: Locator) {
         self.tier.unpin(locator.slot());
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use base::clock::ManualClock;
+    use durability::disk::SystemDisk;
+    use persistence::places::locator_of;
+    use store::{Options, Store};
+    use tier::{Entry, Place, TierOptions};
+
+    use super::super::Wakes;
+    use super::*;
+    use crate::log::Level;
+
+    struct Nobody;
+
+    impl Wakes for Nobody {
+        fn wake(&self, _: usize) {}
+
+        fn wake_all(&self) {}
+    }
+
+    #[test]
+    fn a_slot_that_has_another_segment_by_now_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = TierOptions {
+            directory: directory.path().to_owned(),
+            bytes_max: 1 << 30,
+            segment_bytes: 64 << 10,
+        };
+        let tier = Arc::new(Tier::open(Arc::new(SystemDisk), &options).unwrap());
+        tier.set_compresses(false);
+        let around = Around {
+            store: Store::new(&Options::default()).unwrap(),
+            shared: Arc::default(),
+            log: Arc::new(Log::new(Level::Warning, None)),
+            clock: Arc::new(ManualClock::at_unix_ms(1)),
+            requests: Arc::new(Nobody),
+        };
+        let values = Values::new(&tier, &around, 1 << 20);
+        let append = |key: &[u8]| {
+            let entry = Entry {
+                kind: ColdKind::BYTES.number(),
+                keyspace: 0,
+                key,
+                body: &[7; 50_000],
+            };
+            tier.append(&entry).unwrap()
+        };
+        let locator = |place: Place| locator_of(place, ColdKind::BYTES).unwrap();
+        let old = append(b"old");
+        let name = values.unloaded(locator(old)).unwrap();
+        append(b"other");
+        tier.forget(old);
+        assert_eq!(tier.remove_dead(), 1);
+        let new = append(b"new");
+        assert_eq!(locator(new), locator(old), "told apart by its name alone");
+        values.preload(b"old", locator(old), name);
+        assert_eq!(values.figures.damaged.load(Ordering::Relaxed), 0);
+        let value = values.load(b"new", locator(new));
+        assert!(matches!(&*value.unwrap(), ColdValue::Text(text) if text.len() == 50_000));
     }
 }

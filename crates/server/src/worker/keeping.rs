@@ -121,6 +121,8 @@ impl Worker {
         } else if replies.is_lapsed() {
             self.look_at_lapse(io);
             return;
+        } else if replies.take_nothing_released() {
+            io.release(&replies.released());
         }
         if replies.take_end_of_grace(self.now_ms)
             && let Some(reason) = replies.log.fault()

@@ -1,6 +1,9 @@
 //! The primary is killed: another one takes its place, and it follows when it comes back.
 
+use std::io::ErrorKind;
 use std::time::Duration;
+
+use protocol::Value;
 
 use crate::{Node, has, three, wait_until, writes};
 
@@ -68,7 +71,7 @@ fn a_primary_hands_over_when_it_is_told_to() {
     let all = [a, b, c];
     let port = c.port.to_string();
     let refused = a.run(&["FAILOVER", "TO", "127.0.0.1", "1", "FORCE", "TIMEOUT", "1"]);
-    assert!(matches!(refused, protocol::Value::Error(_)), "{refused:?}");
+    assert!(matches!(refused, Value::Error(_)), "{refused:?}");
     for number in 0..100 {
         assert!(writes(a, &format!("key:{number}")));
     }
@@ -91,7 +94,7 @@ fn a_primary_hands_over_when_it_is_told_to() {
 fn write_while_taken(mut client: testkit::client::Client, writer: usize) -> usize {
     let is_taken = |number: &usize| {
         let written = client.command(&["SET", &format!("key:{writer}:{number}"), "1"]);
-        written.is_ok_and(|reply| reply == protocol::Value::Simple(b"OK".to_vec()))
+        written.is_ok_and(|reply| reply == Value::Simple(b"OK".to_vec()))
     };
     (0..).take_while(is_taken).count()
 }
@@ -163,10 +166,10 @@ fn who_comes_back_alone_takes_no_write_from_the_first_moment_on() {
     let mut client = nodes[0].client();
     for _ in 0..200 {
         let written = client.command(&["SET", "early", "1"]).unwrap();
-        assert!(matches!(written, protocol::Value::Error(_)), "{written:?}");
+        assert!(matches!(written, Value::Error(_)), "{written:?}");
         let read = client.command(&["GET", "early"]).unwrap();
         // Nothing at first; what may be old later, as a replica without its primary shows (replica-serve-stale-data).
-        let is_nothing = matches!(read, protocol::Value::Error(_) | protocol::Value::Null);
+        let is_nothing = matches!(read, Value::Error(_) | Value::Null);
         assert!(is_nothing, "{read:?}");
     }
 }
@@ -188,13 +191,13 @@ fn two_copies_and_a_witness_survive_the_loss_of_the_primary() {
     assert!(has(&second, "before"));
 }
 
-#[test]
-fn what_a_majority_has_survives_the_loss_of_the_primary() {
+/// Three nodes with `durability quorum` that vote; the first is the primary.
+fn three_at_quorum() -> [Node; 3] {
     let first = Node::new(&["--cluster-group", "yes", "--durability", "quorum"]);
     let more = ["--durability", "quorum"];
     let others = [Node::joining(&first, &more), Node::joining(&first, &more)];
     let [second, third] = others;
-    let mut nodes = [first, second, third];
+    let nodes = [first, second, third];
     let all: Vec<&Node> = nodes.iter().collect();
     wait_until("three voters", &all, || {
         nodes[0].field("control_voters") == "3"
@@ -203,6 +206,12 @@ fn what_a_majority_has_survives_the_loss_of_the_primary() {
         nodes[1..].iter().all(Node::is_synced)
     });
     wait_until("a write at quorum", &all, || writes(&nodes[0], "first"));
+    nodes
+}
+
+#[test]
+fn what_a_majority_has_survives_the_loss_of_the_primary() {
+    let mut nodes = three_at_quorum();
     let mut acknowledged = Vec::new();
     for number in 0..200 {
         let key = format!("key-{number}");
@@ -217,4 +226,47 @@ fn what_a_majority_has_survives_the_loss_of_the_primary() {
     for key in &acknowledged {
         assert!(has(rest[primary], key), "{key} is lost");
     }
+}
+
+#[test]
+fn who_has_no_majority_tells_of_itself_nevertheless() {
+    let nodes = three_at_quorum();
+    let [first, others @ ..] = &nodes;
+    others.iter().for_each(|node| node.signal("-STOP"));
+    let read = || first.client().command(&["GET", "first"]);
+    wait_until("no read", &[first], || {
+        !matches!(read(), Ok(Value::Bulk(_)))
+    });
+    for _ in 0..20 {
+        assert_eq!(first.run(&["PING"]), Value::Simple(b"PONG".to_vec()));
+        assert_eq!(first.field("role"), "master");
+    }
+    others.iter().for_each(|node| node.signal("-CONT"));
+    let all: Vec<&Node> = nodes.iter().collect();
+    let _primary = wait_for_primary(&all, "second");
+}
+
+/// Nothing moves in the log when a lease is renewed.
+#[test]
+fn what_was_asked_without_a_lease_is_answered_or_refused() {
+    let nodes = three_at_quorum();
+    let [first, others @ ..] = &nodes;
+    others.iter().for_each(|node| node.signal("-STOP"));
+    let read = || first.client().command(&["GET", "first"]);
+    wait_until("no lease", &[first], || {
+        !matches!(read(), Ok(Value::Bulk(_)))
+    });
+    std::thread::scope(|scope| {
+        for number in 0..100 {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(10 * number));
+                let answer = first.client().command(&["GET", "first"]);
+                // The end of the connection is an answer, too.
+                let kind = answer.err().map(|error| error.kind());
+                assert_ne!(kind, Some(ErrorKind::WouldBlock), "client {number}");
+            });
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        others.iter().for_each(|node| node.signal("-CONT"));
+    });
 }

@@ -63,6 +63,15 @@ impl Node {
         self.server = None;
     }
 
+    /// Sends the process a signal: `-STOP` has it stand still, `-CONT` go on.
+    fn signal(&self, name: &str) {
+        let pid = self.server.as_ref().unwrap().pid().to_string();
+        let sent = std::process::Command::new("kill")
+            .args([name, &pid])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
     fn client(&self) -> Client {
         self.server.as_ref().unwrap().client().unwrap()
     }
@@ -379,10 +388,12 @@ fn certificates_let_nodes_in_and_nobody_else() {
         "--tls-ca-cert-file",
         &authority,
     ];
-    let primary = Node::new(&by_certificate);
+    let tls_port = free_port().unwrap();
+    let with_port = [&by_certificate[..], &["--tls-port", &tls_port.to_string()]];
+    let primary = Node::new(&with_port.concat());
     fill(&mut primary.client());
     let replica = Node::new(&by_certificate);
-    replica.follow(&primary);
+    replica.follow_at(tls_port);
     primary.wait_for_replica(&replica);
     assert!(
         replica

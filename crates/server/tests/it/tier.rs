@@ -26,6 +26,12 @@ fn ask(client: &mut Client, args: &[&str]) -> String {
     told.trim_matches('"').to_owned()
 }
 
+/// Puts a string, and moves it out of memory.
+fn set_cold(client: &mut Client, key: &str, value: &str) {
+    ask(client, &["SET", key, value]);
+    assert_eq!(ask(client, &["DEBUG", "DEMOTE", key]), ":1");
+}
+
 /// A number that TIER STATUS tells.
 fn figure(client: &mut Client, name: &str) -> u64 {
     let told = ask(client, &["TIER", "STATUS"]);
@@ -201,8 +207,7 @@ fn kept() -> Directory {
     ]);
     let mut client = server.client().unwrap();
     for key in ["one", "two"] {
-        ask(&mut client, &["SET", key, &key.repeat(500)]);
-        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", key]), ":1");
+        set_cold(&mut client, key, &key.repeat(500));
     }
     assert_eq!(ask(&mut client, &["SAVE"]), "+OK");
     directory
@@ -291,8 +296,7 @@ fn what_a_checkpoint_names_is_rewritten_and_kept_until_the_next_one() {
     let value = |number: u32| format!("{number:05}").repeat(400);
     for number in 0..200 {
         let key = format!("key:{number}");
-        ask(&mut client, &["SET", &key, &value(number)]);
-        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1");
+        set_cold(&mut client, &key, &value(number));
     }
     assert_eq!(ask(&mut client, &["SAVE"]), "+OK");
     for number in (0..200).filter(|number| number % 5 != 0) {
@@ -381,8 +385,7 @@ fn values_that_are_compressed_take_less_and_come_back_over_a_restart() {
     let value = |number: u32| format!("{number:05} and more, ").repeat(300);
     for number in 0..100 {
         let key = format!("key:{number}");
-        ask(&mut client, &["SET", &key, &value(number)]);
-        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1");
+        set_cold(&mut client, &key, &value(number));
     }
     let written = figure(&mut client, "tier_writes_bytes");
     assert!(
@@ -409,8 +412,7 @@ fn a_damaged_value_is_an_error_and_no_other_is_touched() {
     let server = start(&["--maxmemory", "100mb", "--save", ""]);
     let mut client = server.client().unwrap();
     for key in ["bad", "good"] {
-        ask(&mut client, &["SET", key, &key.repeat(300)]);
-        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", key]), ":1");
+        set_cold(&mut client, key, &key.repeat(300));
     }
     flip(&server.directory().join("tier"), 4096 + 100);
     let failed = "-TIERFAIL value cannot be read";
@@ -443,9 +445,7 @@ fn space_of_what_was_overwritten_is_used_again() {
     let long = "w".repeat(7_000_000);
     for _ in 0..3 {
         for number in 0..12 {
-            let key = format!("key:{number}");
-            ask(&mut client, &["SET", &key, &long]);
-            assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1");
+            set_cold(&mut client, &format!("key:{number}"), &long);
         }
     }
     eventually("segments of what was overwritten are removed", || {
@@ -479,8 +479,7 @@ fn a_drained_tier_has_nothing_and_may_be_removed() {
     let long = "d".repeat(3_000);
     for number in 0..400 {
         let key = format!("key:{number}");
-        ask(&mut client, &["SET", &key, &long]);
-        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1");
+        set_cold(&mut client, &key, &long);
     }
     ask(&mut client, &["SAVE"]);
     assert!(ask(&mut client, &["TIER", "DRAIN"]).contains("400"));
@@ -506,8 +505,7 @@ fn the_background_finds_what_is_damaged_before_it_is_wanted() {
     ask(&mut client, &["CONFIG", "SET", "tier-scrub", "0"]);
     for number in 0..20 {
         let key = format!("key:{number}");
-        ask(&mut client, &["SET", &key, &"s".repeat(10_000)]);
-        assert_eq!(ask(&mut client, &["DEBUG", "DEMOTE", &key]), ":1");
+        set_cold(&mut client, &key, &"s".repeat(10_000));
     }
     flip(&server.directory().join("tier"), 4096 + 100);
     assert_eq!(
@@ -519,4 +517,22 @@ fn the_background_finds_what_is_damaged_before_it_is_wanted() {
     });
     assert!(server.log().contains("A segment of the tier is damaged"));
     assert_eq!(ask(&mut client, &["GET", "key:19"]), "s".repeat(10_000));
+}
+
+#[test]
+fn a_slow_rate_of_reading_again_can_be_changed_at_once() {
+    let args = ["--maxmemory", "100mb", "--tier-segment-size", "64kb"];
+    let server = start(&[&args[..], &["--tier-scrub", "1"]].concat());
+    let mut client = server.client().unwrap();
+    for number in 0..20 {
+        set_cold(&mut client, &format!("key:{number}"), &"s".repeat(10_000));
+    }
+    eventually("the first segment is read", || {
+        figure(&mut client, "tier_scrubbed") > 0
+    });
+    // At a byte a second the next one would be read tomorrow.
+    ask(&mut client, &["CONFIG", "SET", "tier-scrub", "100mb"]);
+    eventually("all segments are read", || {
+        figure(&mut client, "tier_scrubbed") > 12
+    });
 }

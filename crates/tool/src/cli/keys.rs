@@ -53,15 +53,76 @@ pub(crate) fn refused(request: &str, reply: &Value) -> BenchError {
     }
 }
 
-/// Sends all requests at once; the replies in their order.
+/// Requests that are sent before replies are read are no longer than this together, or one: more might fill both sockets,
+/// with the server waiting for its replies to be read.
+const AHEAD_BYTES_MAX: usize = 64 << 10;
+
+/// Sends requests, many before the first reply; the replies in their order.
 pub(crate) fn together(
     session: &mut Session,
     requests: &[Vec<&[u8]>],
 ) -> Result<Vec<Value>, BenchError> {
+    let mut replies = Vec::with_capacity(requests.len());
     let mut bytes = Vec::new();
-    for words in requests {
-        encode_request(&mut bytes, words);
+    let mut request = Vec::new();
+    for (at, words) in requests.iter().enumerate() {
+        request.clear();
+        encode_request(&mut request, words);
+        if bytes.len() + request.len() > AHEAD_BYTES_MAX {
+            exchange(session, &mut bytes, &mut replies, at)?;
+        }
+        bytes.extend_from_slice(&request);
     }
-    session.send(&bytes)?;
-    requests.iter().map(|_| session.reply()).collect()
+    exchange(session, &mut bytes, &mut replies, requests.len())?;
+    Ok(replies)
+}
+
+/// Sends what was written and reads until `wanted` replies are there.
+fn exchange(
+    session: &mut Session,
+    bytes: &mut Vec<u8>,
+    replies: &mut Vec<Value>,
+    wanted: usize,
+) -> Result<(), BenchError> {
+    session.send(bytes)?;
+    bytes.clear();
+    while replies.len() < wanted {
+        replies.push(session.reply()?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+    use crate::endpoint::{Address, Endpoint};
+
+    /// As a server that reads no request before its replies were taken, with replies that fill the sockets.
+    #[test]
+    fn replies_are_taken_before_the_sockets_are_full() {
+        const REQUEST: &[u8] = b"*1\r\n$10000\r\n";
+        const REQUESTS: usize = 2_000;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = vec![0; REQUEST.len() + 10_000 + 2];
+            let reply = [&b"$20000\r\n"[..], &[b'x'; 20_000], b"\r\n"].concat();
+            for _ in 0..REQUESTS {
+                stream.read_exact(&mut request).unwrap();
+                stream.write_all(&reply).unwrap();
+            }
+        });
+        let address = Address::Tcp("127.0.0.1".to_owned(), port);
+        let mut session = Endpoint::new("server", address).connect().unwrap();
+        let word = vec![b'w'; 10_000];
+        let requests = vec![vec![word.as_slice()]; REQUESTS];
+        let replies = together(&mut session, &requests).unwrap();
+        server.join().unwrap();
+        assert_eq!(replies.len(), REQUESTS);
+        assert!(replies.iter().all(|reply| text_of(reply).len() == 20_000));
+    }
 }

@@ -70,6 +70,10 @@ const HELP: &[&str] = &[
 ];
 
 fn order(context: &mut Context<'_>, order: TierOrder, reply: &mut Reply<'_>) -> CommandResult {
+    if matches!(order, TierOrder::Compact | TierOrder::Scrub) {
+        // Segments are read from one end to the other.
+        context.pace.admit_waiting()?;
+    }
     let told = context.server.tier(context.store, order)?;
     reply.map(told.len());
     for (name, value) in told {
@@ -92,4 +96,18 @@ pub(super) fn demote(
     }
     reply.integer(count);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::Next;
+    use testkit::engine_server::TestServer;
+
+    #[test]
+    fn a_worker_does_not_read_all_segments_itself() {
+        for request in ["TIER SCRUB", "TIER COMPACT"] {
+            let mut server = TestServer::of_worker();
+            assert_ne!(server.pipeline(&[request]).1, Next::Read, "{request}");
+        }
+    }
 }

@@ -6,12 +6,9 @@ use std::sync::Arc;
 use base::record_head::COLD;
 use durability::checkpoint::{Manifest, Record, open_part};
 use durability::disk::SystemDisk;
-use tier::{Tier, TierOptions};
+use tier::{DIRECTORY_NAME, Tier, TierOptions};
 
 use crate::places::{self, KeptPlace};
-
-/// The name of the segments' directory, below that which `tier-path` says.
-const NAME: &str = "tier";
 
 /// Reads all of them; how many there are. The segments are beside the data, or where one of the paths leads to that were
 /// given.
@@ -27,7 +24,8 @@ pub(super) fn check(data: &Path, others: &[PathBuf], manifest: &Manifest) -> Res
         bytes_max: 0,
         segment_bytes: 0,
     };
-    let tier = Tier::look(Arc::new(SystemDisk), &options).map_err(|fault| fault.to_string())?;
+    let tier =
+        Tier::open_to_read(Arc::new(SystemDisk), &options).map_err(|fault| fault.to_string())?;
     places::adopt(&tier, manifest).map_err(|fault| fault.to_string())?;
     let mut read = 0;
     for number in 0..manifest.parts.len() {
@@ -59,10 +57,10 @@ fn read_value(tier: &Tier, record: &Record<'_>) -> Result<(), String> {
 
 /// Where segments are: beside the data, or where one of the paths leads to.
 fn find(data: &Path, others: &[PathBuf]) -> Option<PathBuf> {
-    let above = data.parent().map(|above| above.join(NAME));
+    let above = data.parent().map(|above| above.join(DIRECTORY_NAME));
     let given = others
         .iter()
-        .flat_map(|path| [path.clone(), path.join(NAME)]);
+        .flat_map(|path| [path.clone(), path.join(DIRECTORY_NAME)]);
     let mut all = above.into_iter().chain(given);
     all.find(|path| holds_segments(path))
 }

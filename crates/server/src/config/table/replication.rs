@@ -24,6 +24,7 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("masteruser", TEXT, "").aliases(&["primaryuser"]),
     Directive::new("min-replicas-to-write", COUNT, "0").aliases(&["min-slaves-to-write"]),
     Directive::new("min-replicas-max-lag", COUNT, "10").aliases(&["min-slaves-max-lag"]),
+    Directive::new("repl-max-lag-bytes", BYTES, "0"),
     Directive::new("replica-serve-stale-data", SWITCH, "yes").aliases(&["slave-serve-stale-data"]),
     Directive::new("replica-priority", COUNT, "100").aliases(&["slave-priority"]),
     Directive::new("replica-announced", SWITCH, "yes"),

@@ -89,3 +89,53 @@ fn an_office_is_handed_over_while_clients_write_and_nothing_is_lost() {
         "{shown}"
     );
 }
+
+#[test]
+fn writes_wait_while_the_furthest_replica_lacks_too_much() {
+    const BOUND_BYTES: usize = 65_536;
+    const VALUE_BYTES: usize = 10_000;
+    const WRITES: u64 = 200;
+    let bound = BOUND_BYTES.to_string();
+    let (one, other) = (Node::new(&["--repl-max-lag-bytes", &bound]), Node::new(&[]));
+    // Nothing is bound where no replica is online.
+    let mut client = one.client();
+    let long = "v".repeat(2 * BOUND_BYTES);
+    for _ in 0..2 {
+        assert_eq!(
+            client.command(&["SET", "before", &long]).unwrap(),
+            Value::Simple(b"OK".to_vec())
+        );
+    }
+    other.follow(&one);
+    one.wait_for_replica(&other);
+    other.signal("-STOP");
+    let written = Arc::new(AtomicU64::new(0));
+    let writer = {
+        let (mut client, written) = (one.client(), Arc::clone(&written));
+        std::thread::spawn(move || {
+            let value = "v".repeat(VALUE_BYTES);
+            for number in 0..WRITES {
+                client
+                    .command(&["SET", &format!("key-{number}"), &value])
+                    .unwrap();
+                written.fetch_add(1, Ordering::SeqCst);
+            }
+        })
+    };
+    // As many as there may be, or fewer on a busy machine; one may pass the bound.
+    std::thread::sleep(Duration::from_millis(500));
+    let most = u64::try_from(BOUND_BYTES / VALUE_BYTES + 1).unwrap();
+    let done = written.load(Ordering::SeqCst);
+    assert!(done <= most, "{done} writes were done");
+    assert_eq!(run(&mut client, "EXISTS before"), Value::Integer(1));
+    other.signal("-CONT");
+    writer.join().unwrap();
+    one.wait_for_replica(&other);
+    // Who is gone holds nobody up.
+    drop(other);
+    one.wait_for("connected_slaves", "0");
+    for number in 0..20 {
+        let key = format!("after-{number}");
+        client.command(&["SET", &key, &long]).unwrap();
+    }
+}

@@ -30,11 +30,7 @@ impl Place {
     }
 
     fn signal(&self, name: &str) {
-        let pid = self.node.server.as_ref().unwrap().pid().to_string();
-        let sent = std::process::Command::new("kill")
-            .args([name, &pid])
-            .status();
-        assert!(sent.unwrap().success());
+        self.node.signal(name);
     }
 }
 

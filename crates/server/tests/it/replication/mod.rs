@@ -9,6 +9,7 @@ mod restart;
 mod roles;
 mod sentinel;
 mod stream;
+mod tls;
 mod tools;
 
 use std::time::Duration;
