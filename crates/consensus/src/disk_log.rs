@@ -262,7 +262,8 @@ fn read_journal(file: &dyn DiskFile, path: &Path, kept: &mut Kept) -> io::Result
         let at = bytes.len() - rest.len();
         match take_record(&mut rest) {
             Ok(body) => kept.read_batch(body).map_err(|what| damaged(at, &what))?,
-            Err(what) if !is_torn(rest) => return Err(damaged(at, &what)),
+            // The first record was written with its file, whole.
+            Err(what) if at == HEAD.len() || !is_torn(rest) => return Err(damaged(at, &what)),
             Err(_) => return Ok(at as u64),
         }
     }

@@ -270,6 +270,7 @@ impl Worker {
             transaction: session.transaction.take(),
             watches: session.watches.take(),
             peer_is_local: connected.peer_is_local,
+            is_of_server: false,
             connection: id,
         };
         let transaction = job.transaction.as_ref();

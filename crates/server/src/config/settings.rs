@@ -222,11 +222,12 @@ impl Settings {
         }
     }
 
-    /// Has a node of a control group or of a cluster keep a log, which it is followed by.
-    pub(super) fn keep_log_in_group(&mut self) {
+    /// Has a node of a control group or of a cluster keep a log, which it is followed by. `is_member` where its files say so
+    /// that it is in one, whatever the options do.
+    pub(crate) fn keep_log_in_group(&mut self, is_member: bool) {
         let level = self.choice("durability", &DURABILITY_LEVELS);
         let group = self.group();
-        let has_others = group.is_wanted() || self.switch("cluster-enabled");
+        let has_others = is_member || group.is_wanted() || self.switch("cluster-enabled");
         if has_others && !group.is_witness && !level.has_log() {
             let is_os = |(name, _): &(&str, _)| *name == "os";
             let at = DURABILITY_LEVELS.iter().position(is_os);

@@ -9,7 +9,7 @@
 //! ```
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -30,12 +30,12 @@ use super::duty::Duty;
 use super::files::{Kept, KnownPeer, Place, directory_within};
 use super::forming::Answer;
 use super::holder::{Meeting, SharedLog, TakesPart};
-use super::libraries;
 use super::links::{Asked, Links, Subject, spawn};
 use super::places::Places;
 use super::record::record;
 use super::relay::{self, Relay};
 use super::unique;
+use super::{directives, documents, libraries};
 use crate::config::Config;
 use crate::node::Node;
 use crate::replication::session::Session;
@@ -84,6 +84,13 @@ struct Active {
 pub(crate) struct Known {
     kept: Kept,
     is_by_itself: bool,
+}
+
+/// Whether the node of a working directory is in a group, as its files say. What cannot be read is told by [`look`].
+pub(crate) fn is_member(dir: &Path) -> bool {
+    let directory = directory_within(&DataPlace::within(dir).directory);
+    let kept = Kept::read(&SystemDisk, &directory).ok().flatten();
+    kept.is_some_and(|kept| kept.raft_id.is_some())
 }
 
 /// Looks whether this node is in a group, or is to be: then it neither writes nor shows anything until the group says what
@@ -491,6 +498,10 @@ impl Part {
                     node.core.log.notice(format_args!(
                         "This node has joined the control group, as member {raft_id}"
                     ));
+                    // Its own control log begins with older states: nobody is served by those.
+                    documents::take(node, &state);
+                    libraries::take(node, &state);
+                    directives::take(node, &state);
                     return self.take_part(node, raft_id);
                 }
                 Err(reason) if reason != told => {

@@ -37,6 +37,12 @@ impl Driver {
             config.group.declines
         });
         self.member.set_declines(retires || declines);
+        let shard = self.own_shard().filter(|_| !retires);
+        if let Some((term, primary)) = shard.map(|shard| (shard.term, shard.primary))
+            && primary != self.own
+        {
+            self.follow(term, primary);
+        }
     }
 
     /// Hands the office over where this node is not to have it. The reconciler sees to who leads.

@@ -91,7 +91,7 @@ pub(crate) fn state_to_log(node: &Node) {
     if !is_primary || version == 0 {
         return;
     }
-    // What is there already is stated and changes nothing.
+    // Which they are then is looked up when it is done; what this says counts only where the group has been left meanwhile.
     let payload = all_of(node);
     let mut request = format!(
         "*4\r\n$8\r\nFUNCTION\r\n$7\r\nRESTORE\r\n${}\r\n",
@@ -118,6 +118,7 @@ pub(crate) fn state_to_log(node: &Node) {
         transaction: None,
         watches: None,
         peer_is_local: true,
+        is_of_server: true,
         connection: ConnectionId::NOBODY,
     });
 }

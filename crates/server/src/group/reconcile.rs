@@ -213,7 +213,9 @@ fn leave_step(state: &ControlState) -> Option<Step> {
             return Some(Step::Part(node, Entry::Leave { node }));
         };
         let is_alone = shard.everybody().len() == 1;
-        if shard.old_members.is_some() || shard.primary == node && !is_alone {
+        let is_empty = state.is_cluster() == Some(true) && state.slots.of(id).is_empty();
+        let is_needed = shard.primary == node && !(is_alone && is_empty);
+        if shard.old_members.is_some() || is_needed {
             return None;
         }
         let entry = match shard.is_quorum && !is_alone {
@@ -308,6 +310,67 @@ mod tests {
         assert_eq!(next(&[1, 2, 3], 0, primary), lead(2));
         assert_eq!(next(&[1, 2, 3], 2, primary), lead(3));
         assert_eq!(next(&[1, 2, 3], 0, NodeId([2; 20])), None);
+    }
+
+    #[test]
+    fn who_is_drained_or_stops_has_another_voter_lead_that_is_not() {
+        let mut state = state_of(3);
+        for byte in 2..=3 {
+            let node = state.nodes.get_mut(&NodeId([byte; 20])).expect("there");
+            node.record.roles = roles::WITNESS;
+        }
+        let next = |state: &ControlState, retires| {
+            let members = members(&[1, 2, 3], &[]);
+            Reconciler::default().next(&Look {
+                own: NodeId([2; 20]),
+                retires,
+                ..look(state, &members)
+            })
+        };
+        assert_eq!(next(&state, false), None);
+        let third = NodeId([3; 20]);
+        assert_eq!(next(&state, true), Some(Step::Lead(third, 3)));
+        let drain = |state: &mut ControlState, byte: u8| {
+            let node = NodeId([byte; 20]);
+            let drain = Drain::Drained;
+            apply(state, Entry::Drain { node, drain });
+        };
+        drain(&mut state, 2);
+        assert_eq!(next(&state, false), Some(Step::Lead(third, 3)));
+        // The primary, where nobody else may.
+        drain(&mut state, 3);
+        let primary = NodeId([1; 20]);
+        assert_eq!(next(&state, false), Some(Step::Lead(primary, 1)));
+    }
+
+    #[test]
+    fn who_leaves_gives_its_copy_back_first_where_a_majority_may_need_it() {
+        let mut state = state_of(2);
+        let (first, second) = (NodeId([1; 20]), NodeId([2; 20]));
+        let all = members(&[1], &[2]);
+        let next = |state: &ControlState| {
+            let step = Reconciler::default().next(&Look {
+                settled: BTreeSet::from([SHARD]),
+                ..look(state, &all)
+            });
+            step.map(Step::into_asks)
+        };
+        let primary = state.nodes.get_mut(&first).expect("it is there");
+        primary.record.roles |= roles::QUORUM;
+        while let Some(Asks::Entry(entry)) = next(&state) {
+            apply(&mut state, entry);
+        }
+        assert_eq!(state.shards[&SHARD].members.len(), 2);
+        for node in [first, second] {
+            let drain = Drain::Leaving;
+            apply(&mut state, Entry::Drain { node, drain });
+        }
+        while let Some(Asks::Entry(entry)) = next(&state) {
+            apply(&mut state, entry);
+        }
+        // The primary is needed, and nobody is left to take its place.
+        assert_eq!(state.nodes.keys().copied().collect::<Vec<_>>(), [first]);
+        assert_eq!(state.shards[&SHARD].members.len(), 1);
     }
 
     fn state_of(count: u8) -> ControlState {

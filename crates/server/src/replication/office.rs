@@ -320,8 +320,10 @@ impl Replication {
 
     /// Looks whether writes that wait for a majority may begin.
     fn judge_majority(&self, node: &Node) {
-        // While an office begins, writes wait at the gate for what they need.
-        let may_commit = self.fence.has_majority() || self.begins_office.load(Ordering::SeqCst);
+        // While an office begins, writes wait at the gate for what they need; without one, for who has it, or they are refused
+        // as a replica's are.
+        let waits = self.begins_office.load(Ordering::SeqCst) || self.fence.office() == 0;
+        let may_commit = waits || self.fence.has_majority();
         let can_commit = self.fence.is_quorum() && may_commit;
         let refusals = &node.core.shared.refusals;
         if refusals.has_no_majority() == can_commit {

@@ -110,7 +110,10 @@ fn a_rolling_restart_at_quorum_loses_nothing() {
             nodes[at].start();
             let all: Vec<&Node> = nodes.iter().collect();
             wait_until("it is back", &all, || {
-                nodes[at].is_synced() || writer.is_finished()
+                let has_both =
+                    |node: &Node| node.is_primary() && node.field("connected_slaves") == "2";
+                let is_whole = nodes[at].is_synced() && nodes.iter().any(has_both);
+                is_whole || writer.is_finished()
             });
         }
         is_over.store(true, Ordering::Relaxed);

@@ -12,6 +12,7 @@ use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 mod addresses;
 mod clusters;
 mod failover;
+mod faults;
 mod forming;
 mod hand_over;
 mod kills;
@@ -63,6 +64,11 @@ impl Node {
     }
 
     pub(crate) fn start(&mut self) {
+        self.try_start().unwrap();
+    }
+
+    /// Starts it; the error has its log.
+    pub(crate) fn try_start(&mut self) -> std::io::Result<()> {
         let directory = self.directory.join("");
         let (port, link_port) = (self.port.to_string(), self.link_port.to_string());
         let builder = ServerBuilder::iolite().args(&[
@@ -79,7 +85,8 @@ impl Node {
             "--enable-debug-command",
             "yes",
         ]);
-        self.server = Some(builder.args(&self.args).start().unwrap());
+        self.server = Some(builder.args(&self.args).start()?);
+        Ok(())
     }
 
     /// Ends the process as kill -9 does.

@@ -72,6 +72,18 @@ fn a_function_that_is_loaded_anywhere_is_on_all_nodes() {
     assert_eq!(restored.unwrap(), ok());
     assert_eq!(nodes[2].run(&["FUNCTION", "FLUSH"]), ok());
     wait_for(&all, "f", None);
+    assert_eq!(load(&nodes[1], "f", "last"), Value::Bulk(b"f".to_vec()));
+    wait_for(&all, "f", Some("last"));
+    // Nothing that was said before comes back, and nothing is decided any more.
+    let index = nodes[0].field("control_index");
+    for _ in 0..50 {
+        assert!(
+            all.iter()
+                .all(|node| answers(node, "f").as_deref() == Some("last"))
+        );
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(nodes[0].field("control_index"), index);
 }
 
 #[test]

@@ -188,8 +188,13 @@ fn change(
     change: impl Fn(&mut scripts::State) -> Result<(), LibraryError>,
     refusal: impl Fn(LibraryError) -> CommandError,
 ) -> CommandResult {
-    if context.server.shares_libraries() && !context.session.is_of_primary {
-        return change_in_group(context, change, refusal);
+    if context.server.shares_libraries() {
+        if !context.session.is_of_primary {
+            return change_in_group(context, change, refusal);
+        }
+        // The server itself has them stated, whatever it says that they are to be: that may be older than what they are.
+        context.exclusive(state_if_primary);
+        return Ok(());
     }
     context.exclusive(|context| {
         let libraries = &context.shared.scripts.libraries;
@@ -214,17 +219,16 @@ fn change_in_group(
     };
     // What is wrong with the change is said at once.
     made()?;
-    if context.outside(|server| server.change_shared_libraries(&mut made))? {
-        return Ok(());
-    }
-    // It is so already. Whoever asks for that may do so to have it stated.
-    context.exclusive(|context| {
-        let refusals = &context.shared.refusals;
-        if !refusals.is_read_only() && !refusals.has_no_lease() {
-            state_all(context);
-        }
-    });
+    let _is_news = context.outside(|server| server.change_shared_libraries(&mut made))?;
     Ok(())
+}
+
+/// States all libraries, if this server writes. Called with the store for itself: another role comes before it or after.
+fn state_if_primary(context: &mut Context<'_>) {
+    let (refusals, gate) = (&context.shared.refusals, &context.shared.gate);
+    if !refusals.is_read_only() && !refusals.has_no_lease() && !gate.changes_role() {
+        state_all(context);
+    }
 }
 
 /// States all libraries that there are.
