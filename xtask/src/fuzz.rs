@@ -21,7 +21,7 @@ use crate::parts::{cargo, done, target_directory};
 use crate::{toolchain, workspace_root};
 
 /// The targets, and how many inputs each gets in the gate: about 2 s each.
-const TARGETS: [(&str, u32); 18] = [
+const TARGETS: [(&str, u32); 19] = [
     ("glob", 40_000),
     ("words", 40_000),
     ("number", 60_000),
@@ -36,6 +36,7 @@ const TARGETS: [(&str, u32); 18] = [
     ("types", 600),
     ("manifest", 40_000),
     ("checkpoint", 6_000),
+    ("tier", 10_000),
     ("control_group", 40_000),
     ("script", 1_200),
     ("acl_rule", 2_000),

@@ -56,6 +56,7 @@ const AMOUNTS: &[(&str, &str)] = &[
     ("LOG_POWER_SEEDS", "500"),
     ("LOG_LIFE_SEEDS", "5000"),
     ("LEDGER_CYCLES", "100"),
+    ("TIER_KILLS", "1000"),
     ("POWER_CUTS", "100"),
     ("DIFFERENTIAL_REQUESTS", "4000000"),
     ("SCHEDULES_REQUESTS", "100000"),
@@ -126,6 +127,16 @@ pub const PARTS: &[SoakPart] = &[
         purpose: "the process killed while clients write; what was acknowledged comes back",
         needs: &[&tools::CPP_COMPILER],
         commands: |_| vec![parts::process_tests("ledger::nothing")],
+    },
+    SoakPart {
+        name: "tier-kills",
+        purpose: "the process killed 1,000 times while its values leave memory after every command",
+        needs: &[&tools::CPP_COMPILER],
+        commands: |_| {
+            let mut kills = parts::process_tests("ledger::a_kill_with_a_tier");
+            kills.args(["--", "--nocapture"]);
+            vec![kills]
+        },
     },
     SoakPart {
         name: "failovers",

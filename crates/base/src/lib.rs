@@ -29,6 +29,7 @@ pub mod random;
 pub mod record_head;
 pub mod shared_bytes;
 pub mod shared_words;
+pub mod spans;
 pub mod sync;
 pub mod words;
 

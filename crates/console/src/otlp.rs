@@ -1,11 +1,15 @@
-//! Metrics sent to a collector of OpenTelemetry: OTLP over HTTP, in its JSON form.
+//! Metrics and spans sent to a collector of OpenTelemetry: OTLP over HTTP, in its JSON form.
 //!
 //! ```text
 //!   every interval: metrics with a name of OpenTelemetry ──> document ──> POST endpoint/v1/metrics
+//!                   spans that were noted since          ──> document ──> POST endpoint/v1/traces
 //! ```
 //!
-//! All values are sums since the start of the server, or values of now. So nothing waits for a collector that is down: what
-//! it misses is in the next document, but for the points between. No library of OpenTelemetry is needed for it.
+//! All values of metrics are sums since the start of the server, or values of now. So nothing waits for a collector that is
+//! down: what it misses is in the next document, but for the points between. Spans wait, as many as there may be, and the others
+//! are counted. No library of OpenTelemetry is needed for it.
+
+mod spans;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,6 +26,8 @@ use crate::shared::Shared;
 
 /// Where metrics go when the endpoint names no path.
 const PATH: &str = "/v1/metrics";
+/// Where spans go then.
+const TRACES_PATH: &str = "/v1/traces";
 /// How long a collector may take.
 const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 /// So much of an answer is read: its first line counts.
@@ -86,16 +92,30 @@ impl Target {
         let host = host.to_owned();
         Ok(Self { host, port, path })
     }
+
+    /// Where spans go: beside the metrics, or to the one path that an endpoint names.
+    fn of_traces(&self) -> Self {
+        let path = match self.path.strip_suffix(PATH) {
+            Some(above) => format!("{above}{TRACES_PATH}"),
+            None => self.path.clone(),
+        };
+        Self {
+            path,
+            ..self.clone()
+        }
+    }
 }
 
-/// Sends metrics for as long as the port is open, where settings say so.
+/// Sends metrics and spans for as long as the port is open, where settings say so.
 pub(crate) async fn export(shared: Shared) {
     let clock = SystemClock::new();
     // The port opens when the server starts: sums are since then.
     let started_unix_ns = clock.now_unix_us().saturating_mul(1000);
+    let mut spans = Vec::new();
     loop {
         let export = shared.settings().export.clone();
         let Ok(target) = Target::parse(&export.endpoint) else {
+            spans.clear();
             sleep(IDLE).await;
             continue;
         };
@@ -105,17 +125,33 @@ pub(crate) async fn export(shared: Shared) {
             &export,
             [started_unix_ns, now_unix_ns],
         );
-        let headers = match &export.headers_file {
-            Some(path) => headers(path),
-            None => Ok(String::new()),
-        };
-        let sent = match headers {
-            Ok(headers) => timeout(SEND_TIME_MAX, post(&target, &headers, &body)).await,
-            Err(error) => Ok(Err(error)),
-        };
-        shared.count_export(matches!(sent, Ok(Ok(()))));
+        let is_taken = send(&target, &export, &body).await;
+        shared.count_export(is_taken);
+        if spans.is_empty() {
+            // Those that were not taken are sent again, and others wait meanwhile where they were noted.
+            spans = shared.figures.take_spans();
+        }
+        if !spans.is_empty() {
+            let body = spans::document(&spans, &export);
+            let is_taken = send(&target.of_traces(), &export, &body).await;
+            shared.count_export(is_taken);
+            if is_taken {
+                spans.clear();
+            }
+        }
         sleep(export.interval.max(IDLE)).await;
     }
+}
+
+/// Sends a document; whether it was taken.
+async fn send(target: &Target, export: &Export, body: &str) -> bool {
+    let headers = match &export.headers_file {
+        Some(path) => headers(path),
+        None => Ok(String::new()),
+    };
+    let Ok(headers) = headers else { return false };
+    let sent = timeout(SEND_TIME_MAX, post(target, &headers, body)).await;
+    matches!(sent, Ok(Ok(())))
 }
 
 /// The lines of a file as headers.
@@ -172,13 +208,8 @@ fn document(metrics: &[Metric], export: &Export, from_to_unix_ns: [u64; 2]) -> S
             }))
         })
         .collect();
-    let resource: Vec<Value> = export
-        .resource
-        .iter()
-        .map(|(name, value)| attribute(name, value))
-        .collect();
     json!({"resourceMetrics": [{
-        "resource": {"attributes": resource},
+        "resource": resource(export),
         "scopeMetrics": [{"scope": {"name": "iolite"}, "metrics": metrics}],
     }]})
     .to_string()
@@ -196,6 +227,13 @@ fn shape(kind: MetricKind) -> &'static str {
         MetricKind::Summary => "summary",
         MetricKind::Histogram => "histogram",
     }
+}
+
+/// What the server is.
+fn resource(export: &Export) -> Value {
+    let all = export.resource.iter();
+    let all: Vec<Value> = all.map(|(name, value)| attribute(name, value)).collect();
+    json!({"attributes": all})
 }
 
 fn attribute(name: &str, value: &str) -> Value {

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use base::metrics::Metric;
+use base::spans::Span;
 
 /// One value of INFO.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +60,16 @@ pub trait Figures: Send + Sync {
 
     /// Lines of the server log that were written since the one of this number, with their numbers.
     fn log_lines(&self, after: u64) -> Vec<(u64, String)>;
+
+    /// Takes away what is to be told of what took how long.
+    fn take_spans(&self) -> Vec<Span> {
+        Vec::new()
+    }
+
+    /// How many of these were not kept.
+    fn dropped_spans(&self) -> u64 {
+        0
+    }
 }
 
 /// What became of a login.

@@ -101,7 +101,7 @@ impl Inner {
     pub(crate) fn all_metrics(&self) -> Vec<Metric> {
         let mut metrics = self.figures.metrics();
         let streams = STREAMS_MAX - self.streams.available_permits();
-        let own: [(&'static str, MetricKind, &'static str, f64); 6] = [
+        let own: [(&'static str, MetricKind, &'static str, f64); 7] = [
             (
                 "iolite_console_requests_total",
                 MetricKind::Counter,
@@ -125,6 +125,12 @@ impl Inner {
                 MetricKind::Counter,
                 "Documents that no collector took.",
                 self.failed_exports.load(Ordering::Relaxed) as f64,
+            ),
+            (
+                "iolite_otlp_spans_dropped_total",
+                MetricKind::Counter,
+                "Spans that were not kept for a collector.",
+                self.figures.dropped_spans() as f64,
             ),
             (
                 "iolite_console_sessions",

@@ -37,7 +37,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use base::random::Prng;
 use base::shared_words::SharedWords;
@@ -54,6 +54,8 @@ use names::{Entry, Names};
 #[derive(Clone)]
 pub struct SimulatedDisk {
     state: Arc<Mutex<State>>,
+    /// Whether reads get no answer for now, and who is told when they do.
+    stall: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl SimulatedDisk {
@@ -72,8 +74,10 @@ impl SimulatedDisk {
     }
 
     fn of(state: State) -> Self {
-        let state = Arc::new(Mutex::new(state));
-        Self { state }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            stall: Arc::default(),
+        }
     }
 
     /// How many operations there have been, those that failed included: also the number of the next one.
@@ -109,6 +113,20 @@ impl SimulatedDisk {
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.lock().plan.is_off()
+    }
+
+    /// Lets reads of files wait until this is called with `false`.
+    pub fn stall_reads(&self, on: bool) {
+        let (is_on, changed) = &*self.stall;
+        *is_on.lock().unwrap_or_else(PoisonError::into_inner) = on;
+        changed.notify_all();
+    }
+
+    fn wait_while_stalled(&self) {
+        let (is_on, changed) = &*self.stall;
+        let is_on = is_on.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who was woken for good looks no more.
+        let _awake = changed.wait_while(is_on, |is_on| *is_on);
     }
 
     /// How many bytes the files may take together from now on; whoever asks for more is out of room.
@@ -298,6 +316,7 @@ impl DiskFile for SimulatedFile {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.disk.wait_while_stalled();
         let mut state = self.disk.lock();
         state.plan.asks()?;
         state.take_mapped();

@@ -1,5 +1,6 @@
 //! What a handler works with.
 
+mod needed_values;
 mod tracked;
 mod waits;
 

@@ -18,6 +18,8 @@ pub(crate) mod shown;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use base::spans::Spans;
+
 pub use audit::{Audit, AuditFilter, AuditSink};
 pub use big_keys::{BigKey, BigKeys};
 pub use browsers::Browsers;
@@ -116,6 +118,8 @@ pub struct Observer {
     pub big_keys: BigKeys,
     /// Who spoke HTTP.
     pub browsers: Browsers,
+    /// What took how long, for a collector.
+    pub spans: Spans,
 }
 
 impl Default for Observer {
@@ -135,6 +139,7 @@ impl Default for Observer {
             hot_keys: HotKeys::default(),
             big_keys: BigKeys::default(),
             browsers: Browsers::default(),
+            spans: Spans::default(),
         };
         observer.set_thresholds(&Thresholds::default());
         observer
@@ -226,6 +231,13 @@ impl Observer {
         }
         if measured.is_unlogged {
             return;
+        }
+        if u64::try_from(self.least[Matter::Slow as usize].load(Ordering::Relaxed))
+            .is_ok_and(|least| us >= least)
+        {
+            let ended_unix_us = measured.now_unix_ms * 1000;
+            self.spans
+                .add_command(ended_unix_us, || shown().span(ended_unix_us, us));
         }
         let bytes = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         for (matter, value) in [

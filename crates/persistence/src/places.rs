@@ -112,7 +112,7 @@ pub(crate) fn write(
 ///
 /// # Errors
 /// [`BodyFault`]; the store is unchanged.
-pub(crate) fn put(
+pub fn put(
     tier: Option<&Tier>,
     store: &mut Handle,
     key: &Key<'_>,

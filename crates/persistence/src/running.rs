@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use base::background::Scheduler;
 use base::os_error::system_reason;
 use base::random::Prng;
+use base::spans::Span;
 use durability::checkpoint::{
     CheckpointFault, History, Lineage, Manifest, TermEntry, remove_replaced,
 };
@@ -323,8 +324,7 @@ impl Persistence {
         self.around.log.set_base(&recovered.manifest);
         self.checkpointer
             .note_clean(recovered.manifest.created_unix_ms);
-        let ms = (env.clock.monotonic_ns() - started_ns) / 1_000_000;
-        recovered.tell(&*env.log, ms);
+        recovered.tell(env, started_ns);
         let _loaded_twice = self.terms.set(recovered.terms());
         Ok(recovered)
     }
@@ -614,6 +614,26 @@ impl Surroundings for Around {
     }
 
     fn ended(&self, outcome: &Outcome) {
+        let env = &self.env;
+        env.shared.observer.spans.add(|| {
+            let ended_unix_us = env.clock.now_unix_us();
+            let made = outcome.result.as_ref();
+            Span {
+                name: "checkpoint".to_owned(),
+                begun_unix_us: ended_unix_us.saturating_sub(outcome.duration_ms * 1_000),
+                ended_unix_us,
+                failure: made.err().map(ToString::to_string),
+                attributes: made.map_or_else(
+                    |_| Vec::new(),
+                    |made| {
+                        vec![
+                            ("iolite.records", made.records().to_string()),
+                            ("iolite.bytes", made.bytes().to_string()),
+                        ]
+                    },
+                ),
+            }
+        });
         self.host.checkpoint_ended(outcome);
     }
 

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::metrics::Metric;
+use base::spans::Span;
 use console::{
     Admission, Console, Export, Field, Figures, Link, Section, Sessions, Settings, Target, Unready,
 };
+use engine::Shared;
 use reactor::{Balancer, Endpoint, InProcessPeer, PeerInfo, in_process_pair};
 use store::Handle;
 
@@ -23,8 +25,10 @@ use crate::statistics::{self, Sample};
 const PIPE_BYTES: usize = 256 * 1024;
 
 impl Managed for Console {
-    fn change(&self, config: &Config) {
+    fn change(&self, shared: &Shared, config: &Config) {
         if let Ok(settings) = settings(config) {
+            let spans = &shared.observer.spans;
+            spans.set_on(Target::parse(&settings.export.endpoint).is_ok());
             Console::change(self, settings);
         }
     }
@@ -49,6 +53,8 @@ pub(crate) fn open(node: &Arc<Node>, balancer: &Arc<Balancer>) -> io::Result<()>
         balancer: Arc::clone(balancer),
     };
     let settings = settings(&config)?;
+    let spans = &node.core.shared.observer.spans;
+    spans.set_on(Target::parse(&settings.export.endpoint).is_ok());
     if !settings.export.endpoint.is_empty()
         && let Err(reason) = Target::parse(&settings.export.endpoint)
     {
@@ -277,6 +283,14 @@ impl Figures for View {
 
     fn log_lines(&self, after: u64) -> Vec<(u64, String)> {
         self.node.core.log.recent(after)
+    }
+
+    fn take_spans(&self) -> Vec<Span> {
+        self.node.core.shared.observer.spans.take()
+    }
+
+    fn dropped_spans(&self) -> u64 {
+        self.node.core.shared.observer.spans.dropped()
     }
 }
 

@@ -185,7 +185,7 @@ impl Node {
         self.replication.apply(self, change.new);
         self.cluster_mode.apply(self, change.new);
         if let Some(management) = &*self.management() {
-            management.change(change.new);
+            management.change(&self.core.shared, change.new);
         }
         self.core.log.set_level(change.new.log_level);
         Ok(())

@@ -17,6 +17,7 @@ mod rest;
 mod scrubber;
 mod tuning;
 mod values;
+mod watcher;
 
 use std::cell::RefCell;
 use std::io;
@@ -39,6 +40,7 @@ use readers::{Readers, WantedValue};
 use scrubber::Scrubber;
 use tuning::Tuning;
 use values::Values;
+use watcher::{STALLED, Watcher};
 
 /// Objects that take more memory stay there.
 const OBJECT_BYTES_MAX: usize = 1 << 20;
@@ -72,6 +74,7 @@ pub(crate) struct TierInUse {
     readers: Arc<Readers>,
     demoter: Arc<Demoter>,
     scrubber: Arc<Scrubber>,
+    watcher: Arc<Watcher>,
     tuning: Arc<Tuning>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// No other server has the directory.
@@ -94,24 +97,33 @@ impl TierInUse {
             ));
         }
         let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
-        disk.create_directory(&wanted.directory())?;
+        let directory = wanted.directory();
+        disk.create_directory(&directory).map_err(|error| {
+            let text = format!("{}: {error}", directory.display());
+            io::Error::new(error.kind(), text)
+        })?;
         let options = TierOptions {
-            directory: wanted.directory(),
+            directory,
             bytes_max: bytes_max(&*disk, wanted, 0),
             segment_bytes: wanted.segment_bytes,
         };
         let lock = TierLock::take(&options.directory)?;
         let tier = Arc::new(Tier::open(disk, &options).map_err(io::Error::other)?);
-        let values = Arc::new(Values::new(&tier, around, wanted.read_buffer_bytes));
+        let tuning = Arc::new(Tuning::new(wanted));
+        let readers = Arc::new(Readers::new(&around.clock));
+        let reading = (&readers, &tuning);
+        let values = Values::new(&tier, around, reading, wanted.read_buffer_bytes);
+        let values = Arc::new(values);
         if !around.store.set_cold_values(Arc::clone(&values) as _) {
             return Err(io::Error::other("this build has no tier"));
         }
         around.store.set_cold_room(true);
-        let tuning = Arc::new(Tuning::new(wanted));
+        let demoter = Arc::new(Demoter::new(&tier, &values, &tuning));
         let in_use = Arc::new(Self {
-            demoter: Arc::new(Demoter::new(&tier, &values, &tuning)),
+            watcher: Arc::new(Watcher::new((&readers, &values), &demoter, &tuning)),
+            demoter,
             scrubber: Arc::new(Scrubber::new(&tier, &tuning)),
-            readers: Arc::default(),
+            readers,
             tuning,
             threads: Mutex::default(),
             tier,
@@ -133,6 +145,8 @@ impl TierInUse {
         }
         let (scrubber, own) = (Arc::clone(&self.scrubber), around.clone());
         threads.push(spawn("tier-scrub".to_owned(), move || scrubber.run(&own))?);
+        let (watcher, own) = (Arc::clone(&self.watcher), around.clone());
+        threads.push(spawn("tier-watch".to_owned(), move || watcher.run(&own))?);
         let (demoter, around) = (Arc::clone(&self.demoter), around.clone());
         threads.push(spawn("tier-demote".to_owned(), move || {
             demoter.run(&around);
@@ -146,7 +160,12 @@ impl TierInUse {
         self.readers.stop();
         self.demoter.stop();
         self.scrubber.stop();
+        self.watcher.stop();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.readers.is_stalled(STALLED) {
+            // Threads that wait for the device for good end with the process.
+            threads.clear();
+        }
         for thread in threads.drain(..) {
             // One that panicked has said so.
             let _ended = thread.join();
@@ -266,7 +285,10 @@ impl TierInUse {
             refused: count(&own.refused),
             scrubbed: self.scrubber.counts().0,
             scrub_errors: self.scrubber.counts().1,
-            state: self.demoter.state(),
+            state: match self.readers.is_stalled(STALLED) {
+                true => "failed",
+                false => self.demoter.state(),
+            },
         }
     }
 }
@@ -345,4 +367,27 @@ fn refusal(fault: TierFault) -> CommandError {
 )]
 fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name).spawn(body)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_take_no_more_than_there_is() {
+        let own = tempfile::tempdir().unwrap();
+        std::fs::create_dir(own.path().join(tier::DIRECTORY_NAME)).unwrap();
+        let mut wanted = TierConfig {
+            path: own.path().to_owned(),
+            bytes_max: u64::MAX / 2,
+            ..values::tests::config(1_000)
+        };
+        let disk = SystemDisk;
+        let room = disk.room_bytes(own.path()).unwrap();
+        // Others may make room meanwhile, but not as much again.
+        assert!(bytes_max(&disk, &wanted, 0) < room.saturating_mul(2));
+        wanted.bytes_max = 1 << 20;
+        assert_eq!(bytes_max(&disk, &wanted, 0), 1 << 20);
+    }
 }

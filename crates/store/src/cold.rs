@@ -13,7 +13,7 @@
 //! What must stay true: a stub names bytes that are written; whoever takes a stub out of the store says so
 //! ([`ColdPlace::forget`]), and nobody else does.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -184,6 +184,11 @@ pub trait ColdValues: Send + Sync + fmt::Debug {
     /// The value of a key; none when it cannot be read. May wait for a device: called with the key held.
     fn load(&self, key: &[u8], locator: Locator) -> Option<Arc<ColdValue>>;
 
+    /// The same for who keeps nobody waiting: it may take as long as it takes.
+    fn load_in_background(&self, key: &[u8], locator: Locator) -> Option<Arc<ColdValue>> {
+        self.load(key, locator)
+    }
+
     /// An object as bytes; none of one that is to stay in memory.
     fn encode(&self, object: &Object) -> Option<Vec<u8>>;
 
@@ -210,6 +215,8 @@ pub(crate) struct ColdPlace {
 thread_local! {
     /// Whether this thread needed a value since it was last asked that could not be read.
     static UNREADABLE: Cell<bool> = const { Cell::new(false) };
+    /// Values that this thread needs for the request that it runs.
+    static HELD: RefCell<Vec<HeldValue>> = const { RefCell::new(Vec::new()) };
 }
 
 impl ColdPlace {
@@ -251,15 +258,73 @@ impl ColdPlace {
         }
     }
 
+    /// Loads the value of a key whose bucket is held, and keeps it for this thread; whether it can be read.
+    pub(crate) fn hold(&self, key: &[u8], word: u64) -> bool {
+        let locator = Locator::from_word(word);
+        let Some(values) = self.values() else {
+            return false;
+        };
+        if held(values, locator).is_some() {
+            return true;
+        }
+        values.pin(locator);
+        let Some(value) = self.load(key, word) else {
+            values.unpin(locator);
+            return false;
+        };
+        let values = Arc::clone(values);
+        HELD.with_borrow_mut(|all| {
+            all.push(HeldValue {
+                locator,
+                value,
+                values,
+            });
+        });
+        true
+    }
+
     /// The value of a key.
     pub(crate) fn load(&self, key: &[u8], word: u64) -> Option<Arc<ColdValue>> {
-        let value = self
-            .values()
-            .and_then(|values| values.load(key, Locator::from_word(word)));
+        let values = self.values();
+        let value = values.and_then(|values| {
+            let locator = Locator::from_word(word);
+            held(values, locator).or_else(|| values.load(key, locator))
+        });
         if value.is_none() {
             UNREADABLE.set(true);
         }
         value
+    }
+}
+
+/// A value that a thread keeps in memory while it runs a request.
+struct HeldValue {
+    locator: Locator,
+    value: Arc<ColdValue>,
+    /// Whose it is, and who pins its segment: so its locator is no other entry's.
+    values: Arc<dyn ColdValues>,
+}
+
+fn held(values: &Arc<dyn ColdValues>, locator: Locator) -> Option<Arc<ColdValue>> {
+    HELD.with_borrow(|all| {
+        let is = |one: &&HeldValue| one.locator == locator && Arc::ptr_eq(&one.values, values);
+        all.iter().find(is).map(|one| Arc::clone(&one.value))
+    })
+}
+
+/// How many values this thread holds ([`crate::Record::hold_value`]).
+#[must_use]
+pub fn held_values() -> usize {
+    HELD.with_borrow(Vec::len)
+}
+
+/// Lets go all values that this thread holds but the first so many.
+pub fn release_held_values(but: usize) {
+    if held_values() > but {
+        let released = HELD.with_borrow_mut(|all| all.split_off(but));
+        for one in released {
+            one.values.unpin(one.locator);
+        }
     }
 }
 

@@ -100,7 +100,10 @@ mod writer;
 pub use accounting::{Budget, Ledger, LocalBytes, resident_bytes};
 pub use arena::HugePages;
 pub use blob::{BlobRef, INCOMING_BYTES_MIN, Incoming};
-pub use cold::{COLD_UNIT_BYTES, ColdKind, ColdValue, ColdValues, Locator, take_unreadable};
+pub use cold::{
+    COLD_UNIT_BYTES, ColdKind, ColdValue, ColdValues, Locator, held_values, release_held_values,
+    take_unreadable,
+};
 pub use demote::{ColdKey, DemotionHand, DemotionLimits, Victim};
 pub use effect::{Effect, EffectSink, Source};
 pub use entry::Entry;

@@ -156,6 +156,25 @@ impl<'a> Record<'a> {
         self.cold_kind().is_some()
     }
 
+    /// Has the value, if it is not in memory, stay there for this thread until [`crate::release_held_values`]; whether it can
+    /// be read.
+    #[must_use]
+    pub fn hold_value(&self) -> bool {
+        match &self.source {
+            Source::Slot(slot) if slot.view.form() == Form::Cold => {
+                slot.is_locked
+                    && slot
+                        .view
+                        .arena()
+                        .cold()
+                        .hold(self.key, slot.view.value_word())
+            }
+            Source::Slot(_) => true,
+            #[cfg(any(test, feature = "naive"))]
+            Source::Naive(_) => true,
+        }
+    }
+
     /// How many elements a value of this kind has that is not in memory (HLEN and its like).
     ///
     /// # Errors

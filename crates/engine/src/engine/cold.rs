@@ -9,10 +9,9 @@ use store::Key;
 
 use super::place::Place;
 use super::visit::Visit;
-use crate::flags::KeyAccess;
 use crate::key_places as places;
 use crate::resolved::resolve;
-use crate::spec::{CommandSpec, InTransaction};
+use crate::spec::InTransaction;
 use crate::table::Found;
 use crate::transaction::Reach;
 
@@ -53,7 +52,7 @@ impl Visit<'_> {
             }
             Some(_) => false,
             None => {
-                let keys = self.keys_with_values(spec, request);
+                let keys = self.context.keys_with_values(spec, request);
                 self.wait_for(&keys)
             }
         };
@@ -84,22 +83,6 @@ impl Visit<'_> {
         }
     }
 
-    /// The keys whose values a request needs, as far as its arguments tell.
-    fn keys_with_values<'r>(&self, spec: &CommandSpec, request: Request<'r>) -> Vec<Key<'r>> {
-        if spec.keys.is_empty() || !spec.needs_values {
-            return Vec::new();
-        }
-        let database = self.context.session.database;
-        let found = places::of(self.context.table, spec, &request).unwrap_or_default();
-        let needed = found.into_iter().filter(|(_, access)| {
-            let reads = [KeyAccess::RW, KeyAccess::RO, KeyAccess::ACCESS];
-            reads.iter().any(|flag| access.has(*flag)) && !access.has(KeyAccess::NOT_KEY)
-        });
-        needed
-            .filter_map(|(at, _)| Some(self.context.store.key(database, request.arg(at)?)))
-            .collect()
-    }
-
     /// Whether values of some keys have to be waited for. If none has, notes that they are used; what was used
     /// before, since the hand of demotions came by, comes back into memory.
     fn wait_for(&mut self, keys: &[Key<'_>]) -> bool {
@@ -126,6 +109,8 @@ impl Visit<'_> {
                 let _stays = store.modify(key, |entry| entry.promote());
             }
         }
+        // Whoever needs one that cannot be read meets it again, and a SET in a transaction does not.
+        store::take_unreadable();
         false
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use access::Origin;
 use base::clock::Moment;
 use protocol::{Batch, Decoded, Limits, Reply, Request, Run};
-use store::{Key, StoreError};
+use store::Key;
 
 use super::charging::{Ran, Traffic};
 use super::outcome::{Next, Outcome, Share};
@@ -460,6 +460,9 @@ impl Visit<'_> {
         if self.context.store.has_served() {
             self.serve();
         }
+        if self.may_be_cold {
+            store::release_held_values(0);
+        }
         if self.may_be_cold
             && self
                 .context
@@ -538,27 +541,7 @@ impl Visit<'_> {
             return Err(CommandError::OutOfMemory);
         }
         let reply_start = self.reply.len_with_attachments();
-        let mut args = Args::new(request, first);
-        let handler = match spec.long_value {
-            Some(long) if self.context.session.arrival.is_some() => long.handler,
-            _ => spec.handler,
-        };
-        self.context.track_reads(spec, request);
-        let defers = self.place == Place::Worker && may_defer(self.context.session);
-        self.context.pace.defers = defers;
-        let result = of_readable(match self.place {
-            Place::Worker if request.len() > ARGUMENTS_MAX && !spec.keys.is_empty() && defers => {
-                Err(CommandError::Aside)
-            }
-            // A script sees to its keys itself.
-            Place::Aside if is_about_keys(spec) && spec.group != Group::Scripting => {
-                let keys = self.keys_of(spec, request);
-                let reply = &mut self.reply;
-                self.context
-                    .locked_long(&keys, |context| handler(context, &mut args, reply))
-            }
-            _ => handler(&mut self.context, &mut args, &mut self.reply),
-        });
+        let result = self.run_handler(spec, request, first);
         match result {
             Err(CommandError::Aside | CommandError::Held) => return result,
             Err(CommandError::Blocks) => {
@@ -591,6 +574,41 @@ impl Visit<'_> {
             self.set_time(now.unix_ms);
         }
         result
+    }
+
+    /// Runs the handler of a row, with the values in memory that it needs.
+    #[inline]
+    fn run_handler(
+        &mut self,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        first: usize,
+    ) -> CommandResult {
+        let mut args = Args::new(request, first);
+        let handler = match spec.long_value {
+            Some(long) if self.context.session.arrival.is_some() => long.handler,
+            _ => spec.handler,
+        };
+        self.context.track_reads(spec, request);
+        let defers = self.place == Place::Worker && may_defer(self.context.session);
+        self.context.pace.defers = defers;
+        if self.may_be_cold {
+            self.context.hold_values(spec, request)?;
+        }
+        let result = match self.place {
+            Place::Worker if request.len() > ARGUMENTS_MAX && !spec.keys.is_empty() && defers => {
+                Err(CommandError::Aside)
+            }
+            // A script sees to its keys itself.
+            Place::Aside if is_about_keys(spec) && spec.group != Group::Scripting => {
+                let keys = self.keys_of(spec, request);
+                let reply = &mut self.reply;
+                self.context
+                    .locked_long(&keys, |context| handler(context, &mut args, reply))
+            }
+            _ => handler(&mut self.context, &mut args, &mut self.reply),
+        };
+        self.context.of_readable(result)
     }
 
     /// Counts and reports that a request was refused.
@@ -753,14 +771,6 @@ fn executed(left: &Left) -> usize {
         Next::Paused | Next::Busy | Next::LogFull => left.index,
         _ => left.index + 1,
     }
-}
-
-/// What a command came to, unless a value that it needed could not be read.
-fn of_readable(result: CommandResult) -> CommandResult {
-    if store::take_unreadable() {
-        return Err(StoreError::Unreadable.into());
-    }
-    result
 }
 
 /// Whether a client is in no state that a plain request would have to heed.

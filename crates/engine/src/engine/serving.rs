@@ -152,10 +152,14 @@ impl Serving<'_> {
         if let Err(error) = context.permit((found.index, found.spec), request) {
             return deny(&mut context, waiter, &error);
         }
-        let result = match is_full {
-            true => Err(CommandError::OutOfMemory),
-            false => (found.handler)(&mut context, &mut args, &mut reply),
+        let held = store::held_values();
+        let result = match context.hold_values(found.spec, request) {
+            _ if is_full => Err(CommandError::OutOfMemory),
+            Ok(()) => (found.handler)(&mut context, &mut args, &mut reply),
+            Err(unreadable) => Err(unreadable),
         };
+        let result = context.of_readable(result);
+        store::release_held_values(held);
         if result == Err(CommandError::Blocks) || !(is_claimed.get() || waiter.claim()) {
             return None;
         }

@@ -185,6 +185,9 @@ impl Visit<'_> {
         if may_defer && (transaction.is_long() || transaction.has_scripts()) {
             return Err(CommandError::Aside);
         }
+        if self.may_be_cold {
+            self.hold_values_of(transaction)?;
+        }
         let place = self.place;
         self.context.may_block = false;
         self.context.session.holds_pushes = true;
@@ -214,6 +217,21 @@ impl Visit<'_> {
         self.context.session.holds_pushes = false;
         self.context.may_block = true;
         result
+    }
+
+    /// Has the values that the requests of a transaction need stay in memory: where one cannot be read, none of them runs.
+    /// What they need in another database each of them asks for.
+    fn hold_values_of(&mut self, transaction: &Transaction) -> CommandResult {
+        for queued in transaction.queue() {
+            let Some(spec) = self.context.table.spec(queued.index) else {
+                break;
+            };
+            if spec.flags.has(Flags::SELECTS_DATABASE) {
+                break;
+            }
+            self.context.hold_values(spec, queued.request())?;
+        }
+        Ok(())
     }
 
     /// Whether EXEC has to wait for an engine aside.
@@ -297,12 +315,13 @@ impl Running<'_, '_> {
         }
         context.track_reads(spec, queued.request());
         let mut args = Args::new(queued.request(), queued.first);
-        let result = (spec.handler)(context, &mut args, self.reply);
-        let result = if context.store.stubs() > 0 && store::take_unreadable() {
-            Err(store::StoreError::Unreadable.into())
-        } else {
-            result
+        let held = store::held_values();
+        let result = match context.hold_values(spec, queued.request()) {
+            Ok(()) => (spec.handler)(context, &mut args, self.reply),
+            Err(unreadable) => Err(unreadable),
         };
+        let result = context.of_readable(result);
+        store::release_held_values(held);
         if result == Err(CommandError::Aside) {
             return result;
         }

@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use base::spans::Span;
+
 /// So many bytes of an argument are kept.
 pub(crate) const ARGUMENT_BYTES_MAX: usize = 128;
 
@@ -15,6 +17,25 @@ pub struct Shown {
     pub address: String,
     /// What the client calls itself.
     pub client_name: String,
+}
+
+impl Shown {
+    /// The command as a span, without keys or values, which a collector has no need to know.
+    pub(super) fn span(self, ended_unix_us: u64, us: u64) -> Span {
+        let name = self.arguments.first().map_or(&b""[..], Vec::as_slice);
+        let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+        Span {
+            name: name.clone(),
+            begun_unix_us: ended_unix_us.saturating_sub(us),
+            ended_unix_us,
+            failure: None,
+            attributes: vec![
+                ("db.system", "redis".to_owned()),
+                ("db.operation", name),
+                ("client.address", self.address),
+            ],
+        }
+    }
 }
 
 /// One command in a log.

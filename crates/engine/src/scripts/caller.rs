@@ -413,7 +413,13 @@ impl<'h, 'c> Caller<'h, 'c> {
             Some(_) => 0,
             None => context.ledger.clock.moment().ns,
         };
-        let result = (command.spec.handler)(context, &mut args, &mut reply);
+        let held = store::held_values();
+        let result = match context.hold_values(command.spec, command.request) {
+            Ok(()) => (command.spec.handler)(context, &mut args, &mut reply),
+            Err(unreadable) => Err(unreadable),
+        };
+        let result = context.of_readable(result);
+        store::release_held_values(held);
         let measured = match known_ns {
             Some(ns) => {
                 context.ledger.enter_like(ns, command.index);

@@ -165,6 +165,7 @@ impl Settings {
             promotion: self.choice("tier-promotion", &PROMOTIONS),
             compact_below_percent: self.number("tier-compact-below"),
             read_buffer_bytes: self.number("tier-read-buffer"),
+            read_timeout_ms: self.number("tier-read-timeout"),
             compresses: self.choice("tier-compression", &COMPRESSIONS),
             segment_bytes: self.number("tier-segment-size"),
             scrub_bytes_per_second: self.number("tier-scrub"),

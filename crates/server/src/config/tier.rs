@@ -23,6 +23,8 @@ pub struct TierConfig {
     pub compact_below_percent: u64,
     /// Bytes of values that were read for requests that are about to run.
     pub read_buffer_bytes: usize,
+    /// A request waits no longer for one read, in milliseconds.
+    pub read_timeout_ms: u64,
     /// Whether values are compressed where that pays.
     pub compresses: bool,
     /// Length of a segment.

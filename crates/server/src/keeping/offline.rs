@@ -213,14 +213,7 @@ impl Place {
         );
         let recovered = recovered.map_err(because("cannot load the data"))?;
         self.node.end_loading();
-        let ms = self
-            .node
-            .core
-            .clock
-            .monotonic_ns()
-            .saturating_sub(started_ns)
-            / 1_000_000;
-        recovered.tell(&*self.node.core.log, ms);
+        recovered.tell(&self.node.core.env, started_ns);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::random::fill_from_os;
+use base::spans::Span;
 use cluster::NodeId;
 use cluster::entry::SlotRange;
 pub(crate) use engine::slot_moves::MoveStage as Stage;
@@ -77,6 +78,32 @@ impl Job {
 
     pub(crate) fn stage(&self) -> Stage {
         self.lock().stage
+    }
+
+    /// What is told of it to a collector, once it is over.
+    pub(super) fn span(&self) -> Span {
+        let Progress {
+            stage,
+            error,
+            started_ms,
+            ended_ms,
+            keys,
+            pause_us,
+            retries,
+            ..
+        } = self.progress();
+        Span {
+            name: "slot move".to_owned(),
+            begun_unix_us: started_ms * 1000,
+            ended_unix_us: ended_ms * 1000,
+            failure: (stage != Stage::Done).then_some(error),
+            attributes: vec![
+                ("iolite.target", self.target.to_string()),
+                ("iolite.keys", keys.to_string()),
+                ("iolite.write_pause_us", pause_us.to_string()),
+                ("iolite.retries", retries.to_string()),
+            ],
+        }
     }
 
     pub(super) fn change(&self, now_unix_ms: u64, change: impl FnOnce(&mut Progress)) {

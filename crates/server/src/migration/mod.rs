@@ -262,6 +262,7 @@ impl Migrations {
                     it.error = reason;
                 }
             });
+            node.core.shared.observer.spans.add(|| job.span());
             return;
         }
     }

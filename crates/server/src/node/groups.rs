@@ -109,7 +109,7 @@ pub(crate) type Describer = fn(&super::Node, &mut store::Handle, &[String]) -> S
 /// The management port, while it is open.
 pub(crate) trait Managed: Send {
     /// Goes on as the configuration says now.
-    fn change(&self, config: &Config);
+    fn change(&self, shared: &Shared, config: &Config);
 }
 
 /// The process: who it is, where it listens, what it holds, and how it ends.

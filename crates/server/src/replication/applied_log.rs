@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::os_error::system_reason;
+use base::spans::Span;
 use durability::checkpoint::{Manifest, Overlap, free_directory, part_name, remove_checkpoint};
 use durability::disk::DiskFile;
 use durability::log::{Control, Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
@@ -145,6 +146,7 @@ pub(crate) struct AppliedLog<'h> {
 /// A full sync that is being received.
 struct Receiving {
     full: Full,
+    begun_unix_us: u64,
     /// The node that sends it.
     primary: TermId,
     /// Keeps the directory from being removed by a checkpoint of this node.
@@ -651,6 +653,7 @@ impl ReplicaData for AppliedLog<'_> {
         made.map_err(|error| system_reason(&error))?;
         self.sync = Some(Receiving {
             full: *full,
+            begun_unix_us: self.home.env().clock.now_unix_us(),
             primary,
             _pin: self.home.pin_directory(&directory),
             directory,
@@ -672,7 +675,20 @@ impl ReplicaData for AppliedLog<'_> {
     }
 
     fn end_sync(&mut self, end: &SyncEnd<'_>) -> Result<(), String> {
-        self.finish_sync(end)
+        let sync = self.sync.as_ref();
+        let begun = sync.map(|sync| (sync.begun_unix_us, sync.bytes));
+        let done = self.finish_sync(end);
+        if let Some((begun_unix_us, bytes)) = begun {
+            let env = self.home.env();
+            env.shared.observer.spans.add(|| Span {
+                name: "full sync".to_owned(),
+                begun_unix_us,
+                ended_unix_us: env.clock.now_unix_us(),
+                failure: done.as_ref().err().cloned(),
+                attributes: vec![("iolite.bytes", bytes.to_string())],
+            });
+        }
+        done
     }
 
     fn forget_piece(&mut self) {

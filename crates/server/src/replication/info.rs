@@ -143,10 +143,12 @@ fn primary(fields: &mut Fields, node: &Node, following: &Following) {
 /// The line of a replica: Redis' fields, then ours.
 fn line_of(replica: &Replica, log_end: u64, now_unix_ms: u64) -> String {
     let (state, acked) = (replica.state(), replica.acked());
-    let lag_ms = replica.lag_ms(now_unix_ms);
-    let shown_ms = replica.behind_ms().unwrap_or(lag_ms);
     // Without a first word from it nobody knows.
-    let lag_s = if state.is_online() { lag_ms / 1000 } else { 0 };
+    let lag_ms = match state.is_online() && replica.was_heard() {
+        true => replica.lag_ms(now_unix_ms),
+        false => 0,
+    };
+    let (lag_s, shown_ms) = (lag_ms / 1000, replica.behind_ms().unwrap_or(lag_ms));
     let link = match replica.kind {
         Kind::Own => "own",
         Kind::Redis => "psync",
@@ -160,4 +162,29 @@ fn line_of(replica: &Replica, log_end: u64, now_unix_ms: u64) -> String {
         state.own_word(),
         log_end.saturating_sub(acked.applied),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::replicas::{NewReplica, ReplicaState, Replicas};
+    use super::*;
+
+    #[test]
+    fn a_replica_that_said_nothing_yet_is_not_said_to_lag_since_1970() {
+        let replicas = Arc::<Replicas>::default();
+        let attached = replicas.register(NewReplica {
+            client: None,
+            kind: Kind::Own,
+            host: "10.0.0.1".to_owned(),
+            port: 1,
+        });
+        for state in [ReplicaState::Sending, ReplicaState::CatchingUp] {
+            attached.set_state(state);
+            let line = line_of(&replicas.all()[0], 7, 1_795_694_216_576);
+            assert!(line.contains(",lag=0,"), "{line}");
+            assert!(line.ends_with(",lag_bytes=7,lag_ms=0"), "{line}");
+        }
+    }
 }

@@ -93,10 +93,15 @@ impl Listeners {
             let served = stream
                 .set_nonblocking(false)
                 .and_then(|()| conduit(stream))
-                .and_then(|conduit| links.serve(conduit, address.to_string()));
+                .and_then(|conduit| links.serve(conduit, shown(address)));
             // It is closed then, and comes again.
             let _refused = served;
         }
         any
     }
+}
+
+/// An address of IPv4 as such, also where it came to a socket of IPv6.
+fn shown(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use base::spans::Span;
 use cluster::{NodeId, Shard, ShardId};
 use persistence::seal::{SealRecord, boot_id};
 use replication::TermId;
@@ -250,6 +251,15 @@ impl Replication {
 
     /// Begins the office of a term, or is sealed again.
     pub(super) fn finish_office(&self, node: &Arc<Node>, term: u64, done: Done) {
+        let begun_unix_us = node.core.clock.now_unix_us();
+        let done: Done = {
+            let node = Arc::clone(node);
+            Box::new(move |has_begun| {
+                let spans = &node.core.shared.observer.spans;
+                spans.add(|| failover_span(begun_unix_us, &node, term, has_begun));
+                done(has_begun);
+            })
+        };
         if self.role() != Role::TakingOver {
             return done(false);
         }
@@ -435,5 +445,17 @@ impl Replication {
             boot: boot_id(),
             is_certain: self.fence.is_certain(),
         }
+    }
+}
+
+/// What is told to a collector of a failover to this node, from when it was given the office.
+fn failover_span(begun_unix_us: u64, node: &Node, term: u64, has_begun: bool) -> Span {
+    let failure = (!has_begun).then(|| "the office was not taken".to_owned());
+    Span {
+        name: "failover".to_owned(),
+        begun_unix_us,
+        ended_unix_us: node.core.clock.now_unix_us(),
+        failure,
+        attributes: vec![("iolite.term", term.to_string())],
     }
 }

@@ -22,6 +22,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::spans::Span;
 use replication::redis_follower::{
     Commands, Event, Failure, Follower, Held, Introduction, Piece, judge_full_sync,
 };
@@ -386,7 +387,16 @@ impl<'f> Connection<'f> {
             "The primary gives all of its data: stream {id}, offset {offset}"
         ));
         self.following.set_link(Link::Sync);
-        snapshot::take(self, &held, applier)?;
+        let begun_unix_us = self.node.core.clock.now_unix_us();
+        let taken = snapshot::take(self, &held, applier);
+        self.node.core.shared.observer.spans.add(|| Span {
+            name: "full sync".to_owned(),
+            begun_unix_us,
+            ended_unix_us: self.node.core.clock.now_unix_us(),
+            failure: taken.as_ref().err().map(|lost| format!("{lost:?}")),
+            attributes: vec![("iolite.primary", "redis".to_owned())],
+        });
+        taken?;
         self.node
             .replication
             .set_history(History { id, second: None });

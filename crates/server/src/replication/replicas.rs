@@ -160,6 +160,12 @@ impl Replica {
         }
     }
 
+    /// Whether it has said anything yet.
+    #[must_use]
+    pub fn was_heard(&self) -> bool {
+        self.acked_unix_ms.load(Ordering::Relaxed) > 0
+    }
+
     /// How long ago it said that.
     #[must_use]
     pub fn lag_ms(&self, now_unix_ms: u64) -> u64 {

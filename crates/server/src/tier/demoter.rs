@@ -9,7 +9,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use persistence::places::locator_of;
@@ -58,6 +58,8 @@ pub(super) struct Demoter {
     tuning: Arc<Tuning>,
     state: AtomicU8,
     drains: AtomicBool,
+    /// When the write that it is at began; 0: none.
+    writes_since_ns: AtomicU64,
     rest: Rest,
 }
 
@@ -69,6 +71,7 @@ impl Demoter {
             tuning: Arc::clone(tuning),
             state: AtomicU8::new(OK),
             drains: AtomicBool::new(false),
+            writes_since_ns: AtomicU64::new(0),
             rest: Rest::default(),
         }
     }
@@ -134,7 +137,11 @@ impl Demoter {
             let mut victims = Vec::new();
             let has_more = store.collect_victims(hand, &limits, BATCH_BYTES, &mut victims);
             victims.retain(|victim| self.values.comes_back_as_it_is(victim));
-            match self.write(store, &victims) {
+            let now_ns = around.clock.monotonic_ns().max(1);
+            self.writes_since_ns.store(now_ns, Ordering::Relaxed);
+            let written = self.write(store, &victims);
+            self.writes_since_ns.store(0, Ordering::Relaxed);
+            match written {
                 Ok(0) if has_more => {}
                 Ok(0) => {
                     in_vain += 1;
@@ -159,6 +166,21 @@ impl Demoter {
         }
         self.hold(around, false);
         REST
+    }
+
+    /// Where a write has taken so long, requests that need memory go on without: to be called by another thread.
+    pub(super) fn give_up_after(&self, time: Duration, around: &Around) {
+        let since_ns = self.writes_since_ns.load(Ordering::Relaxed);
+        let taken_ns = around.clock.monotonic_ns().saturating_sub(since_ns);
+        let is_stalled = since_ns > 0 && u128::from(taken_ns) >= time.as_nanos();
+        if is_stalled && self.state.load(Ordering::Relaxed) == OK {
+            let seconds = time.as_secs();
+            around.log.warning(format_args!(
+                "Values stay in memory: the device of the tier has not written for {seconds} s"
+            ));
+            self.set_state(around, FAILED);
+            self.hold(around, false);
+        }
     }
 
     /// Brings values back into memory, as far as that goes; how long to rest then.

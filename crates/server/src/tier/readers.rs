@@ -1,10 +1,17 @@
 //! Threads that read values for requests which wait for them: one read for all who want the same.
+//!
+//! ```text
+//!   want ──► queue ──► thread ──► done      wakes the workers whose requests wait, and the threads that do
+//!                 └── overdue ──► given up  the same, with nothing; the thread is back when the device is
+//! ```
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use store::Locator;
+use base::clock::Clock;
+use store::{ColdValue, Locator};
 
 use super::Wakes;
 use super::values::{Name, Values};
@@ -20,9 +27,40 @@ pub(super) struct WantedValue {
     pub(super) name: Name,
 }
 
-/// See the module.
+/// What a thread that waits is given.
 #[derive(Default)]
+struct Answer {
+    value: Mutex<Option<Option<Arc<ColdValue>>>>,
+    given: Condvar,
+}
+
+impl Answer {
+    fn give(&self, value: Option<Arc<ColdValue>>) {
+        *self.value.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        self.given.notify_one();
+    }
+
+    /// What was given; none where nothing was within that time.
+    fn wait(&self, time: Duration) -> Option<Option<Arc<ColdValue>>> {
+        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .given
+            .wait_timeout_while(value, time, |value| value.is_none());
+        let (mut value, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        value.take()
+    }
+}
+
+/// Who waits for a value.
+struct Waiting {
+    since_ns: u64,
+    workers: Vec<usize>,
+    threads: Vec<Arc<Answer>>,
+}
+
+/// See the module.
 pub(super) struct Readers {
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
     changed: Condvar,
     coalesced: AtomicU64,
@@ -33,56 +71,149 @@ struct State {
     /// Not begun yet.
     queue: VecDeque<WantedValue>,
     /// Who waits for what, begun or not.
-    waiting: HashMap<Name, Vec<usize>>,
+    waiting: HashMap<Name, Waiting>,
+    /// When the reads that threads are at began.
+    begun_ns: Vec<u64>,
     is_over: bool,
 }
 
+impl State {
+    /// Notes that a value is wanted, and who waits for it; whether that is known already.
+    fn want(&mut self, value: WantedValue, now_ns: u64) -> (&mut Waiting, bool) {
+        let is_known = self.waiting.contains_key(&value.name);
+        let waiting = self.waiting.entry(value.name).or_insert(Waiting {
+            since_ns: now_ns,
+            workers: Vec::new(),
+            threads: Vec::new(),
+        });
+        if !is_known {
+            self.queue.push_back(value);
+        }
+        (waiting, is_known)
+    }
+}
+
 impl Readers {
+    pub(super) fn new(clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            clock: Arc::clone(clock),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            coalesced: AtomicU64::new(0),
+        }
+    }
+
     /// Has values read for requests of a worker.
     pub(super) fn want(&self, values: Vec<WantedValue>, worker: usize) {
+        let now_ns = self.clock.monotonic_ns();
         let mut state = self.lock();
         for value in values {
-            match state.waiting.get_mut(&value.name) {
-                Some(workers) => {
-                    self.coalesced.fetch_add(1, Ordering::Relaxed);
-                    if !workers.contains(&worker) {
-                        workers.push(worker);
-                    }
-                }
-                None => {
-                    state.waiting.insert(value.name, vec![worker]);
-                    state.queue.push_back(value);
-                    self.changed.notify_one();
-                }
+            let (waiting, is_known) = state.want(value, now_ns);
+            if !waiting.workers.contains(&worker) {
+                waiting.workers.push(worker);
             }
+            self.note_wanted(is_known);
+        }
+    }
+
+    /// Has a value read, and waits for it so long; none where there is no answer by then, or nobody reads any more.
+    pub(super) fn read_now(
+        &self,
+        value: WantedValue,
+        time: Duration,
+    ) -> Option<Option<Arc<ColdValue>>> {
+        let answer = Arc::new(Answer::default());
+        let now_ns = self.clock.monotonic_ns();
+        let mut state = self.lock();
+        if state.is_over {
+            return None;
+        }
+        let (waiting, is_known) = state.want(value, now_ns);
+        waiting.threads.push(Arc::clone(&answer));
+        self.note_wanted(is_known);
+        drop(state);
+        answer.wait(time)
+    }
+
+    fn note_wanted(&self, is_known: bool) {
+        if is_known {
+            self.coalesced.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.changed.notify_one();
         }
     }
 
     /// Reads what is wanted, until it is over.
     pub(super) fn run(&self, values: &Arc<Values>, requests: &dyn Wakes) {
-        while let Some(WantedValue { key, locator, name }) = self.next() {
-            values.preload(&key, locator, name);
-            let workers = self.lock().waiting.remove(&name);
-            for worker in workers.unwrap_or_default() {
-                requests.wake(worker);
+        while let Some((value, begun_ns)) = self.next() {
+            let WantedValue { key, locator, name } = value;
+            let read = values.preload(&key, locator, name);
+            let mut state = self.lock();
+            if let Some(at) = state.begun_ns.iter().position(|one| *one == begun_ns) {
+                state.begun_ns.swap_remove(at);
+            }
+            let waiting = state.waiting.remove(&name);
+            drop(state);
+            if let Some(waiting) = waiting {
+                serve(waiting, read.as_ref(), requests);
             }
         }
     }
 
-    fn next(&self) -> Option<WantedValue> {
+    fn next(&self) -> Option<(WantedValue, u64)> {
         let mut state = self.lock();
         loop {
             if state.is_over {
                 return None;
             }
             if let Some(wanted) = state.queue.pop_front() {
-                return Some(wanted);
+                let now_ns = self.clock.monotonic_ns();
+                state.begun_ns.push(now_ns);
+                return Some((wanted, now_ns));
             }
             state = self
                 .changed
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Gives up what has been wanted for so long.
+    pub(super) fn give_up_after(&self, time: Duration, values: &Values, requests: &dyn Wakes) {
+        let now_ns = self.clock.monotonic_ns();
+        let mut state = self.lock();
+        let is_overdue = |waiting: &Waiting| is_older(waiting.since_ns, now_ns, time);
+        let overdue: Vec<_> = state
+            .waiting
+            .extract_if(|_, waiting| is_overdue(waiting))
+            .collect();
+        if overdue.is_empty() {
+            return;
+        }
+        let State { queue, waiting, .. } = &mut *state;
+        queue.retain(|value| waiting.contains_key(&value.name));
+        drop(state);
+        for (name, waiting) in overdue {
+            if !waiting.workers.is_empty() {
+                values.give_up(name, time);
+            }
+            serve(waiting, None, requests);
+        }
+    }
+
+    /// Whether a read that was begun has had no answer for so long.
+    pub(super) fn is_stalled(&self, time: Duration) -> bool {
+        let now_ns = self.clock.monotonic_ns();
+        let state = self.lock();
+        state
+            .begun_ns
+            .iter()
+            .any(|begun_ns| is_older(*begun_ns, now_ns, time))
+    }
+
+    /// Whether nobody reads any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().is_over
     }
 
     /// Ends the threads.
@@ -103,5 +234,18 @@ impl Readers {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_older(since_ns: u64, now_ns: u64, time: Duration) -> bool {
+    u128::from(now_ns.saturating_sub(since_ns)) >= time.as_nanos()
+}
+
+fn serve(waiting: Waiting, value: Option<&Arc<ColdValue>>, requests: &dyn Wakes) {
+    for thread in waiting.threads {
+        thread.give(value.map(Arc::clone));
+    }
+    for worker in waiting.workers {
+        requests.wake(worker);
     }
 }

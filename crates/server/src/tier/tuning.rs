@@ -17,6 +17,7 @@ pub(super) struct Tuned {
     pub(super) compact_below_percent: u64,
     pub(super) scrub_bytes_per_second: u64,
     pub(super) promotion: Promotion,
+    pub(super) read_timeout_ms: u64,
 }
 
 /// See the module. Nobody on the path of a request that meets no cold key asks it.
@@ -56,5 +57,6 @@ fn tuned(config: &TierConfig) -> Tuned {
         compact_below_percent: config.compact_below_percent,
         scrub_bytes_per_second: config.scrub_bytes_per_second,
         promotion: config.promotion,
+        read_timeout_ms: config.read_timeout_ms,
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use engine::Shared;
 use persistence::cold_bodies;
@@ -12,6 +13,8 @@ use structures::Object;
 use tier::Tier;
 
 use super::Around;
+use super::readers::{Readers, WantedValue};
+use super::tuning::Tuning;
 use crate::log::Log;
 
 /// What a value that was loaded costs besides its bytes.
@@ -35,6 +38,8 @@ pub(super) struct Values {
     tier: Arc<Tier>,
     shared: Arc<Shared>,
     log: Arc<Log>,
+    readers: Arc<Readers>,
+    tuning: Arc<Tuning>,
     loaded: Mutex<Loaded>,
     loaded_bytes_max: usize,
     pub(super) figures: Figures,
@@ -58,11 +63,18 @@ struct Loaded {
 }
 
 impl Values {
-    pub(super) fn new(tier: &Arc<Tier>, around: &Around, loaded_bytes_max: usize) -> Self {
+    pub(super) fn new(
+        tier: &Arc<Tier>,
+        around: &Around,
+        (readers, tuning): (&Arc<Readers>, &Arc<Tuning>),
+        loaded_bytes_max: usize,
+    ) -> Self {
         Self {
             tier: Arc::clone(tier),
             shared: Arc::clone(&around.shared),
             log: Arc::clone(&around.log),
+            readers: Arc::clone(readers),
+            tuning: Arc::clone(tuning),
             loaded: Mutex::default(),
             loaded_bytes_max,
             figures: Figures::default(),
@@ -83,16 +95,32 @@ impl Values {
 
     /// Reads a value for requests that wait for it. Nothing is read where its slot has another segment by now: the
     /// requests look for the value again.
-    pub(super) fn preload(&self, key: &[u8], locator: Locator, name: Name) {
+    pub(super) fn preload(
+        &self,
+        key: &[u8],
+        locator: Locator,
+        name: Name,
+    ) -> Option<Arc<ColdValue>> {
         let is_there = || self.name(locator) == Some(name);
         if !is_there() {
-            return;
+            return None;
         }
         let value = self.read(key, locator);
         if !is_there() {
-            return;
+            return None;
         }
         let bytes = LOADED_COST + usize::try_from(locator.units()).unwrap_or(0) * tier::UNIT_BYTES;
+        self.keep(name, value.clone(), bytes);
+        value
+    }
+
+    /// Notes that a value cannot be read, for requests that wait for it: there was no answer for so long.
+    pub(super) fn give_up(&self, name: Name, time: Duration) {
+        self.tell_late(name, time);
+        self.keep(name, None, LOADED_COST);
+    }
+
+    fn keep(&self, name: Name, value: Option<Arc<ColdValue>>, bytes: usize) {
         let mut loaded = self.lock();
         if loaded.values.insert(name, value).is_none() {
             loaded.order.push_back((name, bytes));
@@ -102,6 +130,54 @@ impl Values {
             if let Some((oldest, bytes)) = loaded.order.pop_front() {
                 loaded.values.remove(&oldest);
                 loaded.bytes -= bytes;
+            }
+        }
+    }
+
+    fn tell_late(&self, (ordinal, _): Name, time: Duration) {
+        if self.figures.refused.fetch_add(1, Ordering::Relaxed) < FAILURES_TOLD {
+            let ms = time.as_millis();
+            self.log.warning(format_args!(
+                "A value cannot be read from the tier: segment {ordinal:016x}, no answer within {ms} ms"
+            ));
+        }
+    }
+
+    /// What is known of a value that was read for a request, or could not be.
+    fn known(&self, name: Name) -> Option<Option<Arc<ColdValue>>> {
+        let mut loaded = self.lock();
+        let known = loaded.values.get(&name)?.clone();
+        if known.is_none() {
+            // Told once; who asks again has it read again.
+            loaded.values.remove(&name);
+            if let Some(at) = loaded.order.iter().position(|(one, _)| *one == name)
+                && let Some((_, bytes)) = loaded.order.remove(at)
+            {
+                loaded.bytes -= bytes;
+            }
+        }
+        Some(known)
+    }
+
+    /// Has a value read by the threads for that, and waits for it.
+    fn read_in_time(&self, key: &[u8], locator: Locator, name: Name) -> Option<Arc<ColdValue>> {
+        let time = Duration::from_millis(self.tuning.now().read_timeout_ms);
+        let wanted = WantedValue {
+            key: key.to_vec(),
+            locator,
+            name,
+        };
+        match self.readers.read_now(wanted, time) {
+            Some(Some(value)) => Some(value),
+            Some(None) => {
+                // Told by this.
+                self.known(name);
+                None
+            }
+            None if self.readers.is_over() => self.read(key, locator),
+            None => {
+                self.tell_late(name, time);
+                None
             }
         }
     }
@@ -149,25 +225,22 @@ impl Values {
 
 impl ColdValues for Values {
     fn load(&self, key: &[u8], locator: Locator) -> Option<Arc<ColdValue>> {
-        if let Some(name) = self.name(locator) {
-            let mut loaded = self.lock();
-            match loaded.values.get(&name) {
-                Some(Some(value)) => return Some(Arc::clone(value)),
-                Some(None) => {
-                    // Told once; who asks again has it read again.
-                    loaded.values.remove(&name);
-                    if let Some(at) = loaded.order.iter().position(|(one, _)| *one == name)
-                        && let Some((_, bytes)) = loaded.order.remove(at)
-                    {
-                        loaded.bytes -= bytes;
-                    }
-                    return None;
-                }
-                None => {}
-            }
+        let Some(name) = self.name(locator) else {
+            return self.read(key, locator);
+        };
+        if let Some(known) = self.known(name) {
+            return known;
         }
         self.figures.blocking_reads.fetch_add(1, Ordering::Relaxed);
-        self.read(key, locator)
+        self.read_in_time(key, locator, name)
+    }
+
+    fn load_in_background(&self, key: &[u8], locator: Locator) -> Option<Arc<ColdValue>> {
+        let loaded = self.name(locator).and_then(|name| {
+            let loaded = self.lock();
+            loaded.values.get(&name).cloned().flatten()
+        });
+        loaded.or_else(|| self.read(key, locator))
     }
 
     fn encode(&self, object: &Object) -> Option<Vec<u8>> {
@@ -188,64 +261,4 @@ impl ColdValues for Values {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
-mod tests {
-    use base::clock::ManualClock;
-    use durability::disk::SystemDisk;
-    use persistence::places::locator_of;
-    use store::{Options, Store};
-    use tier::{Entry, Place, TierOptions};
-
-    use super::super::Wakes;
-    use super::*;
-    use crate::log::Level;
-
-    struct Nobody;
-
-    impl Wakes for Nobody {
-        fn wake(&self, _: usize) {}
-
-        fn wake_all(&self) {}
-    }
-
-    #[test]
-    fn a_slot_that_has_another_segment_by_now_is_not_read() {
-        let directory = tempfile::tempdir().unwrap();
-        let options = TierOptions {
-            directory: directory.path().to_owned(),
-            bytes_max: 1 << 30,
-            segment_bytes: 64 << 10,
-        };
-        let tier = Arc::new(Tier::open(Arc::new(SystemDisk), &options).unwrap());
-        tier.set_compresses(false);
-        let around = Around {
-            store: Store::new(&Options::default()).unwrap(),
-            shared: Arc::default(),
-            log: Arc::new(Log::new(Level::Warning, None)),
-            clock: Arc::new(ManualClock::at_unix_ms(1)),
-            requests: Arc::new(Nobody),
-        };
-        let values = Values::new(&tier, &around, 1 << 20);
-        let append = |key: &[u8]| {
-            let entry = Entry {
-                kind: ColdKind::BYTES.number(),
-                keyspace: 0,
-                key,
-                body: &[7; 50_000],
-            };
-            tier.append(&entry).unwrap()
-        };
-        let locator = |place: Place| locator_of(place, ColdKind::BYTES).unwrap();
-        let old = append(b"old");
-        let name = values.unloaded(locator(old)).unwrap();
-        append(b"other");
-        tier.forget(old);
-        assert_eq!(tier.remove_dead(), 1);
-        let new = append(b"new");
-        assert_eq!(locator(new), locator(old), "told apart by its name alone");
-        values.preload(b"old", locator(old), name);
-        assert_eq!(values.figures.damaged.load(Ordering::Relaxed), 0);
-        let value = values.load(b"new", locator(new));
-        assert!(matches!(&*value.unwrap(), ColdValue::Text(text) if text.len() == 50_000));
-    }
-}
+pub(super) mod tests;

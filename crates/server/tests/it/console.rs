@@ -1,5 +1,7 @@
 //! The management port of the built server: what it tells to whom, and what it refuses.
 
+mod otlp;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -12,7 +12,7 @@
 //! and at most that of the sent ones: a write that is missing in the middle, a half of a transaction and
 //! a deletion undone all leave no such number.
 //!
-//! `LEDGER_SEED` asks for other moments than CI's, `LEDGER_CYCLES` for more of them; [`soak`] writes a record:
+//! `LEDGER_SEED` asks for other moments than CI's, `LEDGER_CYCLES` and `TIER_KILLS` for more of them; [`soak`] writes a record:
 //!
 //! ```text
 //! RECORD=target/kills.md cargo test --release -p server --test it ledger::soak \
@@ -405,12 +405,11 @@ pub(crate) fn number_from(name: &str, or: u64) -> u64 {
 }
 
 fn check(level: &str) {
-    check_with(level, &[], CYCLES_COUNT);
+    check_with(level, &[], number_from("LEDGER_CYCLES", CYCLES_COUNT));
 }
 
 #[allow(clippy::print_stdout, reason = "figures for who reads the run")]
 fn check_with(level: &str, args: &[&str], cycles: u64) {
-    let cycles = number_from("LEDGER_CYCLES", cycles);
     let figures = run(level, args, cycles, number_from("LEDGER_SEED", 2026));
     println!("killed at {level} {args:?}: {figures:?}, lost 0, wrong 0, come back 0");
     assert!(
@@ -436,11 +435,11 @@ fn nothing_is_lost_by_a_kill_at_always() {
 
 /// Values leave memory after every command, segments are short and rewritten, and every checkpoint names some.
 #[test]
-fn nothing_is_lost_by_a_kill_with_a_tier() {
+fn a_kill_with_a_tier_loses_nothing() {
     let tier = ["--tier-path", ".", "--tier-demote-at", "0"];
     let small = ["--tier-min-value", "1", "--tier-segment-size", "64kb"];
     let args = [&tier[..], &small[..]].concat();
-    check_with("os", &args, TIER_CYCLES_COUNT);
+    check_with("os", &args, number_from("TIER_KILLS", TIER_CYCLES_COUNT));
 }
 
 /// Writes a record to where `RECORD` says, below the root; or shows it.

@@ -57,6 +57,7 @@ mod small_log;
 mod stalls;
 mod start;
 mod tier;
+mod tier_faults;
 mod time;
 #[cfg(feature = "tls")]
 mod tls;

@@ -19,11 +19,13 @@ struct Node {
     directory: TemporaryDirectory,
     port: u16,
     link_port: u16,
+    args: &'static [&'static str],
 }
 
 impl Node {
-    fn new(name: &str) -> Self {
+    fn new(name: &str, args: &'static [&'static str]) -> Self {
         let mut node = Self {
+            args,
             server: None,
             directory: TemporaryDirectory::new(name).unwrap(),
             port: free_port().unwrap(),
@@ -46,7 +48,7 @@ impl Node {
             "--dir",
             &dir,
         ];
-        let builder = ServerBuilder::iolite().args(&args);
+        let builder = ServerBuilder::iolite().args(&args).args(self.args);
         self.server = Some(builder.start().unwrap());
     }
 
@@ -161,7 +163,11 @@ fn ask(client: &mut Client, line: &str) -> Value {
 
 /// Two nodes in one cluster; the first has all slots.
 fn cluster() -> [Node; 2] {
-    let nodes = [Node::new("slots-a"), Node::new("slots-b")];
+    cluster_with(&[])
+}
+
+fn cluster_with(args: &'static [&'static str]) -> [Node; 2] {
+    let nodes = [Node::new("slots-a", args), Node::new("slots-b", args)];
     let [a, b] = &nodes;
     assert_eq!(a.text("CLUSTER ADDSLOTSRANGE 0 16383"), "OK");
     let line = format!("CLUSTER MEET 127.0.0.1 {} {}", a.port, a.link_port);
@@ -653,4 +659,53 @@ fn who_waits_for_a_key_that_moves_is_told_where_it_is() {
         panic!("no error");
     };
     assert!(text.starts_with(b"MOVED"), "{}", text.escape_ascii());
+}
+
+/// Every value leaves memory as soon as it was used.
+const ALL_COLD: &[&str] = &[
+    "--tier-path",
+    ".",
+    "--tier-demote-at",
+    "0",
+    "--tier-min-value",
+    "1",
+];
+
+#[test]
+fn keys_whose_values_are_out_of_memory_move_under_writes_and_are_counted() {
+    let mut nodes = cluster_with(ALL_COLD);
+    fill(&nodes[0], 2_000);
+    let before = digests(&nodes[0]);
+    assert_eq!(nodes[0].text("OBJECT TIER long"), "ssd");
+    let slot = nodes[0].number("CLUSTER KEYSLOT large");
+    let count = format!("CLUSTER COUNTKEYSINSLOT {slot}");
+    let in_slot = nodes[0].number(&count);
+    assert!(in_slot > 0);
+    let writers = write(&nodes, 2, 100);
+    nodes[0].give_all(&nodes[1]);
+    nodes[1].give_all(&nodes[0]);
+    nodes[0].give_all(&nodes[1]);
+    let (ledger, moved) = writers.end();
+    assert!(moved > 0 && ledger.len() > 30);
+    check(&nodes, &ledger);
+    assert_eq!(digests(&nodes[1]), before);
+    // The reads of the writers took them out of memory here, too.
+    assert!(!nodes[1].text("INFO tier").contains("tier_keys:0\r\n"));
+    assert_eq!(nodes[1].number(&count), in_slot);
+    assert_eq!(nodes[0].number(&count), 0);
+    assert_eq!(nodes[0].number("DBSIZE"), 0);
+    assert!(nodes[0].text("INFO tier").contains("tier_keys:0\r\n"));
+    // What came is there after a start.
+    for node in &mut nodes {
+        node.kill();
+        node.start();
+    }
+    let patience = Patience::of(PATIENCE);
+    while nodes[1].text("GET text") != "hello" {
+        assert!(patience.lasts(), "{}", nodes[1].log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let all = i64::try_from(names().len() + 2_000 + ledger.len()).unwrap();
+    assert_eq!(nodes[1].number("DBSIZE"), all);
+    assert_eq!(digests(&nodes[1]), before);
 }

@@ -13,7 +13,7 @@ use super::ledger::kill;
 use super::limits::eventually;
 use super::recovery::{Directory, files_of};
 
-fn start(args: &[&str]) -> Server {
+pub(crate) fn start(args: &[&str]) -> Server {
     let builder =
         ServerBuilder::iolite().args(&["--tier-path", ".", "--enable-debug-command", "yes"]);
     // Values of these tests would be a few bytes.
@@ -21,19 +21,19 @@ fn start(args: &[&str]) -> Server {
     builder.args(args).start().unwrap()
 }
 
-fn ask(client: &mut Client, args: &[&str]) -> String {
+pub(crate) fn ask(client: &mut Client, args: &[&str]) -> String {
     let told = show(&client.command(args).unwrap());
     told.trim_matches('"').to_owned()
 }
 
 /// Puts a string, and moves it out of memory.
-fn set_cold(client: &mut Client, key: &str, value: &str) {
+pub(crate) fn set_cold(client: &mut Client, key: &str, value: &str) {
     ask(client, &["SET", key, value]);
     assert_eq!(ask(client, &["DEBUG", "DEMOTE", key]), ":1");
 }
 
 /// A number that TIER STATUS tells.
-fn figure(client: &mut Client, name: &str) -> u64 {
+pub(crate) fn figure(client: &mut Client, name: &str) -> u64 {
     let told = ask(client, &["TIER", "STATUS"]);
     let mut words = told.split(|byte: char| !byte.is_alphanumeric() && byte != '_');
     words.find(|word| *word == name).unwrap();
@@ -426,7 +426,7 @@ fn a_damaged_value_is_an_error_and_no_other_is_touched() {
 }
 
 /// Flips a byte of the only segment.
-fn flip(directory: &Path, offset: u64) {
+pub(crate) fn flip(directory: &Path, offset: u64) {
     let segment = files_of(directory, "seg").remove(0);
     let file = OpenOptions::new()
         .read(true)

@@ -54,7 +54,7 @@ impl SavedCold {
     pub fn value(&self, key: &[u8]) -> SavedValue<'_> {
         let value = self
             .value
-            .get_or_init(|| self.values.load(key, self.locator));
+            .get_or_init(|| self.values.load_in_background(key, self.locator));
         value
             .as_deref()
             .map_or(SavedValue::Unreadable, SavedValue::of_cold)
@@ -63,7 +63,7 @@ impl SavedCold {
     /// As [`SavedCold::value`], for who keeps it no longer than it needs it.
     #[must_use]
     pub fn load(&self, key: &[u8]) -> Option<Arc<ColdValue>> {
-        self.values.load(key, self.locator)
+        self.values.load_in_background(key, self.locator)
     }
 }
 

@@ -377,6 +377,7 @@ pub(super) const TIER: &[Directive] = &[
     Directive::new("tier-promotion", PROMOTION, "second"),
     Directive::new("tier-compact-below", integer(1, 90), "50"),
     Directive::new("tier-read-buffer", LONG_BYTES, "16777216").at_start(),
+    Directive::new("tier-read-timeout", integer(10, 3_600_000), "1000"),
     Directive::new("tier-segment-size", TIER_SEGMENT, "67108864").at_start(),
     Directive::new("tier-compression", COMPRESSION, "auto"),
     Directive::new("tier-scrub", LONG_BYTES, "8388608"),

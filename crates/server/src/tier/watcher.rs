@@ -1,0 +1,65 @@
+//! The thread that looks whether the device answers. It never waits for the device itself.
+//!
+//! ```text
+//!   a read without an answer for `tier-read-timeout`  ── who waits for it is told that it cannot be read
+//!   a write without one for [`STALLED`]               ── requests that wait for memory go on without
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Around;
+use super::demoter::Demoter;
+use super::readers::Readers;
+use super::rest::Rest;
+use super::tuning::Tuning;
+use super::values::Values;
+
+/// After so long without an answer a device counts as failed.
+pub(super) const STALLED: Duration = Duration::from_secs(10);
+
+/// It looks so often while a read may take its time.
+const LOOKS: u32 = 4;
+/// And no more seldom than this.
+const REST_MAX: Duration = Duration::from_millis(250);
+
+/// See the module.
+pub(super) struct Watcher {
+    readers: Arc<Readers>,
+    values: Arc<Values>,
+    demoter: Arc<Demoter>,
+    tuning: Arc<Tuning>,
+    rest: Rest,
+}
+
+impl Watcher {
+    pub(super) fn new(
+        (readers, values): (&Arc<Readers>, &Arc<Values>),
+        demoter: &Arc<Demoter>,
+        tuning: &Arc<Tuning>,
+    ) -> Self {
+        Self {
+            readers: Arc::clone(readers),
+            values: Arc::clone(values),
+            demoter: Arc::clone(demoter),
+            tuning: Arc::clone(tuning),
+            rest: Rest::default(),
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&self) {
+        self.rest.end();
+    }
+
+    /// Looks again and again, until it is over.
+    pub(super) fn run(&self, around: &Around) {
+        while !self.rest.is_over() {
+            let timeout = Duration::from_millis(self.tuning.now().read_timeout_ms);
+            self.readers
+                .give_up_after(timeout, &self.values, &*around.requests);
+            self.demoter.give_up_after(STALLED, around);
+            self.rest.sleep((timeout / LOOKS).min(REST_MAX));
+        }
+    }
+}
