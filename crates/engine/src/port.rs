@@ -489,11 +489,6 @@ pub trait ReplicationPort {
         ))
     }
 
-    /// Whether libraries of functions are those of a control group: they are changed on all of its nodes or on none.
-    fn shares_libraries(&self) -> bool {
-        false
-    }
-
     /// Changes the libraries of the control group: `made` gives all of them as they are to be, as FUNCTION DUMP does, from
     /// what they are here. It may be asked again. Waits until this holds here: to be called outside of the store. Whether
     /// anything has changed.

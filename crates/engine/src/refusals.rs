@@ -156,6 +156,12 @@ impl Refusals {
         self.shares_libraries.store(on, Ordering::Release);
     }
 
+    /// Whether they are. Never where what somebody else did is done again: there a stream, a log or a file says what was.
+    #[must_use]
+    pub fn shares_libraries(&self) -> bool {
+        self.shares_libraries.load(Ordering::Acquire)
+    }
+
     fn is_quorum_for_all(&self) -> bool {
         self.quorum_for_all.load(Ordering::Acquire)
     }
@@ -272,7 +278,7 @@ impl Refusals {
         if shut & SAVE_FAILED != 0 && all.clone().any(is_write) {
             return Err(CommandError::fixed(NOT_SAVED));
         }
-        let shares_libraries = self.shares_libraries.load(Ordering::Acquire);
+        let shares_libraries = self.shares_libraries();
         let changes_data = |flags: Flags| {
             let is_shared = shares_libraries && flags.has(Flags::CHANGES_LIBRARIES);
             flags.has(Flags::WRITE) && !is_shared

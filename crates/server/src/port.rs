@@ -156,10 +156,6 @@ impl ReplicationPort for Port<'_> {
         self.node.control.order_node(node, order)
     }
 
-    fn shares_libraries(&self) -> bool {
-        libraries::is_wanted(self.node) && self.node.control.log().is_some()
-    }
-
     fn change_shared_libraries(
         &mut self,
         made: &mut dyn FnMut() -> Result<Vec<u8>, CommandError>,

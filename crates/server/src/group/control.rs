@@ -383,6 +383,11 @@ impl Part {
     /// From here on the group decides what this node does.
     fn obey(&self, node: &Arc<Node>) -> Result<(), String> {
         let id = lock(&self.kept).id;
+        let shares_libraries = libraries::is_wanted(node);
+        node.core
+            .shared
+            .refusals
+            .set_shares_libraries(shares_libraries);
         if node.core.config.current().group.is_witness {
             // It has no data to show, and takes none: that stays as it was begun.
             node.replication.own.set_id(TermId(id.0));

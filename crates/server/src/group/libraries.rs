@@ -51,7 +51,6 @@ pub(crate) fn take(node: &Node, state: &ControlState) {
     if !taken.libraries.is_news(state.index, document.version) {
         return;
     }
-    node.core.shared.refusals.set_shares_libraries(true);
     let libraries = loaded(node, &document.body);
     node.core.shared.scripts.libraries.take_of_group(libraries);
     drop(taken);

@@ -188,7 +188,7 @@ fn change(
     change: impl Fn(&mut scripts::State) -> Result<(), LibraryError>,
     refusal: impl Fn(LibraryError) -> CommandError,
 ) -> CommandResult {
-    if context.server.shares_libraries() {
+    if context.shared.refusals.shares_libraries() {
         if !context.session.is_of_primary {
             return change_in_group(context, change, refusal);
         }
