@@ -42,6 +42,7 @@ const DECODERS: &[&str] = &[
     "crates/cluster",
     "crates/console",
     "crates/durability",
+    "crates/memcached",
     "crates/protocol",
     "crates/rdb",
     "crates/replication",
@@ -107,13 +108,20 @@ pub const PARTS: &[Part] = &[
         needs: &[
             &tools::CPP_COMPILER,
             &tools::REDIS_TOOLS,
+            &tools::MEMCACHED_TOOLS,
             &tools::PYTHON,
             &tools::NODE,
             &tools::GO,
             &tools::MAVEN,
         ],
         when: When::Always,
-        commands: || vec![ignored("clients::"), ignored("applications::")],
+        commands: || {
+            vec![
+                ignored("clients::"),
+                ignored("applications::"),
+                ignored("memcached::"),
+            ]
+        },
     },
     Part {
         name: "bare",

@@ -196,7 +196,7 @@ impl Member {
         let copies = self.copies.iter().map(|(shard, copy)| CopyStatus {
             shard: *shard,
             seal: copy.seal,
-            office: copy.office,
+            office: told_office(copy),
             taking: copy.taking,
             end: copy.end,
             applied: copy.applied,
@@ -313,6 +313,7 @@ impl Member {
             } else if (copy.end == shard.promised || is_alone)
                 && copy.seal <= term
                 && copy.office < term
+                && may_begin(copy, term)
             {
                 copy.seal = term;
                 leave(copy);
@@ -365,7 +366,11 @@ impl Member {
         let Some(copy) = self.copies.get_mut(&shard).filter(|copy| copy.office > 0) else {
             return Vec::new();
         };
-        leave(copy);
+        if is_on(Bug::LeaseKept) {
+            copy.left = copy.office;
+        } else {
+            leave(copy);
+        }
         self.hands_over = Some((shard, to));
         self.hurry();
         vec![Action::LeaveOffice { shard }]
@@ -400,9 +405,78 @@ impl Member {
     }
 }
 
+fn told_office(copy: &Copy) -> u64 {
+    let is_told_left = is_on(Bug::LeaseKept) && copy.left == copy.office;
+    if is_told_left { 0 } else { copy.office }
+}
+
+/// Nobody is in office twice in one term: who was started anew knows an old state, and what it proposed before may come still.
+/// A log that has the frame of that term says that it was.
+fn may_begin(copy: &Copy, term: u64) -> bool {
+    copy.end.term < term || is_on(Bug::OfficeAgain)
+}
+
 fn leave(copy: &mut Copy) {
     copy.left = copy.left.max(copy.office);
     copy.office = 0;
     copy.taking = 0;
     copy.lease_until_ms = 0;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{CopyKind, Shard};
+
+    const OWN: NodeId = NodeId([1; 20]);
+    const SHARD: ShardId = ShardId(4);
+
+    /// A state in which this node is the only copy of its shard, in that term.
+    fn alone(term: u64) -> ControlState {
+        let mut state = ControlState::default();
+        state.index = 10;
+        state.nodes.insert(OWN, crate::state::Node::default());
+        let shard = Shard {
+            term,
+            epoch: 10,
+            primary: OWN,
+            promised: LogEnd {
+                term: term - 1,
+                sequence: 50,
+            },
+            members: [(OWN, CopyKind::Data)].into(),
+            old_members: None,
+            is_quorum: false,
+        };
+        state.shards.insert(SHARD, shard);
+        state
+    }
+
+    #[test]
+    fn the_only_copy_is_in_office_once_in_a_term() {
+        let mut member = Member::new(OWN, Times::default(), 1, 0);
+        let end = |term, sequence| LogEnd { term, sequence };
+        // Something was written since it was looked at where its log ends.
+        member.add_copy(SHARD, 0, end(1, 60), 60);
+        let taken = member.on_state(&alone(2));
+        let office = Action::TakeOffice {
+            shard: SHARD,
+            term: 2,
+        };
+        assert_eq!(taken, [office]);
+        member.note_log(SHARD, end(2, 61), 61);
+        assert!(member.on_office(SHARD, 2));
+        // It is started anew: the state that it finds is of the same term, and may be older than what others know.
+        let mut member = Member::new(OWN, Times::default(), 2, 0);
+        member.add_copy(SHARD, 2, end(2, 70), 70);
+        assert_eq!(member.on_state(&alone(2)), []);
+        assert_eq!(member.office(SHARD), None);
+        let office = Action::TakeOffice {
+            shard: SHARD,
+            term: 3,
+        };
+        let mut next = alone(3);
+        next.index = 11;
+        assert_eq!(member.on_state(&next), [office]);
+    }
 }

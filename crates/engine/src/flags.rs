@@ -126,6 +126,31 @@ flag_set! {
     }
 }
 
+/// What is made of a request of a forwarding client whose keys no one node serves, out of the replies of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scatter {
+    /// Nothing: it is about the keys of one slot, or about this node.
+    Never,
+    /// The values of its keys, in their order.
+    Values,
+    /// The sum of the numbers that are answered about its keys.
+    Sum,
+    /// OK, where all that is done to its keys is done.
+    Done,
+    /// The sum of what all nodes answer.
+    SumOfAll,
+    /// All elements of what all nodes answer.
+    ElementsOfAll,
+    /// OK, where all nodes say so.
+    DoneByAll,
+    /// What this node answers, once all have been asked.
+    OwnOfAll,
+    /// What one of them answers that has something.
+    AnyOfAll,
+    /// One node after the other, as its cursor says.
+    Cursor,
+}
+
 /// What a command does where its client has begun a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTransaction {

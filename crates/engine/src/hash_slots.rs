@@ -31,6 +31,8 @@ pub struct Endpoint {
     pub port: u16,
     /// The one with; 0 where there is none.
     pub tls_port: u16,
+    /// Its id, for other nodes.
+    pub id: [u8; 20],
 }
 
 /// Who serves which slot, as this node knows.
@@ -385,6 +387,7 @@ mod tests {
             host: host.to_owned(),
             port,
             tls_port,
+            id: [0; 20],
         };
         let mut owners = vec![0; HASH_SLOTS];
         owners[12_182] = 1;

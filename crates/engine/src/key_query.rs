@@ -5,11 +5,11 @@
 use protocol::Request;
 
 use crate::client_record::ClientRecord;
-use crate::flags::{Flags, KeyAccess};
+use crate::flags::{Flags, InTransaction, KeyAccess};
 use crate::hash_slots::{Elsewhere, Query, Routes};
 use crate::key_places as places;
 use crate::session::Session;
-use crate::spec::CommandSpec;
+use crate::spec::{Begin, CommandSpec, Find};
 use crate::table::Table;
 use crate::waiting::Waiting;
 
@@ -47,6 +47,62 @@ pub(crate) fn query_of(session: &Session, routes: &Routes) -> Query {
     }
 }
 
+/// Whose a request of a client that forwards is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// This node's: the engine runs it, or refuses it.
+    Own,
+    /// Of the primary with this number, which owns its slot.
+    Other {
+        /// The slot.
+        slot: u16,
+        /// Which of the endpoints of the routes.
+        owner: u16,
+    },
+    /// Nobody's at present.
+    Nobodys {
+        /// The slot.
+        slot: u16,
+    },
+    /// Its keys are of several slots.
+    Several,
+}
+
+/// Whose a request is, as far as its arguments tell; of the request that ends a transaction, by what is queued.
+#[must_use]
+pub fn whose(
+    session: &Session,
+    routes: &Routes,
+    table: &Table,
+    spec: &CommandSpec,
+    request: Request<'_>,
+) -> Whose {
+    let mut query = query_of(session, routes);
+    match &session.transaction {
+        Some(transaction) if spec.in_transaction == InTransaction::Runs => {
+            for queued in transaction.queue() {
+                if let Some(spec) = table.spec(queued.index) {
+                    add_keys(&mut query, routes, table, spec, queued.request());
+                }
+            }
+        }
+        _ => add_keys(&mut query, routes, table, spec, request),
+    }
+    match (query.judge(routes), query.slot) {
+        (Ok(()), _) | (_, None) => Whose::Own,
+        (Err(Elsewhere::CrossSlot), _) => Whose::Several,
+        (Err(Elsewhere::Moved { .. }), Some(slot)) => {
+            routes
+                .owner(slot)
+                .map_or(Whose::Nobodys { slot }, |owner| Whose::Other {
+                    slot,
+                    owner,
+                })
+        }
+        (Err(_), Some(slot)) => Whose::Nobodys { slot },
+    }
+}
+
 /// Adds the keys and shard channels of a request, as far as its arguments tell them.
 pub(crate) fn add_keys(
     query: &mut Query,
@@ -61,6 +117,17 @@ pub(crate) fn add_keys(
     }
     let is_about_channels = spec.flags.has(Flags::PUBSUB);
     query.is_about_channels |= is_about_channels;
+    if let [one] = spec.keys
+        && let (Begin::Index(at), Find::Range { last: 0, .. }) = (one.begin, one.find)
+        && spec.keys_of.is_none()
+        && !one.access.has(KeyAccess::NOT_KEY)
+    {
+        // Most are about one key, at a fixed place.
+        if let Some(name) = request.arg(usize::from(at)) {
+            query.add(routes, name);
+        }
+        return;
+    }
     for (at, access) in places::of(table, spec, &request).unwrap_or_default() {
         if (is_about_channels || !access.has(KeyAccess::NOT_KEY))
             && let Some(name) = request.arg(at)

@@ -81,8 +81,16 @@ impl Transaction {
         &self.queue
     }
 
+    /// Calls `each` with every request, oldest first.
+    pub fn for_each_request(&self, mut each: impl FnMut(Request<'_>)) {
+        for queued in &self.queue {
+            each(queued.request());
+        }
+    }
+
     /// Whether EXEC will be refused.
-    pub(crate) fn is_spoilt(&self) -> bool {
+    #[must_use]
+    pub fn is_spoilt(&self) -> bool {
         self.is_spoilt
     }
 

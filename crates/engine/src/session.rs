@@ -98,6 +98,8 @@ pub struct Session {
     /// Its requests are those of the primary that the server follows: nothing is refused to it because the server
     /// is a replica, and nobody asks whether it may.
     pub is_of_primary: bool,
+    /// What other nodes serve is done there for it (CLIENT FORWARD ON), as if there were one server.
+    pub forwards: bool,
     /// What it said of itself as a replica.
     pub replica: Option<Box<ReplicaHello>>,
     /// How often its next request waited for values out of memory.
@@ -138,6 +140,7 @@ impl Session {
             waits_for_majority: false,
             script_shown: Box::default(),
             is_of_primary: false,
+            forwards: false,
             replica: None,
             sync: None,
         }

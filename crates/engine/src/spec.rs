@@ -9,7 +9,7 @@ use crate::args::Args;
 use crate::context::Context;
 use crate::engine::series::SeriesLoop;
 use crate::error::{CommandResult, unknown_subcommand};
-pub use crate::flags::{Flags, InTransaction, KeyAccess};
+pub use crate::flags::{Flags, InTransaction, KeyAccess, Scatter};
 use crate::table::Table;
 
 /// What a command does.
@@ -283,6 +283,8 @@ pub struct CommandSpec {
     pub secrets: Option<fn(&Request<'_>, usize) -> bool>,
     /// What it does in a transaction.
     pub in_transaction: InTransaction,
+    /// What is made of it where it is forwarded to several nodes.
+    pub scatter: Scatter,
     /// The script or function that it runs, if it runs one.
     pub runs: Option<Runs>,
     /// What it is where it runs on a condition.
@@ -346,6 +348,7 @@ impl CommandSpec {
         needs_values: true,
         secrets: None,
         in_transaction: InTransaction::Queued,
+        scatter: Scatter::Never,
         runs: None,
         on_condition: OnCondition::Plain,
         channels: Channels::None,

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use base::extended::Extended;
-use protocol::{OwnedRequest, Reply, ReplyBuffer, Resp};
+use protocol::{OwnedRequest, Reply, ReplyBuffer, Request, Resp};
 use store::{Key, Wanted};
 
 use crate::client_record::ClientRecord;
@@ -93,6 +93,12 @@ pub trait Progress {
 const ARGUMENT_BYTES: usize = 96;
 
 impl Waiting {
+    /// The request as it came.
+    #[must_use]
+    pub fn request(&self) -> Request<'_> {
+        self.request.request()
+    }
+
     /// Bytes of memory behind it, about.
     #[must_use]
     pub fn held_bytes(&self) -> usize {

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -121,6 +122,15 @@ impl Balancer {
     pub fn enter(&self, transport: Box<dyn Transport>, peer: PeerInfo) {
         let carrier = Carrier::Other(transport);
         self.send(self.place(), Newcomer { carrier, peer });
+    }
+
+    /// Gives a connection that this process has made to a worker.
+    pub fn adopt(&self, worker: usize, socket: OwnedFd, peer: PeerInfo) {
+        let carrier = Carrier::Socket(socket);
+        self.workers[worker]
+            .connections_count
+            .fetch_add(1, Ordering::Relaxed);
+        self.send(worker, Newcomer { carrier, peer });
     }
 
     /// Chooses the worker of a new connection and counts it there.

@@ -17,6 +17,7 @@ pub mod counters;
 pub mod daemon;
 pub mod doctor;
 pub mod fence;
+pub mod forward;
 pub mod group;
 pub mod identity;
 pub mod in_process;

@@ -88,6 +88,15 @@ pub enum Message {
         /// The user's name.
         user: Box<[u8]>,
     },
+    /// There is no connection to another node for a client that forwards.
+    NotForwarded {
+        /// The client.
+        client: ConnectionId,
+        /// Which connection it is.
+        serial: u64,
+        /// Why.
+        reason: Box<str>,
+    },
     /// Keys that were held for long are free: who waits may try again.
     KeysFree,
     /// Another log is in use, or none.

@@ -98,6 +98,13 @@ fn open_all_tcp(
     porter: Option<&Arc<dyn Porter>>,
 ) -> Result<Vec<Listener>, Fault> {
     let mut listeners = open_tcp(config, config.port, standing, false)?;
+    listeners.extend(open_tcp(config, config.memcached.port, standing, false)?);
+    listeners.extend(open_tcp(
+        config,
+        config.cluster.forward_port,
+        standing,
+        false,
+    )?);
     if let Some(porter) = porter {
         let encrypted = open_tcp(config, config.tls.port, standing, true)?;
         let guarded = |one: Listener| one.guarded_by(Arc::clone(porter));

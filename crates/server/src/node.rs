@@ -27,6 +27,7 @@ use crate::config::{
 };
 use crate::counters::{Count, Sums};
 use crate::daemon::Supervisor;
+use crate::forward::Forward;
 use crate::group::holder::Control;
 use crate::group::view::View;
 use crate::job::{Job, in_pieces};
@@ -70,6 +71,8 @@ pub struct Node {
     pub migrations: Migrations,
     /// What keeps this node in the control group.
     pub control: Control,
+    /// For clients whose requests other nodes answer.
+    pub forward: Forward,
 }
 
 /// What a client hears whose change of TLS cannot be made.
@@ -134,6 +137,7 @@ impl Node {
             cluster_mode: ClusterMode::default(),
             migrations: Migrations::default(),
             control: Control::default(),
+            forward: Forward::default(),
         };
         node.apply_limits(&current);
         // Told in the log; a server that is ranked otherwise serves as well.

@@ -203,6 +203,13 @@ impl ClusterPort for Port<'_> {
         fronts::carry_out(self.node, order)
     }
 
+    fn redeem(&mut self, token: &[u8]) -> Option<Arc<User>> {
+        let now_ms = self.node.core.clock.monotonic_ns() / 1_000_000;
+        let user = self.node.forward.redeem(token, now_ms)?;
+        let user = self.node.core.shared.access.users.find(&user)?;
+        user.rules().is_on().then_some(user)
+    }
+
     fn is_leaving(&mut self, slot: u16) -> bool {
         self.node.migrations.leaving(slot).is_some()
     }

@@ -84,6 +84,7 @@ impl Workers {
                 Arc::clone(&listeners),
             ));
         }
+        node.forward.set_balancer(&balancer);
         node.process.tls.start(&balancer)?;
         node.replication.set_node(&node);
         node.set_describer(statistics::info);

@@ -10,9 +10,13 @@
 mod arena;
 mod buffers;
 pub(crate) mod deliveries;
+mod forwarding;
 mod keeping;
+mod memcached;
+mod memcached_client;
 mod sessions;
 mod stopping;
+mod upstreams;
 mod waits;
 
 use std::sync::Arc;
@@ -23,7 +27,7 @@ use access::User;
 use base::background::WorkerTurns;
 use base::random::Prng;
 use engine::{ClientRecord, Engine, Next, Outcome, Session, Share, Wait};
-use protocol::Reply;
+use protocol::{Reply, ReplyBuffer};
 use reactor::{
     CloseReason, ConnectionId, Departure, Detached, Endpoint, Filled, Io, PeerInfo, Received,
     Service, Then, Ticket, Verdict,
@@ -46,6 +50,8 @@ use persistence::log_in_use::LogUser;
 pub use arena::Arena;
 use buffers::{Buffers, Holding};
 use deliveries::{Deliveries, RoundMark};
+use forwarding::{ForwardingLoop, forwards};
+use memcached_client::MemcachedClient;
 use sessions::{Connected, Sessions};
 use stopping::Stopping;
 use waits::Waits;
@@ -91,8 +97,12 @@ pub struct Worker {
     waits: Waits,
     /// Which replies wait, while there is a log.
     held_replies: Option<Box<HeldReplies<ConnectionId>>>,
+    /// Replies to a client of the memcached port, while they become text.
+    memcached_replies: ReplyBuffer,
     log_user: LogUser,
     stopping: Option<Stopping>,
+    /// For clients whose requests other nodes answer.
+    forwarding: ForwardingLoop,
     /// The turn's time on the monotonic clock.
     now_ms: u64,
     turn_started_ns: u64,
@@ -145,8 +155,10 @@ impl Worker {
             deliveries: Deliveries::new(Arc::clone(&node), index),
             waits: Waits::default(),
             held_replies: None,
+            memcached_replies: ReplyBuffer::new(),
             log_user: node.keeping.log_in_use.join(),
             stopping: None,
+            forwarding: ForwardingLoop::default(),
             now_ms: node.uptime_ms(),
             turn_started_ns: node.core.clock.monotonic_ns(),
             turn_cpu_ns: None,
@@ -199,13 +211,20 @@ impl Worker {
                 place,
                 reply,
             } => {
-                if let Some(id) = self.sessions.connection_of(client, place) {
+                if let Some(id) = self.sessions.connection_of(client, place)
+                    && !self.forward_waiter(id, &reply)
+                {
                     self.end_wait(id, &reply);
                     let log_end = self.held_replies.as_ref().map(|it| it.log.tail());
                     self.note_answer(id, log_end);
                     self.answer(io, output, id, reply);
                 }
             }
+            Message::NotForwarded {
+                client,
+                serial,
+                reason,
+            } => self.not_forwarded(client, serial, &reason),
             Message::RulesChanged { user } => self.end_subscribers(io, &user),
             Message::KeysFree => {
                 self.serve();
@@ -289,10 +308,16 @@ impl Worker {
             return;
         };
         let before = output.len_with_attachments();
-        for piece in reply {
-            match piece {
-                Piece::Short(bytes) => output.push_slice(&bytes),
-                Piece::Long(bytes) => output.attach(Box::new(bytes)),
+        if let Some(client) = &mut connected.memcached {
+            if !client.answer(&reply, output) {
+                io.close(id);
+            }
+        } else {
+            for piece in reply {
+                match piece {
+                    Piece::Short(bytes) => output.push_slice(&bytes),
+                    Piece::Long(bytes) => output.attach(Box::new(bytes)),
+                }
             }
         }
         let session = &mut connected.session;
@@ -353,6 +378,8 @@ impl Worker {
                 self.waiting.push(id);
                 Then::Pause
             }
+            // Who serves the slot has changed just now: it is looked at anew.
+            Next::Elsewhere => Then::Yield,
             Next::Throttled => {
                 connected.begin_to_wait();
                 self.throttled.push(id);
@@ -448,6 +475,7 @@ impl Worker {
         if let Some(tracking) = connected.session.tracking.take() {
             self.node.unfollow(self.engine.store(), &tracking.follower);
         }
+        self.forget_forwarding(id, Some(&connected));
         self.paused_count -= usize::from(connected.is_paused);
         Some(connected)
     }
@@ -532,7 +560,7 @@ impl Worker {
         }
         let gate = &self.node.core.shared.gate;
         let until_unix_ms = gate.paused_until_unix_ms();
-        if until_unix_ms == 0 && gate.changes_role() {
+        if until_unix_ms == 0 && (gate.changes_role() || gate.has_no_office()) {
             // Who ends that says so.
             return None;
         }
@@ -683,6 +711,52 @@ impl Worker {
         }
     }
 
+    /// Has the engine run what has come from a client; what came of it, and whether the client holds too much.
+    #[inline]
+    fn run_engine(
+        &mut self,
+        id: ConnectionId,
+        input: &[u8],
+        output: &mut ReplyBuffer,
+    ) -> Option<(Outcome, Verdict)> {
+        let connected = self.sessions.get_mut(id)?;
+        if connected.session.authenticated {
+            connected.since_ms = self.now_ms;
+        }
+        let before = output.len_with_attachments();
+        if connected.session.hears_pushes() && self.deliveries.wait() {
+            // What happened before its requests came is told before their replies.
+            let session = &mut connected.session;
+            let reply = &mut Reply::new(&mut *output, session.resp);
+            self.deliveries.catch_up(session, reply);
+        }
+        let mut runs = Runs {
+            node: &self.node,
+            engine: &mut self.engine,
+            deliveries: &mut self.deliveries,
+            held_replies: &mut self.held_replies,
+            log_user: &self.log_user,
+            turn_started_ns: self.turn_started_ns,
+        };
+        let outcome = runs.run(connected, input, output);
+        if outcome.consumed == input.len() {
+            self.buffers.input_gone(connected);
+        } else {
+            Buffers::awaits(connected, &input[outcome.consumed..], outcome.needed);
+        }
+        let config = self.config.config();
+        let verdict = self.buffers.requests_ran(connected, config);
+        let client = &connected.session.client;
+        bump(&client.requests, outcome.executed);
+        self.turn_requests += outcome.executed;
+        bump(&client.input_bytes_total, outcome.consumed);
+        bump(
+            &client.output_bytes_total,
+            output.len_with_attachments() - before,
+        );
+        Some((outcome, verdict))
+    }
+
     fn record(&self, id: ConnectionId, peer: &PeerInfo) -> ClientRecord {
         let mut record = ClientRecord::new(
             self.node.sessions.clients.next_id(),
@@ -713,12 +787,21 @@ impl Service for Worker {
 
     fn admit(&mut self, peer: &PeerInfo) -> Result<(), &'static [u8]> {
         let config = self.node.core.config.current();
+        let by_memcached = memcached_client::came_by(peer, &config);
         let refusal = if self.stopping.is_some() {
             Some(&b""[..])
         } else if config.protected_mode && self.node.is_open() && !is_local(peer) {
-            Some(PROTECTED)
+            Some(if by_memcached {
+                memcached::PROTECTED
+            } else {
+                PROTECTED
+            })
         } else if !self.node.sessions.clients.admit(config.clients_max) {
-            Some(TOO_MANY_CLIENTS)
+            Some(if by_memcached {
+                memcached::TOO_MANY_CLIENTS
+            } else {
+                TOO_MANY_CLIENTS
+            })
         } else {
             None
         };
@@ -766,16 +849,33 @@ impl Service for Worker {
     // setting is changed, and what that client does next counts on it.
     fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo) {
         self.config.refresh();
+        if peer.listener.is_none()
+            && let Some(newcomer) = self.node.forward.take_newcomer(peer.fd)
+        {
+            return self.upstream_opened(io, id, newcomer);
+        }
         let client = Arc::new(self.record(id, peer));
         let users = &self.node.core.shared.access.users;
-        let certified = self.certified_user(peer);
+        let by_memcached = memcached_client::came_by(peer, self.config.config());
+        let certified = if by_memcached {
+            self.memcached_user()
+        } else {
+            self.certified_user(peer)
+        };
         let is_in = certified.is_some() || !users.must_log_in();
         client.set_user(certified.unwrap_or_else(|| Arc::clone(users.default_user())));
         self.node.sessions.clients.add(Arc::clone(&client));
         self.counters.bump(Count::Connections);
+        let mut session = Session::new(client, is_in);
+        let forward_port = self.config.config().cluster.forward_port;
+        if forward_port != 0 {
+            let is_on = self.node.core.shared.hash_slots.is_on();
+            session.forwards = is_on && is_at_port(peer, forward_port);
+        }
         self.sessions.insert(Connected {
             id,
-            session: Session::new(client, is_in),
+            session,
+            forward: None,
             peer_is_local: is_local(peer),
             is_paused: false,
             is_waiting: false,
@@ -786,6 +886,7 @@ impl Service for Worker {
             since_ms: self.now_ms,
             holding: Holding::default(),
             round: RoundMark::default(),
+            memcached: by_memcached.then(|| MemcachedClient::new(&self.config.config().memcached)),
         });
         if self.stopping.is_some() {
             io.close(id);
@@ -794,66 +895,24 @@ impl Service for Worker {
 
     fn received(
         &mut self,
-        _io: &mut Io<'_>,
+        io: &mut Io<'_>,
         id: ConnectionId,
         input: &[u8],
         output: &mut Arena,
     ) -> Received {
         let Some(connected) = self.sessions.get_mut(id) else {
-            return Received::consumed(input.len()).then(Then::CloseNow);
+            return self.received_upstream(io, id, input);
         };
         self.config.refresh();
-        if connected.session.authenticated {
-            connected.since_ms = self.now_ms;
+        if connected.memcached.is_some() {
+            return self.received_memcached(id, input, output);
         }
-        let before = output.len_with_attachments();
-        if connected.session.hears_pushes() && self.deliveries.wait() {
-            // What happened before its requests came is told before their replies.
-            let session = &mut connected.session;
-            let reply = &mut Reply::new(&mut *output, session.resp);
-            self.deliveries.catch_up(session, reply);
+        if forwards(connected) && !self.ends_forwarding(id) {
+            return self.received_forwarding(io, id, input, output);
         }
-        let log = self.held_replies.as_deref().filter(|log| !log.is_ended());
-        let log = log.map(|log| {
-            let gate = &self.node.core.shared.gate;
-            LogView::new(log, gate, self.turn_started_ns, &connected.wrote)
-        });
-        let appended_before = self.log_user.appended().end();
-        let mut port = Port::of_worker(
-            &self.node,
-            connected.peer_is_local,
-            (&mut self.deliveries, id),
-            log,
-        );
-        announcer::work_for(connected.session.client.id);
-        let outcome = self
-            .engine
-            .run(&mut connected.session, &mut port, input, output, SHARE);
-        announcer::work_for(0);
-        if let Some(replies) = &mut self.held_replies {
-            let asks = keeping::waits_of(&connected.session);
-            replies.requests_ran(&mut connected.wrote, appended_before, asks);
-            if replies.tells_what_is_shown() {
-                let session = &connected.session;
-                let may_show_data = self.engine.may_show_data(session, outcome.executed);
-                replies.note_shown(&mut connected.wrote, may_show_data);
-            }
-        }
-        if outcome.consumed == input.len() {
-            self.buffers.input_gone(connected);
-        } else {
-            Buffers::awaits(connected, &input[outcome.consumed..], outcome.needed);
-        }
-        let config = self.config.config();
-        let verdict = self.buffers.requests_ran(connected, config);
-        let client = &connected.session.client;
-        bump(&client.requests, outcome.executed);
-        self.turn_requests += outcome.executed;
-        bump(&client.input_bytes_total, outcome.consumed);
-        bump(
-            &client.output_bytes_total,
-            output.len_with_attachments() - before,
-        );
+        let Some((outcome, verdict)) = self.run_engine(id, input, output) else {
+            return Received::consumed(input.len()).then(Then::CloseNow);
+        };
         let then = self.go_on(id, &outcome, verdict);
         Received {
             consumed: outcome.consumed,
@@ -897,7 +956,9 @@ impl Service for Worker {
             _ => {}
         }
         // What a connection was to be given that ends with its loop, nobody gives it.
-        let _session = self.forget(id);
+        if self.forget(id).is_none() {
+            self.forget_forwarding(id, None);
+        }
     }
 
     fn handed_over(&mut self, id: ConnectionId, connection: Detached) {
@@ -947,6 +1008,7 @@ impl Service for Worker {
         if self.node.sessions.client_cache.has_new_limit() {
             self.enforce_tracking_limit();
         }
+        self.look_after_forwarding(io);
         self.deliver(io, output);
         if let Some(stopping) = &mut self.stopping
             && stopping.is_over(&self.sessions, io, self.now_ms)
@@ -967,7 +1029,9 @@ impl Service for Worker {
         let stop = self.stopping.as_ref().map(|_| STOP_INTERVAL);
         let wait = self.waits.left(&*self.node.core.clock);
         let expiry = self.expiry_left();
+        let forwarding = self.forwarding.left_ms(self.now_ms);
         [
+            forwarding.map(Duration::from_millis),
             upkeep,
             expiry,
             self.pause_left(),
@@ -1006,7 +1070,7 @@ impl Service for Worker {
 
     fn output_limit(&mut self, id: ConnectionId, pending_bytes: usize) -> Verdict {
         let Some(connected) = self.sessions.get_mut(id) else {
-            return Verdict::Close;
+            return self.upstream_limit(id);
         };
         let config = self.config.config();
         self.buffers
@@ -1015,18 +1079,67 @@ impl Service for Worker {
 
     fn replies_limit(&mut self, id: ConnectionId, bytes: usize) -> Verdict {
         let Some(connected) = self.sessions.get_mut(id) else {
-            return Verdict::Close;
+            return self.upstream_limit(id);
         };
         buffers::judge_replies(connected, bytes, self.config.config())
     }
 
     fn input_limit(&mut self, id: ConnectionId, buffered_bytes: usize) -> Verdict {
         let Some(connected) = self.sessions.get_mut(id) else {
-            return Verdict::Close;
+            return self.upstream_limit(id);
         };
         let config = self.config.config();
         self.buffers
             .input_grew(connected, buffered_bytes, config, self.now_ms)
+    }
+}
+
+/// What of a worker requests run with.
+struct Runs<'a> {
+    node: &'a Arc<Node>,
+    engine: &'a mut Engine,
+    deliveries: &'a mut Deliveries,
+    held_replies: &'a mut Option<Box<HeldReplies<ConnectionId>>>,
+    log_user: &'a LogUser,
+    turn_started_ns: u64,
+}
+
+impl Runs<'_> {
+    /// Runs the complete requests at the front of `input`.
+    #[inline(always)]
+    fn run(
+        &mut self,
+        connected: &mut Connected,
+        input: &[u8],
+        output: &mut ReplyBuffer,
+    ) -> Outcome {
+        let log = self.held_replies.as_deref().filter(|log| !log.is_ended());
+        let log = log.map(|log| {
+            let gate = &self.node.core.shared.gate;
+            LogView::new(log, gate, self.turn_started_ns, &connected.wrote)
+        });
+        let appended_before = self.log_user.appended().end();
+        let mut port = Port::of_worker(
+            self.node,
+            connected.peer_is_local,
+            (self.deliveries, connected.id),
+            log,
+        );
+        announcer::work_for(connected.session.client.id);
+        let outcome = self
+            .engine
+            .run(&mut connected.session, &mut port, input, output, SHARE);
+        announcer::work_for(0);
+        if let Some(replies) = self.held_replies {
+            let asks = keeping::waits_of(&connected.session);
+            replies.requests_ran(&mut connected.wrote, appended_before, asks);
+            if replies.tells_what_is_shown() {
+                let session = &connected.session;
+                let may_show_data = self.engine.may_show_data(session, outcome.executed);
+                replies.note_shown(&mut connected.wrote, may_show_data);
+            }
+        }
+        outcome
     }
 }
 
@@ -1041,6 +1154,11 @@ fn is_beyond_all(
     needed_bytes as u64 >= LARGE_REQUEST_BYTES
         && !client.has_flag(ClientRecord::NO_EVICT)
         && needed_bytes as u64 > limits::clients_bytes_max(config, usable_bytes)
+}
+
+/// Whether a peer came to a port.
+fn is_at_port(peer: &PeerInfo, port: u16) -> bool {
+    matches!(&peer.local, Endpoint::Tcp(address) if address.port() == port)
 }
 
 /// Whether a peer is on this machine.

@@ -25,6 +25,7 @@ use crate::batch::{ARGUMENTS_MAX, BATCH_MAX};
 use crate::command_index::CommandIndex;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult, unknown_command};
+use crate::hash_slots::Elsewhere;
 use crate::key_places as places;
 use crate::plan::PlannedRun;
 use crate::resolved::{check, is_about_keys, resolve};
@@ -487,6 +488,14 @@ impl Visit<'_> {
                 Some(self.wait_unless_late())
             }
             CommandError::Blocks => Some(self.block(start)),
+            CommandError::Elsewhere(elsewhere)
+                if self.context.session.forwards
+                    && self.context.session.transaction.is_none()
+                    && **elsewhere != Elsewhere::CrossSlot =>
+            {
+                self.reply.rollback(start);
+                Some(Next::Elsewhere)
+            }
             error => {
                 self.refuse(start, error);
                 None
@@ -639,12 +648,12 @@ impl Visit<'_> {
     ) -> CommandResult {
         let session = &*self.context.session;
         check(self.context.table, (index, spec), request, session)?;
-        if self.checks_slots {
+        if self.checks_slots && !self.is_queued_for_others(spec) {
             self.check_slots(spec, request)?;
         }
         let row = (spec.flags, spec.in_transaction);
         let passed = self.context.shared.refusals.pass(row, session);
-        if passed.is_err() && self.checks_slots {
+        if passed.is_err() && self.checks_slots && !self.is_queued_for_others(spec) {
             // A primary that hands over says first who serves its slots, then refuses writes: between the two looks above.
             self.check_slots(spec, request)?;
         }
@@ -736,8 +745,9 @@ impl Visit<'_> {
         let writes = self.writes(spec, request);
         let gate = &self.context.shared.gate;
         let is_paused = gate.paused_until_unix_ms() > self.context.now_unix_ms;
-        if (is_paused && (writes || !gate.pauses_writes_only())) || (writes && gate.changes_role())
-        {
+        let waits_for_role =
+            (writes && gate.changes_role()) || (gate.has_no_office() && (writes || reads(spec)));
+        if (is_paused && (writes || !gate.pauses_writes_only())) || waits_for_role {
             Some(Next::Paused)
         } else if writes && gate.is_log_full() {
             Some(Next::LogFull)
@@ -747,6 +757,12 @@ impl Visit<'_> {
             None
         }
     }
+}
+
+/// Whether a command shows something of the data, or may.
+fn reads(spec: &CommandSpec) -> bool {
+    let has_keys = !spec.keys.is_empty() || spec.keys_of.is_some();
+    has_keys || spec.flags.has(Flags::READONLY) || spec.in_transaction == InTransaction::Runs
 }
 
 /// What came of a visit that ended within a batch.
@@ -768,7 +784,7 @@ fn leave(before: Outcome, batch: &Batch, left: &Left) -> Outcome {
 /// How many requests of a batch ran when it was left.
 fn executed(left: &Left) -> usize {
     match left.next {
-        Next::Paused | Next::Busy | Next::LogFull => left.index,
+        Next::Paused | Next::Busy | Next::LogFull | Next::Elsewhere => left.index,
         _ => left.index + 1,
     }
 }

@@ -43,6 +43,9 @@ pub enum Next {
     /// The request waits for keys, as long as [`Session::wait`](crate::Session::wait) says: call again when it was answered
     /// ([`crate::ClientsPort::answer`]), or when it [gave up](super::Engine::give_up).
     Blocks,
+    /// The keys are served by another node, or by none at present, and the client [forwards](crate::Session::forwards): call
+    /// again, with the same input, if this node serves them since.
+    Elsewhere,
     /// Clients are paused: call again, with the same input, when they no longer are.
     Paused,
     /// The log has no room: call again, with the same input, when it has.

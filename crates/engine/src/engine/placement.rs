@@ -62,6 +62,15 @@ impl Visit<'_> {
         query.waits(&routes)
     }
 
+    /// Whether a request is queued for a client that forwards: whose its keys are is asked at EXEC.
+    #[inline]
+    pub(super) fn is_queued_for_others(&self, spec: &CommandSpec) -> bool {
+        let session = &*self.context.session;
+        session.forwards
+            && session.transaction.is_some()
+            && spec.in_transaction == InTransaction::Queued
+    }
+
     /// Whether the keys of a request, or of the transaction that it ends, are served here.
     #[cold]
     pub(super) fn check_slots(&self, spec: &CommandSpec, request: Request<'_>) -> CommandResult {

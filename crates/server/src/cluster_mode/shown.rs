@@ -138,6 +138,7 @@ pub(super) fn routes(
 }
 
 fn endpoint(state: &ControlState, node: NodeId, config: &Config) -> Endpoint {
+    let id = node.0;
     let Some(node) = state.nodes.get(&node) else {
         return Endpoint::default();
     };
@@ -152,6 +153,7 @@ fn endpoint(state: &ControlState, node: NodeId, config: &Config) -> Endpoint {
         host,
         port: record.client_port,
         tls_port: record.tls_port,
+        id,
     }
 }
 

@@ -31,6 +31,12 @@ pub struct Cluster {
     pub channels_when_down: bool,
     /// Requests may be about keys of several hash slots of this node.
     pub crosses_slots: bool,
+    /// Writes about keys of several slots are forwarded in parts.
+    pub splits_writes: bool,
+    /// The port for clients whose requests are forwarded; 0 where there is none.
+    pub forward_port: u16,
+    /// What other nodes answer may take so long, in milliseconds.
+    pub forward_timeout_ms: u64,
     /// Writes to slots that are handed over wait no longer, in milliseconds.
     pub pause_ms_max: u64,
     /// So many databases there are.

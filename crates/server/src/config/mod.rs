@@ -18,6 +18,7 @@ mod fields;
 mod group;
 mod http;
 mod loader;
+mod memcached;
 mod of_group;
 mod replication;
 mod rewrite;
@@ -43,6 +44,7 @@ pub use fields::{
 pub use group::{Group, LINK_PORT_DISTANCE};
 pub use http::{Http, MetricsAuth};
 pub(crate) use loader::{LoadError, Loader, read_file};
+pub use memcached::Memcached;
 pub use of_group::OwnedPair;
 pub use replication::{LinkEncryption, LoadsDirectly, Replication};
 pub(crate) use rewrite::replace_file;

@@ -21,6 +21,7 @@ use super::fields::{
 };
 use super::group::{Group, Shares, place_of};
 use super::http::Http;
+use super::memcached::Memcached;
 use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, COMPRESSIONS,
@@ -123,6 +124,7 @@ impl Settings {
             group: self.group(),
             tls: self.tls(),
             http: self.http(),
+            memcached: self.memcached(),
             cluster: self.cluster(),
             tier: self.tier(),
         }
@@ -150,6 +152,9 @@ impl Settings {
             reads_when_down: self.switch("cluster-allow-reads-when-down"),
             channels_when_down: self.switch("cluster-allow-pubsubshard-when-down"),
             crosses_slots: self.choice("cluster-cross-slot", &[("no", false), ("node", true)]),
+            splits_writes: self.choice("forward-multi", &[("refuse", false), ("split", true)]),
+            forward_port: self.number("forward-port"),
+            forward_timeout_ms: self.number("forward-timeout"),
             pause_ms_max: self.number("cluster-migration-pause-max"),
             databases_count: self.number("cluster-databases"),
         }
@@ -194,6 +199,16 @@ impl Settings {
                 .unwrap_or_default(),
             otlp_interval_s: self.number("otlp-interval"),
             otlp_headers_file: self.path("otlp-headers-file"),
+        }
+    }
+
+    fn memcached(&self) -> Memcached {
+        Memcached {
+            port: self.number("memcached-port"),
+            user: self
+                .text("memcached-user")
+                .map_or_else(Vec::new, <[u8]>::to_vec),
+            item_bytes_max: self.number("memcached-item-size-max"),
         }
     }
 

@@ -272,6 +272,12 @@ impl TakesPart for Part {
             .send(&seen.state, seen.own, kind, channel, message);
     }
 
+    fn ask_for_token(&self, to: NodeId, user: &[u8], time: Duration) -> Result<Vec<u8>, String> {
+        let node = self.node.upgrade().ok_or("the server stops")?;
+        let seen = node.group.get();
+        self.relay.ask_for_token(&seen.state, to, user, time)
+    }
+
     fn dropped_messages(&self) -> u64 {
         self.relay.dropped_count()
     }
@@ -320,6 +326,7 @@ impl Part {
             Subject::Meet => return self.hear_of_meeting(asked),
             Subject::Publish => return self.hear_of_message(asked),
             Subject::Places => return self.hear_of_places(asked),
+            Subject::Forward => return self.hear_of_client(asked),
             _ => {}
         }
         let events = self.events();
@@ -363,6 +370,19 @@ impl Part {
     pub(super) fn raft_log(&self) -> Option<Arc<RaftLog<Links>>> {
         let taking = lock(&self.taking);
         Some(Arc::clone(&taking.active.as_ref()?.log))
+    }
+
+    /// A client of another node is to be let in as a user, who is known there.
+    fn hear_of_client(&self, asked: Asked) {
+        let Asked { bytes, reply, .. } = asked;
+        let token = self.node.upgrade().and_then(|node| {
+            let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
+            node.forward.issue(&bytes, now_ms)
+        });
+        reply.answer(match token {
+            Some(token) => Ok(base::hex::text(&token).into_bytes()),
+            None => Err("too many tokens are not used".to_owned()),
+        });
     }
 
     fn events(&self) -> Option<SyncSender<Event>> {

@@ -396,7 +396,7 @@ impl Driver {
             }
             Subject::Join => self.join(from, &bytes, reply),
             Subject::HandOver => self.hear_of_hand_over(from, reply),
-            Subject::Meet | Subject::Publish | Subject::Places => {
+            Subject::Meet | Subject::Publish | Subject::Forward | Subject::Places => {
                 reply.answer(Err("not a question for the group".to_owned()));
             }
             Subject::Member => match Message::decode(&bytes) {

@@ -68,6 +68,12 @@ pub(crate) trait TakesPart: Send + Sync {
     /// Sends a message to the subscribers of the other nodes that it is for; waits for nothing.
     fn relay(&self, kind: TopicKind, channel: &[u8], message: &[u8]);
 
+    /// Asks another node for a token that lets a connection in as a user; waits for it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn ask_for_token(&self, node: NodeId, user: &[u8], time: Duration) -> Result<Vec<u8>, String>;
+
     /// Messages that could not be sent to another node.
     fn dropped_messages(&self) -> u64;
 

@@ -63,8 +63,10 @@ pub(crate) enum Subject {
     HandOver = 5,
     /// A message for the subscribers of a node.
     Publish = 6,
+    /// A client's connection to a node is to be let in.
+    Forward = 7,
     /// A node says where it is now, and asks where others are.
-    Places = 7,
+    Places = 8,
 }
 
 impl Subject {
@@ -84,6 +86,7 @@ impl Subject {
             Self::Meet,
             Self::HandOver,
             Self::Publish,
+            Self::Forward,
             Self::Places,
         ];
         all.into_iter().find(|one| *one as u8 == byte)

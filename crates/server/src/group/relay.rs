@@ -11,7 +11,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use cluster::bytes::{Malformed, Reader, Writer};
 use cluster::{ControlState, NodeId};
@@ -87,6 +89,28 @@ impl Relay {
             waiting.fetch_sub(length, Ordering::Relaxed);
         });
         self.links.ask(node, Subject::Publish, bytes, done);
+    }
+
+    /// Asks a node for a token that lets a connection in as a user.
+    pub(super) fn ask_for_token(
+        &self,
+        state: &ControlState,
+        to: NodeId,
+        user: &[u8],
+        time: Duration,
+    ) -> Result<Vec<u8>, String> {
+        let node = state.nodes.get(&to);
+        let node = node.ok_or("the node is not of the cluster any more")?;
+        self.links
+            .set_place(to, node.raft_id, &place_of(&node.record));
+        let (sender, receiver) = sync_channel(1);
+        let done = Box::new(move |told| {
+            // Nobody may wait any more.
+            let _late = sender.try_send(told);
+        });
+        self.links.ask(to, Subject::Forward, user.to_vec(), done);
+        let told = receiver.recv_timeout(time);
+        told.unwrap_or_else(|_| Err("there was no answer in time".to_owned()))
     }
 
     /// Ends its links.

@@ -33,6 +33,8 @@ pub(crate) struct Job {
     pub(crate) ranges: Vec<SlotRange>,
     pub(crate) source: NodeId,
     pub(crate) target: NodeId,
+    /// This node asked for the slots: an attempt that comes to nothing is not the end of it, since the source tries again.
+    pub(super) is_asked_for: bool,
     progress: Mutex<Progress>,
     is_cancelled: AtomicBool,
 }
@@ -49,6 +51,7 @@ impl Job {
             ranges,
             source,
             target,
+            is_asked_for: false,
             progress: Mutex::new(Progress {
                 stage: Stage::Waiting,
                 error: String::new(),
@@ -63,6 +66,14 @@ impl Job {
                 left_bytes: 0,
             }),
             is_cancelled: AtomicBool::new(false),
+        }
+    }
+
+    /// As one that this node has asked for.
+    pub(super) fn asked_for(self) -> Self {
+        Self {
+            is_asked_for: true,
+            ..self
         }
     }
 

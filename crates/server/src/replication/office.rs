@@ -59,6 +59,20 @@ impl Replication {
         Ok(())
     }
 
+    /// Whether a control group decides, and this node neither follows nor is in office: it says that it is no primary.
+    pub(super) fn is_out_of_office(&self) -> bool {
+        self.fence.is_grouped() && matches!(self.role(), Role::Sealed | Role::TakingOver)
+    }
+
+    /// What is here may be undone, if this is the primary of a shard whose writes wait for a majority. Called before its office
+    /// ends: whoever reads after that does not wait for one any more.
+    fn hide_uncommitted(&self, node: &Node) {
+        if self.fence.office() > 0 && self.fence.is_quorum() && !self.hands_over() {
+            self.has_uncommitted.store(true, Ordering::Release);
+            node.core.shared.refusals.set_stale(true);
+        }
+    }
+
     /// Whether a control group has sealed this node, or has not said yet whom it follows.
     pub(super) fn is_sealed(&self) -> bool {
         self.role() == Role::Sealed
@@ -66,12 +80,20 @@ impl Replication {
 
     /// Seals. See [`crate::group::duty::Duty::seal`].
     pub(crate) fn seal(&self, node: &Arc<Node>, term: u64, done: Done) {
+        if term > self.fence.office() {
+            self.hide_uncommitted(node);
+        }
         self.fence.raise(term);
         self.seal_role(node, Some((term, done)));
     }
 
     /// Is primary no more, and follows nobody.
     pub(crate) fn leave_office(&self, node: &Arc<Node>) {
+        self.hide_uncommitted(node);
+        if self.hands_over() {
+            // The next primary may serve already before this node knows of it.
+            node.core.shared.gate.set_no_office(true);
+        }
         self.fence.end_office();
         self.seal_role(node, None);
     }
@@ -108,6 +130,9 @@ impl Replication {
 
     /// Follows the primary of a term, unless a later one is known.
     pub(crate) fn follow_in(&self, node: &Arc<Node>, term: u64, primary: Primary, link_port: u16) {
+        if term > self.fence.office() {
+            self.hide_uncommitted(node);
+        }
         if !self.fence.accept(term) {
             return;
         }
@@ -150,7 +175,10 @@ impl Replication {
         node.core
             .env
             .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
+        // What a majority has is in the log, and not all of it in the store yet.
+        node.core.shared.gate.set_no_office(true);
         self.role.set(role);
+        self.has_uncommitted.store(false, Ordering::Release);
         let refusals = &node.core.shared.refusals;
         refusals.set_read_only(false);
         refusals.set_stale(false);

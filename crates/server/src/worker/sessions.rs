@@ -8,12 +8,16 @@ use reactor::ConnectionId;
 
 use super::buffers::Holding;
 use super::deliveries::RoundMark;
+use super::memcached_client::MemcachedClient;
 use super::waits::WaitEnd;
+use crate::forward::upstream::Forwarding;
 
 /// A connection and its session.
 pub(super) struct Connected {
     pub(super) id: ConnectionId,
     pub(super) session: Session,
+    /// Its requests that other nodes answer, and its connections to them.
+    pub(super) forward: Option<Box<Forwarding>>,
     pub(super) peer_is_local: bool,
     /// Waits for the end of CLIENT PAUSE.
     pub(super) is_paused: bool,
@@ -31,6 +35,8 @@ pub(super) struct Connected {
     pub(super) since_ms: u64,
     pub(super) holding: Holding,
     pub(super) round: RoundMark,
+    /// What a client of the memcached port sent and is owed; no other has it.
+    pub(super) memcached: Option<Box<MemcachedClient>>,
 }
 
 impl Connected {

@@ -15,6 +15,7 @@ mod failover;
 mod faults;
 mod forming;
 mod hand_over;
+mod histories;
 mod kills;
 mod page;
 mod recovery;

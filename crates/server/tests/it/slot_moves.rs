@@ -644,6 +644,32 @@ fn the_target_may_ask_for_slots() {
 }
 
 #[test]
+fn a_move_that_was_asked_for_has_not_failed_while_it_is_tried_again() {
+    let nodes = cluster();
+    let [a, b] = &nodes;
+    fill(a, 50_000);
+    let id = b.text("CLUSTER MIGRATION IMPORT 0 16383");
+    let line = format!("CLUSTER MIGRATION STATUS ID {id}");
+    let has = |state: &str| match b.ask(&line) {
+        Value::Array(moves) => {
+            let state = Value::Bulk(state.into());
+            matches!(&moves[..], [Value::Array(one)] if one.contains(&state))
+        }
+        _ => false,
+    };
+    let patience = Patience::of(PATIENCE);
+    while !has("send-bulk-and-stream") && !has("completed") {
+        assert!(patience.lasts(), "{}", b.log());
+    }
+    // The attempt comes to nothing, unless it is over already.
+    a.ask("FLUSHALL");
+    while !has("completed") {
+        assert!(!has("failed"), "{}", b.log());
+        assert!(patience.lasts(), "{}", b.log());
+    }
+}
+
+#[test]
 fn who_waits_for_a_key_that_moves_is_told_where_it_is() {
     let nodes = cluster();
     let [a, b] = &nodes;

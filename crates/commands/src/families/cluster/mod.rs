@@ -78,7 +78,7 @@ fn read_replicas(context: &Context<'_>, reply: &mut Reply<'_>, on: bool) -> Comm
 
 /// Refuses where there is no cluster.
 fn admit(context: &Context<'_>) -> CommandResult {
-    if context.shared.hash_slots.is_on() {
+    if context.shared.hash_slots.is_on() && !context.session.forwards {
         Ok(())
     } else {
         Err(DISABLED)
@@ -87,7 +87,8 @@ fn admit(context: &Context<'_>) -> CommandResult {
 
 /// The cluster as this node knows it.
 fn seen(context: &mut Context<'_>) -> Result<Arc<ClusterSeen>, CommandError> {
-    context.server.cluster().ok_or(DISABLED)
+    let seen = context.server.cluster();
+    seen.filter(|_| !context.session.forwards).ok_or(DISABLED)
 }
 
 /// A slot, by its number.

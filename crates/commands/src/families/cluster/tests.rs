@@ -38,6 +38,7 @@ fn server() -> TestServer {
         host: host.to_owned(),
         port,
         tls_port: 0,
+        id: [0; 20],
     };
     server.shared.hash_slots.publish(Routes {
         endpoints: vec![endpoint("10.0.0.1", 7000), endpoint("10.0.0.2", 7001)],

@@ -1,6 +1,7 @@
 //! CLIENT: what a connection says of itself; what is done to others is in `others`.
 
 use engine::args::Args;
+use engine::cluster::DISABLED;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
 use engine::port::{ClientCondition, ClientFilter};
@@ -247,6 +248,17 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             ..MEMBER
         },
         CommandSpec {
+            name: "FORWARD",
+            arity: Arity::AtLeast(3),
+            flags: COMMON.with(Flags::NO_AUTH).with(Flags::NO_MULTI),
+            since: "7.2.0",
+            summary: "Says whether what other nodes of the cluster serve is done there for the connection.",
+            syntax: "<ON | OFF | AS token>",
+            handler: forward,
+            secrets: Some(|_, at| at >= 3),
+            ..MEMBER
+        },
+        CommandSpec {
             name: "MAINT_NOTIFICATIONS",
             arity: Arity::AtLeast(3),
             since: "8.2.0",
@@ -349,6 +361,10 @@ const HELP: &[&str] = &[
     "DURABILITY (DEFAULT|ALWAYS|QUORUM)",
     "    Replies wait until the log is on disk (ALWAYS), until a majority of the copies has it",
     "    (QUORUM, under a control group), or as the directive durability says.",
+    "FORWARD (ON|OFF)",
+    "    Have what other nodes of the cluster serve done there, as if there were one server.",
+    "FORWARD AS <token>",
+    "    For another node of the cluster.",
     "MAINT_NOTIFICATIONS (ON|OFF) [<option> <value> ...]",
     "    Accepted for clients that ask for maintenance notices; there are none.",
 ];
@@ -366,6 +382,34 @@ fn get_name(
     }
     Ok(())
 }
+
+/// Outside of a cluster there is nothing to forward, and nobody who would.
+fn forward(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    if args.take_word("AS") {
+        let user = context.server.redeem(args.bytes()?);
+        let user = user.ok_or(CommandError::fixed("WRONGPASS the token is not known"))?;
+        context.session.log_in(user);
+        context.session.forwards = false;
+    } else if args.take_word("ON") {
+        if !context.shared.hash_slots.is_on() {
+            return Err(DISABLED);
+        }
+        if context.session.tracking.is_some() {
+            return Err(CommandError::fixed(TRACKS));
+        }
+        context.session.forwards = true;
+    } else if args.take_word("OFF") {
+        context.session.forwards = false;
+    } else {
+        return Err(CommandError::Syntax);
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// Changes at other nodes reach no connection that is not theirs.
+pub(super) const TRACKS: &str =
+    "ERR CLIENT TRACKING and CLIENT FORWARD cannot be used by one connection";
 
 /// Replies that wait for the disk need a log; who asks for them must not believe otherwise.
 fn durability(

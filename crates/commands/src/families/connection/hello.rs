@@ -167,11 +167,13 @@ fn introduce(context: &Context<'_>, reply: &mut Reply<'_>) {
     reply.bulk(b"id");
     reply.integer(i64::try_from(context.session.client.id).unwrap_or(i64::MAX));
     reply.bulk(b"mode");
-    reply.bulk(if context.shared.hash_slots.is_on() {
-        b"cluster"
-    } else {
-        b"standalone"
-    });
+    reply.bulk(
+        if context.shared.hash_slots.is_on() && !context.session.forwards {
+            b"cluster"
+        } else {
+            b"standalone"
+        },
+    );
     reply.bulk(b"role");
     reply.bulk(b"master");
     reply.bulk(b"modules");

@@ -10,6 +10,8 @@ use engine::session::ClientRecord;
 use engine::tracking::{Follower, Tracking, TrackingMode, TrackingOptions};
 use protocol::Reply;
 
+use super::client::TRACKS;
+
 const OTHER_MODE: &str = "before disabling tracking for this client, and then re-enabling it with \
                           a different mode.";
 
@@ -158,6 +160,9 @@ pub(super) fn tracking(
     let word = args.bytes()?;
     let asked = Asked::parse(context, args)?;
     if word.eq_ignore_ascii_case(b"on") {
+        if context.session.forwards {
+            return Err(CommandError::fixed(TRACKS));
+        }
         asked.check(context.session.tracking.as_deref())?;
         asked.check_leave(context)?;
         begin(context, &asked)?;

@@ -3,7 +3,7 @@
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::CommandResult;
-use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec, OnCondition};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec, OnCondition, Scatter};
 use protocol::Reply;
 use store::{Event, EventClass, Key, Kind};
 
@@ -19,6 +19,7 @@ const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "DEL",
+        scatter: Scatter::Sum,
         needs_values: false,
         on_condition: OnCondition::Deletes,
         arity: Arity::AtLeast(2),
@@ -35,6 +36,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "UNLINK",
+        scatter: Scatter::Sum,
         needs_values: false,
         on_condition: OnCondition::Deletes,
         arity: Arity::AtLeast(2),
@@ -52,6 +54,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "EXISTS",
+        scatter: Scatter::Sum,
         needs_values: false,
         history: &[("3.0.3", "Takes several keys.")],
         arity: Arity::AtLeast(2),
@@ -68,6 +71,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "TOUCH",
+        scatter: Scatter::Sum,
         needs_values: false,
         arity: Arity::AtLeast(2),
         flags: Flags::READONLY.with(Flags::FAST),

@@ -6,7 +6,7 @@ use base::glob::{self, Case};
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
-use engine::spec::{Arity, CommandSpec, Flags, Group};
+use engine::spec::{Arity, CommandSpec, Flags, Group, Scatter};
 use protocol::Reply;
 use store::{Kind, Record, Store};
 
@@ -22,6 +22,7 @@ const WALKER: CommandSpec = CommandSpec {
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SCAN",
+        scatter: Scatter::Cursor,
         history: &[("6.0.0", "Added `TYPE`.")],
         arity: Arity::AtLeast(2),
         since: "2.8.0",
@@ -40,6 +41,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         complexity: "O(N) where N is the number of keys of the database.",
         syntax: "pattern",
         tips: &["request_policy:all_shards", "nondeterministic_output_order"],
+        scatter: Scatter::ElementsOfAll,
         handler: keys,
         ..WALKER
     },
@@ -48,6 +50,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         arity: Arity::Exactly(1),
         summary: "Names some key of the database.",
         tips: &["request_policy:all_shards", "nondeterministic_output"],
+        scatter: Scatter::AnyOfAll,
         handler: random_key,
         ..WALKER
     },
@@ -58,6 +61,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         group: Group::Server,
         summary: "Says how many keys the database has.",
         tips: &["request_policy:all_shards", "response_policy:agg_sum"],
+        scatter: Scatter::SumOfAll,
         handler: |context, _args, reply| {
             let database = context.session.database;
             let shown = context.store.store().shown_len(database);

@@ -4,7 +4,7 @@ use base::number::IntegerText;
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
-use engine::spec::{Arity, CommandSpec, Flags, Group};
+use engine::spec::{Arity, CommandSpec, Flags, Group, Scatter};
 use protocol::Reply;
 use store::DatabaseId;
 
@@ -17,6 +17,7 @@ const FLUSH: CommandSpec = CommandSpec {
     complexity: "O(1); the memory is given back behind.",
     syntax: "[ASYNC | SYNC]",
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+    scatter: Scatter::DoneByAll,
     ..CommandSpec::BLANK
 };
 

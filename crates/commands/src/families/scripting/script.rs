@@ -4,7 +4,7 @@ use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
 use engine::scripts::{self, RunKind};
-use engine::spec::{Arity, CommandSpec, Flags, Group};
+use engine::spec::{Arity, CommandSpec, Flags, Group, Scatter};
 use protocol::Reply;
 
 use super::take_mode;
@@ -35,6 +35,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             complexity: "O(N) with N being the length in bytes of the script body.",
             syntax: "script",
             tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+            scatter: Scatter::OwnOfAll,
             handler: load,
             ..MEMBER
         },
@@ -60,6 +61,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             complexity: "O(N) with N being the number of scripts in cache",
             syntax: "[ASYNC | SYNC]",
             tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+            scatter: Scatter::OwnOfAll,
             handler: flush,
             ..MEMBER
         },

@@ -32,7 +32,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             let sections: Vec<String> = args
                 .map(|name| String::from_utf8_lossy(name).to_lowercase())
                 .collect();
-            let text = context.server.info(context.store, &sections);
+            let mut text = context.server.info(context.store, &sections);
+            if context.session.forwards {
+                // To who forwards the cluster is one server.
+                text = text.replace("cluster_enabled:1", "cluster_enabled:0");
+            }
             reply.verbatim("txt", text.as_bytes());
             Ok(())
         },

@@ -3,7 +3,7 @@
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
-use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec};
+use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec, Scatter};
 use protocol::Reply;
 use store::{Deadline, FreeMemory, Handle, Key, StoreError};
 
@@ -30,6 +30,7 @@ pub(super) const MSET: CommandSpec = CommandSpec {
         "request_policy:multi_shard",
         "response_policy:all_succeeded",
     ],
+    scatter: Scatter::Done,
     handler: mset,
     ..CommandSpec::BLANK
 };
@@ -44,12 +45,14 @@ pub(super) const MSETNX: CommandSpec = CommandSpec {
     )],
     summary: "Makes several keys hold a string each, unless one of them exists.",
     tips: &["request_policy:multi_shard", "response_policy:agg_min"],
+    scatter: Scatter::Never,
     handler: msetnx,
     ..MSET
 };
 
 pub(super) const MSETEX: CommandSpec = CommandSpec {
     name: "MSETEX",
+    scatter: Scatter::Never,
     arity: Arity::AtLeast(4),
     flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLE_KEYS),
     keys: &[KeySpec {

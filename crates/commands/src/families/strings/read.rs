@@ -3,7 +3,7 @@
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
-use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec};
+use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group, KeyAccess, KeySpec, Scatter};
 use protocol::Reply;
 use store::{Handle, Key, Record, Visitor};
 
@@ -37,6 +37,7 @@ pub(super) const MGET: CommandSpec = CommandSpec {
     complexity: "O(N) where N is the number of keys to retrieve.",
     syntax: "key [key ...]",
     tips: &["request_policy:multi_shard"],
+    scatter: Scatter::Values,
     handler: mget,
     ..CommandSpec::BLANK
 };

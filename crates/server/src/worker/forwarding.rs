@@ -1,0 +1,480 @@
+//! What a worker does for clients that forward, and for their connections to other nodes ([`crate::forward`]).
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use engine::hash_slots::Routes;
+use engine::{Next, ReplyMode, Session};
+use protocol::{Batch, Limits, ReplyBuffer, Request};
+use reactor::{ConnectionId, Io, Received, Then, Verdict};
+
+use super::sessions::Connected;
+use super::{Arena, SHARE, Worker};
+use crate::counters::bump;
+use crate::forward::rules::{Own, Rules, Sent, Way};
+use crate::forward::upstream::{Forwarding, Link, Sender, nothing_done};
+use crate::forward::window::{Aim, Entry, Work};
+
+/// How often those are looked at whose requests are on their way.
+pub(super) const LOOK_MS: u64 = 5;
+/// So many requests are decoded at once.
+const BATCH: usize = 16;
+
+/// What a worker has for all of them.
+#[derive(Default)]
+pub(super) struct ForwardingLoop {
+    /// Connections to other nodes: the client of each, and which of its connections it is.
+    pub(super) upstreams: HashMap<ConnectionId, (ConnectionId, u64)>,
+    /// Clients whose requests are on their way.
+    pub(super) busy: Vec<ConnectionId>,
+    /// Connections to other nodes that ended.
+    pub(super) lost: Vec<(ConnectionId, u64)>,
+    /// Connections that nobody wants any more.
+    pub(super) unwanted: Vec<ConnectionId>,
+    pub(super) look_due_ms: u64,
+    batch: Batch,
+    scratch: Option<ReplyBuffer>,
+}
+
+impl ForwardingLoop {
+    /// How long the loop may sleep.
+    pub(super) fn left_ms(&self, now_ms: u64) -> Option<u64> {
+        if !self.lost.is_empty() || !self.unwanted.is_empty() {
+            return Some(0);
+        }
+        (!self.busy.is_empty()).then(|| self.look_due_ms.saturating_sub(now_ms).max(1))
+    }
+
+    /// Whether a connection is one to another node.
+    pub(super) fn has(&self, id: ConnectionId) -> bool {
+        self.upstreams.contains_key(&id)
+    }
+}
+
+/// How the taking in of requests ended.
+enum Ended {
+    /// All that is complete was taken in; so many bytes have to be there for more.
+    NeedsMore(usize),
+    /// Nothing is taken in until what is on its way is answered.
+    Waits,
+    /// The client has had its turn.
+    Yields,
+    /// As this says.
+    With(Then),
+}
+
+impl Worker {
+    /// As [`received`](reactor::Service::received), of a client that forwards.
+    #[cold]
+    pub(super) fn received_forwarding(
+        &mut self,
+        io: &mut Io<'_>,
+        id: ConnectionId,
+        input: &[u8],
+        output: &mut Arena,
+    ) -> Received {
+        let Some(mut forward) = self.take_forwarding(id) else {
+            return Received::consumed(input.len()).then(Then::CloseNow);
+        };
+        let mut at = 0;
+        let ended = self.take_in(id, input, &mut at, output, &mut forward);
+        Self::send_all(io, &mut forward);
+        let mut out = Vec::new();
+        if forward.window.drain(&mut out) > 0 {
+            output.push_slice(&out);
+        }
+        let then = match ended {
+            Ended::With(then) => then,
+            Ended::Yields => Then::Yield,
+            Ended::Waits if forward.window.is_empty() => match forward.window.after.take() {
+                Some(outcome) => self.go_on(id, &outcome, Verdict::Keep),
+                None => Then::Yield,
+            },
+            Ended::Waits => {
+                forward.is_paused = true;
+                Then::Pause
+            }
+            Ended::NeedsMore(_) => Then::Continue,
+        };
+        let needed = match ended {
+            Ended::NeedsMore(needed) => needed,
+            _ => 0,
+        };
+        if forward.is_paused
+            && let Some(connected) = self.sessions.get_mut(id)
+        {
+            connected.begin_to_wait();
+        }
+        self.put_forwarding(id, forward);
+        Received {
+            consumed: at,
+            needed,
+            then,
+        }
+    }
+
+    pub(super) fn take_forwarding(&mut self, id: ConnectionId) -> Option<Box<Forwarding>> {
+        let connected = self.sessions.get_mut(id)?;
+        Some(connected.forward.take().unwrap_or_default())
+    }
+
+    /// Whether a client forwards no more, and nothing of it is on its way: it is served as others are then.
+    #[cold]
+    pub(super) fn ends_forwarding(&mut self, id: ConnectionId) -> bool {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return false;
+        };
+        let has_some = |forward: &Forwarding| !forward.window.is_empty();
+        if connected.session.forwards || connected.forward.as_deref().is_some_and(has_some) {
+            return false;
+        }
+        if let Some(forward) = connected.forward.take() {
+            self.forwarding.unwanted.extend(forward.open_links());
+        }
+        true
+    }
+
+    /// Gives a client back what it has on its way, and notes that it is looked after.
+    pub(super) fn put_forwarding(&mut self, id: ConnectionId, mut forward: Box<Forwarding>) {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return;
+        };
+        if !forward.window.is_empty() && !forward.is_listed {
+            forward.is_listed = true;
+            if self.forwarding.busy.is_empty() {
+                self.forwarding.look_due_ms = self.now_ms + LOOK_MS;
+            }
+            self.forwarding.busy.push(id);
+        }
+        connected.forward = Some(forward);
+    }
+
+    /// Takes requests in, up to what may be on its way.
+    fn take_in(
+        &mut self,
+        id: ConnectionId,
+        input: &[u8],
+        at: &mut usize,
+        output: &mut Arena,
+        forward: &mut Forwarding,
+    ) -> Ended {
+        let routes = self.node.core.shared.hash_slots.routes();
+        let mut batch = std::mem::take(&mut self.forwarding.batch);
+        let mut taken = 0;
+        let ended = loop {
+            if forward.window.is_full() {
+                break Ended::Waits;
+            }
+            let rest = &input[*at..];
+            let Some(connected) = self.sessions.get_mut(id) else {
+                break Ended::With(Then::CloseNow);
+            };
+            if !connected.session.forwards && !forward.window.is_empty() {
+                break Ended::Waits;
+            }
+            let (base, limits) = (*at, self.decoder_limits(id));
+            let decoded = forward.decoder.decode(rest, &limits, BATCH, &mut batch);
+            if let Some(ended) = self.take_batch(id, (&batch, rest), at, output, forward, &routes) {
+                forward.decoder.reset();
+                break ended;
+            }
+            *at = base + decoded.consumed;
+            taken += batch.len();
+            if decoded.error.is_some() {
+                forward.decoder.reset();
+                if !forward.window.is_empty() {
+                    break Ended::Waits;
+                }
+                // The engine says what is wrong with it.
+                let rest = &input[*at..];
+                let Some((outcome, verdict)) = self.run_engine(id, rest, output) else {
+                    break Ended::With(Then::CloseNow);
+                };
+                *at += outcome.consumed;
+                break Ended::With(self.go_on(id, &outcome, verdict));
+            }
+            if batch.is_empty() || *at == input.len() {
+                break Ended::NeedsMore(decoded.needed);
+            }
+            if taken >= SHARE.requests_max {
+                break Ended::Yields;
+            }
+        };
+        self.forwarding.batch = batch;
+        ended
+    }
+
+    fn decoder_limits(&mut self, id: ConnectionId) -> Limits {
+        let settings = &self.node.core.shared.settings;
+        let (bytes_max, arguments_max) = (
+            settings.string_bytes_max(),
+            settings.arguments_max.load(Ordering::Relaxed),
+        );
+        let connected = self.sessions.get_mut(id);
+        Limits {
+            bulk_bytes_max: bytes_max,
+            multibulk_max: arguments_max,
+            authenticated: connected.is_some_and(|it| it.session.authenticated),
+            ..Limits::default()
+        }
+    }
+
+    /// Takes the requests of a batch in; how that ended, if before the end of the batch.
+    fn take_batch(
+        &mut self,
+        id: ConnectionId,
+        (batch, rest): (&Batch, &[u8]),
+        at: &mut usize,
+        output: &mut Arena,
+        forward: &mut Forwarding,
+        routes: &Routes,
+    ) -> Option<Ended> {
+        let base = *at;
+        // Requests that the engine runs are gathered from here on.
+        let (mut own_from, mut end) = (0, 0);
+        for (index, request) in batch.iter(rest).enumerate() {
+            let start = end;
+            end = batch.end_of(index);
+            let raw = &rest[start..end];
+            let before = forward.window.bytes.len();
+            let mut way = self.judge(id, forward, routes, (request, raw));
+            if own_from < start && !matches!(way, Way::Own(Own::PLAIN)) {
+                // What runs before may change how this one is judged.
+                forward.window.bytes.truncate(before);
+                *at = base + own_from;
+                let ended = self.run_here(id, &rest[own_from..start], at, output, forward);
+                if ended.is_some() {
+                    return ended;
+                }
+                own_from = start;
+                way = self.judge(id, forward, routes, (request, raw));
+            }
+            let is_alone = way.blocks() && !forward.window.is_empty();
+            if forward.window.is_full() || is_alone {
+                forward.window.bytes.truncate(before);
+                *at = base + own_from;
+                return Some(Ended::Waits);
+            }
+            if !self.take_one(id, forward, routes, way) {
+                own_from = end;
+                *at = base + end;
+            }
+        }
+        if own_from < end {
+            *at = base + own_from;
+            return self.run_here(id, &rest[own_from..end], at, output, forward);
+        }
+        None
+    }
+
+    /// What is done with a request; what is to be sent of it is at the end of the window's bytes.
+    fn judge(
+        &mut self,
+        id: ConnectionId,
+        forward: &mut Forwarding,
+        routes: &Routes,
+        (request, raw): (Request<'_>, &[u8]),
+    ) -> Way {
+        let rules = Rules {
+            table: self.node.core.env.table,
+            routes,
+            splits_writes: self.config.config().cluster.splits_writes,
+            watched: forward.watched,
+        };
+        match self.sessions.get_mut(id) {
+            Some(connected) if connected.session.forwards => {
+                let bytes = &mut forward.window.bytes;
+                rules.way(&connected.session, request, raw, bytes)
+            }
+            _ => Way::Own(Own::PLAIN),
+        }
+    }
+
+    /// Takes a request in; whether the engine has to run it.
+    fn take_one(
+        &mut self,
+        id: ConnectionId,
+        forward: &mut Forwarding,
+        routes: &Routes,
+        way: Way,
+    ) -> bool {
+        match way {
+            Way::Own(own) => {
+                if own.ends_watch {
+                    let ended = forward.end_watch(self.now_ms);
+                    self.forwarding.unwanted.extend(ended);
+                }
+                return true;
+            }
+            Way::Refused(text) => {
+                self.end_refused_exec(id, forward);
+                let reply = format!("-{text}\r\n").into_bytes();
+                forward.window.push_done(reply, self.now_ms);
+            }
+            Way::One(sent, part) => self.forward(id, forward, routes, sent, Work::One(part)),
+            Way::Several(sent, merge) => {
+                self.forward(id, forward, routes, sent, Work::Several(Box::new(merge)));
+            }
+        }
+        false
+    }
+
+    /// Runs requests here; how the taking in ended, if all of them did not just run.
+    fn run_here(
+        &mut self,
+        id: ConnectionId,
+        requests: &[u8],
+        at: &mut usize,
+        output: &mut Arena,
+        forward: &mut Forwarding,
+    ) -> Option<Ended> {
+        let is_first = forward.window.is_empty();
+        let mut done = 0;
+        while done < requests.len() {
+            let rest = &requests[done..];
+            let ran = if is_first {
+                self.run_engine(id, rest, output)
+            } else {
+                let mut scratch = self.forwarding.scratch.take();
+                let scratch = scratch.get_or_insert_with(|| ReplyBuffer::with_capacity(0));
+                let ran = self.run_engine(id, rest, scratch);
+                let reply = scratch.to_vec();
+                if !reply.is_empty() {
+                    forward.window.push_done(reply, self.now_ms);
+                }
+                ran
+            };
+            let Some((outcome, verdict)) = ran else {
+                return Some(Ended::With(Then::CloseNow));
+            };
+            done += outcome.consumed;
+            *at += outcome.consumed;
+            let goes_on = matches!(outcome.next, Next::Read | Next::Yield);
+            if goes_on && verdict == Verdict::Keep && outcome.consumed > 0 {
+                continue;
+            }
+            if is_first {
+                return Some(Ended::With(self.go_on(id, &outcome, verdict)));
+            }
+            if verdict == Verdict::Close {
+                return Some(Ended::With(Then::CloseNow));
+            }
+            let did_not_run = matches!(
+                outcome.next,
+                Next::Paused | Next::Busy | Next::LogFull | Next::Elsewhere
+            );
+            if !did_not_run {
+                forward.window.after = Some(outcome);
+            }
+            return Some(Ended::Waits);
+        }
+        None
+    }
+
+    /// Ends the transaction of EXEC that is refused.
+    fn end_refused_exec(&mut self, id: ConnectionId, forward: &mut Forwarding) {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return;
+        };
+        if connected.session.transaction.is_some() {
+            self.engine.end_transaction(&mut connected.session);
+            let ended = forward.end_watch(self.now_ms);
+            self.forwarding.unwanted.extend(ended);
+        }
+    }
+
+    /// Takes a request in that other nodes answer, and sends it.
+    fn forward(
+        &mut self,
+        id: ConnectionId,
+        forward: &mut Forwarding,
+        routes: &Routes,
+        sent: Sent,
+        work: Work,
+    ) {
+        let Some(connected) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let session = &mut connected.session;
+        bump(&session.client.requests, 1);
+        let mut entry = Entry {
+            work,
+            reply: None,
+            is_silent: is_silent(session),
+            is_read: sent.is_read,
+            blocks: sent.blocks,
+            is_refused: false,
+            is_conditional: false,
+            began_ms: self.now_ms,
+        };
+        if sent.is_exec {
+            entry.is_conditional = forward.watched.take().is_some();
+            self.engine.end_transaction(session);
+            if std::mem::take(&mut forward.is_watch_lost) {
+                entry.reply = Some(nothing_done(session.resp).to_vec());
+            }
+        }
+        if sent.watches
+            && let Work::One(part) = &entry.work
+        {
+            forward.watched = owner_of(routes, part.aim);
+        }
+        let is_answered = entry.reply.is_some();
+        let number = forward.window.push(entry);
+        if sent.blocks {
+            forward.window.is_barrier = true;
+        }
+        if !is_answered {
+            let sender = Sender {
+                node: &self.node,
+                routes,
+                worker: self.index,
+                client: id,
+                session,
+                now_ms: self.now_ms,
+            };
+            forward.send(&sender, number);
+        }
+    }
+
+    /// Hands what is to be sent to the connections that are there.
+    pub(super) fn send_all(io: &mut Io<'_>, forward: &mut Forwarding) {
+        for upstream in &mut forward.upstreams {
+            if let Link::Open(link) = upstream.link
+                && !upstream.unsent.is_empty()
+            {
+                io.write(link, &upstream.unsent);
+                upstream.unsent.clear();
+                upstream.unsent.shrink_to(64 * 1024);
+            }
+        }
+    }
+}
+
+/// Whether the next reply is not sent.
+fn is_silent(session: &mut Session) -> bool {
+    match session.reply_mode {
+        ReplyMode::On => false,
+        ReplyMode::Off => true,
+        ReplyMode::SkipNext | ReplyMode::Skip => {
+            session.reply_mode = ReplyMode::On;
+            true
+        }
+    }
+}
+
+fn owner_of(routes: &Routes, aim: Aim) -> Option<[u8; 20]> {
+    match aim {
+        Aim::Node(node) => Some(node),
+        Aim::Slot(slot) => {
+            let owner = usize::from(routes.owner(slot)?);
+            routes.endpoints.get(owner).map(|it| it.id)
+        }
+    }
+}
+
+/// Whether a client is one that forwards, or has still something on its way.
+#[inline]
+pub(super) fn forwards(connected: &Connected) -> bool {
+    connected.session.forwards || connected.forward.is_some()
+}
