@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::leader_lease::{Acknowledged, Reign};
 use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Seal, SealAnswer};
 use crate::planted::{Bug, is_on};
-use crate::state::{ControlState, LogEnd, NodeId, ShardId};
+use crate::state::{ControlState, Drain, LogEnd, NodeId, ShardId};
 use crate::times::Times;
 
 /// So many heartbeats may be answered late.
@@ -80,8 +80,10 @@ pub struct Member {
     id: NodeId,
     times: Times,
     start_count: u64,
-    /// Does not want to be promoted (`cluster-replica-no-failover`).
+    /// Does not want to be promoted (`cluster-replica-no-failover`, or it is about to stop).
     declines: bool,
+    /// An operator does not want it to be.
+    is_drained: bool,
     number: u64,
     sent: VecDeque<(u64, u64)>,
     beat_ms: Option<u64>,
@@ -101,6 +103,7 @@ impl Member {
             times,
             start_count,
             declines: false,
+            is_drained: false,
             number: 0,
             sent: VecDeque::new(),
             beat_ms: None,
@@ -268,7 +271,7 @@ impl Member {
             applied: copy.applied,
             is_certain,
             is_fresh: copy.lived == 0,
-            declines: self.declines || successor.is_some(),
+            declines: self.declines || self.is_drained || successor.is_some(),
             is_blank: copy.is_blank,
             successor,
         }))
@@ -277,6 +280,8 @@ impl Member {
     /// The control state has changed.
     pub fn on_state(&mut self, state: &ControlState) -> Vec<Action> {
         self.index = state.index;
+        let own = state.nodes.get(&self.id);
+        self.is_drained = own.is_some_and(|own| own.drain != Drain::No);
         let mut actions = self.drop_copies(state);
         for (id, shard) in &state.shards {
             if !shard.members.contains_key(&self.id) {

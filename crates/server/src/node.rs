@@ -686,7 +686,7 @@ impl Node {
         self.jobs().is_some()
     }
 
-    /// Has a request run aside; whether there is anybody to do so.
+    /// Offloads a request; whether there is anybody to run it.
     #[must_use]
     pub fn run_aside(&self, job: Job) -> bool {
         let jobs = self.jobs();

@@ -290,6 +290,7 @@ impl Worker {
             transaction: session.transaction.take(),
             watches: session.watches.take(),
             peer_is_local: connected.peer_is_local,
+            is_of_server: false,
             connection: id,
         };
         let transaction = job.transaction.as_ref();
@@ -302,7 +303,7 @@ impl Worker {
         Then::Pause
     }
 
-    /// Sends the reply of a request that ran aside, and lets its client go on.
+    /// Sends the reply of a request that was offloaded, and lets its client go on.
     fn answer(&mut self, io: &mut Io<'_>, output: &mut Arena, id: ConnectionId, reply: Answer) {
         let Some(connected) = self.sessions.get_mut(id) else {
             return;
