@@ -13,6 +13,7 @@ pub(crate) mod deliveries;
 mod forwarding;
 mod keeping;
 mod sessions;
+mod shard_channels;
 mod stopping;
 mod upstreams;
 mod waits;
@@ -214,6 +215,7 @@ impl Worker {
                     self.answer(io, output, id, reply);
                 }
             }
+            Message::SlotsChanged => self.end_shard_subscriptions(io, output),
             Message::NotForwarded {
                 client,
                 serial,
