@@ -42,6 +42,7 @@ const DECODERS: &[&str] = &[
     "crates/cluster",
     "crates/console",
     "crates/durability",
+    "crates/memcached",
     "crates/protocol",
     "crates/rdb",
     "crates/replication",
@@ -107,6 +108,7 @@ pub const PARTS: &[Part] = &[
         needs: &[
             &tools::CPP_COMPILER,
             &tools::REDIS_TOOLS,
+            &tools::MEMCACHED_TOOLS,
             &tools::PYTHON,
             &tools::NODE,
             &tools::GO,
@@ -118,6 +120,7 @@ pub const PARTS: &[Part] = &[
                 ignored("clients::"),
                 ignored("applications::"),
                 ignored_of("group", "redis_cli_"),
+                ignored("memcached::"),
             ]
         },
     },

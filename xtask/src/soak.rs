@@ -152,6 +152,25 @@ pub const PARTS: &[SoakPart] = &[
         },
     },
     SoakPart {
+        name: "histories",
+        purpose: "what clients see at quorum over failovers and moves of hash slots; the control log under 1,000 seeds; slots that move, searched",
+        needs: &[&tools::CPP_COMPILER],
+        commands: |_| {
+            let mut histories = cargo(&["test", "-p", "server", "--test", "group", "histories::"]);
+            histories.args(["--", "--nocapture", "--test-threads", "1"]);
+            histories
+                .env("HISTORIES", "100")
+                .env("HISTORY_OPERATIONS", "10000");
+            let mut control = cargo(&["test", "-p", "consensus", "--release", "faults::"]);
+            control
+                .args(["--", "--nocapture"])
+                .env("CONSENSUS_SEEDS", "1000");
+            let mut moves = cargo(&["test", "-p", "cluster", "--release", "--test"]);
+            moves.args(["slot_move_model", "--", "--ignored", "--nocapture"]);
+            vec![histories, control, moves]
+        },
+    },
+    SoakPart {
         name: "power-cuts",
         purpose: "a file system that is shut down under the server (needs root and loop devices)",
         needs: &[&tools::CPP_COMPILER],

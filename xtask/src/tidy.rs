@@ -9,6 +9,7 @@ mod heads;
 mod links;
 mod long_functions;
 mod rooms;
+mod site;
 mod sources;
 mod words;
 
@@ -35,6 +36,7 @@ pub fn faults(root: &Path) -> Vec<String> {
     faults.extend(heads::faults(&sources));
     faults.extend(words::faults(&sources));
     faults.extend(links::faults(root, &sources));
+    faults.extend(site::faults(&sources));
     faults.extend(long_functions::faults(root, &sources));
     faults
 }

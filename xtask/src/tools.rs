@@ -26,6 +26,11 @@ pub static REDIS_TOOLS: Tool = Tool {
     programs: &["redis-cli", "redis-benchmark"],
     packages: &["redis-tools"],
 };
+/// Tests a memcached server.
+pub static MEMCACHED_TOOLS: Tool = Tool {
+    programs: &["memccapable"],
+    packages: &["libmemcached-tools"],
+};
 /// Runs redis-py.
 pub static PYTHON: Tool = Tool {
     programs: &["python3"],

@@ -9,7 +9,9 @@
 use base::hash_slot::HASH_SLOTS;
 
 use crate::bytes::{Malformed, Reader, STRING_BYTES_MAX, Writer};
-use crate::state::{CopyKind, DocumentKind, LogEnd, NodeId, NodeRecord, ShardId, TEXT_BYTES_MAX};
+use crate::state::{
+    CopyKind, DocumentKind, Drain, LogEnd, NodeId, NodeRecord, ShardId, TEXT_BYTES_MAX,
+};
 
 /// The version of entries that this server writes, and the highest that it reads.
 pub const VERSION: u8 = 1;
@@ -126,6 +128,13 @@ pub enum Entry {
         from: (ShardId, u64),
         /// Who owns them from now on, and the index of the last entry about it.
         to: (ShardId, u64),
+    },
+    /// A node leads nothing from here on, or may again.
+    Drain {
+        /// Which.
+        node: NodeId,
+        /// How much less it does.
+        drain: Drain,
     },
     /// No move from or to a shard comes any more that was begun before: what was copied there may be removed.
     EndMoves {
@@ -260,12 +269,8 @@ impl Entry {
             } => {
                 writer.u8(8).u64(*expected_version).string(body);
             }
-            Self::FeatureLevel { level } => {
-                writer.u8(9).u16(*level);
-            }
-            Self::Incarnation { incarnation } => {
-                writer.u8(10).u64(*incarnation);
-            }
+            Self::FeatureLevel { level } => drop(writer.u8(9).u16(*level)),
+            Self::Incarnation { incarnation } => drop(writer.u8(10).u64(*incarnation)),
             Self::Slots {
                 ranges,
                 expected,
@@ -279,6 +284,7 @@ impl Entry {
             Self::EndMoves { shard } => {
                 writer.u8(13).u8(2).u32(shard.0);
             }
+            Self::Drain { node, drain } => drop(writer.u8(14).raw(&node.0).u8(*drain as u8)),
         }
     }
 
@@ -337,6 +343,10 @@ impl Entry {
                 owner: optional_shard(reader)?,
             },
             13 => decode_migration(reader)?,
+            14 => Self::Drain {
+                node: NodeId(reader.array()?),
+                drain: Drain::of(reader.u8()?)?,
+            },
             kind => return Err(Malformed::Kind(kind)),
         })
     }

@@ -475,7 +475,7 @@ fn successor_of(round: &Round) -> Option<NodeId> {
 fn choose<'r>(round: &'r Round, shard: &Shard) -> Option<&'r SealAnswer> {
     let has_data = |answer: &&SealAnswer| {
         let is_data = shard.members.get(&answer.node) == Some(&CopyKind::Data);
-        is_data && !answer.is_blank
+        is_data && (!answer.is_blank || is_on(Bug::BlankPromoted))
     };
     let is_willing = |answer: &&SealAnswer| has_data(answer) && !answer.declines;
     let is_former = |answer: &&SealAnswer| has_data(answer) && answer.node == shard.primary;

@@ -31,6 +31,7 @@ pub mod leader;
 pub mod leader_lease;
 pub mod member;
 pub mod message;
+pub mod moves;
 pub mod planted;
 pub mod state;
 pub mod status;

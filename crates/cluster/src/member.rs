@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::leader_lease::{Acknowledged, Reign};
 use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Seal, SealAnswer};
 use crate::planted::{Bug, is_on};
-use crate::state::{ControlState, LogEnd, NodeId, ShardId};
+use crate::state::{ControlState, Drain, LogEnd, NodeId, ShardId};
 use crate::times::Times;
 
 /// So many heartbeats may be answered late.
@@ -80,8 +80,10 @@ pub struct Member {
     id: NodeId,
     times: Times,
     start_count: u64,
-    /// Does not want to be promoted (`cluster-replica-no-failover`).
+    /// Does not want to be promoted (`cluster-replica-no-failover`, or it is about to stop).
     declines: bool,
+    /// An operator does not want it to be.
+    is_drained: bool,
     number: u64,
     sent: VecDeque<(u64, u64)>,
     beat_ms: Option<u64>,
@@ -101,6 +103,7 @@ impl Member {
             times,
             start_count,
             declines: false,
+            is_drained: false,
             number: 0,
             sent: VecDeque::new(),
             beat_ms: None,
@@ -193,7 +196,7 @@ impl Member {
         let copies = self.copies.iter().map(|(shard, copy)| CopyStatus {
             shard: *shard,
             seal: copy.seal,
-            office: copy.office,
+            office: told_office(copy),
             taking: copy.taking,
             end: copy.end,
             applied: copy.applied,
@@ -268,7 +271,7 @@ impl Member {
             applied: copy.applied,
             is_certain,
             is_fresh: copy.lived == 0,
-            declines: self.declines || successor.is_some(),
+            declines: self.declines || self.is_drained || successor.is_some(),
             is_blank: copy.is_blank,
             successor,
         }))
@@ -277,6 +280,8 @@ impl Member {
     /// The control state has changed.
     pub fn on_state(&mut self, state: &ControlState) -> Vec<Action> {
         self.index = state.index;
+        let own = state.nodes.get(&self.id);
+        self.is_drained = own.is_some_and(|own| own.drain != Drain::No);
         let mut actions = self.drop_copies(state);
         for (id, shard) in &state.shards {
             if !shard.members.contains_key(&self.id) {
@@ -308,6 +313,7 @@ impl Member {
             } else if (copy.end == shard.promised || is_alone)
                 && copy.seal <= term
                 && copy.office < term
+                && may_begin(copy, term)
             {
                 copy.seal = term;
                 leave(copy);
@@ -360,7 +366,11 @@ impl Member {
         let Some(copy) = self.copies.get_mut(&shard).filter(|copy| copy.office > 0) else {
             return Vec::new();
         };
-        leave(copy);
+        if is_on(Bug::LeaseKept) {
+            copy.left = copy.office;
+        } else {
+            leave(copy);
+        }
         self.hands_over = Some((shard, to));
         self.hurry();
         vec![Action::LeaveOffice { shard }]
@@ -395,9 +405,78 @@ impl Member {
     }
 }
 
+fn told_office(copy: &Copy) -> u64 {
+    let is_told_left = is_on(Bug::LeaseKept) && copy.left == copy.office;
+    if is_told_left { 0 } else { copy.office }
+}
+
+/// Nobody is in office twice in one term: who was started anew knows an old state, and what it proposed before may come still.
+/// A log that has the frame of that term says that it was.
+fn may_begin(copy: &Copy, term: u64) -> bool {
+    copy.end.term < term || is_on(Bug::OfficeAgain)
+}
+
 fn leave(copy: &mut Copy) {
     copy.left = copy.left.max(copy.office);
     copy.office = 0;
     copy.taking = 0;
     copy.lease_until_ms = 0;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{CopyKind, Shard};
+
+    const OWN: NodeId = NodeId([1; 20]);
+    const SHARD: ShardId = ShardId(4);
+
+    /// A state in which this node is the only copy of its shard, in that term.
+    fn alone(term: u64) -> ControlState {
+        let mut state = ControlState::default();
+        state.index = 10;
+        state.nodes.insert(OWN, crate::state::Node::default());
+        let shard = Shard {
+            term,
+            epoch: 10,
+            primary: OWN,
+            promised: LogEnd {
+                term: term - 1,
+                sequence: 50,
+            },
+            members: [(OWN, CopyKind::Data)].into(),
+            old_members: None,
+            is_quorum: false,
+        };
+        state.shards.insert(SHARD, shard);
+        state
+    }
+
+    #[test]
+    fn the_only_copy_is_in_office_once_in_a_term() {
+        let mut member = Member::new(OWN, Times::default(), 1, 0);
+        let end = |term, sequence| LogEnd { term, sequence };
+        // Something was written since it was looked at where its log ends.
+        member.add_copy(SHARD, 0, end(1, 60), 60);
+        let taken = member.on_state(&alone(2));
+        let office = Action::TakeOffice {
+            shard: SHARD,
+            term: 2,
+        };
+        assert_eq!(taken, [office]);
+        member.note_log(SHARD, end(2, 61), 61);
+        assert!(member.on_office(SHARD, 2));
+        // It is started anew: the state that it finds is of the same term, and may be older than what others know.
+        let mut member = Member::new(OWN, Times::default(), 2, 0);
+        member.add_copy(SHARD, 2, end(2, 70), 70);
+        assert_eq!(member.on_state(&alone(2)), []);
+        assert_eq!(member.office(SHARD), None);
+        let office = Action::TakeOffice {
+            shard: SHARD,
+            term: 3,
+        };
+        let mut next = alone(3);
+        next.index = 11;
+        assert_eq!(member.on_state(&next), [office]);
+    }
 }

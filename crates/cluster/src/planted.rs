@@ -21,6 +21,12 @@ pub enum Bug {
     ForgetPredecessor,
     /// A voter that was restarted reports as if it had acknowledged no leader before.
     ForgetLeaderLease,
+    /// The only copy of a shard takes the office again in which it was before it was started anew.
+    OfficeAgain,
+    /// A primary that hands over tells that it left its office, and goes on with its lease.
+    LeaseKept,
+    /// A member that has nothing of the shard is promoted.
+    BlankPromoted,
 }
 
 base::planted!(Bug);

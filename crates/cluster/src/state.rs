@@ -91,8 +91,34 @@ pub struct Node {
     pub raft_id: RaftId,
     /// It was not heard any more.
     pub is_failed: bool,
+    /// Whether it may lead and be promoted.
+    pub drain: Drain,
     /// What it says of itself.
     pub record: NodeRecord,
+}
+
+/// What an operator has a node do less of: before it is stopped for long, or taken away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Drain {
+    /// Nothing.
+    #[default]
+    No = 0,
+    /// It leads nothing and is not promoted.
+    Drained = 1,
+    /// The same, and it leaves the group as soon as nobody needs it.
+    Leaving = 2,
+}
+
+impl Drain {
+    pub(crate) fn of(byte: u8) -> Result<Self, Malformed> {
+        match byte {
+            0 => Ok(Self::No),
+            1 => Ok(Self::Drained),
+            2 => Ok(Self::Leaving),
+            _ => Err(Malformed::Value),
+        }
+    }
 }
 
 /// What a member of a shard keeps.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::control_log::Membership;
-use crate::state::{ControlState, NodeId, roles};
+use crate::state::{ControlState, Drain, NodeId, roles};
 use crate::voters::fault_tolerance;
 
 /// One node, as a row.
@@ -21,6 +21,8 @@ pub struct NodeRow {
     pub votes: bool,
     /// `ok` or `failed`.
     pub health: &'static str,
+    /// `no`, `yes` or `leaving`.
+    pub drain: &'static str,
 }
 
 /// All nodes, in the order they joined.
@@ -54,6 +56,11 @@ pub fn rows(state: &ControlState, membership: &Membership) -> Vec<NodeRow> {
             role: role(id, node.record.roles),
             votes: membership.voters.contains(&node.raft_id),
             health: if node.is_failed { "failed" } else { "ok" },
+            drain: match node.drain {
+                Drain::No => "no",
+                Drain::Drained => "yes",
+                Drain::Leaving => "leaving",
+            },
         })
         .collect()
 }
@@ -65,15 +72,15 @@ pub fn table(rows: &[NodeRow]) -> String {
     // Writing to a string does not fail.
     let _written = writeln!(
         text,
-        "{:<40} {:<21} {:<8} {:<5} {:<6} NAME",
-        "NODE", "ADDRESS", "ROLE", "VOTES", "HEALTH"
+        "{:<40} {:<21} {:<8} {:<5} {:<6} {:<7} NAME",
+        "NODE", "ADDRESS", "ROLE", "VOTES", "HEALTH", "DRAIN"
     );
     for row in rows {
         let votes = if row.votes { "yes" } else { "no" };
         let _written = writeln!(
             text,
-            "{} {:<21} {:<8} {votes:<5} {:<6} {}",
-            row.node, row.address, row.role, row.health, row.name
+            "{} {:<21} {:<8} {votes:<5} {:<6} {:<7} {}",
+            row.node, row.address, row.role, row.health, row.drain, row.name
         );
     }
     text
@@ -106,8 +113,8 @@ pub fn fields(
     for (number, row) in rows.iter().enumerate() {
         let votes = if row.votes { "yes" } else { "no" };
         let line = format!(
-            "id={},addr={},role={},votes={votes},health={},name={}",
-            row.node, row.address, row.role, row.health, row.name
+            "id={},addr={},role={},votes={votes},health={},drain={},name={}",
+            row.node, row.address, row.role, row.health, row.drain, row.name
         );
         fields.push((format!("control_node{number}"), line));
     }
@@ -132,6 +139,7 @@ mod tests {
             raft_id: 1,
             is_failed: true,
             record,
+            ..Node::default()
         };
         let id = NodeId([1; 20]);
         state.nodes.insert(id, node);
@@ -146,7 +154,8 @@ mod tests {
         };
         assert_eq!(of("control_term"), Some("7"));
         assert_eq!(of("control_fault_tolerance"), Some("1"));
-        let line = format!("id={id},addr=db1:6379,role=witness,votes=yes,health=failed,name=");
+        let line =
+            format!("id={id},addr=db1:6379,role=witness,votes=yes,health=failed,drain=no,name=");
         assert_eq!(of("control_node0"), Some(line.as_str()));
         assert!(table(&rows(&state, &membership)).contains("db1:6379"));
     }

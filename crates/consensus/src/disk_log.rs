@@ -188,6 +188,52 @@ impl DiskLog {
     }
 }
 
+/// What a journal says that nobody has open.
+pub(crate) struct Journal {
+    pub(crate) vote: Option<Vote>,
+    pub(crate) committed: Option<LogId>,
+    /// In their order.
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// Reads a journal that nobody has open; an empty one where there is none.
+///
+/// # Errors
+/// Those of the system; damage.
+pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> io::Result<Journal> {
+    let path = directory.join(JOURNAL);
+    let mut kept = Kept::default();
+    match disk.open_for_writing(&path) {
+        Ok(file) => drop(read_journal(&*file, &path, &mut kept)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    Ok(Journal {
+        vote: kept.vote,
+        committed: kept.committed,
+        entries: kept.entries.into_values().collect(),
+    })
+}
+
+/// Writes a journal without entries: all up to there are in a snapshot.
+///
+/// # Errors
+/// Those of the system; what was there is there still.
+pub(crate) fn write_empty(
+    disk: &dyn Disk,
+    directory: &Path,
+    vote: Vote,
+    purged: LogId,
+) -> io::Result<()> {
+    let kept = Kept {
+        vote: Some(vote),
+        committed: Some(purged),
+        purged: Some(purged),
+        entries: BTreeMap::new(),
+    };
+    whole_file::replace(disk, directory, JOURNAL, &kept.encode()).map(drop)
+}
+
 /// Removes what is left of a former membership: who joins anew has another number, and another journal.
 ///
 /// # Errors
@@ -216,7 +262,8 @@ fn read_journal(file: &dyn DiskFile, path: &Path, kept: &mut Kept) -> io::Result
         let at = bytes.len() - rest.len();
         match take_record(&mut rest) {
             Ok(body) => kept.read_batch(body).map_err(|what| damaged(at, &what))?,
-            Err(what) if !is_torn(rest) => return Err(damaged(at, &what)),
+            // The first record was written with its file, whole.
+            Err(what) if at == HEAD.len() || !is_torn(rest) => return Err(damaged(at, &what)),
             Err(_) => return Ok(at as u64),
         }
     }

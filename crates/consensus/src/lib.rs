@@ -23,6 +23,7 @@ mod machine;
 mod network;
 #[cfg(feature = "tokio")]
 mod raft_log;
+mod recover;
 #[cfg(test)]
 mod simulation;
 
@@ -37,6 +38,7 @@ pub use machine::{Machine, Published};
 pub use network::{Carrier, Network, Peer, Unreached, leader_of, serve};
 #[cfg(feature = "tokio")]
 pub use raft_log::{Change, Options, RaftLog, Runtime, Standing, Told, answer_channel, within};
+pub use recover::{Known, begin_anew, read_known};
 
 /// The bytes of a proposal, as an entry of Raft has them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -424,7 +424,12 @@ impl<K: Carrier> ControlLog for RaftLog<K> {
     fn propose(&self, proposal: &Proposal) -> Result<Applied, Unavailable> {
         // It gives up by itself.
         let proposed = self.wait(self.patience() * 2, self.proposed(proposal));
-        proposed.unwrap_or(Err(Unavailable::NoMajority))
+        let applied = proposed.unwrap_or(Err(Unavailable::NoMajority))?;
+        // Where another node leads, it was applied there.
+        if !self.standing().is_leader {
+            self.read_barrier()?;
+        }
+        Ok(applied)
     }
 
     fn read_barrier(&self) -> Result<Arc<ControlState>, Unavailable> {

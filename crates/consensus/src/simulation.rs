@@ -34,10 +34,18 @@ type SimRaft = Raft<SimTypes, Machine>;
 const DIRECTORY: &str = "/control";
 const STEP: Duration = Duration::from_millis(10);
 
+mod faults;
+mod many_nodes;
+
 struct Wires {
     rafts: BTreeMap<u64, SimRaft>,
+    /// Nobody reaches these, nor they anybody.
     cut: BTreeSet<u64>,
+    /// Nothing gets from one to another, though it may the other way.
+    one_way: BTreeSet<(u64, u64)>,
     random: Prng,
+    /// The slowest hop.
+    delay_us_max: u64,
 }
 
 /// The wires as one node has them.
@@ -47,11 +55,17 @@ struct Wire {
 }
 
 impl Wire {
-    /// Some time, and the peer if it can be reached.
-    fn look(&self, to: u64) -> (Duration, Option<SimRaft>) {
+    /// Some time, and the peer if something gets to it from here, or back.
+    fn look(&self, to: u64, is_answer: bool) -> (Duration, Option<SimRaft>) {
         let mut wires = self.wires.lock().unwrap();
-        let delay = Duration::from_micros(200 + wires.random.below(1_500));
+        let delay_us_max = wires.delay_us_max;
+        let delay = Duration::from_micros(200 + wires.random.below(delay_us_max));
+        let way = match is_answer {
+            true => (to, self.own),
+            false => (self.own, to),
+        };
         let is_cut = wires.cut.contains(&self.own) || wires.cut.contains(&to);
+        let is_cut = is_cut || wires.one_way.contains(&way);
         let peer = wires.rafts.get(&to).filter(|_| !is_cut).cloned();
         (delay, peer)
     }
@@ -60,10 +74,10 @@ impl Wire {
 impl Carrier for Wire {
     async fn ask(&self, to: u64, request: Vec<u8>, _: Duration) -> Result<Vec<u8>, Unreached> {
         let gone = || Unreached("cut".to_owned());
-        let (delay, peer) = self.look(to);
+        let (delay, peer) = self.look(to, false);
         SimRuntime::sleep(delay).await;
         let answer = serve(&peer.ok_or_else(gone)?, &request).await;
-        let (delay, peer) = self.look(to);
+        let (delay, peer) = self.look(to, true);
         SimRuntime::sleep(delay).await;
         peer.ok_or_else(gone)?;
         answer.map_err(Unreached)
@@ -85,7 +99,9 @@ impl World {
         let wires = Arc::new(Mutex::new(Wires {
             rafts: BTreeMap::new(),
             cut: BTreeSet::new(),
+            one_way: BTreeSet::new(),
             random: Prng::seeded(seed),
+            delay_us_max: 1_500,
         }));
         let nodes = BTreeMap::new();
         let mut world = Self { wires, nodes };

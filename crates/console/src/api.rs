@@ -109,7 +109,14 @@ pub(crate) fn arguments(body: &Body) -> Result<Vec<Vec<u8>>, String> {
         return Err(format!("a command has {ARGUMENTS_MAX} arguments at most"));
     }
     let parsed: Option<Vec<Vec<u8>>> = parts.iter().map(argument).collect();
-    let parsed = parsed.ok_or("an argument is a text, a number, or {\"b64\": bytes}")?;
+    check(parsed.ok_or("an argument is a text, a number, a boolean, or {\"b64\": bytes}")?)
+}
+
+/// The arguments of a command that may be run over HTTP.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn check(parsed: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, String> {
     let word = |at: usize| {
         let word = parsed.get(at).map_or(&[][..], Vec::as_slice);
         String::from_utf8_lossy(word).to_ascii_lowercase()

@@ -47,6 +47,11 @@ const FILES: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Whether there is a file of this name.
+pub(crate) fn has(name: &str) -> bool {
+    FILES.iter().any(|(known, ..)| *known == name)
+}
+
 /// `GET /`.
 pub(crate) async fn index(state: State<Shared>, headers: HeaderMap) -> Response {
     file(state, Path("index.html".to_owned()), headers).await

@@ -80,7 +80,7 @@ fn fault_of_change(request: &Request) -> Option<&'static str> {
     let kind = kind.split(';').next().unwrap_or_default().trim();
     // A program that carries its own key is no browser that was misled.
     let has_token = text(header::AUTHORIZATION).is_some_and(|value| value.starts_with("Bearer "));
-    if !kind.eq_ignore_ascii_case("application/json") {
+    if !has_token && !kind.eq_ignore_ascii_case("application/json") {
         return Some("a change is sent as application/json");
     }
     if !has_token && !headers.contains_key(OWN_HEADER) {

@@ -15,11 +15,12 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
-/// An argument: a text, a number, or `{"b64": …}`.
+/// An argument: a text, a number, a boolean, or `{"b64": …}`.
 pub(crate) fn argument(json: &Json) -> Option<Vec<u8>> {
     match json {
         Json::String(text) => Some(text.clone().into_bytes()),
         Json::Number(number) => Some(number.to_string().into_bytes()),
+        Json::Bool(is) => Some(is.to_string().into_bytes()),
         Json::Object(fields) => decode(fields.get("b64")?.as_str()?),
         _ => None,
     }
@@ -61,8 +62,24 @@ pub(crate) fn tree(value: &Value) -> Json {
 
 /// A reply as it is in the REST interface that programs know: no kinds, texts as they are.
 pub(crate) fn plain(value: &Value) -> Json {
+    shown(value, &|bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// The same with texts in base64, all but the status OK.
+pub(crate) fn encoded(value: &Value) -> Json {
+    if matches!(value, Value::Simple(text) if text == b"OK") {
+        return json!("OK");
+    }
+    shown(value, &encode)
+}
+
+fn shown(value: &Value, spell: &dyn Fn(&[u8]) -> String) -> Json {
+    let plain = |value: &Value| match value {
+        Value::Simple(text) if text == b"OK" => json!("OK"),
+        value => shown(value, spell),
+    };
     let all = |values: &[Value]| values.iter().map(plain).collect::<Vec<Json>>();
-    let text = |bytes: &[u8]| Json::String(String::from_utf8_lossy(bytes).into_owned());
+    let text = |bytes: &[u8]| Json::String(spell(bytes));
     match value {
         Value::Simple(bytes) | Value::Error(bytes) | Value::Bulk(bytes) => text(bytes),
         Value::Verbatim { text: bytes, .. } => text(bytes),
@@ -75,9 +92,9 @@ pub(crate) fn plain(value: &Value) -> Json {
                 .flat_map(|(key, value)| [plain(key), plain(value)]);
             Json::Array(flat.collect())
         }
-        Value::Double(double) => Json::String(double.text.clone()),
+        Value::Double(double) => text(double.text.as_bytes()),
         Value::Boolean(is) => json!(i32::from(*is)),
-        Value::BigNumber(digits) => Json::String(digits.clone()),
+        Value::BigNumber(digits) => text(digits.as_bytes()),
         Value::Attribute { value, .. } => plain(value),
     }
 }

@@ -251,6 +251,7 @@ impl Engine {
         let mut visit = Visit {
             place: self.place,
             may_be_busy: self.place == Place::Aside || self.store.may_be_busy(),
+            reads_ahead: false,
             may_be_cold: self.store.stubs() > 0
                 || self.shared.settings.demotes_always.load(Ordering::Relaxed),
             reply: Reply::new(output, session.resp),

@@ -93,6 +93,8 @@ flag_set! {
         PROBES = 24, "";
         /// What the client said of the tracking of its next command (CLIENT CACHING) holds on after it.
         KEEPS_TRACKING = 25, "";
+        /// Changes libraries of functions alone: where they are those of a control group, any of its nodes takes it.
+        CHANGES_LIBRARIES = 26, "";
     }
 }
 

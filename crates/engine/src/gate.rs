@@ -2,8 +2,8 @@
 //! ordinary times: the end of a pause of clients, room in the log, another role of the server.
 //!
 //! ```text
-//!   63 ........................... 4 |      3      |      2       |      1      |    0
-//!    paused until, ms since 1970 UTC | memory full | role changes | writes only | log full
+//!   63 ........................... 5 |     4     |      3      |      2       |      1      |    0
+//!    paused until, ms since 1970 UTC | no office | memory full | role changes | writes only | log full
 //! ```
 //!
 //! While it is zero a series of requests pays one load and one branch for all of it; otherwise each
@@ -17,7 +17,9 @@ const WRITES_ONLY: u64 = 1 << 1;
 const ROLE_CHANGES: u64 = 1 << 2;
 /// Values are on their way out of memory: what needs more waits.
 const MEMORY_FULL: u64 = 1 << 3;
-const PAUSE_SHIFT: u32 = 4;
+/// What this server has of the data may be old until the role has changed: reads wait, too.
+const NO_OFFICE: u64 = 1 << 4;
+const PAUSE_SHIFT: u32 = 5;
 
 /// See the module. Written by whoever learns of something, read by any worker.
 #[derive(Debug, Default)]
@@ -74,6 +76,21 @@ impl Gate {
             self.0.fetch_or(ROLE_CHANGES, Ordering::SeqCst);
         } else {
             self.0.fetch_and(!ROLE_CHANGES, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether reads wait, too, until the server has another role.
+    #[must_use]
+    pub fn has_no_office(&self) -> bool {
+        self.0.load(Ordering::Acquire) & NO_OFFICE != 0
+    }
+
+    /// Says so. Who waits is to be resumed after its end.
+    pub fn set_no_office(&self, on: bool) {
+        if on {
+            self.0.fetch_or(NO_OFFICE, Ordering::SeqCst);
+        } else {
+            self.0.fetch_and(!NO_OFFICE, Ordering::SeqCst);
         }
     }
 
@@ -137,7 +154,7 @@ impl Gate {
 }
 
 fn without_pause(word: u64) -> u64 {
-    word & (LOG_FULL | ROLE_CHANGES | MEMORY_FULL)
+    word & (LOG_FULL | ROLE_CHANGES | MEMORY_FULL | NO_OFFICE)
 }
 
 #[cfg(test)]
@@ -160,6 +177,18 @@ mod tests {
         gate.pause(u64::MAX, true, 10);
         assert!(gate.paused_until_unix_ms() > 1 << 59);
         gate.unpause();
+        assert!(gate.is_open());
+    }
+
+    #[test]
+    fn reads_wait_for_an_office_whatever_else_waits() {
+        let gate = Gate::default();
+        gate.set_no_office(true);
+        gate.pause(100, true, 10);
+        assert!(gate.has_no_office() && !gate.changes_role());
+        gate.unpause();
+        assert!(gate.has_no_office() && !gate.is_open());
+        gate.set_no_office(false);
         assert!(gate.is_open());
     }
 

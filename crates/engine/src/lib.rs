@@ -79,7 +79,7 @@ pub use push::Push;
 pub use queued::{QueuedRow, Transaction};
 pub use refusals::Refusals;
 pub use replication::{
-    Copies, FailoverOrder, Followed, ReplicaHello, ReplicaOf, RoleReport, SyncRequest,
+    Copies, FailoverOrder, Followed, NodeOrder, ReplicaHello, ReplicaOf, RoleReport, SyncRequest,
 };
 pub use scripts::Scripts;
 pub use session::{Fate, ReplyMode, Session};

@@ -15,7 +15,9 @@ use crate::cluster::{ClusterOrder, ClusterSeen, DISABLED, Ordered};
 use crate::counters::Latencies;
 use crate::error::CommandError;
 use crate::push::Push;
-use crate::replication::{Copies, FailoverOrder, Followed, ReplicaOf, RoleReport, SyncRequest};
+use crate::replication::{
+    Copies, FailoverOrder, Followed, NodeOrder, ReplicaOf, RoleReport, SyncRequest,
+};
 use crate::session::Session;
 use crate::slot_moves::{MoveAnswer, MoveOrder, SlotMove};
 use crate::topic::{Topic, TopicKind};
@@ -99,13 +101,29 @@ pub enum TierOrder {
 pub const NO_TIER: CommandError =
     CommandError::fixed("ERR There is no tier: set tier-path in the configuration file");
 
+/// Where values are that a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValuesAre {
+    /// In memory.
+    Here,
+    /// They are being read, and were before.
+    Coming,
+    /// Some are asked for only now.
+    Wanted,
+}
+
 /// Values out of memory.
 pub trait TierPort {
     /// Whether the values at these places are in memory, for the request that asks; has them read if not, and the
-    /// client's requests go on then.
-    fn have_values(&mut self, wanted: Vec<(Vec<u8>, Locator)>) -> bool {
+    /// client's requests go on when all of them are.
+    fn have_values(&mut self, wanted: Vec<(Vec<u8>, Locator)>) -> ValuesAre {
         drop(wanted);
-        true
+        ValuesAre::Here
+    }
+
+    /// Has values read that later requests of the client will need. Nobody waits for them.
+    fn read_ahead(&mut self, wanted: Vec<(Vec<u8>, Locator)>) {
+        drop(wanted);
     }
 
     /// Which values come back into memory.
@@ -147,6 +165,13 @@ pub trait ConfigPort {
     /// # Errors
     /// What the client is to read; [`CommandError::Aside`] where it would wait and may not. Nothing has changed.
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])], may_wait: bool) -> Result<(), CommandError>;
+
+    /// Whether these are directives of a control group: they are set on all of its nodes or on none, which waits for
+    /// others.
+    fn shares_directives(&self, pairs: &[(&[u8], &[u8])]) -> bool {
+        let _ = pairs;
+        false
+    }
 
     /// Writes the configuration file anew; with `all`, also what is as by default.
     ///
@@ -468,12 +493,29 @@ pub trait ReplicationPort {
         ))
     }
 
-    /// REPLICATION LEAVE: has a node leave the control group. Waits for nothing.
+    /// REPLICATION LEAVE, DRAIN and UNDRAIN: has a node of the control group do less, do all again, or leave. Waits until
+    /// that is decided.
     ///
     /// # Errors
     /// What the client is to read.
-    fn leave_group(&mut self, node: &[u8]) -> Result<(), CommandError> {
-        let _ = node;
+    fn order_node(&mut self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
+        let _ = (node, order);
+        Err(CommandError::fixed(
+            "ERR this server is in no control group",
+        ))
+    }
+
+    /// Changes the libraries of the control group: `made` gives all of them as they are to be, as FUNCTION DUMP does, from
+    /// what they are here. It may be asked again. Waits until this holds here: to be called outside of the store. Whether
+    /// anything has changed.
+    ///
+    /// # Errors
+    /// What the client is to read; those of `made`.
+    fn change_shared_libraries(
+        &mut self,
+        made: &mut dyn FnMut() -> Result<Vec<u8>, CommandError>,
+    ) -> Result<bool, CommandError> {
+        let _ = made;
         Err(CommandError::fixed(
             "ERR this server is in no control group",
         ))

@@ -20,6 +20,8 @@ pub struct Refusals {
     log_fault: Mutex<String>,
     /// Everybody's writes wait for a majority.
     quorum_for_all: AtomicBool,
+    /// Libraries of functions are a control group's: any of its nodes has them changed.
+    shares_libraries: AtomicBool,
     /// What is answered while a script is late.
     busy: Mutex<&'static str>,
 }
@@ -149,6 +151,17 @@ impl Refusals {
         self.set(NO_MAJORITY_FOR_ALL, on && self.has_no_majority());
     }
 
+    /// Says whether libraries of functions are those of a control group.
+    pub fn set_shares_libraries(&self, on: bool) {
+        self.shares_libraries.store(on, Ordering::Release);
+    }
+
+    /// Whether they are. Never where what somebody else did is done again: there a stream, a log or a file says what was.
+    #[must_use]
+    pub fn shares_libraries(&self) -> bool {
+        self.shares_libraries.load(Ordering::Acquire)
+    }
+
     fn is_quorum_for_all(&self) -> bool {
         self.quorum_for_all.load(Ordering::Acquire)
     }
@@ -265,7 +278,11 @@ impl Refusals {
         if shut & SAVE_FAILED != 0 && all.clone().any(is_write) {
             return Err(CommandError::fixed(NOT_SAVED));
         }
-        let changes_data = |flags: Flags| flags.has(Flags::WRITE);
+        let shares_libraries = self.shares_libraries();
+        let changes_data = |flags: Flags| {
+            let is_shared = shares_libraries && flags.has(Flags::CHANGES_LIBRARIES);
+            flags.has(Flags::WRITE) && !is_shared
+        };
         if shut & FEW_REPLICAS != 0 && all.clone().any(changes_data) {
             return Err(CommandError::fixed(TOO_FEW));
         }

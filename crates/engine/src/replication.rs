@@ -67,6 +67,17 @@ pub enum Followed {
     AlreadyTheirs,
 }
 
+/// What a node of a control group is to do less of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeOrder {
+    /// It leads nothing and is not promoted.
+    Drain,
+    /// It may lead again, and stays.
+    Undrain,
+    /// It leaves as soon as nobody needs it.
+    Leave,
+}
+
 /// What FAILOVER is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailoverOrder {

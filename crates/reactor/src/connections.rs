@@ -22,6 +22,12 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
+    /// Names no connection.
+    pub const NOBODY: Self = Self {
+        index: u32::MAX,
+        generation: 0,
+    };
+
     /// The slot, for tables that run beside the loop's; reused after the connection is closed.
     #[must_use]
     pub const fn index(self) -> u32 {

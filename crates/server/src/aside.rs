@@ -30,11 +30,15 @@ use crate::announcer;
 use crate::job::{Job, in_pieces};
 use crate::link::Message;
 use crate::node::Node;
+use crate::poll::poll;
 use crate::port::Port;
 use persistence::log_in_use::LogUser;
 
 /// How often it is looked whether a slot that is about to leave has left.
 const PAUSE_LOOK: Duration = Duration::from_millis(1);
+
+/// So long what the server asks for itself waits until its role has changed.
+const ROLE_TIME: Duration = Duration::from_secs(3);
 
 /// The thread, and the way to it.
 pub struct Aside {
@@ -146,6 +150,13 @@ fn run(node: &Node, engine: &mut Engine, job: &mut Job, queue: &Queue) -> Messag
     (session.database, session.resp) = (job.database, job.resp);
     session.transaction = job.transaction.take();
     session.watches = job.watches.take();
+    if job.is_of_server {
+        session.is_of_primary = true;
+        // It is about the role that there is then.
+        let gate = &node.core.shared.gate;
+        let is_open = || (!gate.changes_role() || node.is_stopping()).then_some(());
+        let _in_time = poll(ROLE_TIME, PAUSE_LOOK, is_open);
+    }
     let mut port = Port::of_aside(node, job.peer_is_local, queue);
     let mut output = ReplyBuffer::with_capacity(0);
     let share = Share {

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use base::words;
 
 use crate::config::{LoadError, Loader, Origin, Settings, read_file, system_reason};
+use crate::group;
 use crate::keeping::offline::Form;
 use crate::log::Log;
 use crate::{identity, system_check};
@@ -123,6 +124,8 @@ pub fn read(
     if let Some((tool, words)) = tool_words(&program, options) {
         return Ok(Invocation::Tool(tool, words));
     }
+    let started = tools::as_server(options);
+    let options = started.as_deref().unwrap_or(options);
     if let Some(asked) = tools::read(options)? {
         return Ok(asked);
     }
@@ -181,6 +184,8 @@ impl Startup {
         };
         let entered = self.settings.enter_dir();
         entered.map_err(|error| refuse("Can't chdir to the directory of 'dir'", &error))?;
+        let is_member = group::control::is_member(&self.settings.config().dir);
+        self.settings.keep_log_in_group(is_member);
         let config = self.settings.config();
         if let Some(path) = &config.log_file {
             let opened = OpenOptions::new().append(true).create(true).open(path);

@@ -1,9 +1,12 @@
 //! `iolite cluster`: the control group of a running server as a table, or as JSON for programs.
 
 mod create;
+#[cfg(feature = "cluster")]
+mod recover;
 
 use std::fmt::Write as _;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use crate::doctor::{Target, command, connect, reply_bytes};
 
@@ -15,10 +18,21 @@ pub enum Wish {
         /// As JSON.
         is_json: bool,
     },
-    /// A node is to leave the group.
-    Leave {
-        /// Its name: 40 digits.
+    /// A node is to leave the group, to lead nothing, or to lead again.
+    Order {
+        /// The word of REPLICATION.
+        order: &'static str,
+        /// Its name, or its address: 40 digits, or `HOST:PORT`.
         node: String,
+    },
+    /// A group whose majority is gone goes on with the node of a directory.
+    Recover {
+        /// The directory, as `dir` has it.
+        dir: PathBuf,
+        /// It is to be done, and not only told what would be lost.
+        is_confirmed: bool,
+        /// As JSON.
+        is_json: bool,
     },
     /// Nodes that are by themselves are to be a cluster.
     Create {
@@ -46,12 +60,13 @@ const HEAD: [&str; 6] = [
     "control_voters",
     "control_fault_tolerance",
 ];
-const COLUMNS: [(&str, &str, usize); 6] = [
+const COLUMNS: [(&str, &str, usize); 7] = [
     ("NODE", "id", 40),
     ("ADDRESS", "addr", 22),
     ("ROLE", "role", 8),
     ("VOTES", "votes", 6),
     ("HEALTH", "health", 7),
+    ("DRAIN", "drain", 7),
     ("NAME", "name", 0),
 ];
 
@@ -60,7 +75,17 @@ const COLUMNS: [(&str, &str, usize); 6] = [
 pub fn run(target: &Target, wish: &Wish) -> Told {
     let told = match wish {
         Wish::Status { is_json } => status(target, *is_json),
-        Wish::Leave { node } => leave(target, node),
+        Wish::Order { order, node } => order_node(target, order, node),
+        Wish::Recover {
+            dir,
+            is_confirmed,
+            is_json,
+        } => {
+            return recover(dir, *is_confirmed, *is_json).unwrap_or_else(|error| Told {
+                text: format!("{}: {error}\n", dir.display()),
+                code: 2,
+            });
+        }
         Wish::Create { nodes, replicas } => create::create(target, nodes, *replicas),
     };
     told.unwrap_or_else(|error| {
@@ -70,9 +95,40 @@ pub fn run(target: &Target, wish: &Wish) -> Told {
     })
 }
 
-fn leave(target: &Target, node: &str) -> io::Result<Told> {
+#[cfg(feature = "cluster")]
+fn recover(dir: &Path, is_confirmed: bool, is_json: bool) -> io::Result<Told> {
+    recover::recover(dir, is_confirmed, is_json)
+}
+
+#[cfg(not(feature = "cluster"))]
+fn recover(_: &Path, _: bool, _: bool) -> io::Result<Told> {
+    Err(io::Error::other(
+        "this binary was built without a control group",
+    ))
+}
+
+/// Sends an order about a node, which may be named by its address, or by what people call it.
+fn order_node(target: &Target, order: &str, node: &str) -> io::Result<Told> {
     let mut stream = connect(target)?;
-    let reply = command(&mut stream, &["REPLICATION", "LEAVE", node])?;
+    let info = reply_bytes(command(&mut stream, &["INFO", "replication"])?);
+    let info = String::from_utf8_lossy(&info);
+    let fields: Vec<(&str, &str)> = info
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .collect();
+    let group = Group::of(&fields);
+    let is_it = |one: &&Vec<(&str, &str)>| {
+        ["addr", "name"]
+            .iter()
+            .any(|name| value_of(one, name) == node)
+    };
+    let mut found = group.nodes.iter().filter(is_it);
+    let id = match (found.next(), found.next()) {
+        (Some(one), None) => value_of(one, "id"),
+        (Some(_), Some(_)) => return Err(io::Error::other("several nodes are called so")),
+        (None, _) => node,
+    };
+    let reply = command(&mut stream, &["REPLICATION", order, id])?;
     let text = format!("{}\n", String::from_utf8_lossy(&reply_bytes(reply)));
     Ok(Told { text, code: 0 })
 }
@@ -207,7 +263,7 @@ mod tests {
         ("control_nodes", "1"),
         (
             "control_node0",
-            "id=0101,addr=db1:6379,role=primary,votes=yes,health=ok,name=a\"b",
+            "id=0101,addr=db1:6379,role=primary,votes=yes,health=ok,drain=no,name=a\"b",
         ),
     ];
 
@@ -221,11 +277,13 @@ mod tests {
         assert_eq!(lines[0], ["leader", "0101"]);
         assert_eq!(
             lines[4],
-            ["NODE", "ADDRESS", "ROLE", "VOTES", "HEALTH", "NAME"]
+            [
+                "NODE", "ADDRESS", "ROLE", "VOTES", "HEALTH", "DRAIN", "NAME"
+            ]
         );
         assert_eq!(
             lines[5],
-            ["0101", "db1:6379", "primary", "yes", "ok", "a\"b"]
+            ["0101", "db1:6379", "primary", "yes", "ok", "no", "a\"b"]
         );
     }
 
@@ -233,7 +291,7 @@ mod tests {
     fn a_group_is_told_to_programs_as_json() {
         let expected = concat!(
             r#"{"leader":"0101","term":3,"nodes":[{"id":"0101","addr":"db1:6379","#,
-            r#""role":"primary","votes":"yes","health":"ok","name":"a\"b"}]}"#,
+            r#""role":"primary","votes":"yes","health":"ok","drain":"no","name":"a\"b"}]}"#,
             "\n"
         );
         assert_eq!(Group::of(&FIELDS).json(), expected);

@@ -35,6 +35,8 @@ pub struct Job {
     pub watches: Option<Box<Watches>>,
     /// Whether it came over loopback or a Unix socket.
     pub peer_is_local: bool,
+    /// The server itself asks, and nothing is refused to it.
+    pub is_of_server: bool,
     /// Where the reply goes.
     pub connection: ConnectionId,
 }

@@ -101,6 +101,11 @@ pub enum Message {
     },
     /// Keys that were held for long are free: who waits may try again.
     KeysFree,
+    /// Values were read that a request waits for.
+    ValuesRead {
+        /// Whose request it is.
+        connection: ConnectionId,
+    },
     /// Another log is in use, or none.
     LogChanged,
     /// Flush what can be flushed and stop.

@@ -98,6 +98,7 @@ fn open_all_tcp(
     porter: Option<&Arc<dyn Porter>>,
 ) -> Result<Vec<Listener>, Fault> {
     let mut listeners = open_tcp(config, config.port, standing, false)?;
+    listeners.extend(open_tcp(config, config.memcached.port, standing, false)?);
     listeners.extend(open_tcp(
         config,
         config.cluster.forward_port,

@@ -38,7 +38,7 @@ use crate::log::Log;
 use crate::mail::{Address, Letter};
 use crate::migration::state::Migrations;
 use crate::replication::state::Replication;
-use crate::tier::{self, TierInUse, Wakes};
+use crate::tier::{self, Requester, TierInUse, Wakes};
 use crate::tls;
 use crate::{identity, limits, open_files, process};
 use persistence::directory::DataDirectory;
@@ -82,10 +82,13 @@ const TLS_REFUSED: &str = "Unable to update TLS configuration. Check server logs
 const LOG_PART_MAX: u64 = 4;
 
 impl Wakes for Node {
-    fn wake(&self, worker: usize) {
+    fn wake(&self, requester: Requester) {
         let workers = self.work.workers.get();
-        if let Some(worker) = workers.and_then(|workers| workers.get(worker)) {
-            worker.post(Message::KeysFree);
+        if let Some(worker) = workers.and_then(|workers| workers.get(requester.worker)) {
+            worker.post(match requester.connection {
+                Some(connection) => Message::ValuesRead { connection },
+                None => Message::KeysFree,
+            });
         }
     }
 
@@ -683,7 +686,7 @@ impl Node {
         self.jobs().is_some()
     }
 
-    /// Has a request run aside; whether there is anybody to do so.
+    /// Offloads a request; whether there is anybody to run it.
     #[must_use]
     pub fn run_aside(&self, job: Job) -> bool {
         let jobs = self.jobs();

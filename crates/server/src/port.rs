@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use access::{Change as UserChange, User};
 use engine::cluster::{ClusterOrder, ClusterSeen, Ordered};
+use engine::port::ValuesAre;
 use engine::slot_moves::{MoveAnswer, MoveOrder, SlotMove};
 use engine::{
     AskServer, ClientFilter, ClientRecord, ClientsPort, ClusterPort, CommandError, ConfigPort,
     Copies, FailoverOrder, Followed, Follower, KillCount, Latencies, LogLevel, LogPosition,
-    NO_TIER, PersistencePort, ProcessPort, Promotion, PubSubPort, Published, Push, ReloadOptions,
-    ReplicaOf, ReplicationPort, RoleReport, SaveKind, SaveRefusal, SaveStart, SaveTime,
-    ServerMemory, Session, ShutdownRequest, SyncRequest, TierOrder, TierPort, Topic, TopicKind,
-    TrackingPort, UsersPort, Waiter,
+    NO_TIER, NodeOrder, PersistencePort, ProcessPort, Promotion, PubSubPort, Published, Push,
+    ReloadOptions, ReplicaOf, ReplicationPort, RoleReport, SaveKind, SaveRefusal, SaveStart,
+    SaveTime, ServerMemory, Session, ShutdownRequest, SyncRequest, TierOrder, TierPort, Topic,
+    TopicKind, TrackingPort, UsersPort, Waiter,
 };
 use protocol::Reply;
 use reactor::ConnectionId;
@@ -23,12 +24,13 @@ use crate::aside::Queue;
 use crate::clients;
 use crate::cluster_mode::ask_server;
 use crate::config::{Change, ConfigError, Permission};
-use crate::group::documents;
+use crate::group::{directives, documents, libraries};
 use crate::link::{Message, own_posts};
 use crate::log::Level;
 use crate::migration::fronts;
 use crate::node::Node;
 use crate::statistics::{Sample, tier_status};
+use crate::tier::Requester;
 use crate::worker::deliveries::Deliveries;
 use persistence::held_replies::LogView;
 use persistence::tail::BEFORE_LOG;
@@ -93,10 +95,22 @@ impl<'a> Port<'a> {
 }
 
 impl TierPort for Port<'_> {
-    fn have_values(&mut self, wanted: Vec<(Vec<u8>, Locator)>) -> bool {
+    fn have_values(&mut self, wanted: Vec<(Vec<u8>, Locator)>) -> ValuesAre {
         match (self.node.tier(), &self.local) {
-            (Some(tier), Some(local)) => tier.have_values(wanted, local.deliveries.worker()),
-            _ => true,
+            (Some(tier), Some(local)) => {
+                let requester = Requester {
+                    worker: local.deliveries.worker(),
+                    connection: Some(local.connection),
+                };
+                tier.have_values(wanted, requester)
+            }
+            _ => ValuesAre::Here,
+        }
+    }
+
+    fn read_ahead(&mut self, wanted: Vec<(Vec<u8>, Locator)>) {
+        if let Some(tier) = self.node.tier() {
+            tier.read_ahead(wanted);
         }
     }
 
@@ -152,8 +166,16 @@ impl ReplicationPort for Port<'_> {
             .admit_sync(self.node, session, request)
     }
 
-    fn leave_group(&mut self, node: &[u8]) -> Result<(), CommandError> {
-        self.node.control.leave(node)
+    fn order_node(&mut self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
+        self.node.control.order_node(node, order)
+    }
+
+    fn change_shared_libraries(
+        &mut self,
+        made: &mut dyn FnMut() -> Result<Vec<u8>, CommandError>,
+    ) -> Result<bool, CommandError> {
+        let node = self.node;
+        libraries::change(node, made)
     }
 
     fn verify_replicas(&mut self) -> Result<(), CommandError> {
@@ -225,6 +247,19 @@ impl ConfigPort for Port<'_> {
 
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])], may_wait: bool) -> Result<(), CommandError> {
         let (node, is_local) = (self.node, self.peer_is_local);
+        if directives::is_wanted(node) && node.control.log().is_some() {
+            let shared = node
+                .core
+                .config
+                .shared_pairs(pairs, is_local)
+                .map_err(as_reply)?;
+            if !shared.is_empty() {
+                return match may_wait {
+                    true => directives::change(node, &shared),
+                    false => Err(CommandError::Aside),
+                };
+            }
+        }
         let mut apply = |change: &Change<'_>| node.apply(change);
         let set = if may_wait {
             node.core.config.set(pairs, is_local, &mut apply)
@@ -235,6 +270,13 @@ impl ConfigPort for Port<'_> {
             set.ok_or(CommandError::Aside)?
         };
         set.map_err(as_reply)
+    }
+
+    fn shares_directives(&self, pairs: &[(&[u8], &[u8])]) -> bool {
+        let node = self.node;
+        let is_in_group = directives::is_wanted(node) && node.control.log().is_some();
+        let shared = || node.core.config.shared_pairs(pairs, self.peer_is_local);
+        is_in_group && shared().is_ok_and(|shared| !shared.is_empty())
     }
 
     fn config_rewrite(&mut self, all: bool) -> Result<(), CommandError> {

@@ -27,8 +27,10 @@ use std::thread::JoinHandle;
 
 use base::clock::Clock;
 use durability::disk::{Disk, SystemDisk};
+use engine::port::ValuesAre;
 use engine::{CommandError, Promotion, Shared};
 use persistence::places::locator_of;
+use reactor::ConnectionId;
 use store::{ColdKind, Handle, Key, Locator, Store};
 use tier::{EntryHead, Tier, TierFault, TierOptions};
 
@@ -48,10 +50,19 @@ const OBJECT_BYTES_MAX: usize = 1 << 20;
 /// A checkpoint is asked for when so many hundredths of the tier are kept for the one before alone.
 const KEPT_PERCENT_MAX: u64 = 20;
 
+/// Whose request waits for values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Requester {
+    /// The worker.
+    pub(crate) worker: usize,
+    /// The connection; none: all of the worker.
+    pub(crate) connection: Option<ConnectionId>,
+}
+
 /// Who is told that requests may go on.
 pub(crate) trait Wakes: Send + Sync {
-    /// Requests of one worker.
-    fn wake(&self, worker: usize);
+    /// Those of one connection.
+    fn wake(&self, requester: Requester);
 
     /// Requests of all.
     fn wake_all(&self);
@@ -172,18 +183,33 @@ impl TierInUse {
         }
     }
 
-    /// Whether all these values are in memory for a request of `worker`; the others are being read then.
-    pub(crate) fn have_values(&self, wanted: Vec<(Vec<u8>, Locator)>, worker: usize) -> bool {
+    /// Whether all these values are in memory for a request; the others are being read then.
+    pub(crate) fn have_values(
+        &self,
+        wanted: Vec<(Vec<u8>, Locator)>,
+        requester: Requester,
+    ) -> ValuesAre {
+        let missing = self.missing(wanted);
+        if missing.is_empty() {
+            return ValuesAre::Here;
+        }
+        match self.readers.want(missing, Some(requester)) {
+            0 => ValuesAre::Coming,
+            _ => ValuesAre::Wanted,
+        }
+    }
+
+    /// Has values read that nobody waits for yet.
+    pub(crate) fn read_ahead(&self, wanted: Vec<(Vec<u8>, Locator)>) {
+        self.readers.want(self.missing(wanted), None);
+    }
+
+    fn missing(&self, wanted: Vec<(Vec<u8>, Locator)>) -> Vec<WantedValue> {
         let missing = wanted.into_iter().filter_map(|(key, locator)| {
             let name = self.values.unloaded(locator)?;
             Some(WantedValue { key, locator, name })
         });
-        let missing: Vec<_> = missing.collect();
-        if missing.is_empty() {
-            return true;
-        }
-        self.readers.want(missing, worker);
-        false
+        missing.collect()
     }
 
     /// The segments.

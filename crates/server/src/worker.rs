@@ -12,6 +12,8 @@ mod buffers;
 pub(crate) mod deliveries;
 mod forwarding;
 mod keeping;
+mod memcached;
+mod memcached_client;
 mod sessions;
 mod shard_channels;
 mod stopping;
@@ -50,6 +52,7 @@ pub use arena::Arena;
 use buffers::{Buffers, Holding};
 use deliveries::{Deliveries, RoundMark};
 use forwarding::{ForwardingLoop, forwards};
+use memcached_client::MemcachedClient;
 use sessions::{Connected, Sessions};
 use stopping::Stopping;
 use waits::Waits;
@@ -95,6 +98,8 @@ pub struct Worker {
     waits: Waits,
     /// Which replies wait, while there is a log.
     held_replies: Option<Box<HeldReplies<ConnectionId>>>,
+    /// Replies to a client of the memcached port, while they become text.
+    memcached_replies: ReplyBuffer,
     log_user: LogUser,
     stopping: Option<Stopping>,
     /// For clients whose requests other nodes answer.
@@ -151,6 +156,7 @@ impl Worker {
             deliveries: Deliveries::new(Arc::clone(&node), index),
             waits: Waits::default(),
             held_replies: None,
+            memcached_replies: ReplyBuffer::new(),
             log_user: node.keeping.log_in_use.join(),
             stopping: None,
             forwarding: ForwardingLoop::default(),
@@ -226,6 +232,7 @@ impl Worker {
                 self.serve();
                 self.resume_waiting(io);
             }
+            Message::ValuesRead { connection } => self.resume_one(io, connection),
             Message::LogChanged => self.log_changed(io, output),
             Message::Stop => {
                 self.stopping = Some(Stopping::begin(&self.sessions, io, self.now_ms));
@@ -285,6 +292,7 @@ impl Worker {
             transaction: session.transaction.take(),
             watches: session.watches.take(),
             peer_is_local: connected.peer_is_local,
+            is_of_server: false,
             connection: id,
         };
         let transaction = job.transaction.as_ref();
@@ -297,16 +305,22 @@ impl Worker {
         Then::Pause
     }
 
-    /// Sends the reply of a request that ran aside, and lets its client go on.
+    /// Sends the reply of a request that was offloaded, and lets its client go on.
     fn answer(&mut self, io: &mut Io<'_>, output: &mut Arena, id: ConnectionId, reply: Answer) {
         let Some(connected) = self.sessions.get_mut(id) else {
             return;
         };
         let before = output.len_with_attachments();
-        for piece in reply {
-            match piece {
-                Piece::Short(bytes) => output.push_slice(&bytes),
-                Piece::Long(bytes) => output.attach(Box::new(bytes)),
+        if let Some(client) = &mut connected.memcached {
+            if !client.answer(&reply, output) {
+                io.close(id);
+            }
+        } else {
+            for piece in reply {
+                match piece {
+                    Piece::Short(bytes) => output.push_slice(&bytes),
+                    Piece::Long(bytes) => output.attach(Box::new(bytes)),
+                }
             }
         }
         let session = &mut connected.session;
@@ -527,6 +541,18 @@ impl Worker {
         }
     }
 
+    /// Lets a client go on, if it waits.
+    fn resume_one(&mut self, io: &mut Io<'_>, id: ConnectionId) {
+        let Some(at) = self.waiting.iter().position(|one| *one == id) else {
+            return;
+        };
+        self.waiting.swap_remove(at);
+        if let Some(connected) = self.sessions.get_mut(id) {
+            connected.end_to_wait();
+            io.resume(id);
+        }
+    }
+
     /// Lets clients go on that wait for the end of CLIENT PAUSE.
     fn resume_paused(&mut self, io: &mut Io<'_>) {
         if self.paused_count == 0 {
@@ -549,7 +575,7 @@ impl Worker {
         }
         let gate = &self.node.core.shared.gate;
         let until_unix_ms = gate.paused_until_unix_ms();
-        if until_unix_ms == 0 && gate.changes_role() {
+        if until_unix_ms == 0 && (gate.changes_role() || gate.has_no_office()) {
             // Who ends that says so.
             return None;
         }
@@ -719,32 +745,15 @@ impl Worker {
             let reply = &mut Reply::new(&mut *output, session.resp);
             self.deliveries.catch_up(session, reply);
         }
-        let log = self.held_replies.as_deref().filter(|log| !log.is_ended());
-        let log = log.map(|log| {
-            let gate = &self.node.core.shared.gate;
-            LogView::new(log, gate, self.turn_started_ns, &connected.wrote)
-        });
-        let appended_before = self.log_user.appended().end();
-        let mut port = Port::of_worker(
-            &self.node,
-            connected.peer_is_local,
-            (&mut self.deliveries, id),
-            log,
-        );
-        announcer::work_for(connected.session.client.id);
-        let outcome = self
-            .engine
-            .run(&mut connected.session, &mut port, input, output, SHARE);
-        announcer::work_for(0);
-        if let Some(replies) = &mut self.held_replies {
-            let asks = keeping::waits_of(&connected.session);
-            replies.requests_ran(&mut connected.wrote, appended_before, asks);
-            if replies.tells_what_is_shown() {
-                let session = &connected.session;
-                let may_show_data = self.engine.may_show_data(session, outcome.executed);
-                replies.note_shown(&mut connected.wrote, may_show_data);
-            }
-        }
+        let mut runs = Runs {
+            node: &self.node,
+            engine: &mut self.engine,
+            deliveries: &mut self.deliveries,
+            held_replies: &mut self.held_replies,
+            log_user: &self.log_user,
+            turn_started_ns: self.turn_started_ns,
+        };
+        let outcome = runs.run(connected, input, output);
         if outcome.consumed == input.len() {
             self.buffers.input_gone(connected);
         } else {
@@ -793,12 +802,21 @@ impl Service for Worker {
 
     fn admit(&mut self, peer: &PeerInfo) -> Result<(), &'static [u8]> {
         let config = self.node.core.config.current();
+        let by_memcached = memcached_client::came_by(peer, &config);
         let refusal = if self.stopping.is_some() {
             Some(&b""[..])
         } else if config.protected_mode && self.node.is_open() && !is_local(peer) {
-            Some(PROTECTED)
+            Some(if by_memcached {
+                memcached::PROTECTED
+            } else {
+                PROTECTED
+            })
         } else if !self.node.sessions.clients.admit(config.clients_max) {
-            Some(TOO_MANY_CLIENTS)
+            Some(if by_memcached {
+                memcached::TOO_MANY_CLIENTS
+            } else {
+                TOO_MANY_CLIENTS
+            })
         } else {
             None
         };
@@ -853,7 +871,12 @@ impl Service for Worker {
         }
         let client = Arc::new(self.record(id, peer));
         let users = &self.node.core.shared.access.users;
-        let certified = self.certified_user(peer);
+        let by_memcached = memcached_client::came_by(peer, self.config.config());
+        let certified = if by_memcached {
+            self.memcached_user()
+        } else {
+            self.certified_user(peer)
+        };
         let is_in = certified.is_some() || !users.must_log_in();
         client.set_user(certified.unwrap_or_else(|| Arc::clone(users.default_user())));
         self.node.sessions.clients.add(Arc::clone(&client));
@@ -878,6 +901,7 @@ impl Service for Worker {
             since_ms: self.now_ms,
             holding: Holding::default(),
             round: RoundMark::default(),
+            memcached: by_memcached.then(|| MemcachedClient::new(&self.config.config().memcached)),
         });
         if self.stopping.is_some() {
             io.close(id);
@@ -895,6 +919,9 @@ impl Service for Worker {
             return self.received_upstream(io, id, input);
         };
         self.config.refresh();
+        if connected.memcached.is_some() {
+            return self.received_memcached(id, input, output);
+        }
         if forwards(connected) && !self.ends_forwarding(id) {
             return self.received_forwarding(io, id, input, output);
         }
@@ -1079,6 +1106,55 @@ impl Service for Worker {
         let config = self.config.config();
         self.buffers
             .input_grew(connected, buffered_bytes, config, self.now_ms)
+    }
+}
+
+/// What of a worker requests run with.
+struct Runs<'a> {
+    node: &'a Arc<Node>,
+    engine: &'a mut Engine,
+    deliveries: &'a mut Deliveries,
+    held_replies: &'a mut Option<Box<HeldReplies<ConnectionId>>>,
+    log_user: &'a LogUser,
+    turn_started_ns: u64,
+}
+
+impl Runs<'_> {
+    /// Runs the complete requests at the front of `input`.
+    #[inline(always)]
+    fn run(
+        &mut self,
+        connected: &mut Connected,
+        input: &[u8],
+        output: &mut ReplyBuffer,
+    ) -> Outcome {
+        let log = self.held_replies.as_deref().filter(|log| !log.is_ended());
+        let log = log.map(|log| {
+            let gate = &self.node.core.shared.gate;
+            LogView::new(log, gate, self.turn_started_ns, &connected.wrote)
+        });
+        let appended_before = self.log_user.appended().end();
+        let mut port = Port::of_worker(
+            self.node,
+            connected.peer_is_local,
+            (self.deliveries, connected.id),
+            log,
+        );
+        announcer::work_for(connected.session.client.id);
+        let outcome = self
+            .engine
+            .run(&mut connected.session, &mut port, input, output, SHARE);
+        announcer::work_for(0);
+        if let Some(replies) = self.held_replies {
+            let asks = keeping::waits_of(&connected.session);
+            replies.requests_ran(&mut connected.wrote, appended_before, asks);
+            if replies.tells_what_is_shown() {
+                let session = &connected.session;
+                let may_show_data = self.engine.may_show_data(session, outcome.executed);
+                replies.note_shown(&mut connected.wrote, may_show_data);
+            }
+        }
+        outcome
     }
 }
 

@@ -18,6 +18,7 @@ pub mod differential;
 pub mod engine_server;
 #[cfg(feature = "server")]
 pub mod in_process;
+pub mod linearizable;
 pub mod patience;
 pub mod process;
 pub mod relay;

@@ -31,6 +31,16 @@ const SLOTS_MAX: usize = 1 << 18;
 /// Entries are not longer than 20 bits of units can say.
 const ENTRY_BYTES_MAX: usize = ((1 << 20) - 1) * UNIT_BYTES;
 
+/// So many segments are left for what compaction writes, or an eighth of a small tier: it frees more than it takes.
+const RESERVED_SEGMENTS: u64 = 2;
+
+/// For what something is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Demotion,
+    Compaction,
+}
+
 /// What a tier is made with.
 #[derive(Clone, Debug)]
 pub struct TierOptions {
@@ -249,12 +259,16 @@ impl Tier {
         let stored: Vec<_> = stored.collect();
         let raw: u64 = stored.iter().map(|entry| entry.raw_bytes() as u64).sum();
         self.raw_bytes.fetch_add(raw, Ordering::Relaxed);
-        self.append_stored(&stored)
+        self.append_stored(&stored, Purpose::Demotion)
     }
 
-    fn append_stored(&self, entries: &[StoredEntry<'_>]) -> Result<Vec<Place>, TierFault> {
+    fn append_stored(
+        &self,
+        entries: &[StoredEntry<'_>],
+        purpose: Purpose,
+    ) -> Result<Vec<Place>, TierFault> {
         let mut places = Vec::with_capacity(entries.len());
-        let written = self.append_some(entries, &mut places);
+        let written = self.append_some(entries, purpose, &mut places);
         if let Err(fault) = written {
             for place in places {
                 self.forget(place);
@@ -267,13 +281,14 @@ impl Tier {
     fn append_some(
         &self,
         entries: &[StoredEntry<'_>],
+        purpose: Purpose,
         places: &mut Vec<Place>,
     ) -> Result<(), TierFault> {
         let mut writer = lock(&self.writer);
         let mut rest = entries;
         while let Some(first) = rest.first() {
             let needed = entry_bytes(first)?;
-            let segment = self.segment_for(&mut writer, needed as u64)?;
+            let segment = self.segment_for(&mut writer, needed as u64, purpose)?;
             let mut bytes = Vec::new();
             let start = segment.end_bytes.load(Ordering::Relaxed);
             let mut batch = Vec::new();
@@ -302,7 +317,12 @@ impl Tier {
     }
 
     /// The open segment if it has room for so many bytes, or a new one.
-    fn segment_for(&self, writer: &mut Writer, bytes: u64) -> Result<Arc<Segment>, TierFault> {
+    fn segment_for(
+        &self,
+        writer: &mut Writer,
+        bytes: u64,
+        purpose: Purpose,
+    ) -> Result<Arc<Segment>, TierFault> {
         if let Some(open) = &writer.open {
             let end = open.end_bytes.load(Ordering::Relaxed);
             if end + bytes <= self.segment_bytes {
@@ -313,7 +333,12 @@ impl Tier {
         }
         let used = self.figures().used_bytes;
         let length = self.segment_bytes.max(SEGMENT_HEAD_BYTES + bytes);
-        if used.saturating_add(length) > self.bytes_max.load(Ordering::Relaxed) {
+        let bytes_max = self.bytes_max.load(Ordering::Relaxed);
+        let reserved = match purpose {
+            Purpose::Demotion => (RESERVED_SEGMENTS * self.segment_bytes).min(bytes_max / 8),
+            Purpose::Compaction => 0,
+        };
+        if used.saturating_add(length) > bytes_max - reserved {
             return Err(TierFault::Full);
         }
         let (ordinal, salt) = (writer.next_ordinal, writer.random.next_u64());
@@ -448,7 +473,7 @@ impl Tier {
             if !is_named(&entry.head, old) {
                 return Ok(());
             }
-            let appended = self.append_stored(std::slice::from_ref(&entry))?;
+            let appended = self.append_stored(std::slice::from_ref(&entry), Purpose::Compaction)?;
             let new = appended.into_iter().next().ok_or(TierFault::TooLong)?;
             self.compacted_bytes
                 .fetch_add(bytes as u64, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   an RDB file ────────────┐
-//!   a checkpoint ───────────┼──> keys with type, size, elements, deadline ──> tally ──> text, JSON or CSV
+//!   a checkpoint ───────────┼──> keys with type, size, elements, deadline ──> tally ──> text, JSON, CSV or a page
 //!   a live server, by SCAN ─┘
 //! ```
 //!
@@ -22,6 +22,7 @@ use crate::options::command::{flag, option};
 use crate::server;
 
 mod files;
+mod html;
 mod live;
 mod report;
 mod tally;
@@ -70,6 +71,7 @@ fn what() -> Vec<Arg> {
         option("-i", "SECONDS", "With --live: wait so long after each step"),
         flag("--json", "As JSON"),
         flag("--csv", "A line a prefix, comma-separated"),
+        flag("--html", "As one page"),
     ]
 }
 
@@ -134,6 +136,7 @@ fn analysis(given: &Given<'_>) -> Result<String, BenchError> {
     Ok(match () {
         () if given.has("--json") => report::json(&source, &tally, prefixes),
         () if given.has("--csv") => report::csv(&tally, prefixes),
+        () if given.has("--html") => html::page(&source, &tally, prefixes),
         () => report::text(&source, &tally, prefixes),
     })
 }

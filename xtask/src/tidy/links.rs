@@ -19,7 +19,7 @@ pub(super) fn faults(root: &Path, sources: &[Source]) -> Vec<String> {
 }
 
 /// What stands in the round brackets of `[text](target)`.
-fn targets(line: &str) -> impl Iterator<Item = &str> {
+pub(super) fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](")
         .skip(1)
         .filter_map(|rest| Some(rest.split_once(')')?.0))
@@ -40,7 +40,7 @@ fn leads_somewhere(root: &Path, document: &str, target: &str) -> bool {
 }
 
 /// The path without `..`; `None` when it leaves the repository.
-fn normalised(path: &Path) -> Option<PathBuf> {
+pub(super) fn normalised(path: &Path) -> Option<PathBuf> {
     let mut parts = PathBuf::new();
     for component in path.components() {
         match component {

@@ -42,6 +42,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("console", &["access", "base", "protocol"]),
+    ("memcached", &["base", "protocol"]),
     ("tls", &["base", "reactor"]),
     (
         "tool",
@@ -88,6 +89,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "engine",
             "commands",
             "console",
+            "memcached",
             "tls",
             "tool",
         ],

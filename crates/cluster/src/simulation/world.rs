@@ -1,10 +1,14 @@
 //! The world of the simulation: nodes with their disks and clocks, links, faults, clients, and the checks.
 
+mod cases;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
 use base::random::Prng;
+
+pub(super) use cases::{run_blank_copy, run_hand_over, run_restarted_voter};
 
 use super::group::Group;
 use crate::entry::{Entry, Proposal, ShardChange};
@@ -32,6 +36,7 @@ pub(super) enum Fault {
     FramesDiffer { at: usize },
     StatesDiffer { index: usize },
     TermFell { from: u64, to: u64 },
+    EmptyPrimary { term: u64 },
     NotWell { replies: u64 },
 }
 
@@ -84,6 +89,8 @@ struct Node {
     /// Faults.
     paused_until_ms: u64,
     clock_rate_ppm: u64,
+    /// Nothing of the shard is here.
+    is_blank: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -135,35 +142,6 @@ pub(super) fn run(seed: u64) -> Result<Summary, Fault> {
         0..=5 => Err(Fault::NotWell { replies }),
         _ => Ok(world.summary),
     }
-}
-
-/// A voter is restarted right after it acknowledged the leader, which is the primary, too, and cut off then. The other voter
-/// heard of nobody for long: who of the two leads next knows by the restarted one alone how long leases stand.
-pub(super) fn run_restarted_voter(seed: u64) -> Result<Summary, Fault> {
-    const CUT_OTHER_MS: u64 = 3_000;
-    const RESTART_MS: u64 = 4_500;
-    const OVER_MS: u64 = 9_000;
-    let mut world = World::new(seed);
-    // Its primary answers by its lease alone.
-    world.is_quorum = false;
-    while world.now_ms < OVER_MS {
-        world.now_ms += STEP_MS;
-        match world.now_ms {
-            CUT_OTHER_MS => world.cut_off(1),
-            RESTART_MS => {
-                world.restart(2);
-                world.nodes[2].paused_until_ms = RESTART_MS + 100;
-                world.heal_links();
-                world.cut_off(0);
-            }
-            _ => {}
-        }
-        world.step();
-        if let Some(fault) = world.fault.take() {
-            return Err(fault);
-        }
-    }
-    Ok(world.summary)
 }
 
 impl World {
@@ -226,6 +204,7 @@ impl World {
             asked: None,
             paused_until_ms: 0,
             clock_rate_ppm,
+            is_blank: false,
         };
         node.member.add_copy(SHARD, 0, LogEnd::default(), 0);
         node
@@ -522,6 +501,9 @@ impl World {
         if is_quorum && term > newest && !node.log.starts_with(&self.committed) {
             let at = self.committed.len();
             self.fault = Some(Fault::CommittedLost { term, at });
+        }
+        if node.is_blank {
+            self.fault = Some(Fault::EmptyPrimary { term });
         }
         Rc::make_mut(&mut node.log).push((term, 0));
         node.acked.clear();

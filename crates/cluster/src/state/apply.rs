@@ -45,6 +45,13 @@ impl ControlState {
                 }
                 None => Applied::Refused,
             },
+            Entry::Drain { node, drain } => match self.nodes.get_mut(node) {
+                Some(known) => {
+                    known.drain = *drain;
+                    Applied::Done
+                }
+                None => Applied::Refused,
+            },
             Entry::Shard {
                 shard,
                 expected_epoch,
@@ -189,8 +196,8 @@ impl ControlState {
         };
         let joined = Node {
             raft_id,
-            is_failed: false,
             record: record.clone(),
+            ..Node::default()
         };
         self.nodes.insert(node, joined);
         Applied::Done

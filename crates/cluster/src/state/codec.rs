@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Applied, ControlState, CopyKind, DocumentKind, LogEnd, Node, NodeId, NodeRecord, REQUESTS_MAX,
-    Shard, ShardId, Slots, TEXT_BYTES_MAX, Versioned,
+    Applied, ControlState, CopyKind, DocumentKind, Drain, LogEnd, Node, NodeId, NodeRecord,
+    REQUESTS_MAX, Shard, ShardId, Slots, TEXT_BYTES_MAX, Versioned,
 };
 use crate::bytes::{Malformed, Reader, Writer};
 use crate::entry::RequestId;
@@ -58,7 +58,9 @@ impl ControlState {
         writer.count(self.nodes.len());
         for (id, node) in &self.nodes {
             writer.raw(&id.0).u64(node.raft_id);
-            node.record.encode(writer.u8(u8::from(node.is_failed)));
+            // One byte: whether it failed, and above that bit what it does less of.
+            let flags = u8::from(node.is_failed) | (node.drain as u8) << 1;
+            node.record.encode(writer.u8(flags));
         }
         writer.count(self.shards.len());
         for (id, shard) in &self.shards {
@@ -92,9 +94,11 @@ impl ControlState {
         };
         for _ in 0..reader.count()? {
             let id = NodeId(reader.array()?);
+            let (raft_id, flags) = (reader.u64()?, reader.u8()?);
             let node = Node {
-                raft_id: reader.u64()?,
-                is_failed: reader.bool()?,
+                raft_id,
+                is_failed: flags & 1 != 0,
+                drain: Drain::of(flags >> 1)?,
                 record: NodeRecord::decode(&mut reader)?,
             };
             state.nodes.insert(id, node);

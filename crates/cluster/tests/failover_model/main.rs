@@ -9,6 +9,8 @@
 //! a lease may end at any moment, and the leader takes it for over only after its holder does, which is what the margin
 //! for clocks is for. A frame is its term and what it says; frame 0 of a term is its term frame.
 //!
+//! A primary may give its office back, and its lease with it; a member may have nothing of the shard but the log of another.
+//!
 //! Not modelled: stores, log-only copies, changes of members, syncs to disk (a log is durable as soon as it is written).
 //! The small size runs in the gate; `cargo test -p cluster --test failover_model -- --ignored` searches further.
 
@@ -39,6 +41,10 @@ enum Mistake {
     OneAnswer,
     /// A restarted primary goes on in its old term, and its lease with it.
     RestartWithoutPromotion,
+    /// A primary that gives its office back, and its lease with it, goes on all the same.
+    LeaseKept,
+    /// What a member has of another shard counts when somebody is promoted.
+    BlankPromoted,
 }
 
 type Frame = (u8, u8);
@@ -51,6 +57,8 @@ struct Member {
     /// The term in which it is primary; 0 for none.
     office: u8,
     has_lease: bool,
+    /// It has nothing of the shard: its log is another one's.
+    is_blank: bool,
     /// What it knows to be committed, as a primary.
     committed: u8,
     /// What the others acknowledged to it.
@@ -89,6 +97,8 @@ struct State {
     /// The leader takes a lease of its predecessor for standing.
     old_grant_stands: bool,
     deposed: Deposed,
+    /// The primary of this term said that it has left its office.
+    gave_back: bool,
     /// The term that is being sealed for, and who answered with (last term, end).
     sealing: u8,
     answers: [Option<(u8, u8)>; MEMBERS],
@@ -120,6 +130,7 @@ enum Step {
     Promote,
     TakeOffice(usize),
     Restart(usize),
+    GiveBack(usize),
 }
 
 struct Failover {
@@ -127,6 +138,8 @@ struct Failover {
     terms_max: u8,
     writes_max: u8,
     restarts_max: u8,
+    /// The last member has come from another shard.
+    has_blank: bool,
 }
 
 impl Failover {
@@ -159,6 +172,7 @@ impl Failover {
     fn is_free(&self, state: &State) -> bool {
         let is_free = !state.grant_stands && !state.old_grant_stands;
         is_free && !matches!(state.deposed, Deposed::Leased(_))
+            || state.gave_back
             || self.is(Mistake::PromotionWithinLease)
     }
 
@@ -178,8 +192,12 @@ impl Failover {
             return None;
         }
         (0..MEMBERS)
-            .filter(|at| state.answers[*at].is_some())
+            .filter(|at| state.answers[*at].is_some() && self.may_lead(&state.members[*at]))
             .max_by_key(|at| (state.answers[*at], std::cmp::Reverse(*at)))
+    }
+
+    fn may_lead(&self, member: &Member) -> bool {
+        !member.is_blank || self.is(Mistake::BlankPromoted)
     }
 
     /// The steps of a failover.
@@ -187,8 +205,12 @@ impl Failover {
         match step {
             Step::BeginSeal => state.sealing = Self::seal_of(state),
             Step::Seal(at) => {
+                let may_lead = self.may_lead(&state.members[at]);
                 let member = &mut state.members[at];
-                state.answers[at] = Some((member.last_term(), member.end()));
+                state.answers[at] = Some(match may_lead {
+                    true => (member.last_term(), member.end()),
+                    false => (0, 0),
+                });
                 if !self.is(Mistake::PromotionWithoutSeal) {
                     member.seal = state.sealing;
                     member.office = 0;
@@ -202,6 +224,7 @@ impl Failover {
                 state.primary = u8::try_from(chosen).ok()?;
                 state.promised = end;
                 state.sealing = 0;
+                state.gave_back = false;
                 state.answers = [None; MEMBERS];
                 state.members[chosen].seal = state.term;
             }
@@ -226,6 +249,13 @@ impl Failover {
                     member.has_lease = false;
                 }
             }
+            Step::GiveBack(at) => {
+                state.gave_back = true;
+                if !self.is(Mistake::LeaseKept) {
+                    let member = &mut state.members[at];
+                    (member.office, member.has_lease) = (0, false);
+                }
+            }
             _ => return None,
         }
         Some(())
@@ -246,14 +276,24 @@ impl Model for Failover {
         let mut members = vec![member; MEMBERS];
         members[0].office = 1;
         members[0].acked = [1; MEMBERS];
+        if self.has_blank {
+            // It was of a shard of a later term, which had more.
+            members[0].acked[MEMBERS - 1] = 0;
+            members[MEMBERS - 1] = Member {
+                log: vec![(9, 0), (9, 1)],
+                is_blank: true,
+                ..Member::default()
+            };
+        }
         vec![State {
             members,
             term: 1,
             primary: 0,
-            promised: 1,
+            promised: 0,
             grant_stands: false,
             old_grant_stands: false,
             deposed: Deposed::Nobody,
+            gave_back: false,
             sealing: 0,
             answers: [None; MEMBERS],
             acks: BTreeSet::new(),
@@ -287,6 +327,9 @@ impl Model for Failover {
             let is_chosen = usize::from(state.primary) == at && member.office < state.term;
             if is_chosen && member.seal == state.term && member.end() == state.promised {
                 steps.push(Step::TakeOffice(at));
+            }
+            if member.office > 0 && member.office == state.term && !state.gave_back {
+                steps.push(Step::GiveBack(at));
             }
             if member.office > 0 && state.restarts < self.restarts_max {
                 steps.push(Step::Restart(at));
@@ -415,6 +458,9 @@ fn replicate(state: &mut State, from: usize, to: usize) -> Option<()> {
         member.office = 0;
         member.has_lease = false;
     }
+    if std::mem::take(&mut member.is_blank) {
+        member.log.clear();
+    }
     let pairs = member.log.iter().zip(&log);
     let fork = pairs.take_while(|(own, theirs)| own == theirs).count();
     member.log.truncate(fork);
@@ -456,6 +502,15 @@ fn model(mistake: Mistake, terms_max: u8, writes_max: u8, restarts_max: u8) -> F
         terms_max,
         writes_max,
         restarts_max,
+        has_blank: false,
+    }
+}
+
+/// The same with a member that has nothing of the shard yet.
+fn with_blank(model: Failover) -> Failover {
+    Failover {
+        has_blank: true,
+        ..model
     }
 }
 
@@ -475,6 +530,10 @@ fn a_failover_loses_nothing_and_has_one_primary() {
     let checker = model(Mistake::None, 2, 1, 1).checker().spawn_bfs().join();
     checker.assert_properties();
     assert!(checker.unique_state_count() > 1_000);
+    println!("{} states", checker.unique_state_count());
+    let checker = with_blank(model(Mistake::None, 2, 1, 0));
+    let checker = checker.checker().spawn_bfs().join();
+    checker.assert_properties();
     println!("{} states", checker.unique_state_count());
 }
 
@@ -502,8 +561,14 @@ fn every_planted_mistake_is_found() {
         (Mistake::PromotionWithinLease, 2, 0, 0, &[two]),
         (Mistake::OneAnswer, 2, 1, 0, &[lost]),
         (Mistake::RestartWithoutPromotion, 2, 1, 1, &[lost, two]),
+        (Mistake::LeaseKept, 2, 0, 0, &[two]),
+        (Mistake::BlankPromoted, 2, 1, 0, &[lost]),
     ] {
-        let found = broken(model(mistake, terms, writes, restarts));
+        let model = model(mistake, terms, writes, restarts);
+        let found = broken(match mistake {
+            Mistake::BlankPromoted => with_blank(model),
+            _ => model,
+        });
         assert!(
             found.is_some_and(|found| expected.contains(&found)),
             "{mistake:?}: {found:?}"

@@ -12,6 +12,7 @@ pub mod geo;
 pub mod hashes;
 pub mod hyper_log_log;
 pub mod lists;
+pub mod memcached;
 pub mod pubsub;
 pub mod scripting;
 pub mod server;
@@ -26,6 +27,7 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     &[strings::COMMANDS],
     &[bitmaps::COMMANDS],
     etags::COMMANDS,
+    memcached::COMMANDS,
     lists::COMMANDS,
     sorted_sets::COMMANDS,
     geo::COMMANDS,

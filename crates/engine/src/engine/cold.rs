@@ -4,12 +4,14 @@
 //! What cannot be told before (a script's undeclared keys, SORT's patterns, a key that was demoted in between) is
 //! read where it is needed, with the key held: right, and slower.
 
-use protocol::Request;
-use store::Key;
+use protocol::{Batch, Request};
+use store::{COLD_UNIT_BYTES, Key, Locator};
 
 use super::place::Place;
 use super::visit::Visit;
+use crate::batch::BATCH_MAX;
 use crate::key_places as places;
+use crate::port::ValuesAre;
 use crate::resolved::resolve;
 use crate::spec::InTransaction;
 use crate::table::Found;
@@ -17,6 +19,10 @@ use crate::transaction::Reach;
 
 /// A request that was given its values so often and finds others cold each time has them read where it needs them.
 const ROUNDS_MAX: u8 = 8;
+
+/// While a request waits, so many of those behind it are looked at, and have so many bytes of values read.
+const AHEAD_REQUESTS_MAX: usize = 256;
+const AHEAD_BYTES_MAX: usize = 256 << 10;
 
 impl Visit<'_> {
     /// Whether a request has to wait for values that lie out of memory, which are being read then.
@@ -47,20 +53,24 @@ impl Visit<'_> {
                 let database = context.session.database;
                 match queued.reach(context.table, context.store, database, None) {
                     Reach::Keys(keys) => self.wait_for(&keys),
-                    Reach::Everything => false,
+                    Reach::Everything => ValuesAre::Here,
                 }
             }
-            Some(_) => false,
+            Some(_) => ValuesAre::Here,
             None => {
                 let keys = self.context.keys_with_values(spec, request);
                 self.wait_for(&keys)
             }
         };
         self.context.session.transaction = transaction;
-        if waits {
-            self.context.session.cold_rounds = rounds + 1;
-        }
-        waits
+        // Who is woken for something else, and looks again, is no further.
+        self.context.session.cold_rounds = match waits {
+            ValuesAre::Here => 0,
+            ValuesAre::Coming => rounds,
+            ValuesAre::Wanted => rounds + 1,
+        };
+        self.reads_ahead = waits == ValuesAre::Wanted;
+        waits != ValuesAre::Here
     }
 
     /// Moves the values of all keys of a request out of memory, where that is done after every command.
@@ -85,20 +95,21 @@ impl Visit<'_> {
 
     /// Whether values of some keys have to be waited for. If none has, notes that they are used; what was used
     /// before, since the hand of demotions came by, comes back into memory.
-    fn wait_for(&mut self, keys: &[Key<'_>]) -> bool {
+    fn wait_for(&mut self, keys: &[Key<'_>]) -> ValuesAre {
         let store = &mut *self.context.store;
         let cold: Vec<_> = keys
             .iter()
             .filter_map(|key| Some((*key, store.cold_key(key)?)))
             .collect();
         if cold.is_empty() {
-            return false;
+            return ValuesAre::Here;
         }
         let wanted = cold
             .iter()
             .map(|(key, found)| (key.bytes().to_vec(), found.locator));
-        if !self.context.server.have_values(wanted.collect()) {
-            return true;
+        let values = self.context.server.have_values(wanted.collect());
+        if values != ValuesAre::Here {
+            return values;
         }
         let promotes = self.context.server.promotes();
         for (key, _) in &cold {
@@ -111,6 +122,52 @@ impl Visit<'_> {
         }
         // Whoever needs one that cannot be read meets it again, and a SET in a transaction does not.
         store::take_unreadable();
-        false
+        ValuesAre::Here
+    }
+
+    /// Has values read that requests behind one that waits need, so that one client which sends many at once keeps the
+    /// device busy. What is asked for here and not read by then is asked for again.
+    #[cold]
+    pub(super) fn read_ahead(&mut self, input: &[u8]) {
+        self.reads_ahead = false;
+        if self.context.session.transaction.is_some() {
+            return;
+        }
+        let (mut rest, mut batch) = (input, Batch::new());
+        let (mut wanted, mut bytes) = (Vec::new(), 0);
+        for _ in 0..AHEAD_REQUESTS_MAX / BATCH_MAX {
+            let decoded = self.decode(rest, BATCH_MAX, &mut batch);
+            self.context.session.decoder.reset();
+            for request in batch.runs(rest).flat_map(|run| run.requests) {
+                for (key, locator) in self.cold_values_of(request) {
+                    let units = usize::try_from(locator.units()).unwrap_or(usize::MAX);
+                    bytes += units.saturating_mul(COLD_UNIT_BYTES);
+                    wanted.push((key, locator));
+                }
+            }
+            let is_all = decoded.error.is_some() || batch.len() < BATCH_MAX;
+            if is_all || bytes >= AHEAD_BYTES_MAX {
+                break;
+            }
+            rest = &rest[decoded.consumed..];
+        }
+        if !wanted.is_empty() {
+            self.context.server.read_ahead(wanted);
+        }
+    }
+
+    /// The values that a request needs and that are out of memory.
+    fn cold_values_of(&mut self, request: Request<'_>) -> Vec<(Vec<u8>, Locator)> {
+        let table = self.context.table;
+        let found = request.arg(0).and_then(|name| table.find(name));
+        let Some(Ok((_, spec, _))) = found.map(|found| resolve(table, found, request)) else {
+            return Vec::new();
+        };
+        let keys = self.context.keys_with_values(spec, request);
+        let cold = keys.iter().filter_map(|key| {
+            let found = self.context.store.cold_key(key)?;
+            Some((key.bytes().to_vec(), found.locator))
+        });
+        cold.collect()
     }
 }

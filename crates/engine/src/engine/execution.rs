@@ -84,20 +84,7 @@ impl Visit<'_> {
                 self.close_lap(batch, rest, now);
             }
             if let Some(left) = left {
-                self.context.session.decoder.reset();
-                if left.next == Next::Aside {
-                    let start = left
-                        .index
-                        .checked_sub(1)
-                        .map_or(0, |last| batch.end_of(last));
-                    let request = &rest[start..batch.end_of(left.index)];
-                    self.context.session.aside = Some(request.to_vec().into_boxed_slice());
-                }
-                let mut outcome = leave(outcome, batch, &left);
-                if outcome.next == Next::Yield && outcome.consumed == input.len() {
-                    outcome.next = Next::Read;
-                }
-                return outcome;
+                return self.end_early(outcome, (batch, rest), &left);
             }
             outcome.executed += batch.len();
             outcome.consumed += decoded.consumed;
@@ -120,6 +107,30 @@ impl Visit<'_> {
                 return outcome;
             }
         }
+    }
+
+    /// Ends a visit within a batch of the input that was left after it.
+    fn end_early(
+        &mut self,
+        before: Outcome,
+        (batch, rest): (&Batch, &[u8]),
+        left: &Left,
+    ) -> Outcome {
+        self.context.session.decoder.reset();
+        let end = batch.end_of(left.index);
+        if self.reads_ahead {
+            self.read_ahead(&rest[end..]);
+        }
+        if left.next == Next::Aside {
+            let last = left.index.checked_sub(1);
+            let start = last.map_or(0, |last| batch.end_of(last));
+            self.context.session.aside = Some(rest[start..end].to_vec().into_boxed_slice());
+        }
+        let mut outcome = leave(before, batch, left);
+        if outcome.next == Next::Yield && outcome.consumed == before.consumed + rest.len() {
+            outcome.next = Next::Read;
+        }
+        outcome
     }
 
     /// Executes a batch that was not decoded here, with nobody else who waits for a turn. How many ran, and how
@@ -168,7 +179,7 @@ impl Visit<'_> {
 
     /// Decodes and plans a batch.
     #[inline]
-    fn decode(&mut self, input: &[u8], most: usize, batch: &mut Batch) -> Decoded {
+    pub(super) fn decode(&mut self, input: &[u8], most: usize, batch: &mut Batch) -> Decoded {
         let settings = &self.context.shared.settings;
         let session = &mut *self.context.session;
         let limits = Limits {
@@ -745,8 +756,9 @@ impl Visit<'_> {
         let writes = self.writes(spec, request);
         let gate = &self.context.shared.gate;
         let is_paused = gate.paused_until_unix_ms() > self.context.now_unix_ms;
-        if (is_paused && (writes || !gate.pauses_writes_only())) || (writes && gate.changes_role())
-        {
+        let waits_for_role =
+            (writes && gate.changes_role()) || (gate.has_no_office() && (writes || reads(spec)));
+        if (is_paused && (writes || !gate.pauses_writes_only())) || waits_for_role {
             Some(Next::Paused)
         } else if writes && gate.is_log_full() {
             Some(Next::LogFull)
@@ -756,6 +768,12 @@ impl Visit<'_> {
             None
         }
     }
+}
+
+/// Whether a command shows something of the data, or may.
+fn reads(spec: &CommandSpec) -> bool {
+    let has_keys = !spec.keys.is_empty() || spec.keys_of.is_some();
+    has_keys || spec.flags.has(Flags::READONLY) || spec.in_transaction == InTransaction::Runs
 }
 
 /// What came of a visit that ended within a batch.

@@ -20,6 +20,8 @@ pub(super) struct Visit<'a> {
     pub(super) may_be_busy: bool,
     /// Some values lie out of memory, or did when the visit began.
     pub(super) may_be_cold: bool,
+    /// Whether values of later requests are to be read while one waits.
+    pub(super) reads_ahead: bool,
     pub(super) reply: Reply<'a>,
     /// Where the reply of the request begins that runs by itself.
     pub(super) reply_start: usize,

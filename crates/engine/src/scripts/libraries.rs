@@ -3,6 +3,9 @@
 //! All threads see the same ones; each loads a library into its own machine when one of its functions is
 //! called there first. A change makes a new state and puts it in the place of the old one, so that
 //! several libraries come or go as one step.
+//!
+//! Under a control group they may be the group's: then what a log, a stream or a file says of libraries counts for nothing,
+//! since it may be older.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +17,15 @@ use super::run_flags::RunFlags;
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Libraries {
-    state: Mutex<Arc<State>>,
+    place: Mutex<Place>,
+}
+
+/// The libraries, and who decides on them.
+#[derive(Debug, Default)]
+struct Place {
+    state: Arc<State>,
+    /// A control group does.
+    is_of_group: bool,
 }
 
 /// The libraries of one moment.
@@ -135,7 +146,8 @@ impl State {
 impl Libraries {
     /// The library that has a function.
     pub fn of_function(&self, name: &[u8]) -> Option<Arc<LoadedLibrary>> {
-        self.state()
+        self.place()
+            .state
             .functions
             .get(&name.to_ascii_lowercase())
             .cloned()
@@ -144,23 +156,38 @@ impl Libraries {
     /// The libraries of this moment.
     #[must_use]
     pub fn now(&self) -> Arc<State> {
-        Arc::clone(&self.state())
+        Arc::clone(&self.place().state)
     }
 
-    /// Makes a change, unless it fails.
+    /// Makes a change, unless it fails, or the libraries are those of a control group.
     ///
     /// # Errors
     /// Those of `change`.
     pub fn change<E>(&self, change: impl FnOnce(&mut State) -> Result<(), E>) -> Result<(), E> {
-        let mut place = self.state();
-        let mut state = State::clone(&place);
+        let mut place = self.place();
+        if place.is_of_group {
+            return Ok(());
+        }
+        let mut state = State::clone(&place.state);
         change(&mut state)?;
-        *place = Arc::new(state);
+        place.state = Arc::new(state);
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, Arc<State>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Has the libraries of a control group from here on, and takes changes from nobody else.
+    pub fn take_of_group(&self, state: State) {
+        let mut place = self.place();
+        place.state = Arc::new(state);
+        place.is_of_group = true;
+    }
+
+    /// The control group decides no more: what there is stays.
+    pub fn leave_group(&self) {
+        self.place().is_of_group = false;
+    }
+
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,6 +203,28 @@ mod tests {
             run_flags: RunFlags::default(),
         };
         Arc::new(LoadedLibrary::new(name.into(), b"", vec![facts]))
+    }
+
+    #[test]
+    fn those_of_a_control_group_are_changed_by_it_alone() {
+        let libraries = Libraries::default();
+        let add = |name: &'static str| {
+            let added = libraries.change(|state| state.add(&library(name, name), false));
+            assert_eq!(added, Ok(()));
+        };
+        add("a");
+        let mut state = State::default();
+        assert_eq!(state.add(&library("b", "f"), false), Ok(()));
+        libraries.take_of_group(state);
+        add("c");
+        let names = || -> Vec<Vec<u8>> {
+            let state = libraries.now();
+            state.libraries().map(|one| one.name.clone()).collect()
+        };
+        assert_eq!(names(), [b"b"]);
+        libraries.leave_group();
+        add("c");
+        assert_eq!(names(), [b"b", b"c"]);
     }
 
     #[test]

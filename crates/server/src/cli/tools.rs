@@ -61,8 +61,13 @@ pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartErro
         Some(("cluster", given)) => given.subcommand().map(|(word, given)| Invocation::Cluster {
             target: target(given),
             wish: match word {
-                "leave" => Wish::Leave {
-                    node: given.get_one::<String>("node").cloned().unwrap_or_default(),
+                "leave" => order("LEAVE", given),
+                "drain" => order("DRAIN", given),
+                "undrain" => order("UNDRAIN", given),
+                "recover" => Wish::Recover {
+                    dir: given.get_one::<PathBuf>("dir").cloned().unwrap_or_default(),
+                    is_confirmed: given.get_flag("yes"),
+                    is_json: given.get_flag("json"),
                 },
                 "create" => Wish::Create {
                     nodes: given
@@ -81,6 +86,11 @@ pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartErro
         Some(("man", given)) => Some(print(manual(given)?)),
         _ => None,
     })
+}
+
+fn order(order: &'static str, given: &ArgMatches) -> Wish {
+    let node = given.get_one::<String>("node").cloned().unwrap_or_default();
+    Wish::Order { order, node }
 }
 
 /// What is wrong with a first word that is no file.
@@ -191,7 +201,7 @@ fn cluster() -> Command {
     let node = Arg::new("node")
         .value_name("NODE")
         .required(true)
-        .help("Its name: 40 digits");
+        .help("Its name of 40 digits, its address HOST:PORT, or what it is called");
     Command::new("cluster")
         .about("The control group of a running server")
         .subcommand_required(true)
@@ -202,9 +212,92 @@ fn cluster() -> Command {
                 .arg(json()),
         ))
         .subcommand(asking(
-            Command::new("leave").about("Has a node leave it").arg(node),
+            Command::new("leave")
+                .about("Has a node leave it, as soon as nobody needs it")
+                .arg(node.clone()),
         ))
+        .subcommand(asking(
+            Command::new("drain")
+                .about("Has a node lead nothing, and not be promoted")
+                .arg(node.clone()),
+        ))
+        .subcommand(asking(
+            Command::new("undrain")
+                .about("Has a node lead again, and stay")
+                .arg(node),
+        ))
+        .subcommands(starters())
+        .subcommand(recover())
         .subcommand(create())
+}
+
+/// Words that start a server of a group: what they are is their first option.
+fn starters() -> [Command; 2] {
+    let host = || {
+        Arg::new("host")
+            .value_name("HOST[:PORT[@LINK_PORT]]")
+            .required(true)
+            .help("Any node of the group")
+    };
+    let options = || {
+        Arg::new("options")
+            .value_name("--directive value")
+            .num_args(0..)
+            .allow_hyphen_values(true)
+            .trailing_var_arg(true)
+            .help("Options of the server")
+    };
+    let starter = |name, about| Command::new(name).about(about).args([host(), options()]);
+    [
+        starter(
+            "join",
+            "Starts a server that joins a group: iolite --join HOST",
+        ),
+        starter(
+            "witness",
+            "Starts one that votes and keeps no data: iolite --witness yes --join HOST",
+        ),
+    ]
+}
+
+/// `cluster join HOST …` and `cluster witness HOST …` as options of the server; nothing where it is neither.
+pub(super) fn as_server(options: &[OsString]) -> Option<Vec<OsString>> {
+    let [first, second, host, rest @ ..] = options else {
+        return None;
+    };
+    let is_place = host.to_str().is_some_and(|host| !host.starts_with('-'));
+    if first != "cluster" || !is_place {
+        return None;
+    }
+    let mut server: Vec<OsString> = match second.to_str()? {
+        "join" => Vec::new(),
+        "witness" => ["--witness", "yes"].map(OsString::from).into(),
+        _ => return None,
+    };
+    server.extend([OsString::from("--join"), host.clone()]);
+    server.extend(rest.iter().cloned());
+    Some(server)
+}
+
+fn recover() -> Command {
+    Command::new("recover")
+        .about("Has a group whose majority is gone for good go on with one node, which is stopped")
+        .arg(
+            Arg::new("dir")
+                .long("dir")
+                .value_name("DIR")
+                .required(true)
+                .value_parser(clap::value_parser!(PathBuf))
+                .value_hint(ValueHint::DirPath)
+                .help("The node's working directory (dir)"),
+        )
+        .arg(
+            Arg::new("yes")
+                .long("yes")
+                .action(ArgAction::SetTrue)
+                .help("Do it; without this, what may be lost is told, and nothing is changed"),
+        )
+        .arg(json())
 }
 
 fn create() -> Command {

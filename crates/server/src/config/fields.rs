@@ -15,6 +15,7 @@ use super::cluster::Cluster;
 use super::durability::Durability;
 use super::group::Group;
 use super::http::Http;
+use super::memcached::Memcached;
 use super::replication::Replication;
 use super::tier::TierConfig;
 use super::tls::Tls;
@@ -147,6 +148,8 @@ pub struct Config {
     pub tls: Tls,
     /// The management port.
     pub http: Http,
+    /// The memcached port.
+    pub memcached: Memcached,
     /// Cluster mode.
     pub cluster: Cluster,
     /// Where values go that do not fit into memory, if anywhere.

@@ -10,6 +10,8 @@ pub struct Group {
     pub begins: bool,
     /// A node of the group that this one joins: its host, and its port of links.
     pub join: Option<(String, u16)>,
+    /// Where nodes of the group are asked for that are not where they were: hosts, and ports of links.
+    pub seeds: Vec<(String, u16)>,
     /// Whether it votes and keeps no data.
     pub is_witness: bool,
     /// Milliseconds after which a node that is not heard is taken for gone.
@@ -18,10 +20,50 @@ pub struct Group {
     pub sentinel_port: u16,
     /// How they call the group.
     pub sentinel_name: String,
-    /// Whether users are those of the group.
-    pub shares_users: bool,
+    /// What is the same on all nodes of the group, because it is in its control log.
+    pub shares: Shares,
+    /// Whether a node that joins drops libraries of functions that it has by itself.
+    pub adopts: bool,
     /// Whether it never becomes the primary by itself.
     pub declines: bool,
+}
+
+/// What nodes of a group have in common beside data (`cluster-sync`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// Users and their rules.
+    pub users: bool,
+    /// Libraries of functions.
+    pub libraries: bool,
+    /// Some of the directives.
+    pub directives: bool,
+}
+
+impl Shares {
+    /// Nothing.
+    pub(super) const NONE: Self = Self {
+        users: false,
+        libraries: false,
+        directives: false,
+    };
+
+    /// From a list of words with commas between them; nothing where it is none.
+    #[must_use]
+    pub fn of(text: &[u8]) -> Option<Self> {
+        let mut shares = Self::NONE;
+        if text.eq_ignore_ascii_case(b"none") {
+            return Some(shares);
+        }
+        for word in text.split(|byte| *byte == b',') {
+            match &word.trim_ascii().to_ascii_lowercase()[..] {
+                b"acl" => shares.users = true,
+                b"functions" => shares.libraries = true,
+                b"config" => shares.directives = true,
+                _ => return None,
+            }
+        }
+        Some(shares)
+    }
 }
 
 impl Group {
@@ -64,6 +106,21 @@ pub(super) fn place_of(text: &str, port: u16) -> Option<(String, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shared_is_a_list() {
+        let shares = |text: &str| {
+            let shares = Shares::of(text.as_bytes());
+            shares.map(|one| (one.users, one.libraries, one.directives))
+        };
+        assert_eq!(shares("none"), Some((false, false, false)));
+        assert_eq!(shares("acl"), Some((true, false, false)));
+        assert_eq!(shares("Config, functions"), Some((false, true, true)));
+        assert_eq!(shares("acl,functions,config"), Some((true, true, true)));
+        for wrong in ["", "acl,", "acl,none", "users"] {
+            assert_eq!(shares(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn a_node_to_join_is_named_by_its_host_and_ports() {

@@ -253,7 +253,7 @@ impl Loader {
 
     /// Checks that this version can live up to what was read.
     pub(crate) fn finish(mut self) -> Result<Loaded, LoadError> {
-        self.settings.keep_log_in_group();
+        self.settings.keep_log_in_group(false);
         let rows = directives::all().iter().zip(self.places).enumerate();
         let mut without_effect: Vec<(&str, Vec<&str>)> = Vec::new();
         for (at, (row, place)) in rows {

@@ -18,6 +18,8 @@ mod fields;
 mod group;
 mod http;
 mod loader;
+mod memcached;
+mod of_group;
 mod replication;
 mod rewrite;
 mod settings;
@@ -42,6 +44,8 @@ pub use fields::{
 pub use group::{Group, LINK_PORT_DISTANCE};
 pub use http::{Http, MetricsAuth};
 pub(crate) use loader::{LoadError, Loader, read_file};
+pub use memcached::Memcached;
+pub use of_group::OwnedPair;
 pub use replication::{LinkEncryption, LoadsDirectly, Replication};
 pub(crate) use rewrite::replace_file;
 pub use settings::Settings;

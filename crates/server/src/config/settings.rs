@@ -19,8 +19,9 @@ use super::durability::{Durability, DurabilityLevel, SavePoint};
 use super::fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits,
 };
-use super::group::{Group, place_of};
+use super::group::{Group, Shares, place_of};
 use super::http::Http;
+use super::memcached::Memcached;
 use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, COMPRESSIONS,
@@ -123,6 +124,7 @@ impl Settings {
             group: self.group(),
             tls: self.tls(),
             http: self.http(),
+            memcached: self.memcached(),
             cluster: self.cluster(),
             tier: self.tier(),
         }
@@ -200,11 +202,27 @@ impl Settings {
         }
     }
 
+    fn memcached(&self) -> Memcached {
+        Memcached {
+            port: self.number("memcached-port"),
+            user: self
+                .text("memcached-user")
+                .map_or_else(Vec::new, <[u8]>::to_vec),
+            item_bytes_max: self.number("memcached-item-size-max"),
+        }
+    }
+
     fn group(&self) -> Group {
-        let join = self.text("join").map(String::from_utf8_lossy);
+        let place = |text: &[u8]| place_of(&String::from_utf8_lossy(text), self.number("port"));
+        let join = self.text("join").and_then(place);
+        let seeds = self.words("cluster-seeds").iter();
         Group {
             begins: self.switch("cluster-group"),
-            join: join.and_then(|join| place_of(&join, self.number("port"))),
+            seeds: seeds
+                .filter_map(|word| place(word))
+                .chain(join.clone())
+                .collect(),
+            join,
             is_witness: self.switch("witness"),
             node_timeout_ms: self.number("cluster-node-timeout"),
             sentinel_port: self.number("sentinel-port"),
@@ -213,16 +231,19 @@ impl Settings {
                 .map_or_else(String::new, |name| {
                     String::from_utf8_lossy(name).into_owned()
                 }),
-            shares_users: self.choice("cluster-sync", &[("acl", true), ("none", false)]),
+            shares: Shares::of(self.text("cluster-sync").unwrap_or_default())
+                .unwrap_or(Shares::NONE),
+            adopts: self.switch("adopt"),
             declines: false,
         }
     }
 
-    /// Has a node of a control group or of a cluster keep a log, which it is followed by.
-    pub(super) fn keep_log_in_group(&mut self) {
+    /// Has a node of a control group or of a cluster keep a log, which it is followed by. `is_member` where its files say so
+    /// that it is in one, whatever the options do.
+    pub(crate) fn keep_log_in_group(&mut self, is_member: bool) {
         let level = self.choice("durability", &DURABILITY_LEVELS);
         let group = self.group();
-        let has_others = group.is_wanted() || self.switch("cluster-enabled");
+        let has_others = is_member || group.is_wanted() || self.switch("cluster-enabled");
         if has_others && !group.is_witness && !level.has_log() {
             let is_os = |(name, _): &(&str, _)| *name == "os";
             let at = DURABILITY_LEVELS.iter().position(is_os);

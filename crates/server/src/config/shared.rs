@@ -184,6 +184,18 @@ impl SharedConfig {
         }
     }
 
+    /// Whether `pairs` could be set, as far as can be said without doing it.
+    ///
+    /// # Errors
+    /// As [`SharedConfig::set`].
+    pub(super) fn check(
+        &self,
+        pairs: &[(&[u8], &[u8])],
+        is_local: bool,
+    ) -> Result<(), ConfigError> {
+        self.plan(pairs, is_local).map(drop)
+    }
+
     /// What `pairs` change, if anything.
     fn plan(
         &self,

@@ -6,6 +6,7 @@ use cluster::message::{Heartbeat, Message, Seal};
 use cluster::{ControlLog as _, NodeId, member};
 
 use super::driver::{Driver, Event, post};
+use super::libraries;
 use super::links::{Reply, Subject};
 
 /// A seal is begun anew where nothing was heard of it for so long.
@@ -47,6 +48,10 @@ impl Driver {
         let Some(shard) = self.shard else { return };
         if is_begun && self.member.on_office(shard, term) {
             self.tell(&format!("This node is the primary, in term {term}"));
+            if let Some(node) = self.node.upgrade() {
+                // What the log of the data says of them may be older.
+                libraries::state_to_log(&node);
+            }
         } else {
             self.member.give_up_office(shard, term);
             self.tell(&format!(

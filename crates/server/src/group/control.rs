@@ -9,7 +9,7 @@
 //! ```
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -19,6 +19,7 @@ use cluster::state::FIRST_RAFT_ID;
 use cluster::{ControlState, Entry, NodeId, NodeRecord, Times};
 use consensus::{Options, RaftLog};
 use durability::disk::{Disk, SystemDisk};
+use engine::replication::NodeOrder;
 use engine::{CommandError, TopicKind};
 use persistence::directory::DataDirectory;
 use persistence::recovery::Place as DataPlace;
@@ -26,13 +27,15 @@ use replication::TermId;
 
 use super::driver::{Driver, Event, Setup, post};
 use super::duty::Duty;
-use super::files::{Kept, KnownPeer, Place, directory_within, id_of};
+use super::files::{Kept, KnownPeer, Place, directory_within};
 use super::forming::Answer;
 use super::holder::{Meeting, SharedLog, TakesPart};
 use super::links::{Asked, Links, Subject, spawn};
+use super::places::Places;
 use super::record::record;
 use super::relay::{self, Relay};
 use super::unique;
+use super::{directives, documents, libraries};
 use crate::config::Config;
 use crate::node::Node;
 use crate::replication::session::Session;
@@ -57,6 +60,7 @@ pub(crate) struct Part {
     kept: Mutex<Kept>,
     pub(super) links: Arc<Links>,
     relay: Relay,
+    pub(super) places: Places,
     taking: Mutex<Taking>,
     /// Held while this node meets another one, or leaves: it is in one group at a time.
     pub(super) meeting: Mutex<()>,
@@ -80,6 +84,13 @@ struct Active {
 pub(crate) struct Known {
     kept: Kept,
     is_by_itself: bool,
+}
+
+/// Whether the node of a working directory is in a group, as its files say. What cannot be read is told by [`look`].
+pub(crate) fn is_member(dir: &Path) -> bool {
+    let directory = directory_within(&DataPlace::within(dir).directory);
+    let kept = Kept::read(&SystemDisk, &directory).ok().flatten();
+    kept.is_some_and(|kept| kept.raft_id.is_some())
 }
 
 /// Looks whether this node is in a group, or is to be: then it neither writes nor shows anything until the group says what
@@ -149,6 +160,7 @@ pub(crate) fn prepare(node: &Arc<Node>, known: Known) -> io::Result<Arc<Part>> {
             kept: Mutex::new(kept),
             links: Links::new(node, Box::new(handler)),
             relay: Relay::new(Links::new(node, Box::new(drop))),
+            places: Places::default(),
             taking: Mutex::default(),
             meeting: Mutex::default(),
         }
@@ -202,18 +214,24 @@ impl TakesPart for Part {
         self.links.serve(session, address);
     }
 
-    fn leave(&self, node: &[u8]) -> Result<(), CommandError> {
-        let error = CommandError::fixed;
-        let node = std::str::from_utf8(node).ok().and_then(id_of);
-        let node = node.ok_or_else(|| error("ERR a node is named by 40 digits"))?;
-        match self.post(Event::Leave(node)) {
-            true => Ok(()),
-            false => Err(error("ERR this server is in no control group")),
-        }
+    fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
+        Self::order_node(self, node, order)
+    }
+
+    fn has_to_give(&self) -> bool {
+        Self::has_to_give(self)
+    }
+
+    fn give_away(&self, time: Duration, goes_on: &dyn Fn() -> bool) -> bool {
+        Self::give_away(self, time, goes_on)
+    }
+
+    fn keep_all(&self) {
+        let _in_a_group = self.post(Event::Retire(false));
     }
 
     fn log(&self) -> Option<SharedLog> {
-        let log = Arc::clone(&lock(&self.taking).active.as_ref()?.log);
+        let log = self.raft_log()?;
         Some(log)
     }
 
@@ -307,6 +325,7 @@ impl Part {
         match asked.subject {
             Subject::Meet => return self.hear_of_meeting(asked),
             Subject::Publish => return self.hear_of_message(asked),
+            Subject::Places => return self.hear_of_places(asked),
             Subject::Forward => return self.hear_of_client(asked),
             _ => {}
         }
@@ -328,6 +347,29 @@ impl Part {
             let _receivers = node.sessions.pubsub.publish(kind, channel, message);
         }
         reply.answer(Ok(Vec::new()));
+    }
+
+    /// For who may outlive it.
+    pub(super) fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
+    }
+
+    /// This node's name, and its number in Raft; nothing where it is in no group.
+    pub(super) fn names(&self) -> Option<(NodeId, RaftId)> {
+        let kept = lock(&self.kept);
+        kept.raft_id.map(|raft_id| (kept.id, raft_id))
+    }
+
+    /// Whether a node was of this one's group when that was last known.
+    pub(super) fn knew(&self, node: NodeId, raft_id: RaftId) -> bool {
+        let kept = lock(&self.kept);
+        let mut peers = kept.peers.iter();
+        peers.any(|peer| peer.node == node && peer.raft_id == raft_id)
+    }
+
+    pub(super) fn raft_log(&self) -> Option<Arc<RaftLog<Links>>> {
+        let taking = lock(&self.taking);
+        Some(Arc::clone(&taking.active.as_ref()?.log))
     }
 
     /// A client of another node is to be let in as a user, who is known there.
@@ -361,6 +403,11 @@ impl Part {
     /// From here on the group decides what this node does.
     fn obey(&self, node: &Arc<Node>) -> Result<(), String> {
         let id = lock(&self.kept).id;
+        let shares_libraries = libraries::is_wanted(node);
+        node.core
+            .shared
+            .refusals
+            .set_shares_libraries(shares_libraries);
         if node.core.config.current().group.is_witness {
             // It has no data to show, and takes none: that stays as it was begun.
             node.replication.own.set_id(TermId(id.0));
@@ -416,12 +463,15 @@ impl Part {
         self.relay.retain(|_| false);
         if let Some(node) = self.node.upgrade() {
             node.control.documents.forget();
+            node.core.shared.refusals.set_shares_libraries(false);
+            node.core.shared.scripts.libraries.leave_group();
         }
         if let Some(active) = active {
             active.log.stop();
         }
         self.keep(|kept| {
             kept.raft_id = None;
+            kept.incarnation = 0;
             kept.peers.clear();
         })
     }
@@ -450,6 +500,16 @@ impl Part {
                 "it has data of its own, which would be lost: start it with an empty directory, or let the others join it",
             ));
         }
+        let libraries = libraries::names(node);
+        if libraries::is_wanted(node)
+            && !libraries.is_empty()
+            && !node.core.config.current().group.adopts
+        {
+            return Err(io::Error::other(format!(
+                "it has libraries of functions of its own, which would be lost ({}): start it with an empty directory, or with --adopt yes",
+                libraries.join(", ")
+            )));
+        }
         let mut told = String::new();
         while !node.is_stopping() {
             match self.ask_to_join(id, &record, first) {
@@ -457,11 +517,16 @@ impl Part {
                     consensus::forget(&*self.disk, &self.directory)?;
                     self.keep(|kept| {
                         kept.raft_id = Some(raft_id);
+                        kept.incarnation = state.incarnation;
                         kept.peers = super::forming::peers_of(&state, id);
                     })?;
                     node.core.log.notice(format_args!(
                         "This node has joined the control group, as member {raft_id}"
                     ));
+                    // Its own control log begins with older states: nobody is served by those.
+                    documents::take(node, &state);
+                    libraries::take(node, &state);
+                    directives::take(node, &state);
                     return self.take_part(node, raft_id);
                 }
                 Err(reason) if reason != told => {
@@ -515,6 +580,7 @@ impl Part {
             times,
         };
         let kept = lock(&self.kept).clone();
+        self.links.set_incarnation(kept.incarnation);
         for KnownPeer {
             node,
             raft_id,

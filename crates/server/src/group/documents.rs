@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use access::{Change, DEFAULT, Rules, parse_file};
 use cluster::state::{DocumentKind, Versioned};
-use cluster::{Applied, ControlState, Entry};
+use cluster::{Applied, ControlLog, ControlState, Entry};
 use engine::{ClientCondition, ClientFilter, CommandError};
 
 use super::unique;
@@ -26,7 +26,7 @@ use crate::port::kill_clients;
 
 /// So often a change is made anew, because others came first.
 const ATTEMPTS: usize = 20;
-/// Users of a group that has just begun are waited for so often, ...
+/// What a group that has just begun is about to have is waited for so often, ...
 const LOOKS: u32 = 100;
 /// ... and so long each time.
 const LOOK: Duration = Duration::from_millis(20);
@@ -36,7 +36,7 @@ const NOBODY: u64 = 0;
 
 /// What became of a change.
 type Outcome = Result<(), CommandError>;
-/// What a user is to be, as a line of a file of users; none to remove it.
+/// What a document is to be; none to remove it. A user is a line of a file of users.
 pub(crate) type Made<'a> = &'a mut dyn FnMut() -> Result<Option<Vec<u8>>, CommandError>;
 
 /// Has this node have the users of the group, where they changed.
@@ -68,42 +68,80 @@ pub(crate) fn change(node: &Node, name: &[u8], made: Made<'_>) -> Outcome {
     let log = log.ok_or(CommandError::fixed(
         "ERR this server is in no control group",
     ))?;
-    wait_for_users(node, &*log)?;
+    wait_for(node, &*log, "it has no users yet", are_complete)?;
+    let subject = Subject {
+        kind: DocumentKind::User,
+        name,
+        limit: "ERR a user of a control group has a name of at most 255 bytes and rules of at most 1 MiB",
+        take,
+        version: &|| node.control.documents.version_of_user(name),
+    };
+    propose(node, &*log, &subject, made).map(drop)
+}
+
+/// A document that is to change.
+pub(super) struct Subject<'s> {
+    pub(super) kind: DocumentKind,
+    pub(super) name: &'s [u8],
+    /// What is answered where it is too long.
+    pub(super) limit: &'static str,
+    /// Has this node have the documents of that kind of a control state.
+    pub(super) take: fn(&Node, &ControlState),
+    /// The version that this node has taken.
+    pub(super) version: &'s dyn Fn() -> u64,
+}
+
+/// Has a document be what `made` says, and waits until this node has it. Whether anything has changed.
+pub(super) fn propose(
+    node: &Node,
+    log: &dyn ControlLog,
+    subject: &Subject<'_>,
+    made: Made<'_>,
+) -> Result<bool, CommandError> {
     for _ in 0..ATTEMPTS {
-        take(node, &log.watch());
+        let state = log.watch();
+        (subject.take)(node, &state);
         // Before what is made of it is looked at: a change that comes between is noticed by the version.
-        let expected_version = node.control.documents.version_of_user(name);
+        let expected_version = (subject.version)();
         let body = made()?;
-        if body.is_none() && expected_version == 0 {
-            return Ok(());
+        let known = state
+            .documents
+            .get(&(subject.kind, subject.name.to_vec()))
+            .filter(|known| known.version == expected_version);
+        let is_same = known.is_some_and(|known| Some(&known.body) == body.as_ref());
+        if is_same || body.is_none() && expected_version == 0 {
+            return Ok(false);
         }
         let entry = Entry::Document {
-            kind: DocumentKind::User,
-            name: name.to_vec(),
+            kind: subject.kind,
+            name: subject.name.to_vec(),
             expected_version,
             body,
         };
         if !entry.is_within_limits() {
-            return Err(CommandError::fixed(
-                "ERR a user of a control group has a name of at most 255 bytes and rules of at most 1 MiB",
-            ));
+            return Err(CommandError::fixed(subject.limit));
         }
         match log.propose(&unique::proposal(entry)) {
             Ok(Applied::Stale) => {}
             Ok(_) => {
-                take(node, &log.watch());
-                return Ok(());
+                (subject.take)(node, &log.watch());
+                return Ok(true);
             }
             Err(reason) => return Err(refused(&reason.to_string())),
         }
     }
-    Err(refused("others change this user all the time"))
+    Err(refused("others change the same all the time"))
 }
 
-/// The users that the group begins with are there a moment after it.
-fn wait_for_users(node: &Node, log: &dyn cluster::ControlLog) -> Outcome {
+/// What the group begins with is there a moment after it.
+pub(super) fn wait_for(
+    node: &Node,
+    log: &dyn ControlLog,
+    missing: &str,
+    is_there: fn(&ControlState) -> bool,
+) -> Outcome {
     for _ in 0..LOOKS {
-        if are_complete(&log.watch()) {
+        if is_there(&log.watch()) {
             return Ok(());
         }
         if node.is_stopping() {
@@ -111,16 +149,16 @@ fn wait_for_users(node: &Node, log: &dyn cluster::ControlLog) -> Outcome {
         }
         std::thread::sleep(LOOK);
     }
-    Err(refused("it has no users yet"))
+    Err(refused(missing))
 }
 
-fn refused(reason: &str) -> CommandError {
+pub(super) fn refused(reason: &str) -> CommandError {
     CommandError::Text(format!("ERR The control group did not take the change: {reason}").into())
 }
 
 /// Whether this node has the users of its group.
 pub(crate) fn is_wanted(node: &Node) -> bool {
-    node.core.config.current().group.shares_users
+    node.core.config.current().group.shares.users
 }
 
 /// Whether the group has users: those that it began with are written.

@@ -24,7 +24,7 @@ use cluster::leader::Leader;
 use cluster::member::Member;
 use cluster::message::{Heartbeat, Message, Seal};
 use cluster::state::roles;
-use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, ShardId, Times, Unavailable};
+use cluster::{Applied, ControlState, NodeId, NodeRecord, ShardId, Times, Unavailable};
 use consensus::{RaftLog, Standing};
 
 use super::control::Part;
@@ -35,7 +35,6 @@ use super::links::{Asked, Links, Reply, Subject, Told};
 use super::own_shard::Beginning;
 use super::reconcile::Reconciler;
 use super::taking_up::Published;
-use super::unique;
 use super::view::Seen;
 use crate::config::DurabilityLevel;
 use crate::node::Node;
@@ -62,10 +61,8 @@ pub(crate) enum Event {
     Recorded,
     /// A node's entry to join has been applied, or not.
     Joined(NodeId, Result<Applied, String>, Reply),
-    /// A node is to leave.
-    Leave(NodeId),
-    /// What became of that.
-    Left(NodeId, Result<Applied, String>),
+    /// The server is about to stop, or is no more.
+    Retire(bool),
     /// The directives have changed.
     Configured,
     /// This node leaves, whatever the others say.
@@ -107,13 +104,19 @@ pub(crate) struct Driver {
     pub(super) beginning: Beginning,
     /// The hash slots that it brought were proposed to be its shard's.
     pub(super) claims: bool,
-    /// The group's first users are being written by this node.
-    pub(super) writes_users: Arc<AtomicBool>,
+    /// The group's first users and libraries are being written by this node.
+    pub(super) writes_documents: Arc<AtomicBool>,
     /// Whether it follows somebody now, or did last.
     pub(super) was_replica: bool,
     /// Since when nobody is known to lead.
     pub(super) leaderless_ms: Option<u64>,
+    /// When others were last asked where they are.
+    pub(super) asked_places_ms: u64,
     pub(super) handing_over: HandingOver,
+    /// The server is about to stop.
+    pub(super) retires: bool,
+    /// When it last tried to hand over because it is drained or about to stop.
+    pub(super) gave_way_ms: Option<u64>,
     /// Who waits for the answer to which seal.
     pub(super) sealing: Vec<(Seal, Reply)>,
     /// What is being made durable, and since when.
@@ -171,10 +174,13 @@ impl Driver {
             is_cluster: record.roles & roles::CLUSTER != 0,
             beginning: Beginning::No,
             claims: false,
-            writes_users: Arc::default(),
+            writes_documents: Arc::default(),
             was_replica: false,
             leaderless_ms: None,
+            asked_places_ms: 0,
             handing_over: HandingOver::No,
+            retires: false,
+            gave_way_ms: None,
             times,
             node,
             part,
@@ -351,18 +357,7 @@ impl Driver {
                 self.record_own();
             }
             Event::Joined(node, outcome, reply) => self.answer_joined(node, outcome, reply),
-            Event::Leave(node) => self.leave(node),
-            Event::Left(node, Ok(Applied::Done)) => {
-                self.tell(&format!("Node {node} has left the control group"));
-            }
-            Event::Left(node, outcome) => self.tell(&format!(
-                "Node {node} does not leave the control group: {}",
-                match outcome {
-                    Ok(_) =>
-                        "it is no member, the primary, or one that a majority may need".to_owned(),
-                    Err(reason) => reason,
-                }
-            )),
+            Event::Retire(retires) => self.retire(retires),
             Event::Configured => self.configured(),
             Event::Forget => self.has_left = true,
             Event::Ready(to, outcome, done) => self.leave_office_to(to, outcome, done),
@@ -384,15 +379,6 @@ impl Driver {
         }
     }
 
-    pub(super) fn leave(&self, node: NodeId) {
-        let proposal = unique::proposal(Entry::Leave { node });
-        let events = self.events.clone();
-        self.log.propose_anywhere(&proposal, move |applied| {
-            let outcome = applied.map_err(|error| error.to_string());
-            post(&events, Event::Left(node, outcome));
-        });
-    }
-
     fn answer(&mut self, now_ms: u64, asked: Asked) {
         let Asked {
             from,
@@ -410,7 +396,7 @@ impl Driver {
             }
             Subject::Join => self.join(from, &bytes, reply),
             Subject::HandOver => self.hear_of_hand_over(from, reply),
-            Subject::Meet | Subject::Publish | Subject::Forward => {
+            Subject::Meet | Subject::Publish | Subject::Forward | Subject::Places => {
                 reply.answer(Err("not a question for the group".to_owned()));
             }
             Subject::Member => match Message::decode(&bytes) {

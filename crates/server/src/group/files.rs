@@ -5,6 +5,7 @@
 //!                                      id 40 digits          its name for good
 //!                                      starts 7              how often it was started
 //!                                      raft 12               its number in Raft; missing until it is in a group
+//!                                      incarnation 1         of the group; missing where it was never recovered
 //!                                      host db2              where another node reached it; missing until one did
 //!                                      peer 40 digits 3 17000 db1      where others were last
 //!                                      sum 8 digits          CRC-32C of the lines above
@@ -51,6 +52,8 @@ pub(crate) struct Kept {
     pub(crate) id: NodeId,
     pub(crate) start_count: u64,
     pub(crate) raft_id: Option<RaftId>,
+    /// Which of the groups this is that forced recoveries have made of one: they refuse each other.
+    pub(crate) incarnation: u64,
     pub(crate) host: Option<String>,
     pub(crate) peers: Vec<KnownPeer>,
 }
@@ -99,6 +102,9 @@ impl Kept {
         if let Some(raft_id) = self.raft_id {
             let _written = writeln!(text, "raft {raft_id}");
         }
+        if self.incarnation > 0 {
+            let _written = writeln!(text, "incarnation {}", self.incarnation);
+        }
         if let Some(host) = &self.host {
             let _written = writeln!(text, "host {host}");
         }
@@ -132,6 +138,7 @@ impl Kept {
                 "id" => kept.id = id_of(words.next()?)?,
                 "starts" => kept.start_count = words.next()?.parse().ok()?,
                 "host" => kept.host = Some(words.next()?.to_owned()),
+                "incarnation" => kept.incarnation = words.next()?.parse().ok()?,
                 "raft" => kept.raft_id = Some(words.next()?.parse().ok()?),
                 "peer" => kept.peers.push(KnownPeer {
                     node: id_of(words.next()?)?,
@@ -162,6 +169,7 @@ mod tests {
             id: NodeId([0xab; 20]),
             start_count: 7,
             raft_id: Some(12),
+            incarnation: 2,
             host: Some("db2".to_owned()),
             peers: vec![KnownPeer {
                 node: NodeId([1; 20]),

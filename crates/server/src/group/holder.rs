@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cluster::NodeId;
+use engine::replication::NodeOrder;
 use engine::{CommandError, TopicKind};
 
 use super::taken::TakenDocuments;
@@ -27,11 +28,21 @@ pub(crate) trait TakesPart: Send + Sync {
     /// Serves a link of the group until it ends.
     fn serve(&self, session: Session, address: &str);
 
-    /// Has a node leave, sooner or later.
+    /// Has a node do less, do all again, or leave as soon as nobody needs it. Waits until that is decided.
     ///
     /// # Errors
     /// What the client is to read.
-    fn leave(&self, node: &[u8]) -> Result<(), CommandError>;
+    fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError>;
+
+    /// Whether this node leads something that another one could.
+    fn has_to_give(&self) -> bool;
+
+    /// Gives away what this node leads, because the server is to stop; waits so long at most, and as long as that goes on.
+    /// Whether others lead it now.
+    fn give_away(&self, time: Duration, goes_on: &dyn Fn() -> bool) -> bool;
+
+    /// The server goes on after all.
+    fn keep_all(&self);
 
     /// The control log, once there is one.
     fn log(&self) -> Option<SharedLog>;
@@ -109,16 +120,16 @@ impl Control {
         part.is_some()
     }
 
-    /// Has a node leave the group, sooner or later.
+    /// Has a node do less, do all again, or leave. Waits until that is decided.
     ///
     /// # Errors
     /// What the client is to read.
-    pub(crate) fn leave(&self, node: &[u8]) -> Result<(), CommandError> {
+    pub(crate) fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
         let part = self.part.get();
         let part = part.ok_or(CommandError::fixed(
             "ERR this server is in no control group",
         ));
-        part?.leave(node)
+        part?.order_node(node, order)
     }
 
     /// What takes part, once something does.

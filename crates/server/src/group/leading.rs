@@ -11,12 +11,14 @@ use super::driver::{Driver, Event, post};
 use super::links::spawn;
 use super::reconcile::Look;
 use super::view::SHARD;
-use super::{documents, unique};
+use super::{documents, libraries, unique};
 
 impl Driver {
     /// What is due because time has passed.
     pub(super) fn act_in_time(&mut self, now_ms: u64) {
         self.end_hand_over(now_ms);
+        self.give_way(now_ms);
+        self.look_for_others(now_ms);
         let actions = self.member.on_tick(now_ms);
         self.perform(actions);
         let state = Arc::clone(&self.state);
@@ -32,7 +34,7 @@ impl Driver {
         }
         if self.standing.is_ready && self.standing.has_quorum {
             self.reconcile(now_ms);
-            self.write_first_users();
+            self.write_first_documents();
         }
     }
 
@@ -54,26 +56,29 @@ impl Driver {
             .propose_later(&proposal, move |_| post(&events, Event::StateChanged));
     }
 
-    /// The users of this node are the group's, where it has none yet.
-    fn write_first_users(&self) {
+    /// The users and libraries of this node are the group's, where it has none yet.
+    fn write_first_documents(&self) {
         let is_founded = !self.state.nodes.is_empty() && self.duty.is_some();
-        if !is_founded || documents::are_complete(&self.state) {
+        let Some(node) = self.node.upgrade().filter(|_| is_founded) else {
+            return;
+        };
+        let users = documents::is_wanted(&node) && !documents::are_complete(&self.state);
+        let libraries = libraries::is_wanted(&node) && !libraries::are_complete(&self.state);
+        if !users && !libraries || self.writes_documents.swap(true, Ordering::Relaxed) {
             return;
         }
-        if let Some(node) = self
-            .node
-            .upgrade()
-            .filter(|node| documents::is_wanted(node))
-            && !self.writes_users.swap(true, Ordering::Relaxed)
-        {
-            let writes = Arc::clone(&self.writes_users);
-            let spawned = spawn("users", move || {
-                documents::write_first(&node);
-                writes.store(false, Ordering::Relaxed);
-            });
-            if spawned.is_err() {
-                self.writes_users.store(false, Ordering::Relaxed);
+        let (log, writes) = (Arc::clone(&self.log), Arc::clone(&self.writes_documents));
+        let spawned = spawn("documents", move || {
+            if libraries {
+                libraries::write_first(&node, &*log);
             }
+            if users {
+                documents::write_first(&node);
+            }
+            writes.store(false, Ordering::Relaxed);
+        });
+        if spawned.is_err() {
+            self.writes_documents.store(false, Ordering::Relaxed);
         }
     }
 
@@ -99,6 +104,7 @@ impl Driver {
             settled,
             unfinished: self.log.unfinished_change(),
             own: self.own,
+            retires: self.retires,
         });
         let Some(step) = next else {
             return;

@@ -65,9 +65,19 @@ pub(crate) enum Subject {
     Publish = 6,
     /// A client's connection to a node is to be let in.
     Forward = 7,
+    /// A node says where it is now, and asks where others are.
+    Places = 8,
 }
 
 impl Subject {
+    /// Whether it is between members of one group: those of another incarnation of it are refused.
+    fn is_of_members(self) -> bool {
+        matches!(
+            self,
+            Self::Raft | Self::Member | Self::HandOver | Self::Places
+        )
+    }
+
     fn of(byte: u8) -> Option<Self> {
         let all = [
             Self::Raft,
@@ -77,6 +87,7 @@ impl Subject {
             Self::HandOver,
             Self::Publish,
             Self::Forward,
+            Self::Places,
         ];
         all.into_iter().find(|one| *one as u8 == byte)
     }
@@ -147,6 +158,8 @@ pub(crate) struct Links {
     peers: Mutex<BTreeMap<NodeId, Peer>>,
     raft_ids: Mutex<BTreeMap<RaftId, NodeId>>,
     stopping: Arc<AtomicBool>,
+    /// Of the group that this node is in.
+    incarnation: AtomicU64,
 }
 
 impl Links {
@@ -157,7 +170,40 @@ impl Links {
             peers: Mutex::default(),
             raft_ids: Mutex::default(),
             stopping: Arc::default(),
+            incarnation: AtomicU64::new(0),
         })
+    }
+
+    /// Says of which incarnation of the group this node is.
+    pub(crate) fn set_incarnation(&self, incarnation: u64) {
+        self.incarnation.store(incarnation, Ordering::Release);
+    }
+
+    /// A question with the incarnation before it, where that counts.
+    fn question(&self, subject: Subject, bytes: Vec<u8>) -> Vec<u8> {
+        if !subject.is_of_members() {
+            return bytes;
+        }
+        let incarnation = self.incarnation.load(Ordering::Acquire);
+        [&incarnation.to_le_bytes()[..], &bytes].concat()
+    }
+
+    /// The question of a peer, where it is of this node's group.
+    fn admit(&self, subject: Subject, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+        if !subject.is_of_members() {
+            return Ok(bytes);
+        }
+        let own = self.incarnation.load(Ordering::Acquire);
+        let (theirs, rest) = bytes
+            .split_first_chunk()
+            .ok_or("a question without an incarnation")?;
+        let theirs = u64::from_le_bytes(*theirs);
+        match theirs == own {
+            true => Ok(rest.to_vec()),
+            false => Err(format!(
+                "it is of incarnation {theirs} of the control group, and this node of {own}: who is of the older one begins with an empty directory"
+            )),
+        }
     }
 
     /// Says where a node is, and what Raft calls it.
@@ -185,6 +231,11 @@ impl Links {
         }
     }
 
+    /// The nodes whose place is known.
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        lock(&self.peers).keys().copied().collect()
+    }
+
     /// Forgets nodes that are not among these.
     pub(crate) fn retain(&self, is_there: impl Fn(&NodeId) -> bool) {
         lock(&self.peers).retain(|node, _| is_there(node));
@@ -195,7 +246,7 @@ impl Links {
     pub(crate) fn ask(&self, node: NodeId, subject: Subject, bytes: Vec<u8>, done: Done) {
         let order = Order {
             subject,
-            bytes,
+            bytes: self.question(subject, bytes),
             done,
         };
         let queue = lock(&self.peers).get(&node).map(|peer| peer.queue.clone());
@@ -234,7 +285,7 @@ impl Links {
         });
         let order = Order {
             subject,
-            bytes,
+            bytes: self.question(subject, bytes),
             done,
         };
         queue
@@ -261,7 +312,7 @@ impl Links {
             writing.end();
         });
         let ended = match spawned {
-            Ok(()) => self.hear(&mut reader, NodeId(peer.node.0), &queue),
+            Ok(()) => self.hear(&mut reader, (NodeId(peer.node.0), address), &queue),
             Err(error) => Err(LinkFault::Io(error)),
         };
         conduit.end();
@@ -276,10 +327,10 @@ impl Links {
     fn hear(
         &self,
         reader: &mut Reader,
-        from: NodeId,
+        (from, address): (NodeId, &str),
         queue: &SyncSender<(u64, Told)>,
     ) -> Result<(), LinkFault> {
-        let mut pieces = Pieces::default();
+        let (mut pieces, mut is_told) = (Pieces::default(), false);
         while !self.stopping.load(Ordering::Acquire) {
             let ask = match reader.next()? {
                 Received::Message(Message::Ask(ask)) => ask,
@@ -296,12 +347,22 @@ impl Links {
                 is_answered: false,
             };
             match Subject::of(subject) {
-                Some(subject) => (self.handler)(Asked {
-                    from,
-                    subject,
-                    bytes,
-                    reply,
-                }),
+                Some(subject) => match self.admit(subject, bytes) {
+                    Ok(bytes) => (self.handler)(Asked {
+                        from,
+                        subject,
+                        bytes,
+                        reply,
+                    }),
+                    Err(reason) => {
+                        if !std::mem::replace(&mut is_told, true) {
+                            self.tell(format_args!(
+                                "What node {from} at {address} asks of this one is refused: {reason}"
+                            ));
+                        }
+                        reply.answer(Err(reason));
+                    }
+                },
                 None => reply.answer(Err(format!("subject {subject} is not known here"))),
             }
         }

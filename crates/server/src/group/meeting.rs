@@ -333,6 +333,7 @@ impl Part {
             kept.id = id;
             kept.start_count = record.start_count;
             kept.raft_id = Some(raft_id);
+            kept.incarnation = state.incarnation;
             kept.peers = peers_of(&state, id);
         })?;
         node.core.log.notice(format_args!(

@@ -16,12 +16,15 @@ pub(crate) mod control;
 #[cfg(not(feature = "cluster"))]
 #[path = "no_control.rs"]
 pub(crate) mod control;
+pub(crate) mod directives;
 pub(crate) mod documents;
+#[cfg(feature = "cluster")]
+mod draining;
 #[cfg(feature = "cluster")]
 mod driver;
 pub mod duty;
 #[cfg(feature = "cluster")]
-mod files;
+pub(crate) mod files;
 #[cfg(feature = "cluster")]
 mod forming;
 #[cfg(feature = "cluster")]
@@ -29,12 +32,15 @@ mod handing_over;
 pub mod holder;
 #[cfg(feature = "cluster")]
 mod leading;
+pub(crate) mod libraries;
 #[cfg(feature = "cluster")]
 mod links;
 #[cfg(feature = "cluster")]
 mod meeting;
 #[cfg(feature = "cluster")]
 mod own_shard;
+#[cfg(feature = "cluster")]
+mod places;
 #[cfg(feature = "cluster")]
 mod reconcile;
 pub(crate) mod record;

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use cluster::entry::ShardChange;
+use cluster::state::Drain;
 use cluster::{Applied, ControlLog as _, Entry, Proposal, ShardId, Unavailable};
 
 use super::driver::{Driver, Event, post};
@@ -33,7 +34,9 @@ pub(super) enum Beginning {
 impl Driver {
     /// In cluster mode a node that has data and is of no shard begins one, and brings the hash slots that it owned by itself.
     pub(super) fn begin_own_shard(&mut self) {
-        let is_in = self.state.nodes.contains_key(&self.own);
+        let known = self.state.nodes.get(&self.own);
+        // Who is to leave begins nothing.
+        let is_in = known.is_some_and(|own| own.drain != Drain::Leaving);
         if !self.is_cluster || self.duty.is_none() || !is_in || self.standing.leader.is_none() {
             return;
         }

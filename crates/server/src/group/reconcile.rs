@@ -15,7 +15,7 @@ use std::fmt;
 
 use cluster::control_log::RaftId;
 use cluster::entry::ShardChange;
-use cluster::state::{CopyKind, roles};
+use cluster::state::{CopyKind, Drain, roles};
 use cluster::voters::next_voters;
 use cluster::{ControlState, Entry, Membership, NodeId, ShardId};
 use consensus::Change;
@@ -40,6 +40,8 @@ pub(crate) enum Step {
     SetQuorum(bool, Entry),
     /// Another voter is to lead the group.
     Lead(NodeId, RaftId),
+    /// A node that is to leave has no copy any more, or is no member.
+    Part(NodeId, Entry),
 }
 
 /// Whom a step is for.
@@ -53,9 +55,10 @@ impl Step {
         match self {
             Self::Members(change) => Asks::Raft(change),
             Self::Lead(_, id) => Asks::Raft(Change::Lead(id)),
-            Self::Add(_, entry) | Self::Finish(entry) | Self::SetQuorum(_, entry) => {
-                Asks::Entry(entry)
-            }
+            Self::Add(_, entry)
+            | Self::Part(_, entry)
+            | Self::Finish(entry)
+            | Self::SetQuorum(_, entry) => Asks::Entry(entry),
         }
     }
 }
@@ -69,8 +72,13 @@ impl fmt::Display for Step {
             Self::Add(node, _) => write!(f, "gives node {node} a copy of the data"),
             Self::Members(Change::Lead(id)) => write!(f, "has member {id} lead"),
             Self::Lead(node, _) => {
-                write!(f, "has node {node} lead the group: this one is the primary")
+                write!(
+                    f,
+                    "has node {node} lead the group: this one is the primary, or is not to lead"
+                )
             }
+            Self::Part(node, Entry::Leave { .. }) => write!(f, "has node {node} leave"),
+            Self::Part(node, _) => write!(f, "takes the copy of the data from node {node}"),
             Self::Finish(_) => f.write_str("ends a change of who has a copy of the data"),
             Self::SetQuorum(true, _) => f.write_str("has writes wait for a majority"),
             Self::SetQuorum(false, _) => f.write_str("has writes wait for no majority"),
@@ -92,6 +100,8 @@ pub(crate) struct Look<'l> {
     pub(crate) unfinished: Option<BTreeSet<RaftId>>,
     /// This node.
     pub(crate) own: NodeId,
+    /// It is about to stop.
+    pub(crate) retires: bool,
 }
 
 /// See the module.
@@ -128,6 +138,7 @@ impl Reconciler {
                     .keys()
                     .find_map(|id| shard_step(look, *id))
             })
+            .or_else(|| leave_step(look.state))
             .or_else(|| lead_step(look));
         self.is_busy = step.is_some();
         step
@@ -149,7 +160,8 @@ fn raft_step(look: &Look<'_>) -> Option<Step> {
     }
     let is_lost = |node: &cluster::state::Node| {
         let known = state.node_of(node.raft_id);
-        known.is_some_and(|(id, _)| silence_ms(*id) >= VOTER_LOST_MS)
+        let is_silent = known.is_some_and(|(id, _)| silence_ms(*id) >= VOTER_LOST_MS);
+        is_silent || node.drain == Drain::Leaving
     };
     if let Some(voters) = next_voters(state, members, is_lost) {
         return Some(Step::Members(Change::Voters(voters)));
@@ -182,31 +194,75 @@ fn shard_step(look: &Look<'_>, id: ShardId) -> Option<Step> {
         return None;
     }
     let is_spare = |(id, node): &(&NodeId, &cluster::state::Node)| {
-        node.record.roles & roles::DATA != 0 && !node.is_failed && !shard.members.contains_key(id)
+        let may_have = !node.is_failed && node.drain != Drain::Leaving;
+        may_have && node.record.roles & roles::DATA != 0 && !shard.members.contains_key(id)
     };
     let (node, _) = state.nodes.iter().find(is_spare)?;
     let (node, kind) = (*node, CopyKind::Data);
     Some(Step::Add(node, entry(ShardChange::Add { node, kind })))
 }
 
+/// The next step of a node that is to leave: it has no copy that a majority may need, then it is no member. A primary hands
+/// its office over first.
+fn leave_step(state: &ControlState) -> Option<Step> {
+    let mut leaving = state.nodes.iter();
+    leaving.find_map(|(id, node)| {
+        let node = (node.drain == Drain::Leaving).then_some(*id)?;
+        let own = state.shard_of(*id);
+        let Some((id, shard)) = own.and_then(|id| Some((id, state.shards.get(&id)?))) else {
+            return Some(Step::Part(node, Entry::Leave { node }));
+        };
+        let is_alone = shard.everybody().len() == 1;
+        let is_empty = state.is_cluster() == Some(true) && state.slots.of(id).is_empty();
+        let is_needed = shard.primary == node && !(is_alone && is_empty);
+        if shard.old_members.is_some() || is_needed {
+            return None;
+        }
+        let entry = match shard.is_quorum && !is_alone {
+            true => Entry::Shard {
+                shard: id,
+                expected_epoch: shard.epoch,
+                change: ShardChange::Remove { node },
+            },
+            false => Entry::Leave { node },
+        };
+        Some(Step::Part(node, entry))
+    })
+}
+
+/// Who is drained or about to stop leads only where nobody else can, and the primary leads only where no other node does.
 fn lead_step(look: &Look<'_>) -> Option<Step> {
     let Look {
         state,
         members,
         silence_ms,
         own,
+        retires,
         ..
     } = *look;
-    if state.shards.get(&SHARD)?.primary != own {
+    let is_drained = |id: NodeId| {
+        let node = state.nodes.get(&id);
+        node.is_some_and(|node| node.drain != Drain::No)
+    };
+    let is_primary = |id: NodeId| {
+        state
+            .shards
+            .get(&SHARD)
+            .is_some_and(|one| one.primary == id)
+    };
+    let gives_way = retires || is_drained(own);
+    if !gives_way && !is_primary(own) {
         return None;
     }
     let can_lead = |(id, node): &(&NodeId, &cluster::state::Node)| {
         **id != own
             && members.voters.contains(&node.raft_id)
             && !node.is_failed
+            && !is_drained(**id)
             && silence_ms(**id) <= LEADER_SILENT_MS_MAX
     };
-    let (node, other) = state.nodes.iter().find(can_lead)?;
+    let others = state.nodes.iter().filter(can_lead);
+    let (node, other) = others.min_by_key(|(id, _)| is_primary(**id))?;
     Some(Step::Lead(*node, other.raft_id))
 }
 
@@ -228,6 +284,7 @@ mod tests {
             settled: BTreeSet::new(),
             unfinished: None,
             own: NOBODY,
+            retires: false,
         }
     }
 
@@ -253,6 +310,67 @@ mod tests {
         assert_eq!(next(&[1, 2, 3], 0, primary), lead(2));
         assert_eq!(next(&[1, 2, 3], 2, primary), lead(3));
         assert_eq!(next(&[1, 2, 3], 0, NodeId([2; 20])), None);
+    }
+
+    #[test]
+    fn who_is_drained_or_stops_has_another_voter_lead_that_is_not() {
+        let mut state = state_of(3);
+        for byte in 2..=3 {
+            let node = state.nodes.get_mut(&NodeId([byte; 20])).expect("there");
+            node.record.roles = roles::WITNESS;
+        }
+        let next = |state: &ControlState, retires| {
+            let members = members(&[1, 2, 3], &[]);
+            Reconciler::default().next(&Look {
+                own: NodeId([2; 20]),
+                retires,
+                ..look(state, &members)
+            })
+        };
+        assert_eq!(next(&state, false), None);
+        let third = NodeId([3; 20]);
+        assert_eq!(next(&state, true), Some(Step::Lead(third, 3)));
+        let drain = |state: &mut ControlState, byte: u8| {
+            let node = NodeId([byte; 20]);
+            let drain = Drain::Drained;
+            apply(state, Entry::Drain { node, drain });
+        };
+        drain(&mut state, 2);
+        assert_eq!(next(&state, false), Some(Step::Lead(third, 3)));
+        // The primary, where nobody else may.
+        drain(&mut state, 3);
+        let primary = NodeId([1; 20]);
+        assert_eq!(next(&state, false), Some(Step::Lead(primary, 1)));
+    }
+
+    #[test]
+    fn who_leaves_gives_its_copy_back_first_where_a_majority_may_need_it() {
+        let mut state = state_of(2);
+        let (first, second) = (NodeId([1; 20]), NodeId([2; 20]));
+        let all = members(&[1], &[2]);
+        let next = |state: &ControlState| {
+            let step = Reconciler::default().next(&Look {
+                settled: BTreeSet::from([SHARD]),
+                ..look(state, &all)
+            });
+            step.map(Step::into_asks)
+        };
+        let primary = state.nodes.get_mut(&first).expect("it is there");
+        primary.record.roles |= roles::QUORUM;
+        while let Some(Asks::Entry(entry)) = next(&state) {
+            apply(&mut state, entry);
+        }
+        assert_eq!(state.shards[&SHARD].members.len(), 2);
+        for node in [first, second] {
+            let drain = Drain::Leaving;
+            apply(&mut state, Entry::Drain { node, drain });
+        }
+        while let Some(Asks::Entry(entry)) = next(&state) {
+            apply(&mut state, entry);
+        }
+        // The primary is needed, and nobody is left to take its place.
+        assert_eq!(state.nodes.keys().copied().collect::<Vec<_>>(), [first]);
+        assert_eq!(state.shards[&SHARD].members.len(), 1);
     }
 
     fn state_of(count: u8) -> ControlState {

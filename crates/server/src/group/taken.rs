@@ -14,6 +14,32 @@ pub(crate) struct Taken {
     pub(crate) index: u64,
     /// Names of users, and their versions.
     pub(crate) users: BTreeMap<Vec<u8>, u64>,
+    /// The libraries of functions.
+    pub(crate) libraries: TakenWhole,
+    /// The shared directives.
+    pub(crate) directives: TakenWhole,
+}
+
+/// A document that has all of its kind.
+#[derive(Debug, Default)]
+pub(crate) struct TakenWhole {
+    /// The index of the newest control state that was looked at.
+    pub(crate) index: u64,
+    /// Its version; 0 for none.
+    pub(crate) version: u64,
+    /// Why it does not hold here.
+    pub(crate) fault: Option<String>,
+}
+
+impl TakenWhole {
+    /// Whether a state may have another version than this one: whoever looked earlier may come later.
+    pub(crate) fn is_news(&mut self, index: u64, version: u64) -> bool {
+        if index <= self.index {
+            return false;
+        }
+        self.index = index;
+        std::mem::replace(&mut self.version, version) != version
+    }
 }
 
 impl TakenDocuments {

@@ -10,7 +10,7 @@ use super::driver::{Driver, Event, post};
 use super::duty::PrimaryAddress;
 use super::files::KnownPeer;
 use super::view::Seen;
-use super::{documents, forming, unique};
+use super::{directives, documents, forming, libraries, unique};
 
 /// What a published view was of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,10 @@ impl Driver {
     /// Takes up another control state.
     pub(super) fn take_state(&mut self) {
         let state = Arc::clone(&self.state);
-        let peers = forming::peers_of(&state, self.own);
+        let mut peers = forming::peers_of(&state, self.own);
+        for peer in &mut peers {
+            self.part.places.correct(&state, peer);
+        }
         for KnownPeer {
             node,
             raft_id,
@@ -48,6 +51,8 @@ impl Driver {
         if let Some(node) = self.node.upgrade() {
             // Before it serves anybody: who may do what comes first.
             documents::take(&node, &state);
+            libraries::take(&node, &state);
+            directives::take(&node, &state);
         }
         let is_primary = self
             .own_shard()
@@ -110,7 +115,11 @@ impl Driver {
         })
     }
 
+    /// Not where this node is about to stop: a new primary would count on its copy.
     pub(super) fn follow(&mut self, term: u64, primary: NodeId) {
+        if self.retires {
+            return;
+        }
         let (Some(duty), Some(address)) = (&self.duty, self.address_of(primary)) else {
             return;
         };

@@ -286,6 +286,9 @@ impl Node {
                 self.core
                     .log
                     .warning(format_args!("Nothing was saved, so the server goes on."));
+                if let Some(part) = self.control.part() {
+                    part.keep_all();
+                }
                 self.unpause_clients();
                 return Err(failed);
             }

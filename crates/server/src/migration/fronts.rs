@@ -146,7 +146,7 @@ pub(crate) fn set_slot(
             let is_its = || {
                 let state = node.control.log().map(|log| log.watch());
                 state.is_some_and(|state| {
-                    let shard = id_of(id).and_then(|id| super::shard_of(&state, id));
+                    let shard = id_of(id).and_then(|id| state.shard_of(id));
                     shard.is_some() && state.slots.owner(slot) == shard
                 })
             };

@@ -36,7 +36,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cluster::entry::SlotRange;
-use cluster::{ControlState, NodeId, ShardId};
+use cluster::{ControlState, NodeId, moves};
 use engine::hash_slots::Routes;
 
 use crate::node::Node;
@@ -306,7 +306,7 @@ impl Migrations {
         };
         let group = node.control.log().ok_or(ALONE)?;
         let state = group.read_barrier().map_err(|error| error.to_string())?;
-        let lost = lost(node, &state, ranges);
+        let lost = moves::lost(&state, own_id(node), ranges);
         match keys {
             Some(keys) if lost == ranges => trim::trim_keys(node, ranges, keys),
             _ => trim::trim(node, &lost),
@@ -363,7 +363,7 @@ impl Migrations {
         let Some(state) = target::end_moves(node) else {
             return;
         };
-        let ranges = lost(node, &state, &[(0, base::hash_slot::LAST)]);
+        let ranges = moves::lost(&state, own_id(node), &[(0, base::hash_slot::LAST)]);
         let kept = trim::keys_in(node, &ranges);
         match trim::trim(node, &ranges) {
             Ok(0) => {}
@@ -410,42 +410,12 @@ fn forget_old(jobs: &mut VecDeque<Arc<Job>>) {
 #[must_use]
 pub(crate) fn of_others(routes: &Routes) -> Vec<SlotRange> {
     let is_others = |slot: &u16| routes.owner(*slot).is_some_and(|owner| owner != routes.own);
-    ranges_of((0..=base::hash_slot::LAST).filter(is_others))
-}
-
-/// Those of some slots that another shard owns; each range comes as it is, where all of it is another's.
-fn lost(node: &Node, state: &ControlState, ranges: &[SlotRange]) -> Vec<SlotRange> {
-    let Some(own) = shard_of(state, own_id(node)) else {
-        return Vec::new();
-    };
-    let is_lost = |slot: &u16| state.slots.owner(*slot).is_some_and(|owner| owner != own);
-    let lost = ranges.iter();
-    lost.flat_map(|&(first, last)| ranges_of((first..=last).filter(is_lost)))
-        .collect()
-}
-
-/// Slots, which come in order, as ranges.
-fn ranges_of(slots: impl Iterator<Item = u16>) -> Vec<SlotRange> {
-    let mut ranges: Vec<SlotRange> = Vec::new();
-    for slot in slots {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == slot => *last = slot,
-            _ => ranges.push((slot, slot)),
-        }
-    }
-    ranges
+    moves::ranges_of((0..=base::hash_slot::LAST).filter(is_others))
 }
 
 /// This node, as the group calls it.
 fn own_id(node: &Node) -> NodeId {
     NodeId(node.replication.own.id().0)
-}
-
-/// The shard that a node is a member of.
-fn shard_of(state: &ControlState, node: NodeId) -> Option<ShardId> {
-    let mut shards = state.shards.iter();
-    let found = shards.find(|(_, shard)| shard.members.contains_key(&node));
-    found.map(|(id, _)| *id)
 }
 
 /// Where the links of a node are.
@@ -471,19 +441,4 @@ pub(crate) fn shown(ranges: &[SlotRange]) -> String {
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let thread = std::thread::Builder::new().name(name.into());
     thread.spawn(run).map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_are_put_together_to_ranges() {
-        assert_eq!(ranges_of(std::iter::empty()), []);
-        let slots = [0, 1, 2, 5, 16_382, 16_383];
-        assert_eq!(
-            ranges_of(slots.into_iter()),
-            [(0, 2), (5, 5), (16_382, 16_383)]
-        );
-    }
 }

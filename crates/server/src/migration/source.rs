@@ -18,7 +18,8 @@ mod sending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Applied, ControlState, Entry, NodeId, ShardId};
+use cluster::moves::{Ends, Outset};
+use cluster::{Applied, ControlState, NodeId, moves};
 use durability::log::Log;
 use engine::hash_slots::{Leaving, LeavingStage};
 use replication::link::{Message, SlotsStep};
@@ -29,7 +30,7 @@ use super::filter::{Filter, Obstacle, Slots};
 use super::job::{Job, Stage};
 use super::staging::own_log;
 use super::wire::{self, Begin, Step};
-use super::{place_of, shard_of, trim};
+use super::{place_of, trim};
 use crate::group::unique;
 use crate::link::Message as WorkerMessage;
 use crate::node::Node;
@@ -76,13 +77,6 @@ impl From<LinkFault> for Stopped {
     }
 }
 
-/// The two shards of a move, with the epochs that they have when it begins.
-#[derive(Clone, Copy)]
-struct Shards {
-    from: (ShardId, u64),
-    to: (ShardId, u64),
-}
-
 struct Attempt<'j> {
     node: &'j Arc<Node>,
     job: &'j Job,
@@ -90,7 +84,7 @@ struct Attempt<'j> {
     log: Arc<Log>,
     handle: Handle,
     marks: u64,
-    shards: Shards,
+    ends: Ends,
     /// When something was sent last, by the monotonic clock.
     sent_ms: u64,
     /// Until then a target is waited for that takes nothing, by the monotonic clock.
@@ -131,11 +125,17 @@ pub(super) fn attempt(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
     // What this node knows may be old: the slots may have come back since.
     let state = group.read_barrier();
     let state = state.map_err(|error| Stopped::Failed(error.to_string()))?;
-    if is_all_of(&state, job, shard_of(&state, job.target)) {
-        // An answer was lost with the process that waited for it.
-        return finish(node, job, None);
-    }
-    let shards = check(&state, job)?;
+    let nodes = (job.source, job.target);
+    let office = node.replication.fence.office();
+    let outset = moves::begin(&state, nodes, office, &job.ranges);
+    let ends = match outset.map_err(|what| Stopped::Refused(what.to_owned()))? {
+        Outset::Done => return finish(node, job, None),
+        Outset::Begin(ends) => ends,
+        Outset::NotInOffice => {
+            let what = "this node is not in office in the present term";
+            return Err(Stopped::Failed(what.to_owned()));
+        }
+    };
     let log = own_log(node).map_err(Stopped::Refused)?;
     job.change(node.core.clock.now_unix_ms(), |it| {
         it.stage = Stage::Preparing;
@@ -149,7 +149,7 @@ pub(super) fn attempt(node: &Arc<Node>, job: &Job) -> Result<(), Stopped> {
         log,
         handle,
         marks: 0,
-        shards,
+        ends,
         sent_ms: 0,
         send_until_ms: u64::MAX,
     };
@@ -173,32 +173,6 @@ fn finish(node: &Arc<Node>, job: &Job, keys: Option<&[Named]>) -> Result<(), Sto
         ));
     }
     Ok(())
-}
-
-fn is_all_of(state: &ControlState, job: &Job, shard: Option<ShardId>) -> bool {
-    let mut slots = job.ranges.iter().flat_map(|(first, last)| *first..=*last);
-    shard.is_some() && slots.all(|slot| state.slots.owner(slot) == shard)
-}
-
-fn check(state: &ControlState, job: &Job) -> Result<Shards, Stopped> {
-    let refuse = |what: &str| Stopped::Refused(what.to_owned());
-    let epoch_of = |node: NodeId, what: &str| {
-        let shard = shard_of(state, node).ok_or_else(|| refuse(what))?;
-        let known = state.shards.get(&shard).ok_or_else(|| refuse(what))?;
-        match known.primary == node {
-            true => Ok((shard, known.epoch)),
-            false => Err(refuse(what)),
-        }
-    };
-    let from = epoch_of(job.source, "this node is not the primary of a shard")?;
-    let to = epoch_of(job.target, "the target is not the primary of a shard")?;
-    if from.0 == to.0 {
-        return Err(refuse("source and target are of one shard"));
-    }
-    if !is_all_of(state, job, Some(from.0)) {
-        return Err(refuse("not all of the slots are this node's"));
-    }
-    Ok(Shards { from, to })
 }
 
 /// A link to a node of the group.
@@ -451,11 +425,7 @@ impl Attempt<'_> {
 
     /// Proposes that the slots are the target's, until there is an answer: without one nobody may serve them.
     fn propose(&self) -> Result<(), Stopped> {
-        let proposal = unique::proposal(Entry::Move {
-            ranges: self.job.ranges.clone(),
-            from: self.shards.from,
-            to: self.shards.to,
-        });
+        let proposal = unique::proposal(self.ends.entry(&self.job.ranges));
         loop {
             let group = self.node.control.log();
             let applied = group.map(|group| group.propose(&proposal));

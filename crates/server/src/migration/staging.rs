@@ -132,7 +132,11 @@ impl Staging {
     }
 
     fn write_out(&self) -> Result<(), String> {
-        log_of(&self.node)?.write_out(self.log_user.appended().end())
+        log_of(&self.node)?.write_out(self.log_user.appended().end())?;
+        if self.node.replication.fence.is_quorum() {
+            self.node.wake_workers();
+        }
+        Ok(())
     }
 
     /// Waits until everything that was applied is on disk, and on a majority of the copies where replies wait for one.
@@ -211,7 +215,7 @@ impl EffectSink for Timed {
 }
 
 /// The log that is written to.
-fn log_of(node: &Node) -> Result<Arc<dyn Tail>, String> {
+pub(super) fn log_of(node: &Node) -> Result<Arc<dyn Tail>, String> {
     let log = node.keeping.log_in_use.get();
     log.ok_or_else(|| NO_LOG.to_owned())
 }

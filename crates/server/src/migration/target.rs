@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::entry::SlotRange;
-use cluster::{ControlState, Entry, NodeId};
+use cluster::{ControlState, Entry, NodeId, moves};
 use replication::link::{Message, SlotsStep};
 
 use super::job::{Job, Stage};
 use super::staging::{Staging, own_log};
 use super::wire::{self, Begin, Step};
-use super::{Migrations, shard_of, trim};
+use super::{Migrations, trim};
 use crate::group::unique;
 use crate::node::Node;
 use crate::replication::session::{LinkFault, Reader, Received, Session, Writer};
@@ -154,15 +154,7 @@ fn check(node: &Arc<Node>, from: NodeId, begin: &Begin) -> Result<(), String> {
     // What is here is removed: what this node knows of whose the slots are may be old.
     let state = group.read_barrier().map_err(|error| error.to_string())?;
     let own = super::own_id(node);
-    let shard = shard_of(&state, own).and_then(|shard| state.shards.get(&shard));
-    if shard.is_none_or(|shard| shard.primary != own) {
-        return Err("the target is not the primary of a shard".to_owned());
-    }
-    let source = shard_of(&state, from);
-    let mut slots = begin.ranges.iter().flat_map(|(first, last)| *first..=*last);
-    if source.is_none() || !slots.all(|slot| state.slots.owner(slot) == source) {
-        return Err("the slots are not the source's, as far as the target knows".to_owned());
-    }
+    moves::may_take_in(&state, (from, own), &begin.ranges)?;
     let handle = node.core.store.handle();
     let limit = handle.statistics().memory.limit_bytes;
     let more = begin.bytes.saturating_add(begin.bytes / 5);
@@ -267,7 +259,7 @@ pub(super) fn end_moves(node: &Arc<Node>) -> Option<Arc<ControlState>> {
     loop {
         let group = node.control.log()?;
         let state = group.watch();
-        let shard = shard_of(&state, own)?;
+        let shard = state.shard_of(own)?;
         let proposal = unique::proposal(Entry::EndMoves { shard });
         if group.propose(&proposal).is_ok()
             && let Ok(state) = group.read_barrier()
@@ -288,9 +280,7 @@ fn settle(node: &Arc<Node>, ranges: &[SlotRange]) -> bool {
         // The next start finds out.
         return true;
     };
-    let own = shard_of(&state, super::own_id(node));
-    let first = ranges.first().map_or(0, |(first, _)| *first);
-    let is_own = own.is_some() && state.slots.owner(first) == own;
+    let is_own = moves::is_own(&state, super::own_id(node), ranges);
     if is_own {
         await_routes(node, ranges);
     }

@@ -10,7 +10,7 @@ use store::Handle;
 
 use super::directory::Named;
 use super::filter::Slots;
-use super::staging::{NO_LOG, await_room};
+use super::staging::{NO_LOG, await_room, log_of};
 use crate::node::Node;
 
 /// Keys that are looked at before others have their turn.
@@ -104,9 +104,19 @@ impl<'n> Trimmer<'n> {
         }
         self.log_user.set_idle(true);
         match has_log {
-            true => Ok(()),
+            true => self.write_out(),
             false => Err(NO_LOG.to_owned()),
         }
+    }
+
+    /// Hands the system what was logged: replies of everybody wait for it where they wait for a majority, and on a node that has no
+    /// slots any more nobody else does so.
+    fn write_out(&self) -> Result<(), String> {
+        log_of(self.node)?.write_out(self.log_user.appended().end())?;
+        if self.node.replication.fence.is_quorum() {
+            self.node.wake_workers();
+        }
+        Ok(())
     }
 
     fn delete<'k>(&mut self, keys: impl Iterator<Item = (u16, &'k [u8])>) {

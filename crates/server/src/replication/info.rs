@@ -17,7 +17,7 @@ impl Replication {
     pub(crate) fn fields(&self, node: &Node) -> Fields {
         let mut fields = Fields::new();
         let following = self.following().filter(|_| self.follows());
-        let role = if following.is_some() {
+        let role = if following.is_some() || self.is_out_of_office() {
             "slave"
         } else {
             "master"

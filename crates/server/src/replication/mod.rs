@@ -472,10 +472,20 @@ impl Replication {
     fn let_writes_go(&self, node: &Node) {
         self.hands_over.store(false, Ordering::Relaxed);
         let gate = &node.core.shared.gate;
+        self.let_reads_go(node);
         if gate.changes_role() {
             node.core
                 .env
                 .hold_removals_after(|| gate.set_changes_role(false));
+            node.broadcast(&Message::Resume);
+        }
+    }
+
+    /// Reads wait no more for an office.
+    fn let_reads_go(&self, node: &Node) {
+        let gate = &node.core.shared.gate;
+        if gate.has_no_office() {
+            gate.set_no_office(false);
             node.broadcast(&Message::Resume);
         }
     }
@@ -498,7 +508,13 @@ impl Replication {
         let following = standing.following.as_ref();
         let is_stale =
             is_follower && following.map_or_else(|| node.replication.is_sealed(), is_down);
-        let shows_stale = config.replication.serves_stale;
+        let has_uncommitted = &node.replication.has_uncommitted;
+        if following.is_some_and(|one| !is_down(one)) {
+            has_uncommitted.store(false, Ordering::Release);
+        }
+        // What a majority has not may be undone: nobody reads it.
+        let shows_stale =
+            config.replication.serves_stale && !has_uncommitted.load(Ordering::Acquire);
         node.core
             .shared
             .refusals
@@ -629,6 +645,14 @@ impl Replication {
                 } else {
                     -1
                 },
+            };
+        }
+        if self.is_out_of_office() {
+            return RoleReport::Replica {
+                host: String::new(),
+                port: 0,
+                state: Link::Connect.word(),
+                offset: -1,
             };
         }
         let replicas = self.replicas.all().into_iter();

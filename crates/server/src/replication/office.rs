@@ -28,7 +28,8 @@ use crate::poll::poll;
 
 /// How often it is looked whether the log is on disk, or a lease is there.
 const LOOK: Duration = Duration::from_millis(1);
-/// So long writes wait for the first lease of an office before they are refused.
+/// So long writes wait for the first lease of an office, and for a majority of the copies where they need one, before they
+/// are refused.
 const FIRST_LEASE: Duration = Duration::from_secs(2);
 
 impl Replication {
@@ -58,6 +59,20 @@ impl Replication {
         Ok(())
     }
 
+    /// Whether a control group decides, and this node neither follows nor is in office: it says that it is no primary.
+    pub(super) fn is_out_of_office(&self) -> bool {
+        self.fence.is_grouped() && matches!(self.role(), Role::Sealed | Role::TakingOver)
+    }
+
+    /// What is here may be undone, if this is the primary of a shard whose writes wait for a majority. Called before its office
+    /// ends: whoever reads after that does not wait for one any more.
+    fn hide_uncommitted(&self, node: &Node) {
+        if self.fence.office() > 0 && self.fence.is_quorum() && !self.hands_over() {
+            self.has_uncommitted.store(true, Ordering::Release);
+            node.core.shared.refusals.set_stale(true);
+        }
+    }
+
     /// Whether a control group has sealed this node, or has not said yet whom it follows.
     pub(super) fn is_sealed(&self) -> bool {
         self.role() == Role::Sealed
@@ -65,12 +80,20 @@ impl Replication {
 
     /// Seals. See [`crate::group::duty::Duty::seal`].
     pub(crate) fn seal(&self, node: &Arc<Node>, term: u64, done: Done) {
+        if term > self.fence.office() {
+            self.hide_uncommitted(node);
+        }
         self.fence.raise(term);
         self.seal_role(node, Some((term, done)));
     }
 
     /// Is primary no more, and follows nobody.
     pub(crate) fn leave_office(&self, node: &Arc<Node>) {
+        self.hide_uncommitted(node);
+        if self.hands_over() {
+            // The next primary may serve already before this node knows of it.
+            node.core.shared.gate.set_no_office(true);
+        }
         self.fence.end_office();
         self.seal_role(node, None);
     }
@@ -107,6 +130,9 @@ impl Replication {
 
     /// Follows the primary of a term, unless a later one is known.
     pub(crate) fn follow_in(&self, node: &Arc<Node>, term: u64, primary: Primary, link_port: u16) {
+        if term > self.fence.office() {
+            self.hide_uncommitted(node);
+        }
         if !self.fence.accept(term) {
             return;
         }
@@ -149,7 +175,10 @@ impl Replication {
         node.core
             .env
             .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
+        // What a majority has is in the log, and not all of it in the store yet.
+        node.core.shared.gate.set_no_office(true);
         self.role.set(role);
+        self.has_uncommitted.store(false, Ordering::Release);
         let refusals = &node.core.shared.refusals;
         refusals.set_read_only(false);
         refusals.set_stale(false);
@@ -275,14 +304,18 @@ impl Replication {
         self.own.take_over(node, Some(term));
         redis_link::end_following(node);
         let term_end = own_link::own_log(node).map_or(0, |log| log.tail_complete());
+        // Before the office is seen: nothing is refused for the lack of what is about to be there.
+        self.begins_office.store(true, Ordering::SeqCst);
         let has_begun = self.sync_log(node) && self.fence.begin_office(term, term_end);
         if !has_begun {
+            self.begins_office.store(false, Ordering::SeqCst);
             self.seal_role(node, None);
             return done(false);
         }
         let standing = self.standing();
         let Ok(role) = role::next(self.role(), Event::TookOver) else {
             drop(standing);
+            self.begins_office.store(false, Ordering::SeqCst);
             self.fence.end_office();
             return done(false);
         };
@@ -296,6 +329,9 @@ impl Replication {
         ));
         done(true);
         self.wait_for_lease(node);
+        self.begins_office.store(false, Ordering::SeqCst);
+        self.judge_majority(node);
+        self.look_at_lease(node);
         self.let_writes_go(node);
     }
 
@@ -322,7 +358,11 @@ impl Replication {
 
     /// Looks whether writes that wait for a majority may begin.
     fn judge_majority(&self, node: &Node) {
-        let can_commit = self.fence.is_quorum() && self.fence.has_majority();
+        // While an office begins, writes wait at the gate for what they need; without one, for who has it, or they are refused
+        // as a replica's are.
+        let waits = self.begins_office.load(Ordering::SeqCst) || self.fence.office() == 0;
+        let may_commit = waits || self.fence.has_majority();
+        let can_commit = self.fence.is_quorum() && may_commit;
         let refusals = &node.core.shared.refusals;
         if refusals.has_no_majority() == can_commit {
             refusals.set_no_majority(!can_commit);
@@ -353,19 +393,25 @@ impl Replication {
     #[inline]
     pub(crate) fn look_at_lease(&self, node: &Node) {
         let refusals = &node.core.shared.refusals;
-        let is_over = self.fence.office() > 0 && !self.fence.has_lease();
+        let has_none = || {
+            let begins = self.begins_office.load(Ordering::SeqCst);
+            self.fence.office() > 0 && !self.fence.has_lease() && !begins
+        };
+        let is_over = has_none();
         if refusals.has_no_lease() != is_over {
             refusals.set_no_lease(is_over);
             // It may have been renewed just now, by who looked before.
-            refusals.set_no_lease(self.fence.office() > 0 && !self.fence.has_lease());
+            refusals.set_no_lease(has_none());
         }
     }
 
-    /// Waits for the first lease of an office, so that writes which waited for it are done and not refused.
+    /// Waits for the first lease of an office, and until the other copies have found their new primary where writes wait for
+    /// a majority of them, so that writes which waited for it are done and not refused.
     fn wait_for_lease(&self, node: &Node) {
         let _in_time = poll(FIRST_LEASE, LOOK, || {
-            let has_one = self.fence.lease_until_ms() > 0;
-            (has_one || node.is_stopping() || self.has_order()).then_some(())
+            let has_lease = self.fence.lease_until_ms() > 0;
+            let can_commit = !self.fence.is_quorum() || self.fence.has_majority();
+            (has_lease && can_commit || node.is_stopping() || self.has_order()).then_some(())
         });
     }
 

@@ -1,5 +1,5 @@
-//! A server that is to stop lets its replicas have everything first, for `shutdown-timeout` seconds at most. Writes wait
-//! meanwhile.
+//! A server that is to stop gives away what it leads under a control group, and lets its replicas have everything, both
+//! within `shutdown-timeout` seconds. Writes wait meanwhile.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,7 +27,35 @@ impl Replication {
     /// Whether a stop waits for somebody.
     pub(crate) fn delays_stop(&self, node: &Node) -> bool {
         let timeout_s = node.core.config.current().replication.shutdown_timeout_s;
-        timeout_s > 0 && !self.replicas.is_empty() && self.lagging(node).0 > 0
+        timeout_s > 0 && (Self::has_to_give(node) || self.has_lagging(node))
+    }
+
+    fn has_lagging(&self, node: &Node) -> bool {
+        !self.replicas.is_empty() && self.lagging(node).0 > 0
+    }
+
+    /// Whether this node leads something under a control group that another one could.
+    fn has_to_give(node: &Node) -> bool {
+        node.control.part().is_some_and(|part| part.has_to_give())
+    }
+
+    /// Has others lead what this node leads, until that time at most. It stops either way.
+    fn give_away(&self, node: &Node, end_unix_ms: u64) {
+        let Some(part) = node.control.part().filter(|part| part.has_to_give()) else {
+            return;
+        };
+        let log = &node.core.log;
+        log.notice(format_args!(
+            "Handing over what this node leads before shutting down."
+        ));
+        let left_ms = end_unix_ms.saturating_sub(node.core.clock.now_unix_ms());
+        let goes_on = || !node.is_stopping() && self.stop_wait.load(Ordering::SeqCst) != ABORTED;
+        let is_given = part.give_away(Duration::from_millis(left_ms), &goes_on);
+        if !is_given && goes_on() {
+            log.warning(format_args!(
+                "Nobody has taken over what this node leads within shutdown-timeout."
+            ));
+        }
     }
 
     /// Waits until all replicas have everything, or time is up; false where an operator changed his mind. Not for
@@ -48,22 +76,29 @@ impl Replication {
             // Somebody else waits already, and stops the server.
             return false;
         }
-        log.notice(format_args!("Waiting for replicas before shutting down."));
-        node.pause_clients(u64::MAX, true);
-        self.ask_replicas(node);
-        let is_aborted = loop {
-            if word.load(Ordering::SeqCst) == ABORTED {
-                break true;
-            }
-            let is_over = now_unix_ms() >= end_unix_ms || node.is_stopping();
-            if is_over || self.lagging(node).0 == 0 {
-                break false;
-            }
-            std::thread::sleep(LOOK);
-        };
+        self.give_away(node, end_unix_ms);
+        let mut is_aborted = word.load(Ordering::SeqCst) == ABORTED;
+        if !is_aborted && self.has_lagging(node) {
+            log.notice(format_args!("Waiting for replicas before shutting down."));
+            node.pause_clients(u64::MAX, true);
+            self.ask_replicas(node);
+            is_aborted = loop {
+                if word.load(Ordering::SeqCst) == ABORTED {
+                    break true;
+                }
+                let is_over = now_unix_ms() >= end_unix_ms || node.is_stopping();
+                if is_over || self.lagging(node).0 == 0 {
+                    break false;
+                }
+                std::thread::sleep(LOOK);
+            };
+        }
         let (lags, all) = self.lagging(node);
         word.store(NOBODY, Ordering::SeqCst);
         if is_aborted {
+            if let Some(part) = node.control.part() {
+                part.keep_all();
+            }
             node.unpause_clients();
             log.notice(format_args!("Shutdown manually aborted."));
             return false;

@@ -85,6 +85,10 @@ pub struct Replication {
     pub(super) stop_wait: AtomicU64,
     /// This primary has left its office for another copy: writes wait until that has it.
     pub(super) hands_over: AtomicBool,
+    /// An office has just begun: writes wait for its first lease, and for the copies that they need.
+    pub(super) begins_office: AtomicBool,
+    /// The office was left with what a majority may not have, and no primary's log has taken its place yet.
+    pub(super) has_uncommitted: AtomicBool,
     /// What this node has goes when it takes over: others have it, and it is none of them any more.
     pub(super) is_emptied: AtomicBool,
 }
@@ -122,6 +126,8 @@ impl Default for Replication {
             node: OnceLock::new(),
             stop_wait: AtomicU64::new(0),
             hands_over: AtomicBool::new(false),
+            begins_office: AtomicBool::new(false),
+            has_uncommitted: AtomicBool::new(false),
             is_emptied: AtomicBool::new(false),
         }
     }

@@ -291,6 +291,7 @@ mod tests {
                 raft_id: byte.into(),
                 is_failed: is_failed && byte == 1,
                 record,
+                ..Node::default()
             };
             state.nodes.insert(NodeId([byte; 20]), node);
         }

@@ -36,6 +36,9 @@ const ROUNDS_IN_VAIN: u32 = 3;
 /// How long it waits before it tries again after that.
 const TRIES_AGAIN: Duration = Duration::from_millis(200);
 
+/// Where the tier is full, segments of which fewer hundredths are in use are written together.
+const FULL_COMPACT_PERCENT: u64 = 95;
+
 /// How it stands, as INFO calls it.
 const STATES: [&str; 6] = ["ok", "full", "idle", "failed", "draining", "drained"];
 const OK: u8 = 0;
@@ -156,6 +159,7 @@ impl Demoter {
                     in_vain = 0;
                     self.set_state(around, OK);
                 }
+                Err(TierFault::Full) if self.frees_room(around, store) => {}
                 Err(fault) => {
                     self.fail(around, &fault);
                     self.hold(around, false);
@@ -247,6 +251,23 @@ impl Demoter {
             .demoted
             .fetch_add(count, Ordering::Relaxed);
         Ok(count)
+    }
+
+    /// Frees room in a full tier, however much of its segments is in use; whether that helped.
+    fn frees_room(&self, around: &Around, store: &mut Handle) -> bool {
+        if self.tier.remove_dead() > 0 {
+            return true;
+        }
+        let slot = self.tier.next_to_compact(FULL_COMPACT_PERCENT);
+        let moved = slot.map(|slot| compact(&self.tier, store, slot));
+        if let Some(Err(fault)) = &moved
+            && fault.is_damage()
+        {
+            around.log.warning(format_args!(
+                "A segment of the tier is left as it is: {fault}"
+            ));
+        }
+        self.tier.remove_dead() > 0
     }
 
     /// Removes segments that nothing names, and writes what is thinly spread together.

@@ -6,15 +6,15 @@
 //! ```
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::clock::Clock;
 use store::{ColdValue, Locator};
 
-use super::Wakes;
 use super::values::{Name, Values};
+use super::{Requester, Wakes};
 
 /// How many reads are under way at most.
 pub(super) const THREADS: usize = 16;
@@ -51,10 +51,17 @@ impl Answer {
     }
 }
 
-/// Who waits for a value.
+/// A request that waits for values.
+struct Group {
+    requester: Requester,
+    /// How many of them are not there yet.
+    left: AtomicUsize,
+}
+
+/// Who waits for a value; nobody, where it is read ahead.
 struct Waiting {
     since_ns: u64,
-    workers: Vec<usize>,
+    requests: Vec<Arc<Group>>,
     threads: Vec<Arc<Answer>>,
 }
 
@@ -83,7 +90,7 @@ impl State {
         let is_known = self.waiting.contains_key(&value.name);
         let waiting = self.waiting.entry(value.name).or_insert(Waiting {
             since_ns: now_ns,
-            workers: Vec::new(),
+            requests: Vec::new(),
             threads: Vec::new(),
         });
         if !is_known {
@@ -103,17 +110,22 @@ impl Readers {
         }
     }
 
-    /// Has values read for requests of a worker.
-    pub(super) fn want(&self, values: Vec<WantedValue>, worker: usize) {
+    /// Has values read; whose request waits for all of them, if one does. How many were not wanted before.
+    pub(super) fn want(&self, values: Vec<WantedValue>, requester: Option<Requester>) -> usize {
+        let group = requester.map(|requester| {
+            let left = AtomicUsize::new(values.len());
+            Arc::new(Group { requester, left })
+        });
         let now_ns = self.clock.monotonic_ns();
+        let mut new = 0;
         let mut state = self.lock();
         for value in values {
             let (waiting, is_known) = state.want(value, now_ns);
-            if !waiting.workers.contains(&worker) {
-                waiting.workers.push(worker);
-            }
+            waiting.requests.extend(group.clone());
+            new += usize::from(!is_known);
             self.note_wanted(is_known);
         }
+        new
     }
 
     /// Has a value read, and waits for it so long; none where there is no answer by then, or nobody reads any more.
@@ -194,7 +206,7 @@ impl Readers {
         queue.retain(|value| waiting.contains_key(&value.name));
         drop(state);
         for (name, waiting) in overdue {
-            if !waiting.workers.is_empty() {
+            if waiting.threads.is_empty() || !waiting.requests.is_empty() {
                 values.give_up(name, time);
             }
             serve(waiting, None, requests);
@@ -245,7 +257,9 @@ fn serve(waiting: Waiting, value: Option<&Arc<ColdValue>>, requests: &dyn Wakes)
     for thread in waiting.threads {
         thread.give(value.map(Arc::clone));
     }
-    for worker in waiting.workers {
-        requests.wake(worker);
+    for group in waiting.requests {
+        if group.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            requests.wake(group.requester);
+        }
     }
 }

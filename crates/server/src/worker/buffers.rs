@@ -53,7 +53,7 @@ pub(super) struct Holding {
     /// Memory behind requests queued since MULTI, watched keys, subscriptions and the like.
     session_bytes: usize,
     /// Memory behind a request that runs aside.
-    aside_bytes: usize,
+    offloaded_bytes: usize,
     /// Output that its socket did not take.
     output_bytes: usize,
     /// All of that, with the memory behind them as far as it is known.
@@ -154,10 +154,17 @@ impl Buffers {
 
     /// A request of so many bytes runs aside from now on, or none any more.
     pub(super) fn runs_aside(&mut self, connected: &mut Connected, bytes: usize) {
-        connected.holding.aside_bytes = bytes;
+        connected.holding.offloaded_bytes = bytes;
         connected.holding.session_bytes = connected.session.held_bytes();
         self.account_sizes(connected);
         self.note_growth(bytes);
+    }
+
+    /// Requests of a client of the memcached port hold so many bytes while they wait, or none any more.
+    pub(super) fn memcached_holds(&mut self, connected: &mut Connected, bytes: usize) {
+        if bytes != connected.holding.offloaded_bytes {
+            self.runs_aside(connected, bytes);
+        }
     }
 
     #[cold]
@@ -179,7 +186,7 @@ impl Buffers {
         let session_bytes = connected.session.held_bytes();
         let holding = &mut connected.holding;
         holding.session_bytes = session_bytes;
-        let aside_bytes = holding.aside_bytes;
+        let offloaded_bytes = holding.offloaded_bytes;
         holding.input_bytes = io.input_bytes(id) + arrived_bytes;
         holding.output_bytes = io.pending_output_bytes(id);
         let Session {
@@ -187,7 +194,7 @@ impl Buffers {
         } = &connected.session;
         let arrival_bytes = arrival.as_ref().map_or(0, |arrival| arrival.held_bytes());
         let buffer_bytes = io.buffer_bytes(id) + decoder.held_bytes() + arrival_bytes;
-        let held_bytes = buffer_bytes + session_bytes + aside_bytes;
+        let held_bytes = buffer_bytes + session_bytes + offloaded_bytes;
         self.account(connected, held_bytes as u64);
         connected.holding.held_bytes
     }
@@ -249,10 +256,10 @@ impl Buffers {
         // What a session holds stays as it is until the client sends something.
         let Holding {
             session_bytes,
-            aside_bytes,
+            offloaded_bytes,
             ..
         } = connected.holding;
-        connected.holding.is_watched = held_bytes > (session_bytes + aside_bytes) as u64;
+        connected.holding.is_watched = held_bytes > (session_bytes + offloaded_bytes) as u64;
         connected.holding.is_watched
     }
 
@@ -281,7 +288,7 @@ impl Buffers {
     fn account_sizes(&mut self, connected: &mut Connected) {
         let holding = &connected.holding;
         let buffer_bytes = holding.input_bytes + holding.output_bytes;
-        let held_bytes = buffer_bytes + holding.session_bytes + holding.aside_bytes;
+        let held_bytes = buffer_bytes + holding.session_bytes + holding.offloaded_bytes;
         self.account(connected, held_bytes as u64);
     }
 

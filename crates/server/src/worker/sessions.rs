@@ -8,6 +8,7 @@ use reactor::ConnectionId;
 
 use super::buffers::Holding;
 use super::deliveries::RoundMark;
+use super::memcached_client::MemcachedClient;
 use super::waits::WaitEnd;
 use crate::forward::upstream::Forwarding;
 
@@ -34,6 +35,8 @@ pub(super) struct Connected {
     pub(super) since_ms: u64,
     pub(super) holding: Holding,
     pub(super) round: RoundMark,
+    /// What a client of the memcached port sent and is owed; no other has it.
+    pub(super) memcached: Option<Box<MemcachedClient>>,
 }
 
 impl Connected {

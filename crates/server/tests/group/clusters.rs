@@ -19,7 +19,7 @@ impl Node {
         Self::new(&["--cluster-enabled", "yes"])
     }
 
-    fn text(&self, words: &[&str]) -> String {
+    pub(crate) fn text(&self, words: &[&str]) -> String {
         match self.run(words) {
             Value::Bulk(bytes) | Value::Simple(bytes) | Value::Error(bytes) => {
                 String::from_utf8(bytes).unwrap()
@@ -28,7 +28,7 @@ impl Node {
         }
     }
 
-    fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         self.text(&["CLUSTER", "MYID"])
     }
 
@@ -72,7 +72,7 @@ impl Node {
         owners
     }
 
-    fn is_ok(&self) -> bool {
+    pub(crate) fn is_ok(&self) -> bool {
         self.text(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
     }
 }
@@ -90,7 +90,16 @@ fn wait_for_agreement(nodes: &[&Node], count: usize) {
 
 /// Three primaries that share all slots.
 fn three_primaries() -> [Node; 3] {
-    let nodes = [Node::by_itself(), Node::by_itself(), Node::by_itself()];
+    three_primaries_with(&[])
+}
+
+/// The same, of servers with some more arguments.
+pub(crate) fn three_primaries_with(more: &[&str]) -> [Node; 3] {
+    let args: Vec<&str> = ["--cluster-enabled", "yes"]
+        .into_iter()
+        .chain(more.iter().copied())
+        .collect();
+    let nodes = [Node::new(&args), Node::new(&args), Node::new(&args)];
     nodes[0].own(0, 5_460);
     nodes[1].own(5_461, 10_922);
     nodes[2].own(10_923, LAST_SLOT);

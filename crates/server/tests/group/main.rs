@@ -9,12 +9,20 @@ use testkit::client::Client;
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 
+mod addresses;
 mod clusters;
 mod failover;
+mod faults;
 mod forming;
+mod hand_over;
+mod histories;
 mod kills;
+mod page;
+mod recovery;
 mod sentinel;
+mod shared;
 mod users;
+mod witness;
 
 /// What is known of one another.
 const SECRET: &str = "a secret of the group";
@@ -57,6 +65,11 @@ impl Node {
     }
 
     pub(crate) fn start(&mut self) {
+        self.try_start().unwrap();
+    }
+
+    /// Starts it; the error has its log.
+    pub(crate) fn try_start(&mut self) -> std::io::Result<()> {
         let directory = self.directory.join("");
         let (port, link_port) = (self.port.to_string(), self.link_port.to_string());
         let builder = ServerBuilder::iolite().args(&[
@@ -73,12 +86,30 @@ impl Node {
             "--enable-debug-command",
             "yes",
         ]);
-        self.server = Some(builder.args(&self.args).start().unwrap());
+        self.server = Some(builder.args(&self.args).start()?);
+        Ok(())
     }
 
     /// Ends the process as kill -9 does.
     pub(crate) fn kill(&mut self) {
         self.server = None;
+    }
+
+    /// Has the server shut down (SIGTERM), and waits until it has; its log.
+    pub(crate) fn stop(&mut self) -> String {
+        self.signal("-TERM");
+        let mut server = self.server.take().unwrap();
+        let patience = Patience::of(WAIT);
+        while server.is_running().unwrap() {
+            assert!(patience.lasts(), "it does not stop\n{}", server.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server.log()
+    }
+
+    /// Where its clients are, as the group calls it.
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 
     /// Sends the process a signal: `-STOP` has it stand still, `-CONT` go on.

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use testkit::process::{Server, ServerBuilder, iolite_program};
+use testkit::process::{Server, ServerBuilder, free_port, iolite_program};
 
 pub(super) fn server() -> Server {
     let builder = match iolite_program().ends_with("iolite") {
@@ -276,6 +276,38 @@ fn ioredis() {
         .arg(programs().join("ioredis.mjs"))
         .arg(port(&server));
     println!("{}", run(program.current_dir(&directory)));
+}
+
+#[test]
+#[ignore = "needs Node and its packages: cargo xtask test clients"]
+fn upstash() {
+    let http = free_port().unwrap().to_string();
+    let args = ["--http-port", &http, "--http-commands", "yes"];
+    let builder = ServerBuilder::iolite().tcp().args(&args);
+    let _server = builder.args(&["--requirepass", "secret"]).start().unwrap();
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while std::net::TcpStream::connect(format!("127.0.0.1:{http}")).is_err() {
+        assert!(std::time::Instant::now() < until, "no management port");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let directory = node_with("upstash", &["@upstash/redis@1.39.0"]);
+    let mut program = Command::new("node");
+    program.arg(programs().join("upstash.mjs"));
+    program.args([&format!("http://127.0.0.1:{http}"), "secret"]);
+    println!("{}", run(program.current_dir(&directory)));
+}
+
+#[test]
+#[ignore = "needs Python and its packages: cargo xtask test clients"]
+fn pymemcache() {
+    let port = free_port().unwrap().to_string();
+    let builder = ServerBuilder::iolite().tcp();
+    let _server = builder.args(&["--memcached-port", &port]).start().unwrap();
+    let mut program = Command::new(python_with(&["pymemcache==4.0.0"]));
+    program
+        .arg(programs().join("pymemcache_check.py"))
+        .arg(&port);
+    println!("{}", run(&mut program));
 }
 
 #[test]

@@ -436,8 +436,26 @@ fn programs_run_commands_where_that_is_on() {
         .status,
         401
     );
+    // In the path, with the body behind it and the query behind that; bytes as percent signs say.
+    let key = "Authorization: Bearer p\r\n";
+    assert_eq!(
+        post(port, "/set/b%20c?EX=100", key, "a value").body,
+        "{\"result\":\"OK\"}"
+    );
+    assert_eq!(
+        get(port, "/get/b%20c", key).body,
+        "{\"result\":\"a value\"}"
+    );
+    assert_eq!(get(port, "/dbsize", key).body, "{\"result\":2}");
+    assert_eq!(get(port, "/subscribe/a", key).status, 400);
+    assert_eq!(get(port, "/get/a", "").status, 401);
+    let encoded = format!("{key}Upstash-Encoding: base64\r\n");
+    assert_eq!(get(port, "/get/a", &encoded).body, "{\"result\":\"Mw==\"}");
+    assert_eq!(get(port, "/set/a/OK", &encoded).body, "{\"result\":\"OK\"}");
+    assert_eq!(get(port, "/get/a", &encoded).body, "{\"result\":\"T0s=\"}");
     let (_server, port) = start(&[]);
     assert_eq!(post(port, "/", &token, "[\"GET\",\"a\"]").status, 404);
+    assert_eq!(get(port, "/get/a", key).status, 404);
 }
 
 /// The stream begins with what was, and goes on by the second.

@@ -37,6 +37,7 @@ mod limits;
 mod linearizability;
 mod loading;
 mod logged;
+mod memcached;
 mod memory;
 mod notifications;
 mod own_link;

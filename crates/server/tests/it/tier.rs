@@ -536,3 +536,74 @@ fn a_slow_rate_of_reading_again_can_be_changed_at_once() {
         figure(&mut client, "tier_scrubbed") > 12
     });
 }
+
+#[test]
+fn one_client_that_sends_many_requests_has_their_values_read_together() {
+    let server = start(&[
+        "--maxmemory",
+        "100mb",
+        "--save",
+        "",
+        "--tier-promotion",
+        "never",
+    ]);
+    let mut client = server.client().unwrap();
+    let value = |number: u32| format!("{number:05}").repeat(100);
+    for number in 0..300 {
+        set_cold(&mut client, &format!("key:{number}"), &value(number));
+    }
+    let gets = (0..300).map(|number| ["GET".to_owned(), format!("key:{number}")]);
+    let replies = client.pipeline(&gets.collect::<Vec<_>>()).unwrap();
+    for (number, reply) in (0..300).zip(&replies) {
+        assert_eq!(show(reply).trim_matches('"'), value(number));
+    }
+    // One read each, and none by a worker.
+    assert_eq!(figure(&mut client, "tier_blocking_reads"), 0);
+    let reads = figure(&mut client, "tier_reads");
+    assert!((300..=330).contains(&reads), "{reads}");
+}
+
+#[test]
+fn overwriting_goes_on_in_a_tier_of_which_most_is_in_use() {
+    let small = ["--tier-max-size", "20mb", "--tier-segment-size", "1mb"];
+    let args = [
+        "--maxmemory",
+        "16mb",
+        "--save",
+        "",
+        "--tier-promotion",
+        "never",
+    ];
+    let server = start(&[&args[..], &small[..]].concat());
+    let mut client = server.client().unwrap();
+    let value = |key: u32, round: u32| format!("{key:06}:{round:03}").repeat(100);
+    let mut rounds = vec![0; 16_000];
+    let mut random = base::random::Prng::seeded(5);
+    let mut write = |writes: Vec<(u32, u32)>| {
+        let sets = writes
+            .iter()
+            .map(|(key, round)| ["SET".to_owned(), format!("key:{key}"), value(*key, *round)]);
+        for reply in client.pipeline(&sets.collect::<Vec<_>>()).unwrap() {
+            assert_eq!(show(&reply), "+OK");
+        }
+    };
+    for first in (0..16_000).step_by(100) {
+        write((first..first + 100).map(|key| (key, 0)).collect());
+    }
+    for round in 1..300 {
+        let mut keys: Vec<_> = (0..100).map(|_| random.index(16_000)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in &keys {
+            rounds[*key] = round;
+        }
+        let number = |key: usize| u32::try_from(key).unwrap();
+        write(keys.into_iter().map(|key| (number(key), round)).collect());
+    }
+    assert!(figure(&mut client, "tier_compacted_bytes") > 0);
+    for (key, round) in rounds.iter().enumerate().step_by(7) {
+        let key = u32::try_from(key).unwrap();
+        let told = ask(&mut client, &["GET", &format!("key:{key}")]);
+        assert_eq!(told, value(key, *round));
+    }
+}

@@ -1,4 +1,4 @@
-//! Sums as text, JSON and CSV.
+//! Sums as text, JSON and CSV; as a page in `html`.
 
 use std::fmt::Write as _;
 
@@ -20,35 +20,35 @@ pub(super) fn text(source: &str, tally: &Tally, prefixes: usize) -> String {
         human(tally.total.bytes),
         tally.total.bytes
     );
-    let total = tally.total.bytes;
-    let types: Vec<(String, Sum)> = tally
-        .by_encoding
-        .iter()
-        .map(|((name, encoding), sum)| (format!("{name} ({encoding})"), *sum))
-        .collect();
-    table(&mut text, "TYPE", &types, total);
-    if tally.by_database.len() > 1 {
-        let databases: Vec<(String, Sum)> = tally
-            .by_database
-            .iter()
-            .map(|(number, sum)| (format!("db{number}"), *sum))
-            .collect();
-        table(&mut text, "DATABASE", &databases, total);
+    for (title, rows) in sections(tally, prefixes) {
+        table(&mut text, title, &rows, tally.total.bytes);
     }
-    table(&mut text, "TIME TO LIVE", &spans(tally), total);
-    let mut named: Vec<(String, Sum)> = tally
-        .prefixes()
-        .iter()
-        .take(prefixes)
+    keys(&mut text, "BIGGEST KEYS", &tally.biggest());
+    keys(&mut text, "MOST ELEMENTS", &tally.longest());
+    text
+}
+
+/// The sums by what they are of, each a title and rows.
+pub(super) fn sections(tally: &Tally, prefixes: usize) -> Vec<(&'static str, Vec<(String, Sum)>)> {
+    let types = tally.by_encoding.iter();
+    let types = types.map(|((name, encoding), sum)| (format!("{name} ({encoding})"), *sum));
+    let mut sections = vec![("TYPE", types.collect())];
+    if tally.by_database.len() > 1 {
+        let databases = tally.by_database.iter();
+        let databases = databases.map(|(number, sum)| (format!("db{number}"), *sum));
+        sections.push(("DATABASE", databases.collect()));
+    }
+    sections.push(("TIME TO LIVE", spans(tally)));
+    let named = tally.prefixes();
+    let named = named.iter().take(prefixes);
+    let mut named: Vec<(String, Sum)> = named
         .map(|(prefix, sum)| (prefix_name(prefix), *sum))
         .collect();
     if tally.beyond.keys > 0 {
         named.push(("(of prefixes that came too late)".to_owned(), tally.beyond));
     }
-    table(&mut text, "PREFIX", &named, total);
-    keys(&mut text, "BIGGEST KEYS", &tally.biggest());
-    keys(&mut text, "MOST ELEMENTS", &tally.longest());
-    text
+    sections.push(("PREFIX", named));
+    sections
 }
 
 fn table(text: &mut String, title: &str, rows: &[(String, Sum)], total: u64) {
@@ -85,7 +85,7 @@ fn keys(text: &mut String, title: &str, keys: &[Big]) {
     }
 }
 
-fn shown(key: &[u8]) -> String {
+pub(super) fn shown(key: &[u8]) -> String {
     base::words::quote(key)
 }
 
@@ -110,7 +110,7 @@ fn spans(tally: &Tally) -> Vec<(String, Sum)> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
-fn percent(part: u64, whole: u64) -> f64 {
+pub(super) fn percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole.max(1) as f64
 }
 

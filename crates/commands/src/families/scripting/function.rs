@@ -2,6 +2,9 @@
 //!
 //! A change is stated as all libraries that there are behind it, so that it may be applied to any state:
 //! a checkpoint may have been told of it already.
+//!
+//! Where libraries are a control group's, a change is proposed to it, and made on all nodes by whoever takes it there. What
+//! the primary then states to its log is of use to those alone who follow it from outside of the group.
 
 use std::sync::Arc;
 
@@ -26,7 +29,9 @@ const MEMBER: CommandSpec = CommandSpec {
 };
 
 const CHANGER: CommandSpec = CommandSpec {
-    flags: Flags::NOSCRIPT.with(Flags::WRITE),
+    flags: Flags::NOSCRIPT
+        .with(Flags::WRITE)
+        .with(Flags::CHANGES_LIBRARIES),
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     ..MEMBER
 };
@@ -42,7 +47,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         CommandSpec {
             name: "LOAD",
             arity: Arity::AtLeast(3),
-            flags: Flags::NOSCRIPT.with(Flags::WRITE).with(Flags::DENYOOM),
+            flags: Flags::NOSCRIPT
+                .with(Flags::WRITE)
+                .with(Flags::DENYOOM)
+                .with(Flags::CHANGES_LIBRARIES),
             summary: "Keeps a library.",
             complexity: "O(1) (considering compilation time is redundant)",
             syntax: "[REPLACE] function-code",
@@ -69,7 +77,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
         CommandSpec {
             name: "RESTORE",
             arity: Arity::AtLeast(3),
-            flags: Flags::NOSCRIPT.with(Flags::WRITE).with(Flags::DENYOOM),
+            flags: Flags::NOSCRIPT
+                .with(Flags::WRITE)
+                .with(Flags::DENYOOM)
+                .with(Flags::CHANGES_LIBRARIES),
             summary: "Keeps the libraries of a payload.",
             complexity: "O(N) where N is the number of functions on the payload",
             syntax: "serialized-value [FLUSH | APPEND | REPLACE]",
@@ -174,18 +185,58 @@ const HELP: &[&str] = &[
 /// Makes a change and states it, as one step for who keeps either.
 fn change(
     context: &mut Context<'_>,
-    change: impl FnOnce(&mut scripts::State) -> Result<(), LibraryError>,
-    refusal: impl FnOnce(LibraryError) -> CommandError,
+    change: impl Fn(&mut scripts::State) -> Result<(), LibraryError>,
+    refusal: impl Fn(LibraryError) -> CommandError,
 ) -> CommandResult {
+    if context.shared.refusals.shares_libraries() {
+        if !context.session.is_of_primary {
+            return change_in_group(context, change, refusal);
+        }
+        // The server itself has them stated, whatever it says that they are to be: that may be older than what they are.
+        context.exclusive(state_if_primary);
+        return Ok(());
+    }
     context.exclusive(|context| {
         let libraries = &context.shared.scripts.libraries;
         libraries.change(change).map_err(refusal)?;
-        let payload = payload_of(&libraries.now());
-        context.store.effect(0, |effect| {
-            effect.command(&[b"FUNCTION", b"RESTORE", &payload, b"FLUSH"]);
-        });
+        state_all(context);
         Ok(())
     })
+}
+
+/// All nodes of the control group have it then, or none.
+fn change_in_group(
+    context: &mut Context<'_>,
+    change: impl Fn(&mut scripts::State) -> Result<(), LibraryError>,
+    refusal: impl Fn(LibraryError) -> CommandError,
+) -> CommandResult {
+    context.pace.admit_waiting()?;
+    let shared = context.shared;
+    let mut made = || {
+        let mut state = scripts::State::clone(&shared.scripts.libraries.now());
+        change(&mut state).map_err(&refusal)?;
+        Ok(payload_of(&state))
+    };
+    // What is wrong with the change is said at once.
+    made()?;
+    let _is_news = context.outside(|server| server.change_shared_libraries(&mut made))?;
+    Ok(())
+}
+
+/// States all libraries, if this server writes. Called with the store for itself: another role comes before it or after.
+fn state_if_primary(context: &mut Context<'_>) {
+    let (refusals, gate) = (&context.shared.refusals, &context.shared.gate);
+    if !refusals.is_read_only() && !refusals.has_no_lease() && !gate.changes_role() {
+        state_all(context);
+    }
+}
+
+/// States all libraries that there are.
+fn state_all(context: &mut Context<'_>) {
+    let payload = payload_of(&context.shared.scripts.libraries.now());
+    context.store.effect(0, |effect| {
+        effect.command(&[b"FUNCTION", b"RESTORE", &payload, b"FLUSH"]);
+    });
 }
 
 /// All libraries as FUNCTION DUMP gives them.

@@ -135,6 +135,9 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     let Pace { defers, .. } = context.pace;
     if defers {
         context.server.config_set(&pairs, false)?;
+    } else if context.server.shares_directives(&pairs) {
+        context.pace.admit_waiting()?;
+        context.outside(|server| server.config_set(&pairs, true))?;
     } else if context.may_block {
         context.outside(|server| server.config_set(&pairs, true))?;
     } else {

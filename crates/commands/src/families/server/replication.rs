@@ -7,7 +7,7 @@ use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
 use engine::replication::{
-    FailoverOrder, Followed, ReplicaHello, ReplicaOf, RoleReport, SyncRequest,
+    FailoverOrder, Followed, NodeOrder, ReplicaHello, ReplicaOf, RoleReport, SyncRequest,
 };
 use engine::session::{ClientRecord, Fate};
 use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
@@ -33,6 +33,12 @@ const REPLICA_OF: CommandSpec = CommandSpec {
 const HELP: &[&str] = &[
     "DIFFERENCES",
     "    Return keys that the last comparison found to differ: replica, database, key.",
+    "DRAIN <node-id>",
+    "    Have a node of the control group lead nothing, and not be promoted.",
+    "LEAVE <node-id>",
+    "    Have a node leave the control group as soon as nobody needs it.",
+    "UNDRAIN <node-id>",
+    "    Have a node lead again, and stay.",
     "VERIFY",
     "    Begin to compare the data with that of replicas; INFO shows what came of it.",
 ];
@@ -43,6 +49,13 @@ const COMPARISON: CommandSpec = CommandSpec {
     since: "7.2.0",
     complexity: "O(1); the comparison goes by all keys beside the commands",
     ..CommandSpec::BLANK
+};
+
+const NODE_ORDER: CommandSpec = CommandSpec {
+    arity: Arity::Exactly(3),
+    syntax: "node-id",
+    complexity: "O(1); waits for a majority of the voters",
+    ..COMPARISON
 };
 
 const SYNC: CommandSpec = CommandSpec {
@@ -112,15 +125,23 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             },
             CommandSpec {
                 name: "LEAVE",
-                arity: Arity::Exactly(3),
-                summary: "Has a node leave the control group; INFO says who is in it.",
-                syntax: "node-id",
+                summary: "Has a node leave the control group as soon as nobody needs it.",
+                handler: |context, args, reply| order_node(context, args, reply, NodeOrder::Leave),
+                ..NODE_ORDER
+            },
+            CommandSpec {
+                name: "DRAIN",
+                summary: "Has a node of the control group lead nothing, and not be promoted.",
+                handler: |context, args, reply| order_node(context, args, reply, NodeOrder::Drain),
+                ..NODE_ORDER
+            },
+            CommandSpec {
+                name: "UNDRAIN",
+                summary: "Has a node of the control group lead again, and stay.",
                 handler: |context, args, reply| {
-                    context.server.leave_group(args.bytes()?)?;
-                    reply.ok();
-                    Ok(())
+                    order_node(context, args, reply, NodeOrder::Undrain)
                 },
-                ..COMPARISON
+                ..NODE_ORDER
             },
             CommandSpec {
                 name: "DIFFERENCES",
@@ -174,6 +195,19 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         ..SYNC
     },
 ];
+
+fn order_node(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+    order: NodeOrder,
+) -> CommandResult {
+    context.pace.admit_waiting()?;
+    let node = args.bytes()?;
+    context.outside(|server| server.order_node(node, order))?;
+    reply.ok();
+    Ok(())
+}
 
 fn role(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     match context.server.role() {

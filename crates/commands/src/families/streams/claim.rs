@@ -66,7 +66,7 @@ struct Terms {
     /// Whether entries are claimed that are not pending.
     is_forced: bool,
     has_just_ids: bool,
-    last_id: EntryId,
+    last_id: Option<EntryId>,
 }
 
 /// What claiming changed in a group.
@@ -96,7 +96,7 @@ impl Terms {
             retry_count: None,
             is_forced: false,
             has_just_ids: false,
-            last_id: EntryId::MIN,
+            last_id: None,
         }
     }
 
@@ -123,7 +123,7 @@ impl Terms {
                 let count = number(args, "ERR Invalid RETRYCOUNT option argument for XCLAIM")?;
                 self.retry_count = u64::try_from(count).ok();
             } else if has_more && is(b"LASTID") {
-                self.last_id = ids::next(args)?;
+                self.last_id = Some(ids::next(args)?);
             } else {
                 let text = [
                     b"ERR Unrecognized XCLAIM option '",
@@ -137,8 +137,8 @@ impl Terms {
         // A time that cannot be is now. Who states the group's last id repeats an effect, whose time
         // holds whatever this server's clock shows.
         let latest = match self.last_id {
-            EntryId::MIN => self.now_unix_ms,
-            _ => u64::MAX,
+            None => self.now_unix_ms,
+            Some(_) => u64::MAX,
         };
         let time = u64::try_from(time).ok();
         self.unix_ms = time.map_or(self.now_unix_ms, |time| time.min(latest));
@@ -259,7 +259,7 @@ fn claim(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         let changed = entry.change(|stream: &mut Stream| {
             stream.change_group(name, |group, log| {
                 let mut claimed = Claimed {
-                    is_raised: group.raise_last_delivered(terms.last_id),
+                    is_raised: group.raise_last_delivered(terms.last_id.unwrap_or(EntryId::MIN)),
                     ..Claimed::default()
                 };
                 let (number, is_new) = consumer_of(group, consumer, now_unix_ms);
@@ -437,6 +437,19 @@ mod tests {
             server.effects().last().map(String::as_str),
             Some("XGROUP SETID s g 9-0 ENTRIESREAD 5")
         );
+        server.assert_effects_replay();
+    }
+
+    /// What states a claim is repeated when the clock may show less, also where nothing was delivered in order yet.
+    #[test]
+    fn a_claim_is_repeated_with_its_time_before_anything_was_read() {
+        let mut server = TestServer::new();
+        server.run("XADD s 1 a 1");
+        server.run("XGROUP CREATE s g 0");
+        server.run("XCLAIM s g bob 0 1 FORCE");
+        let stated = server.effects();
+        let stated = stated.last().map(String::as_str).unwrap_or_default();
+        assert!(stated.ends_with("LASTID 0-0"), "{stated}");
         server.assert_effects_replay();
     }
 

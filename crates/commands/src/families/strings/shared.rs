@@ -124,7 +124,7 @@ pub(crate) fn tell_set(entry: &mut Entry<'_>, deadline: Deadline) {
 /// Refuses a string that would end behind the longest allowed one.
 ///
 /// `end_bytes` is its length, `None` one that no integer can hold.
-pub(super) fn check_length(end_bytes: Option<usize>, settings: &Settings) -> CommandResult {
+pub(crate) fn check_length(end_bytes: Option<usize>, settings: &Settings) -> CommandResult {
     match end_bytes.map(u64::try_from) {
         Some(Ok(end_bytes)) if end_bytes <= settings.string_bytes_max() => Ok(()),
         _ => Err(store::StoreError::TooLarge.into()),

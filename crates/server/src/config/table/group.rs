@@ -1,7 +1,7 @@
 //! Directives of the control group.
 
 use super::super::directive::Directive;
-use super::super::group::place_of;
+use super::super::group::{Shares, place_of};
 use super::super::value::{Kind, Value};
 
 /// Less leaves no time for heartbeats.
@@ -18,16 +18,33 @@ const PORT: Kind = Kind::Integer {
     max: 65_535,
 };
 
+const SEEDS: Kind = Kind::Words {
+    max: 64,
+    excess: "at most 64 nodes are named",
+};
+
 #[rustfmt::skip] // One row, one directive.
 pub(super) const ROWS: &[Directive] = &[
     Directive::new("cluster-group", Kind::Switch, "no").at_start(),
     Directive::new("join", Kind::Text, "").admit(node_to_join).at_start(),
+    Directive::new("cluster-seeds", SEEDS, "").admit(nodes_to_ask).at_start(),
     Directive::new("witness", Kind::Switch, "no").at_start(),
     Directive::new("cluster-node-timeout", TIMEOUT, "1500").at_start(),
-    Directive::new("cluster-sync", Kind::Choice(&["acl", "none"]), "acl").at_start(),
+    Directive::new("cluster-sync", Kind::Text, "acl,functions,config").admit(shared_things).at_start(),
+    Directive::new("adopt", Kind::Switch, "no").at_start(),
     Directive::new("sentinel-port", PORT, "0").at_start(),
     Directive::new("sentinel-master-name", Kind::Text, "mymaster").admit(master_name),
 ];
+
+/// What nodes have in common, with commas between.
+fn shared_things(value: Value) -> Result<Value, String> {
+    match &value {
+        Value::Text(text) if Shares::of(text).is_none() => {
+            Err("it is none, or some of acl,functions,config".to_owned())
+        }
+        _ => Ok(value),
+    }
+}
 
 /// A word that stands in messages between others.
 fn master_name(value: Value) -> Result<Value, String> {
@@ -39,6 +56,17 @@ fn master_name(value: Value) -> Result<Value, String> {
         }
         _ => Ok(value),
     }
+}
+
+/// Each `HOST[:PORT[@LINK_PORT]]`.
+fn nodes_to_ask(value: Value) -> Result<Value, String> {
+    let Value::Words(words) = &value else {
+        return Ok(value);
+    };
+    for word in words {
+        let _place = node_to_join(Value::Text(word.clone()))?;
+    }
+    Ok(value)
 }
 
 /// `HOST[:PORT[@LINK_PORT]]`, or nothing.

@@ -33,6 +33,7 @@ pub(super) const SECTIONS: &[&[Directive]] = &[
     works::NETWORK,
     tls::ROWS,
     http::ROWS,
+    works::MEMCACHED,
     works::SECURITY,
     works::PROCESS,
     works::MEMORY,

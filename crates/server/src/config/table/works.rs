@@ -106,6 +106,20 @@ const INPUT_LIMIT: Kind = Kind::Memory {
     max: LONG_MAX,
 };
 
+/// 1 KiB to 512 MiB; memcached's default is 1 MiB.
+const ITEM: Kind = Kind::Memory {
+    min: 1 << 10,
+    max: 512 << 20,
+};
+
+#[rustfmt::skip] // One row, one directive.
+pub(super) const MEMCACHED: &[Directive] = &[
+    // At start: workers tell its connections by the port.
+    Directive::new("memcached-port", integer(0, PORT_MAX), "0").at_start(),
+    Directive::new("memcached-user", TEXT, ""),
+    Directive::new("memcached-item-size-max", ITEM, "1048576"),
+];
+
 #[rustfmt::skip] // One row, one directive.
 pub(super) const NETWORK: &[Directive] = &[
     Directive::new("bind", ADDRESSES, "127.0.0.1 -::1"),

@@ -13,7 +13,7 @@ use persistence::places::locator_of;
 use store::{Options, Store};
 use tier::{Entry, Place, TierOptions};
 
-use super::super::{Wakes, spawn};
+use super::super::{Requester, Wakes, spawn};
 use super::*;
 use crate::config::TierConfig;
 use crate::log::Level;
@@ -31,12 +31,17 @@ impl Woken {
 }
 
 impl Wakes for Woken {
-    fn wake(&self, _: usize) {
+    fn wake(&self, _: Requester) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
 
     fn wake_all(&self) {}
 }
+
+const REQUESTER: Requester = Requester {
+    worker: 0,
+    connection: None,
+};
 
 struct Bed {
     disk: SimulatedDisk,
@@ -96,8 +101,8 @@ impl Bed {
     fn want(&self, key: &[u8], locator: Locator) {
         let name = self.values.unloaded(locator).unwrap();
         let key = key.to_vec();
-        self.readers
-            .want(vec![WantedValue { key, locator, name }], 0);
+        let wanted = vec![WantedValue { key, locator, name }];
+        self.readers.want(wanted, Some(REQUESTER));
     }
 
     fn is_right(&self, key: &[u8], locator: Locator) -> bool {
@@ -187,7 +192,7 @@ fn a_device_that_gives_no_answer_is_an_error_and_no_wait_without_end() {
 fn one_read_serves_all_who_want_a_value() {
     let bed = Bed::new(60_000);
     let place = locator(bed.append(b"key"));
-    for worker in 0..3 {
+    for new in [1, 0, 0] {
         let name = bed.values.unloaded(place).unwrap();
         let key = b"key".to_vec();
         let wanted = WantedValue {
@@ -195,7 +200,7 @@ fn one_read_serves_all_who_want_a_value() {
             locator: place,
             name,
         };
-        bed.readers.want(vec![wanted], worker);
+        assert_eq!(bed.readers.want(vec![wanted], Some(REQUESTER)), new);
     }
     assert_eq!((bed.readers.pending(), bed.readers.coalesced()), (1, 2));
     let reader = bed.reader();
@@ -204,4 +209,32 @@ fn one_read_serves_all_who_want_a_value() {
     assert!(bed.is_right(b"key", place));
     bed.readers.stop();
     reader.join().unwrap();
+}
+
+#[test]
+fn a_request_of_many_values_is_woken_once_and_what_is_read_ahead_wakes_nobody() {
+    let bed = Bed::new(60_000);
+    let keys = [&b"a"[..], b"b", b"c", b"ahead"];
+    let wanted = keys.map(|key| {
+        let locator = locator(bed.append(key));
+        let name = bed.values.unloaded(locator).unwrap();
+        let key = key.to_vec();
+        WantedValue { key, locator, name }
+    });
+    let places = wanted.each_ref().map(|value| value.locator);
+    let mut wanted = Vec::from(wanted);
+    bed.readers.want(vec![wanted.pop().unwrap()], None);
+    bed.readers.want(wanted, Some(REQUESTER));
+    let reader = bed.reader();
+    while bed.readers.pending() > 0 {
+        std::thread::yield_now();
+    }
+    bed.woken.wait(1);
+    bed.readers.stop();
+    reader.join().unwrap();
+    assert_eq!(bed.woken.0.load(Ordering::Acquire), 1);
+    for (key, place) in keys.into_iter().zip(places) {
+        assert!(bed.values.unloaded(place).is_none());
+        assert!(bed.is_right(key, place));
+    }
 }

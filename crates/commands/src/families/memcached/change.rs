@@ -1,0 +1,330 @@
+//! Storing, counting and deleting items.
+
+use base::number::{IntegerText, parse_u64};
+use base::random::Prng;
+use engine::args::Args;
+use engine::context::Context;
+use engine::error::{CommandError, CommandResult};
+use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
+use protocol::Reply;
+use store::{Deadline, Entry, Record};
+
+use super::item::{etag_behind, flags_of, has_cas};
+use super::{Status, deadline_argument, delete, is_over, natural};
+use crate::families::strings::shared::{check_length, check_string, tell_set};
+
+const NOT_A_NUMBER: CommandError =
+    CommandError::fixed("ERR cannot increment or decrement non-numeric value");
+/// The digits of the highest number of 64 bits.
+const DIGITS_MAX: usize = 20;
+
+const CHANGER: CommandSpec = CommandSpec {
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::one(
+        1,
+        KeyAccess::RW
+            .with(KeyAccess::ACCESS)
+            .with(KeyAccess::UPDATE),
+    )],
+    group: Group::String,
+    since: "7.2.0",
+    ..CommandSpec::BLANK
+};
+
+/// The rows.
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    CommandSpec {
+        name: "MCSET",
+        arity: Arity::AtLeast(6),
+        summary: "Stores an item of memcached.",
+        syntax: "key value flags:integer unix-time-milliseconds \
+                 <SET | ADD | REPLACE | APPEND | PREPEND> [CAS cas:integer]",
+        handler: set,
+        ..CHANGER
+    },
+    CommandSpec {
+        name: "MCINCR",
+        arity: Arity::AtLeast(4),
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        summary: "Counts an item of memcached up or down.",
+        syntax: "key <INCR | DECR> delta:integer [CAS cas:integer] \
+                 [INIT value:integer unix-time-milliseconds] [PXAT unix-time-milliseconds]",
+        handler: count,
+        ..CHANGER
+    },
+    CommandSpec {
+        name: "MCDEL",
+        arity: Arity::AtLeast(2),
+        flags: Flags::WRITE.with(Flags::FAST),
+        keys: &[KeySpec::one(1, KeyAccess::RM.with(KeyAccess::DELETE))],
+        summary: "Deletes an item of memcached.",
+        syntax: "key [CAS cas:integer]",
+        handler: remove,
+        ..CHANGER
+    },
+];
+
+/// When an item is stored, and what becomes of the value that is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Set,
+    Add,
+    Replace,
+    Append,
+    Prepend,
+}
+
+impl Mode {
+    fn parse(args: &mut Args<'_>) -> Result<Self, CommandError> {
+        let word = args.option_word().ok_or(CommandError::Syntax)?;
+        Ok(match word.as_bytes() {
+            b"SET" => Self::Set,
+            b"ADD" => Self::Add,
+            b"REPLACE" => Self::Replace,
+            b"APPEND" => Self::Append,
+            b"PREPEND" => Self::Prepend,
+            _ => return Err(CommandError::Syntax),
+        })
+    }
+
+    fn joins(self) -> bool {
+        matches!(self, Self::Append | Self::Prepend)
+    }
+}
+
+/// `CAS number` at the end of a request, if it is there.
+fn cas_argument(args: &mut Args<'_>) -> Result<Option<u64>, CommandError> {
+    let cas = args.take_word("CAS").then(|| natural(args)).transpose()?;
+    if args.remaining() > 0 {
+        return Err(CommandError::Syntax);
+    }
+    Ok(cas)
+}
+
+/// Why a change with that number is not made; `None` if it is.
+fn refusal(record: Option<&Record<'_>>, cas: Option<u64>) -> Option<Status> {
+    let cas = cas?;
+    match record {
+        None => Some(Status::NotFound),
+        Some(record) => (!has_cas(record, cas)).then_some(Status::Exists),
+    }
+}
+
+/// An item to be stored.
+struct Item<'a> {
+    value: &'a [u8],
+    flags: u32,
+    deadline: Deadline,
+    mode: Mode,
+    cas: Option<u64>,
+}
+
+fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let item = Item {
+        value: args.bytes()?,
+        flags: u32::try_from(natural(args)?).map_err(|_| CommandError::NotInteger)?,
+        deadline: deadline_argument(args)?,
+        mode: Mode::parse(args)?,
+        cas: cas_argument(args)?,
+    };
+    let settings = &context.shared.settings;
+    let (random, now_unix_ms) = (&mut *context.random, context.now_unix_ms);
+    let (status, etag) = context.store.modify(&key, |entry| {
+        if let Some(status) = item.refusal(entry)? {
+            return Ok((status, 0));
+        }
+        if is_over(item.deadline, now_unix_ms) && !item.mode.joins() {
+            delete(entry);
+            return Ok((Status::Stored, 0));
+        }
+        if let (true, Some(record)) = (item.mode.joins(), entry.record()) {
+            check_length(record.len().checked_add(item.value.len()), settings)?;
+        }
+        Ok::<_, CommandError>((Status::Stored, item.store(entry, random)?))
+    })?;
+    reply.array(2);
+    status.write(reply);
+    reply.integer(i64::try_from(etag).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+impl Item<'_> {
+    /// Why it is not stored; `None` if it is.
+    fn refusal(&self, entry: &Entry<'_>) -> Result<Option<Status>, CommandError> {
+        let record = entry.record();
+        if self.mode.joins() || self.cas.is_some() {
+            check_string(record.as_ref())?;
+        }
+        let refused = refusal(record.as_ref(), self.cas);
+        let is_there = record.is_some();
+        Ok(refused.or(match self.mode {
+            Mode::Add if is_there => Some(Status::NotStored),
+            Mode::Replace | Mode::Append | Mode::Prepend if !is_there => Some(Status::NotStored),
+            _ => None,
+        }))
+    }
+
+    /// Stores it; its etag.
+    fn store(&self, entry: &mut Entry<'_>, random: &mut Prng) -> Result<u64, CommandError> {
+        let before = entry.record().map_or(0, |record| record.etag());
+        let there = entry.record().filter(|_| self.mode.joins());
+        let Some(there) = there else {
+            let etag = etag_behind(before, self.flags, random);
+            put(entry, self.value, self.deadline, etag)?;
+            return Ok(etag);
+        };
+        let there = there.to_vec();
+        let whole = match self.mode {
+            Mode::Prepend => [self.value, &there].concat(),
+            _ => [&there, self.value].concat(),
+        };
+        let etag = etag_behind(before, flags_of(before), random);
+        put(entry, &whole, Deadline::Keep, etag)?;
+        Ok(etag)
+    }
+}
+
+/// Has a key hold a string with an etag, and states it.
+fn put(entry: &mut Entry<'_>, value: &[u8], deadline: Deadline, etag: u64) -> CommandResult {
+    entry.set_with_etag(value, deadline, etag)?;
+    let key = entry.key();
+    entry.effect(|effect| {
+        let key = key.bytes();
+        match deadline {
+            Deadline::Never => effect.command(&[b"SET", key, value]),
+            Deadline::Keep => effect.command(&[b"SET", key, value, b"KEEPTTL"]),
+            Deadline::At(unix_ms) => {
+                let unix_ms = IntegerText::new_u64(unix_ms);
+                effect.command(&[b"SET", key, value, b"PXAT", unix_ms.as_bytes()]);
+            }
+        }
+        let etag = IntegerText::new_u64(etag);
+        effect.command(&[b"SETETAG", key, etag.as_bytes()]);
+    });
+    tell_set(entry, deadline);
+    Ok(())
+}
+
+/// What MCINCR is asked for.
+struct Count {
+    goes_up: bool,
+    delta: u64,
+    cas: Option<u64>,
+    /// The number of an item that is made because there is none, and its deadline.
+    initial: Option<(u64, Deadline)>,
+    deadline: Deadline,
+}
+
+impl Count {
+    fn parse(args: &mut Args<'_>) -> Result<Self, CommandError> {
+        let direction = args.option_word().ok_or(CommandError::Syntax)?;
+        let mut count = Self {
+            goes_up: match direction.as_bytes() {
+                b"INCR" => true,
+                b"DECR" => false,
+                _ => return Err(CommandError::Syntax),
+            },
+            delta: natural(args)?,
+            cas: None,
+            initial: None,
+            deadline: Deadline::Keep,
+        };
+        while let Some(word) = args.option_word() {
+            match word.as_bytes() {
+                b"CAS" => count.cas = Some(natural(args)?),
+                b"INIT" => count.initial = Some((natural(args)?, deadline_argument(args)?)),
+                b"PXAT" => count.deadline = deadline_argument(args)?,
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        Ok(count)
+    }
+
+    /// The number behind another, as memcached counts: up around the end of 64 bits, down to 0.
+    fn behind(&self, number: u64) -> u64 {
+        if self.goes_up {
+            number.wrapping_add(self.delta)
+        } else {
+            number.saturating_sub(self.delta)
+        }
+    }
+}
+
+fn number_at(record: &Record<'_>) -> Result<u64, CommandError> {
+    let mut text = [0; DIGITS_MAX];
+    let text = text.get_mut(..record.len()).ok_or(NOT_A_NUMBER)?;
+    record.copy_to(0, text);
+    // Zeros in front count as in memcached, which reads digits and asks for no canonical form.
+    let zeros = text.iter().take_while(|byte| **byte == b'0').count();
+    let digits = match &text[zeros..] {
+        [] if zeros > 0 => b"0",
+        digits => digits,
+    };
+    parse_u64(digits).ok_or(NOT_A_NUMBER)
+}
+
+fn count(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let count = Count::parse(args)?;
+    let (random, now_unix_ms) = (&mut *context.random, context.now_unix_ms);
+    let (status, number, etag) = context.store.modify(&key, |entry| {
+        let record = entry.record();
+        check_string(record.as_ref())?;
+        if record.is_none()
+            && let (Some((number, deadline)), None) = (count.initial, count.cas)
+        {
+            let etag = etag_behind(0, 0, random);
+            if !is_over(deadline, now_unix_ms) {
+                put_number(entry, number, deadline, etag)?;
+            }
+            return Ok((Status::Stored, number, etag));
+        }
+        if let Some(status) = refusal(record.as_ref(), count.cas) {
+            return Ok((status, 0, 0));
+        }
+        let Some(record) = record else {
+            return Ok((Status::NotFound, 0, 0));
+        };
+        let number = count.behind(number_at(&record)?);
+        let etag = etag_behind(record.etag(), flags_of(record.etag()), random);
+        if is_over(count.deadline, now_unix_ms) {
+            delete(entry);
+        } else {
+            put_number(entry, number, count.deadline, etag)?;
+        }
+        Ok::<_, CommandError>((Status::Stored, number, etag))
+    })?;
+    reply.array(3);
+    status.write(reply);
+    reply.bulk(IntegerText::new_u64(number).as_bytes());
+    reply.integer(i64::try_from(etag).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+fn put_number(entry: &mut Entry<'_>, number: u64, deadline: Deadline, etag: u64) -> CommandResult {
+    put(
+        entry,
+        IntegerText::new_u64(number).as_bytes(),
+        deadline,
+        etag,
+    )
+}
+
+fn remove(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    let key = context.key(args.bytes()?);
+    let cas = cas_argument(args)?;
+    let status = context.store.modify(&key, |entry| {
+        let record = entry.record();
+        if record.is_none() {
+            return Ok(Status::NotFound);
+        }
+        if let Some(status) = refusal(record.as_ref(), cas) {
+            return Ok(status);
+        }
+        delete(entry);
+        Ok::<_, CommandError>(Status::Deleted)
+    })?;
+    status.write(reply);
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Items of memcached: strings with 32 bits of flags and a number for compare-and-swap. The memcached port turns each
+//! request into one of these commands; any client may send them.
+//!
+//! ```text
+//!   read      MCGET MCGAT
+//!   change    MCSET MCINCR
+//!   delete    MCDEL
+//! ```
+//!
+//! Flags stand in the upper half of the value's etag (`item`), so whatever keeps an etag keeps flags, and other commands
+//! see a plain string.
+//!
+//! # Effects
+//! `SET key value [PXAT ms | KEEPTTL]` and behind it `SETETAG key etag`; `PEXPIREAT`, `PERSIST` and `DEL` where only the
+//! deadline changes or the key goes.
+
+mod change;
+mod item;
+mod read;
+
+use base::number::parse_u64;
+use engine::args::Args;
+use engine::error::CommandError;
+use engine::spec::CommandSpec;
+use protocol::Reply;
+use store::{Deadline, Entry, Event, EventClass};
+
+/// The rows of this family.
+pub const COMMANDS: &[&[CommandSpec]] = &[read::COMMANDS, change::COMMANDS];
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Stored,
+    NotStored,
+    Exists,
+    NotFound,
+    Deleted,
+}
+
+impl Status {
+    fn write(self, reply: &mut Reply<'_>) {
+        reply.simple(match self {
+            Self::Stored => "STORED",
+            Self::NotStored => "NOT_STORED",
+            Self::Exists => "EXISTS",
+            Self::NotFound => "NOT_FOUND",
+            Self::Deleted => "DELETED",
+        });
+    }
+}
+
+/// The next argument as a whole number from 0 on.
+fn natural(args: &mut Args<'_>) -> Result<u64, CommandError> {
+    parse_u64(args.bytes()?).ok_or(CommandError::NotInteger)
+}
+
+/// The next argument as a deadline: milliseconds since 1970, 0 for none.
+fn deadline_argument(args: &mut Args<'_>) -> Result<Deadline, CommandError> {
+    Ok(match natural(args)? {
+        0 => Deadline::Never,
+        unix_ms if unix_ms > i64::MAX.cast_unsigned() => return Err(CommandError::NotInteger),
+        unix_ms => Deadline::At(unix_ms),
+    })
+}
+
+/// Whether that time has come.
+fn is_over(deadline: Deadline, now_unix_ms: u64) -> bool {
+    matches!(deadline, Deadline::At(unix_ms) if unix_ms <= now_unix_ms)
+}
+
+/// Deletes the record, if there is one, and states it.
+fn delete(entry: &mut Entry<'_>) {
+    let key = entry.key();
+    if entry.remove() {
+        entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
+        entry.event(EventClass::GENERIC, Event::DELETED);
+    }
+}
+
+#[cfg(test)]
+mod tests;

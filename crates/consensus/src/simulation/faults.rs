@@ -1,0 +1,228 @@
+//! Random faults, one seed a run: cuts both ways and one way, power cuts, slow links, a voter that is replaced by a new node.
+//!
+//! What is acknowledged stays, every node has the same state at the same index, and no index goes back; in the end all is well.
+//!
+//! One seed: `CONSENSUS_SEED=7 cargo test -p consensus one_seed -- --nocapture`. The gate runs a few, for openraft is slow in a
+//! build for tests; `CONSENSUS_SEEDS=1000 cargo test -p consensus --release faults:: -- --nocapture` runs more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use base::random::Prng;
+use cluster::state::DocumentKind;
+use openraft::{AsyncRuntime as _, ChangeMembers, EmptyNode};
+use openraft_rt_sim::SimRuntime;
+
+use super::{SimulatedDisk, World, write};
+
+/// Between two writes.
+const PAUSE: Duration = Duration::from_millis(10);
+/// So many attempts to write while faults happen.
+const WRITES: u64 = 250;
+/// What a run takes until everything has to be well again.
+const CALM: Duration = Duration::from_secs(4);
+
+/// What a run came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    acknowledged: u64,
+    restarts: u64,
+    cuts: u64,
+    replaced: u64,
+    state: Vec<u8>,
+}
+
+/// The states that were seen, by index.
+#[derive(Default)]
+struct Seen {
+    by_index: BTreeMap<u64, Vec<u8>>,
+    newest: BTreeMap<u64, u64>,
+}
+
+impl Seen {
+    /// Two nodes do not differ at one index; and no node goes back, but to what its disk kept when it is started anew.
+    fn look(&mut self, seed: u64, world: &World) {
+        for (id, node) in &world.nodes {
+            let state = node.published.get();
+            let before = self.newest.insert(*id, state.index).unwrap_or(0);
+            assert!(state.index >= before, "seed {seed}: node {id} went back");
+            if state.index == before {
+                continue;
+            }
+            let bytes = state.encode();
+            let known = self
+                .by_index
+                .entry(state.index)
+                .or_insert_with(|| bytes.clone());
+            assert_eq!(*known, bytes, "seed {seed}: index {}", state.index);
+        }
+    }
+}
+
+struct Run {
+    seed: u64,
+    random: Prng,
+    world: World,
+    seen: Seen,
+    outcome: Outcome,
+    /// A voter was replaced: its number is not used again.
+    next_id: u64,
+}
+
+impl Run {
+    fn ids(&self) -> Vec<u64> {
+        self.world.nodes.keys().copied().collect()
+    }
+
+    fn some(&mut self) -> u64 {
+        let ids = self.ids();
+        ids[self.random.index(ids.len())]
+    }
+
+    async fn fault(&mut self) {
+        let some = self.some();
+        let leader = self.world.leader().unwrap_or(some);
+        let whom = if self.random.below(2) == 0 {
+            leader
+        } else {
+            some
+        };
+        match self.random.below(10) {
+            0 | 1 => {
+                self.outcome.cuts += 1;
+                self.world.wires.lock().unwrap().cut.insert(whom);
+            }
+            2 => {
+                self.outcome.cuts += 1;
+                let other = self.some();
+                let mut wires = self.world.wires.lock().unwrap();
+                wires.one_way.insert((whom, other));
+            }
+            3..6 => self.heal(),
+            6 | 7 => {
+                self.outcome.restarts += 1;
+                let seed = self.random.next_u64();
+                self.world.restart(whom, seed).await;
+                self.seen.newest.remove(&whom);
+            }
+            8 => {
+                let delay_us_max = 1_000 + self.random.below(60_000);
+                self.world.wires.lock().unwrap().delay_us_max = delay_us_max;
+            }
+            _ => self.replace(whom).await,
+        }
+    }
+
+    fn heal(&self) {
+        let mut wires = self.world.wires.lock().unwrap();
+        wires.cut.clear();
+        wires.one_way.clear();
+        wires.delay_us_max = 1_500;
+    }
+
+    /// A voter is gone for good, and a node with another number and an empty disk takes its place.
+    async fn replace(&mut self, gone: u64) {
+        let Some(leader) = self.world.leader().filter(|leader| *leader != gone) else {
+            return;
+        };
+        let raft = self.world.raft(leader);
+        let id = self.next_id;
+        self.next_id += 1;
+        let disk = SimulatedDisk::new(self.seed.wrapping_add(id));
+        self.world.start(id, disk).await;
+        let within = Duration::from_millis(600);
+        let joined = SimRuntime::timeout(within, raft.add_learner(id, EmptyNode {}, true)).await;
+        if !matches!(joined, Ok(Ok(_))) {
+            return;
+        }
+        let voters: BTreeSet<u64> = raft.voter_ids().collect();
+        let voters = voters.into_iter().filter(|voter| *voter != gone);
+        let voters: BTreeSet<u64> = voters.chain([id]).collect();
+        let change = ChangeMembers::ReplaceAllVoters(voters);
+        let changed = SimRuntime::timeout(within, raft.change_membership(change, false)).await;
+        self.outcome.replaced += u64::from(matches!(changed, Ok(Ok(_))));
+    }
+
+    async fn write(&mut self, number: u64, acknowledged: &mut Vec<u64>) {
+        SimRuntime::sleep(PAUSE).await;
+        if write(&self.world, number).await {
+            acknowledged.push(number);
+        }
+        self.seen.look(self.seed, &self.world);
+    }
+}
+
+/// Runs one seed.
+fn run(seed: u64) -> Outcome {
+    SimRuntime::with_seed(seed).block_on(async move {
+        let mut random = Prng::seeded(seed);
+        let count = if random.below(3) == 0 { 5 } else { 3 };
+        let mut run = Run {
+            seed,
+            random,
+            world: World::new(seed, count).await,
+            seen: Seen::default(),
+            outcome: Outcome::default(),
+            next_id: 100,
+        };
+        let mut acknowledged = Vec::new();
+        for number in 0..WRITES {
+            if run.random.below(25) == 0 {
+                run.fault().await;
+            }
+            run.write(number, &mut acknowledged).await;
+        }
+        run.heal();
+        SimRuntime::sleep(CALM).await;
+        for number in WRITES..WRITES + 20 {
+            run.write(number, &mut acknowledged).await;
+        }
+        let calm = acknowledged.iter().filter(|number| **number >= WRITES);
+        assert!(calm.count() >= 10, "seed {seed}: not well in the end");
+        SimRuntime::sleep(Duration::from_secs(1)).await;
+        run.seen.look(seed, &run.world);
+        check_kept(&run, &acknowledged);
+        run.outcome.acknowledged = acknowledged.len() as u64;
+        run.outcome.state = run.world.states()[0].encode();
+        run.outcome
+    })
+}
+
+/// What was acknowledged is at every voter.
+fn check_kept(run: &Run, acknowledged: &[u64]) {
+    let seed = run.seed;
+    let leader = run.world.leader().unwrap();
+    for voter in run.world.raft(leader).voter_ids() {
+        let state = run.world.nodes[&voter].published.get();
+        for number in acknowledged {
+            let key = (DocumentKind::Config, number.to_le_bytes().to_vec());
+            let is_kept = state.documents.contains_key(&key);
+            assert!(is_kept, "seed {seed}: {number} is not at {voter}");
+        }
+    }
+}
+
+fn number_of(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+#[test]
+fn a_group_keeps_what_it_acknowledged_under_random_faults() {
+    let seeds = number_of("CONSENSUS_SEEDS", 12);
+    let mut total = Outcome::default();
+    for seed in 0..seeds {
+        let outcome = run(seed);
+        total.acknowledged += outcome.acknowledged;
+        total.restarts += outcome.restarts;
+        total.cuts += outcome.cuts;
+        total.replaced += outcome.replaced;
+    }
+    println!("{seeds} seeds: {total:?}");
+    assert!(total.acknowledged > seeds * 50, "{total:?}");
+}
+
+#[test]
+fn one_seed() {
+    let seed = number_of("CONSENSUS_SEED", 3);
+    assert_eq!(run(seed), run(seed), "two runs of one seed differ");
+}

@@ -1,0 +1,119 @@
+//! The flags of meta commands.
+
+use base::number::{parse_i64, parse_u64};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::limits::OPAQUE_BYTES_MAX;
+use crate::owed::MetaKind;
+use crate::words::{deadline_unix_ms, is_key, number32};
+
+/// What a client asked for, and in which order it wants it returned.
+#[derive(Debug, Default)]
+pub(crate) struct MetaFlags {
+    /// Flags that return something, as they came.
+    pub(crate) returned: Vec<u8>,
+    pub(crate) opaque: Box<[u8]>,
+    pub(crate) is_quiet: bool,
+    pub(crate) wants_value: bool,
+    pub(crate) has_base64_key: bool,
+    pub(crate) cas: Option<u64>,
+    pub(crate) client_flags: u32,
+    /// The deadline of T; in milliseconds since 1970, 0 for none.
+    pub(crate) deadline_unix_ms: Option<u64>,
+    /// The deadline of N: of an item that is made because there is none.
+    pub(crate) made_deadline_unix_ms: Option<u64>,
+    pub(crate) initial: u64,
+    pub(crate) delta: Option<u64>,
+    pub(crate) mode: Option<u8>,
+}
+
+/// Which flags each command has.
+const fn known(kind: MetaKind) -> &'static [u8] {
+    match kind {
+        MetaKind::Get => b"bcfkOqstvT",
+        MetaKind::Set => b"bcCFkOqsTMS",
+        MetaKind::Delete => b"bCkOq",
+        MetaKind::Arithmetic => b"bcCNJDTMkOqv",
+        MetaKind::Debug => b"b",
+    }
+}
+
+/// Flags of memcached that are not served here, with or without a token.
+const UNSERVED: &[u8] = b"hlERINx";
+
+impl MetaFlags {
+    /// The flags of a line.
+    ///
+    /// # Errors
+    /// The text that refuses them.
+    pub(crate) fn parse<'a>(
+        kind: MetaKind,
+        words: impl Iterator<Item = &'a [u8]>,
+        now_unix_ms: u64,
+    ) -> Result<Self, &'static [u8]> {
+        let mut flags = Self::default();
+        for word in words {
+            let Some((flag, token)) = word.split_first() else {
+                continue;
+            };
+            if !known(kind).contains(flag) {
+                return Err(if UNSERVED.contains(flag) {
+                    b"CLIENT_ERROR flag is not served\r\n"
+                } else {
+                    b"CLIENT_ERROR invalid flag\r\n"
+                });
+            }
+            flags.take(*flag, token, now_unix_ms)?;
+        }
+        Ok(flags)
+    }
+
+    fn take(&mut self, flag: u8, token: &[u8], now_unix_ms: u64) -> Result<(), &'static [u8]> {
+        let bad = &b"CLIENT_ERROR bad token in command line format\r\n"[..];
+        match flag {
+            b'q' => self.is_quiet = true,
+            b'v' => self.wants_value = true,
+            b'b' => {
+                self.has_base64_key = true;
+                self.returned.push(flag);
+            }
+            b'c' | b'f' | b'k' | b's' | b't' => self.returned.push(flag),
+            b'O' => {
+                if token.is_empty() || token.len() > OPAQUE_BYTES_MAX {
+                    return Err(b"CLIENT_ERROR opaque token too long\r\n");
+                }
+                self.opaque = token.into();
+                self.returned.push(flag);
+            }
+            b'C' => self.cas = Some(parse_u64(token).ok_or(bad)?),
+            b'F' => self.client_flags = number32(token).ok_or(bad)?,
+            b'T' => self.deadline_unix_ms = Some(deadline_unix_ms(token, now_unix_ms).ok_or(bad)?),
+            b'N' => {
+                let deadline = deadline_unix_ms(token, now_unix_ms).ok_or(bad)?;
+                self.made_deadline_unix_ms = Some(deadline);
+            }
+            b'J' => self.initial = parse_u64(token).ok_or(bad)?,
+            b'D' => self.delta = Some(parse_u64(token).ok_or(bad)?),
+            b'M' => self.mode = Some(*token.first().ok_or(bad)?),
+            // The length of older clients, which stands before the flags now.
+            b'S' => {
+                parse_i64(token).ok_or(bad)?;
+            }
+            _ => return Err(bad),
+        }
+        Ok(())
+    }
+
+    /// The key that a word names.
+    pub(crate) fn key(&self, word: &[u8]) -> Option<Vec<u8>> {
+        if !is_key(word) {
+            return None;
+        }
+        if !self.has_base64_key {
+            return Some(word.to_vec());
+        }
+        let key = STANDARD.decode(word).ok()?;
+        (!key.is_empty()).then_some(key)
+    }
+}

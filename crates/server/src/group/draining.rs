@@ -1,0 +1,169 @@
+//! A node that is drained, or about to stop, gives away what it leads: the office of its shard to a replica that has
+//! everything, and the lead of the control group to another voter.
+//!
+//! ```text
+//!   SIGTERM, SHUTDOWN ─► retire ─┐                      ┌─► FAILOVER, again and again until another is the primary
+//!   entry "drain" ───────────────┴─► give_way, each tick┴─► the reconciler has another voter lead
+//! ```
+//!
+//! It does so only where somebody is there to take over; a node that is alone stops as ever.
+
+use std::time::Duration;
+
+use cluster::control_log::ControlLog as _;
+use cluster::state::{CopyKind, Drain, Node as Member};
+use cluster::{Applied, Entry, NodeId};
+use engine::CommandError;
+use engine::replication::NodeOrder;
+
+use super::control::Part;
+use super::driver::{Driver, Event};
+use super::files::id_of;
+use super::handing_over::HandingOver;
+use super::unique;
+use super::view::Seen;
+use crate::poll::poll;
+
+/// How often it is looked whether everything is given away.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Driver {
+    /// The server is about to stop, or goes on after all.
+    pub(super) fn retire(&mut self, retires: bool) {
+        self.retires = retires;
+        self.gave_way_ms = None;
+        let declines = self.node.upgrade().is_some_and(|node| {
+            let config = node.core.config.current();
+            config.group.declines
+        });
+        self.member.set_declines(retires || declines);
+        let shard = self.own_shard().filter(|_| !retires);
+        if let Some((term, primary)) = shard.map(|shard| (shard.term, shard.primary))
+            && primary != self.own
+        {
+            self.follow(term, primary);
+        }
+    }
+
+    /// Hands the office over where this node is not to have it. The reconciler sees to who leads.
+    pub(super) fn give_way(&mut self, now_ms: u64) {
+        let own = self.state.nodes.get(&self.own);
+        let is_drained = own.is_some_and(|own| own.drain != Drain::No);
+        let is_in_office = self
+            .shard
+            .is_some_and(|shard| self.member.office(shard).is_some());
+        let is_free = self.handing_over == HandingOver::No;
+        if !(is_drained || self.retires) || !is_in_office || !is_free {
+            return;
+        }
+        let is_due = |at_ms| now_ms >= at_ms + self.times.node_timeout_ms;
+        let has_successor = successor(&self.state, self.own);
+        if !has_successor || !self.gave_way_ms.is_none_or(is_due) {
+            return;
+        }
+        self.gave_way_ms = Some(now_ms);
+        self.fail_over(None);
+    }
+}
+
+/// Whether a copy of a node's shard may take its place.
+fn successor(state: &cluster::ControlState, own: NodeId) -> bool {
+    let shard = state.shard_of(own).and_then(|id| state.shards.get(&id));
+    shard.is_some_and(|shard| {
+        let mut members = shard.members.iter();
+        members.any(|(id, kind)| {
+            let node = state.nodes.get(id).filter(|node| is_willing(node));
+            *id != own && *kind == CopyKind::Data && node.is_some()
+        })
+    })
+}
+
+fn is_willing(node: &Member) -> bool {
+    !node.is_failed && node.drain == Drain::No
+}
+
+/// What a node leads that somebody else may lead: its shard, the group.
+fn leads(seen: &Seen) -> (bool, bool) {
+    let Seen { own, state, .. } = seen;
+    let shard = state.shard_of(*own).and_then(|id| state.shards.get(&id));
+    let is_primary = shard.is_some_and(|shard| shard.primary == *own);
+    let is_other_voter = |(id, node): (&NodeId, &Member)| {
+        id != own && is_willing(node) && seen.membership.voters.contains(&node.raft_id)
+    };
+    let is_leader = seen.leader == Some(*own);
+    (
+        is_primary && successor(state, *own),
+        is_leader && state.nodes.iter().any(is_other_voter),
+    )
+}
+
+impl Part {
+    /// Whether this node leads something that another one could.
+    pub(super) fn has_to_give(&self) -> bool {
+        let node = self.node.upgrade();
+        let node = node.filter(|node| node.group.is_there());
+        node.is_some_and(|node| leads(&node.group.get()) != (false, false))
+    }
+
+    /// Gives away what this node leads, and waits until others have it; no longer than `goes_on` says. Whether it is given
+    /// away.
+    pub(super) fn give_away(&self, time: Duration, goes_on: &dyn Fn() -> bool) -> bool {
+        if !self.post(Event::Retire(true)) {
+            return true;
+        }
+        let done = poll(time, LOOK, || {
+            let is_given = !self.has_to_give();
+            (is_given || !goes_on()).then_some(is_given)
+        });
+        done.unwrap_or(false)
+    }
+
+    /// Has a node do less, or leave.
+    pub(super) fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
+        let error = CommandError::fixed;
+        let node = std::str::from_utf8(node).ok().and_then(id_of);
+        let node = node.ok_or_else(|| error("ERR a node is named by 40 digits"))?;
+        let log = self.raft_log();
+        let log = log.ok_or_else(|| error("ERR this server is in no control group"))?;
+        let state = log.watch();
+        if !state.nodes.contains_key(&node) {
+            return Err(error("ERR no node of the control group has this name"));
+        }
+        let shard = state.shard_of(node);
+        let is_needed = shard.is_some_and(|id| {
+            let is_empty = state.is_cluster() == Some(true) && state.slots.of(id).is_empty();
+            let is_primary = state.shards.get(&id).is_some_and(|one| one.primary == node);
+            is_primary && !is_empty && !successor(&state, node)
+        });
+        if order == NodeOrder::Leave && is_needed {
+            return Err(error(
+                "ERR it is the primary, and no replica is there to take its place",
+            ));
+        }
+        let drain = match order {
+            NodeOrder::Leave => Drain::Leaving,
+            NodeOrder::Drain => Drain::Drained,
+            NodeOrder::Undrain => Drain::No,
+        };
+        let applied = log.propose(&unique::proposal(Entry::Drain { node, drain }));
+        match applied {
+            Ok(Applied::Done) => {
+                if let Some(own) = self.node.upgrade() {
+                    own.core.log.notice(format_args!(
+                        "An operator has node {node} of the control group {}",
+                        match drain {
+                            Drain::Leaving => "leave",
+                            Drain::Drained => "lead nothing",
+                            Drain::No => "lead again, and stay",
+                        }
+                    ));
+                }
+                Ok(())
+            }
+            Ok(_) => Err(error("ERR no node of the control group has this name")),
+            Err(reason) => Err(CommandError::Text(
+                format!("ERR The control group did not take the change: {reason}").into(),
+            )),
+        }
+    }
+}

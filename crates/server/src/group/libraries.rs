@@ -1,0 +1,186 @@
+//! Libraries of functions under a control group: one document of its control log has all of them, as FUNCTION DUMP gives
+//! them (`cluster-sync functions`).
+//!
+//! ```text
+//!   FUNCTION LOAD DELETE FLUSH RESTORE, anywhere ─► all libraries as they are to be ─► document, at the version it was made from
+//!   control state has changed ─► libraries of this node ─► where it is the primary, stated to the log of the data
+//! ```
+//!
+//! One document, since a name of a function is in one library alone, and RESTORE is all or nothing. What comes in by the log
+//! of the data, by a full sync or from a file does not count (`engine`'s `Libraries`): it may be older. The primary states
+//! libraries to that log all the same, for those who follow it from outside of the group, and for a node that leaves.
+
+use std::sync::Arc;
+
+use cluster::state::DocumentKind;
+use cluster::{ControlLog, ControlState, Entry};
+use engine::scripts::{self, LoadedLibrary};
+use engine::{ClientRecord, CommandError};
+use protocol::Resp;
+use reactor::ConnectionId;
+
+use super::documents::{Made, Subject, propose, wait_for};
+use super::unique;
+use crate::job::Job;
+use crate::node::Node;
+use crate::replication::role::Role;
+
+/// The one document of its kind.
+const NAME: &[u8] = b"";
+
+/// Whether this node has the libraries of its group.
+pub(crate) fn is_wanted(node: &Node) -> bool {
+    node.core.config.current().group.shares.libraries
+}
+
+/// Whether the group has libraries, if only none.
+pub(crate) fn are_complete(state: &ControlState) -> bool {
+    state
+        .documents
+        .contains_key(&(DocumentKind::Library, NAME.to_vec()))
+}
+
+/// Has this node have the libraries of the group, where they changed.
+pub(crate) fn take(node: &Node, state: &ControlState) {
+    if !is_wanted(node) {
+        return;
+    }
+    let document = state.documents.get(&(DocumentKind::Library, NAME.to_vec()));
+    let Some(document) = document else { return };
+    let mut taken = node.control.documents.lock();
+    if !taken.libraries.is_news(state.index, document.version) {
+        return;
+    }
+    let libraries = loaded(node, &document.body);
+    node.core.shared.scripts.libraries.take_of_group(libraries);
+    drop(taken);
+    state_to_log(node);
+}
+
+/// The libraries of a document. One that this node cannot have is left out: a newer one may know more than this does.
+fn loaded(node: &Node, body: &[u8]) -> scripts::State {
+    let limits = node.core.shared.settings.value_limits();
+    let mut libraries = scripts::State::default();
+    let sources = rdb::functions::read(body, &limits).unwrap_or_else(|_| {
+        let line = "The libraries of the control group cannot be read here";
+        node.core.log.warning(format_args!("{line}"));
+        Vec::new()
+    });
+    for source in sources {
+        let added = scripts::load_library(&source).map(Arc::new);
+        let added = added
+            .map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())
+            .and_then(|one: Arc<LoadedLibrary>| {
+                let added = libraries.add(&one, true);
+                added.map_err(|_| "a function of it is in another library".to_owned())
+            });
+        if let Err(reason) = added {
+            node.core.log.warning(format_args!(
+                "A library of the control group cannot be had here: {reason}"
+            ));
+        }
+    }
+    libraries
+}
+
+/// Where this node is the primary, has its log say which libraries there are. Waits for nothing.
+pub(crate) fn state_to_log(node: &Node) {
+    let is_primary = node.replication.role() == Role::Primary;
+    let version = node.control.documents.lock().libraries.version;
+    if !is_primary || version == 0 {
+        return;
+    }
+    // Which they are then is looked up when it is done; what this says counts only where the group has been left meanwhile.
+    let payload = all_of(node);
+    let mut request = format!(
+        "*4\r\n$8\r\nFUNCTION\r\n$7\r\nRESTORE\r\n${}\r\n",
+        payload.len()
+    )
+    .into_bytes();
+    request.extend(payload);
+    request.extend(b"\r\n$5\r\nFLUSH\r\n");
+    let now_unix_ms = node.core.clock.now_unix_ms();
+    let id = node.sessions.clients.next_id();
+    let client = ClientRecord::new(
+        id,
+        String::new(),
+        String::new(),
+        usize::MAX,
+        -1,
+        now_unix_ms,
+    );
+    let _is_taken = node.run_aside(Job {
+        request: request.into(),
+        client: Arc::new(client),
+        database: 0,
+        resp: Resp::V2,
+        transaction: None,
+        watches: None,
+        peer_is_local: true,
+        is_of_server: true,
+        connection: ConnectionId::NOBODY,
+    });
+}
+
+fn all_of(node: &Node) -> Vec<u8> {
+    let state = node.core.shared.scripts.libraries.now();
+    let mut payload = Vec::new();
+    rdb::functions::write(state.libraries().map(|one| &*one.source), &mut payload);
+    payload
+}
+
+/// Changes the libraries on all nodes; waits until that holds here. Whether anything has changed.
+pub(crate) fn change(
+    node: &Node,
+    made: &mut dyn FnMut() -> Result<Vec<u8>, CommandError>,
+) -> Result<bool, CommandError> {
+    let log = node.control.log();
+    let log = log.ok_or(CommandError::fixed(
+        "ERR this server is in no control group",
+    ))?;
+    wait_for(node, &*log, "it has no libraries yet", are_complete)?;
+    let subject = Subject {
+        kind: DocumentKind::Library,
+        name: NAME,
+        limit: "ERR the libraries of a control group have at most 1 MiB together",
+        take,
+        version: &|| node.control.documents.lock().libraries.version,
+    };
+    let made: Made<'_> = &mut || made().map(Some);
+    propose(node, &*log, &subject, made)
+}
+
+/// The libraries of this node as the group's first ones. Waits: on a thread of its own.
+#[cfg(feature = "cluster")]
+pub(crate) fn write_first(node: &Node, log: &dyn ControlLog) {
+    let entry = Entry::Document {
+        kind: DocumentKind::Library,
+        name: NAME.to_vec(),
+        expected_version: 0,
+        body: Some(all_of(node)),
+    };
+    let outcome = match entry.is_within_limits() {
+        // Where the group has some already, those count.
+        true => log.propose(&unique::proposal(entry)).map(drop),
+        false => {
+            let line =
+                "The libraries of this node have more than 1 MiB: the control group has none";
+            return node.core.log.warning(format_args!("{line}"));
+        }
+    };
+    if let Err(reason) = outcome {
+        node.core.log.warning(format_args!(
+            "The libraries of this node were not written to the control log: {reason}"
+        ));
+    }
+}
+
+/// Names of libraries that this node has by itself.
+#[cfg(feature = "cluster")]
+pub(crate) fn names(node: &Node) -> Vec<String> {
+    let state = node.core.shared.scripts.libraries.now();
+    let names = state
+        .libraries()
+        .map(|one| String::from_utf8_lossy(&one.name).into_owned());
+    names.collect()
+}

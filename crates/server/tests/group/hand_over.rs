@@ -1,0 +1,256 @@
+//! Nodes that stop in order, or are drained, give away what they lead: nobody has to wait for their silence.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use protocol::Value;
+use testkit::client::Client;
+use testkit::process::{free_port, iolite_program};
+
+use crate::{Node, has, three, wait_until, writes};
+
+/// What a client of Sentinels does: asks for the primary, writes, and begins anew where the connection ends, or what it
+/// wrote to is a replica or loads.
+struct Writer<'w> {
+    sentinels: &'w [u16],
+    client: Option<Client>,
+}
+
+impl Writer<'_> {
+    fn primary(&self) -> Option<Client> {
+        self.sentinels.iter().find_map(|port| {
+            let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+            let mut sentinel = Client::connect_tcp(at(*port)).ok()?;
+            let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"];
+            let Ok(Value::Array(parts)) = sentinel.command(&words) else {
+                return None;
+            };
+            let Some(Value::Bulk(port)) = parts.get(1) else {
+                return None;
+            };
+            let port = std::str::from_utf8(port).ok()?.parse().ok()?;
+            Client::connect_tcp(at(port)).ok()
+        })
+    }
+
+    /// Writes a key; the error that such a client would not try again for.
+    fn write(&mut self, key: &str) -> Result<(), String> {
+        loop {
+            if self.client.is_none() {
+                self.client = self.primary();
+            }
+            let told = self
+                .client
+                .as_mut()
+                .map(|it| it.command(&["SET", key, "1"]));
+            match told {
+                Some(Ok(Value::Simple(_))) => return Ok(()),
+                Some(Ok(Value::Error(text))) => {
+                    let retried = [&b"READONLY"[..], b"LOADING"];
+                    if !retried.iter().any(|word| text.starts_with(word)) {
+                        return Err(String::from_utf8_lossy(&text).into_owned());
+                    }
+                }
+                Some(Ok(other)) => return Err(format!("{other:?}")),
+                Some(Err(_)) | None => {}
+            }
+            self.client = None;
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Three nodes at quorum that answer clients of Sentinels at these ports; the first is the primary.
+fn three_at_quorum(ports: &[u16]) -> [Node; 3] {
+    let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+    let args = |at: usize| ["--durability", "quorum", "--sentinel-port", &ports[at]];
+    let first = Node::new(&[&["--cluster-group", "yes"], &args(0)[..]].concat());
+    let second = Node::joining(&first, &args(1));
+    let third = Node::joining(&first, &args(2));
+    let nodes = [first, second, third];
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("a primary that writes", &all, || {
+        let synced = nodes[1..].iter().all(Node::is_synced);
+        synced && nodes[0].field("control_voters") == "3" && writes(&nodes[0], "begun")
+    });
+    nodes
+}
+
+/// Writes keys until it is told to stop, or an error comes that no such client tries again for.
+fn write_until(ports: &[u16], written: &AtomicUsize, is_over: &AtomicBool) -> Result<(), String> {
+    let mut writer = Writer {
+        sentinels: ports,
+        client: None,
+    };
+    while !is_over.load(Ordering::Relaxed) {
+        let number = written.load(Ordering::Relaxed);
+        writer.write(&format!("key:{number}"))?;
+        written.store(number + 1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// One after the other is stopped and started, while writes go on: no error and no loss.
+#[test]
+fn a_rolling_restart_at_quorum_loses_nothing() {
+    let ports: Vec<u16> = (0..3).map(|_| free_port().unwrap()).collect();
+    let mut nodes = three_at_quorum(&ports);
+    let (is_over, written) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_until(&ports, &written, &is_over));
+        for at in 0..nodes.len() {
+            let before = written.load(Ordering::Relaxed);
+            let _log = nodes[at].stop();
+            let others: Vec<&Node> = nodes.iter().filter(|node| node.is_running()).collect();
+            wait_until("written without it", &others, || {
+                written.load(Ordering::Relaxed) > before + 10 || writer.is_finished()
+            });
+            nodes[at].start();
+            let all: Vec<&Node> = nodes.iter().collect();
+            wait_until("it is back", &all, || {
+                let has_both =
+                    |node: &Node| node.is_primary() && node.field("connected_slaves") == "2";
+                let is_whole = nodes[at].is_synced() && nodes.iter().any(has_both);
+                is_whole || writer.is_finished()
+            });
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let logs: Vec<String> = nodes.iter().map(Node::log).collect();
+        let outcome = writer.join().unwrap();
+        assert_eq!(outcome, Ok(()), "{}", logs.join("\n======\n"));
+    });
+    let all: Vec<&Node> = nodes.iter().collect();
+    let mut primary = None;
+    wait_until("a primary", &all, || {
+        let is_one = |node: &Node| node.is_primary() && writes(node, "after");
+        primary = nodes.iter().find(|node| is_one(node));
+        primary.is_some()
+    });
+    for number in 0..written.load(Ordering::Relaxed) {
+        let key = format!("key:{number}");
+        assert!(has(primary.unwrap(), &key), "{key}");
+    }
+}
+
+/// SIGTERM at the primary: it is succeeded at once, by its own doing.
+#[test]
+fn a_primary_that_is_stopped_hands_over_first() {
+    let mut nodes = three();
+    for number in 0..50 {
+        assert!(writes(&nodes[0], &format!("key:{number}")));
+    }
+    let log = nodes[0].stop();
+    assert!(log.contains("hands its office over"), "{log}");
+    let left = [&nodes[1], &nodes[2]];
+    // Nobody was sealed because of silence: who took over did so while the other one was there.
+    assert!(left.iter().any(|node| node.is_primary()), "{log}");
+    wait_until("written", &left, || {
+        left.iter().any(|node| writes(node, "after"))
+    });
+    let primary = left.iter().find(|node| node.is_primary()).unwrap();
+    for number in 0..50 {
+        assert!(has(primary, &format!("key:{number}")), "{number}");
+    }
+}
+
+/// A control leader that is stopped leaves no election behind.
+#[test]
+fn a_control_leader_that_is_stopped_has_another_one_lead() {
+    let mut nodes = three();
+    let all: Vec<&Node> = nodes.iter().collect();
+    let leader_of = |node: &Node| node.field("control_leader");
+    let own_id = |node: &Node| {
+        let rows = (0..3).map(|at| node.field(&format!("control_node{at}")));
+        let address = format!("addr={},", node.address());
+        let row = rows.into_iter().find(|row| row.contains(&address)).unwrap();
+        row[3..43].to_owned()
+    };
+    let mut leader = None;
+    wait_until("another one than the primary leads", &all, || {
+        leader = nodes[1..]
+            .iter()
+            .position(|node| own_id(node) == leader_of(node));
+        leader.is_some()
+    });
+    let at = leader.unwrap() + 1;
+    let id = own_id(&nodes[at]);
+    let log = nodes[at].stop();
+    assert!(log.contains("has node"), "{log}");
+    let told = leader_of(&nodes[0]);
+    assert!(!told.is_empty() && told != id, "{told}");
+}
+
+fn cluster_tool(node: &Node, words: &[&str]) -> (bool, String) {
+    let port = node.port.to_string();
+    let mut command = Command::new(iolite_program());
+    command
+        .arg("cluster")
+        .args(words)
+        .args(["-H", "127.0.0.1", "-p", &port]);
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+#[test]
+fn a_node_that_is_drained_leads_nothing_until_it_is_not() {
+    let nodes = three();
+    let all: Vec<&Node> = nodes.iter().collect();
+    let (is_ok, told) = cluster_tool(&nodes[1], &["drain", &nodes[0].address()]);
+    assert!(is_ok && told == "OK\n", "{told}");
+    wait_until("handed over", &all, || {
+        nodes[0].is_synced() && nodes[1..].iter().any(|node| writes(node, "one"))
+    });
+    let (is_ok, table) = cluster_tool(&nodes[0], &["status"]);
+    assert!(is_ok && table.contains("DRAIN"), "{table}");
+    let (_, json) = cluster_tool(&nodes[0], &["status", "--json"]);
+    assert!(json.contains(r#""drain":"yes""#), "{json}");
+    // With the other replica drained too, nobody is there to hand over to.
+    let primary = nodes.iter().position(Node::is_primary).unwrap();
+    let other = 3 - primary;
+    let (is_ok, told) = cluster_tool(&nodes[0], &["drain", &nodes[other].address()]);
+    assert!(is_ok, "{told}");
+    let (is_ok, told) = cluster_tool(&nodes[0], &["drain", "nobody"]);
+    assert!(!is_ok && told.contains("40 digits"), "{told}");
+    for at in [0, other] {
+        let (is_ok, told) = cluster_tool(&nodes[primary], &["undrain", &nodes[at].address()]);
+        assert!(is_ok, "{told}");
+    }
+    // Who may be promoted again is.
+    let (is_ok, told) = cluster_tool(&nodes[0], &["drain", &nodes[primary].address()]);
+    assert!(is_ok, "{told}");
+    wait_until("handed over again", &all, || {
+        nodes[primary].is_synced() && (0..3).any(|at| at != primary && writes(&nodes[at], "two"))
+    });
+}
+
+/// A primary leaves, and one of a shard whose writes wait for a majority: the office goes first, then the copy.
+#[test]
+fn a_primary_leaves_at_quorum() {
+    let quorum = ["--durability", "quorum"];
+    let first = Node::new(&[&["--cluster-group", "yes"], &quorum[..]].concat());
+    let others = [(); 3].map(|()| Node::joining(&first, &quorum));
+    let all: Vec<&Node> = std::iter::once(&first).chain(&others).collect();
+    wait_until("a primary that writes", &all, || {
+        others.iter().all(Node::is_synced) && writes(&first, "one")
+    });
+    let (is_ok, told) = cluster_tool(&others[0], &["leave", &first.address()]);
+    assert!(is_ok, "{told}");
+    let left: Vec<&Node> = others.iter().collect();
+    wait_until("three nodes", &all, || {
+        others[0].field("control_nodes") == "3"
+    });
+    wait_until("written", &all, || {
+        left.iter().any(|node| writes(node, "two"))
+    });
+    let primary = left.iter().find(|node| node.is_primary()).unwrap();
+    assert!(has(primary, "one"));
+    wait_until("all three vote", &left, || {
+        others[0].field("control_voters") == "3"
+    });
+}

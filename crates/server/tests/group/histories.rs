@@ -1,0 +1,413 @@
+//! Histories at level quorum, over failovers and moves of hash slots, each key of which one order of all operations explains.
+//!
+//! Clients read and write few keys while nodes are killed, stopped and started, hand their office over, and give slots to one
+//! another. What they asked and were answered is checked by `testkit::linearizable`. What a client was told was not done is no
+//! operation; of whatever ends otherwise nobody knows whether it was done.
+//!
+//! `HISTORIES` and `HISTORY_OPERATIONS` say how many and how long, `HISTORY_SEED` which; the soak is
+//! `HISTORIES=100 HISTORY_OPERATIONS=10000 cargo test --release -p server --test group histories:: -- --nocapture --test-threads 1`.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use base::hash_slot;
+use base::random::Prng;
+use protocol::Value;
+use testkit::client::Client;
+use testkit::linearizable::{Answered, Asked, Fault, Operation, check};
+
+use crate::clusters::three_primaries_with;
+use crate::{Node, wait_until};
+
+const CLIENTS: u64 = 6;
+const KEYS: u64 = 6;
+/// So many operations are done between two faults.
+const OPERATIONS_PER_FAULT: u64 = 1_200;
+/// How long every second client waits for a reply: it goes on elsewhere, as clients do.
+const SHORT_WAIT: Duration = Duration::from_millis(400);
+const LONG_WAIT: Duration = Duration::from_secs(30);
+/// Values larger than this are copied, not sent by name.
+const LARGE_VALUE_BYTES: usize = 9 << 20;
+
+/// What all clients of one history share.
+struct Course<'n> {
+    history: String,
+    ports: &'n [u16],
+    /// Replicas send who reads to the primary, as they do in a cluster. Elsewhere they answer, and what they show may be old.
+    sends_on: bool,
+    /// Moments in one order.
+    clock: AtomicU64,
+    done: AtomicU64,
+    wanted: u64,
+    is_over: AtomicBool,
+}
+
+impl Course<'_> {
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire) || self.done.load(Ordering::Acquire) >= self.wanted
+    }
+
+    fn key(&self, number: u64) -> String {
+        format!("{{{number}}}:{}", self.history)
+    }
+}
+
+/// One client, with what it saw of each key.
+struct Recorder<'c> {
+    course: &'c Course<'c>,
+    random: Prng,
+    wait: Duration,
+    connections: Vec<Option<Client>>,
+    /// The node that served each key last.
+    at: Vec<usize>,
+    seen: BTreeMap<u64, Vec<Operation>>,
+    number: i64,
+    unknown: u64,
+}
+
+/// How a request went.
+enum Ended {
+    Answered(Answered),
+    NotDone,
+    Unknown,
+}
+
+impl<'c> Recorder<'c> {
+    fn new(course: &'c Course<'c>, number: u64, seed: u64) -> Self {
+        Self {
+            course,
+            random: Prng::seeded(seed * 100 + number),
+            wait: if number.is_multiple_of(2) {
+                LONG_WAIT
+            } else {
+                SHORT_WAIT
+            },
+            connections: course.ports.iter().map(|_| None).collect(),
+            at: vec![0; usize::try_from(KEYS).unwrap()],
+            seen: BTreeMap::new(),
+            number: i64::try_from(number * 1_000_000).unwrap(),
+            unknown: 0,
+        }
+    }
+
+    fn run(mut self) -> (BTreeMap<u64, Vec<Operation>>, u64) {
+        while !self.course.is_over() {
+            self.act();
+        }
+        (self.seen, self.unknown)
+    }
+
+    fn act(&mut self) {
+        let key = self.random.below(KEYS);
+        self.number += 1;
+        let asked = match self.random.below(10) {
+            0..4 => Asked::Get,
+            4..6 => Asked::Set(self.number),
+            6..8 => Asked::Increment,
+            8 => Asked::SetIfAbsent(self.number),
+            _ => Asked::Delete,
+        };
+        let place = usize::try_from(key).unwrap();
+        while !self.course.is_over() {
+            let at = self.at[place];
+            let call = self.course.now();
+            let ended = self.ask(at, &self.course.key(key), asked);
+            let reply = match ended {
+                Ended::Answered(answered) => Some((self.course.now(), answered)),
+                Ended::NotDone => {
+                    self.at[place] = (at + 1) % self.course.ports.len();
+                    std::thread::sleep(Duration::from_millis(2));
+                    continue;
+                }
+                Ended::Unknown => {
+                    self.at[place] = (at + 1) % self.course.ports.len();
+                    None
+                }
+            };
+            self.course.done.fetch_add(1, Ordering::AcqRel);
+            // A read that nobody saw the end of says nothing.
+            if reply.is_some() || asked != Asked::Get {
+                self.unknown += u64::from(reply.is_none());
+                let seen = self.seen.entry(key).or_default();
+                seen.push(Operation { call, asked, reply });
+            }
+            return;
+        }
+    }
+
+    fn ask(&mut self, at: usize, key: &str, asked: Asked) -> Ended {
+        let connected = self.connections[at].take();
+        let Some(mut client) = connected.or_else(|| connect(self.course.ports[at], self.wait))
+        else {
+            return Ended::NotDone;
+        };
+        let words: Vec<String> = match asked {
+            Asked::Get => vec!["GET".to_owned(), key.to_owned()],
+            Asked::Set(value) => vec!["SET".to_owned(), key.to_owned(), value.to_string()],
+            Asked::Increment => vec!["INCR".to_owned(), key.to_owned()],
+            Asked::SetIfAbsent(value) => {
+                vec!["SETNX".to_owned(), key.to_owned(), value.to_string()]
+            }
+            Asked::Delete => vec!["DEL".to_owned(), key.to_owned()],
+        };
+        let answer = match asked == Asked::Get && !self.course.sends_on {
+            true => read_at_primary(&mut client, key),
+            false => client.command(&words),
+        };
+        let Ok(answer) = answer else {
+            return Ended::Unknown;
+        };
+        self.connections[at] = Some(client);
+        match answer {
+            Value::Simple(_) => Ended::Answered(Answered::Done),
+            Value::Integer(number) => Ended::Answered(Answered::Number(number)),
+            Value::Null => Ended::Answered(Answered::Value(None)),
+            Value::Bulk(text) => {
+                let number = String::from_utf8(text).unwrap().parse().unwrap();
+                Ended::Answered(Answered::Value(Some(number)))
+            }
+            Value::Error(text) => judge(&String::from_utf8_lossy(&text)),
+            other => panic!("{words:?}: {other:?}"),
+        }
+    }
+}
+
+fn connect(port: u16, wait: Duration) -> Option<Client> {
+    let stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
+    stream.set_nodelay(true).ok()?;
+    stream.set_read_timeout(Some(wait)).ok()?;
+    Some(Client::over(Box::new(stream)))
+}
+
+/// A read with the role in which it was answered: of a replica it counts as a refusal.
+fn read_at_primary(client: &mut Client, key: &str) -> std::io::Result<Value> {
+    let queued: [&[&str]; 3] = [&["MULTI"], &["ROLE"], &["GET", key]];
+    client.pipeline(&queued)?;
+    Ok(match client.command(&["EXEC"])? {
+        Value::Array(mut replies) if replies.len() == 2 => {
+            let value = replies.pop().unwrap();
+            let is_primary = matches!(&replies[0], Value::Array(fields)
+                if fields.first() == Some(&Value::Bulk(b"master".to_vec())));
+            match is_primary {
+                true => value,
+                false => Value::Error(b"READONLY a replica".to_vec()),
+            }
+        }
+        other => other,
+    })
+}
+
+/// What an error says of the request.
+fn judge(text: &str) -> Ended {
+    let is_refused = [
+        "MOVED ",
+        "READONLY ",
+        "CLUSTERDOWN ",
+        "MASTERDOWN ",
+        "LOADING ",
+        "NOREPLICAS Not enough replicas to commit",
+    ];
+    match is_refused.iter().any(|code| text.starts_with(code)) {
+        true => Ended::NotDone,
+        false => Ended::Unknown,
+    }
+}
+
+/// Whether anything stands in the history of a key that cannot be explained.
+fn fault_of(operations: &mut [Operation]) -> Option<Fault> {
+    operations.sort_unstable_by_key(|operation| operation.call);
+    check(operations).err()
+}
+
+fn number_of(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// Records histories while faults happen, one after another, and checks them.
+#[allow(clippy::print_stdout, reason = "figures for who reads the run")]
+fn run(
+    nodes: &mut [Node],
+    name: &str,
+    sends_on: bool,
+    mut fault: impl FnMut(&mut [Node], &mut Prng),
+) {
+    let histories = number_of("HISTORIES", 1);
+    let wanted = number_of("HISTORY_OPERATIONS", 3_000);
+    let first = number_of("HISTORY_SEED", u64::from(std::process::id()));
+    let ports: Vec<u16> = nodes.iter().map(|node| node.port).collect();
+    let (mut all, mut all_unknown, mut all_faults) = (0_u64, 0_u64, 0_u64);
+    for seed in first..first + histories {
+        let course = Course {
+            history: format!("{name}:{seed}"),
+            ports: &ports,
+            sends_on,
+            clock: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            wanted,
+            is_over: AtomicBool::new(false),
+        };
+        let mut random = Prng::seeded(seed);
+        let mut faults = 0;
+        let mut seen: BTreeMap<u64, Vec<Operation>> = BTreeMap::new();
+        let mut unknown = 0;
+        std::thread::scope(|scope| {
+            let recorders: Vec<_> = (0..CLIENTS)
+                .map(|number| {
+                    let recorder = Recorder::new(&course, number, seed);
+                    scope.spawn(move || recorder.run())
+                })
+                .collect();
+            while !course.is_over() {
+                let due = (faults + 1) * OPERATIONS_PER_FAULT;
+                if course.done.load(Ordering::Acquire) < due {
+                    std::thread::sleep(Duration::from_millis(5));
+                    continue;
+                }
+                fault(nodes, &mut random);
+                faults += 1;
+            }
+            for recorder in recorders {
+                let (keys, of_one) = recorder.join().unwrap();
+                unknown += of_one;
+                for (key, operations) in keys {
+                    seen.entry(key).or_default().extend(operations);
+                }
+            }
+        });
+        let mut count = 0;
+        for (key, operations) in &mut seen {
+            count += operations.len() as u64;
+            if let Some(fault) = fault_of(operations) {
+                let path = std::env::temp_dir().join(format!("{name}-{seed}-{key}.txt"));
+                std::fs::write(&path, format!("{operations:#?}")).unwrap();
+                panic!(
+                    "HISTORY_SEED={seed}, key {key}: {fault:?}; {}",
+                    path.display()
+                );
+            }
+        }
+        println!(
+            "{name} {seed}: {count} operations, {unknown} of unknown end, {faults} faults: ok"
+        );
+        (all, all_unknown, all_faults) = (all + count, all_unknown + unknown, all_faults + faults);
+    }
+    println!(
+        "{name}: {histories} histories, {all} operations, {all_unknown} of unknown end, {all_faults} faults, 0 violations"
+    );
+}
+
+/// A stopped process stands still for so long: longer than its lease, or shorter.
+fn stop_for_a_while(node: &Node, random: &mut Prng) {
+    node.signal("-STOP");
+    std::thread::sleep(Duration::from_millis(200 + random.below(2_800)));
+    node.signal("-CONT");
+}
+
+#[test]
+fn one_order_explains_what_clients_see_over_failovers() {
+    let args = ["--durability", "quorum"];
+    let first = Node::new(&["--cluster-group", "yes", "--durability", "quorum"]);
+    let others = [Node::joining(&first, &args), Node::joining(&first, &args)];
+    let [second, third] = others;
+    let mut nodes = [first, second, third];
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("three voters", &all, || {
+        nodes[0].field("control_voters") == "3"
+    });
+    let is_whole = |nodes: &[Node]| {
+        let primaries = nodes.iter().filter(|node| node.is_primary()).count();
+        primaries == 1 && nodes.iter().filter(|node| node.is_synced()).count() == 2
+    };
+    wait_until("two replicas", &all, || is_whole(&nodes));
+    run(&mut nodes, "failovers", false, |nodes, random| {
+        let primary = nodes.iter().position(Node::is_primary).unwrap_or(0);
+        let other = (primary + 1 + random.index(2)) % 3;
+        match random.below(8) {
+            0..3 => {
+                nodes[primary].kill();
+                std::thread::sleep(Duration::from_millis(random.below(3_000)));
+                nodes[primary].start();
+            }
+            3 => {
+                nodes[other].kill();
+                std::thread::sleep(Duration::from_millis(random.below(500)));
+                nodes[other].start();
+            }
+            4 | 5 => stop_for_a_while(&nodes[primary], random),
+            6 => stop_for_a_while(&nodes[other], random),
+            _ => {
+                let port = nodes[other].port.to_string();
+                nodes[primary].run(&["FAILOVER", "TO", "127.0.0.1", &port]);
+            }
+        }
+        let all: Vec<&Node> = nodes.iter().collect();
+        wait_until("whole again", &all, || is_whole(nodes));
+    });
+}
+
+#[test]
+fn one_order_explains_what_clients_see_over_moves_of_slots() {
+    let mut nodes = three_primaries_with(&["--durability", "quorum"]);
+    // Half of the slots have so much that they are moved by a copy of them.
+    for number in (0..KEYS).step_by(2) {
+        let key = format!("{{{number}}}:large");
+        let value = "x".repeat(LARGE_VALUE_BYTES);
+        let all: Vec<&Node> = nodes.iter().collect();
+        wait_until("written", &all, || {
+            let mut nodes = nodes.iter();
+            nodes.any(|node| node.run(&["SET", &key, &value]) == Value::Simple(b"OK".to_vec()))
+        });
+    }
+    run(&mut nodes, "moves", true, |nodes, random| {
+        let moves = begin_moves(nodes, random);
+        let at = random.index(3);
+        match random.below(5) {
+            0 => {
+                nodes[at].kill();
+                std::thread::sleep(Duration::from_millis(random.below(300)));
+                nodes[at].start();
+            }
+            1 => stop_for_a_while(&nodes[at], random),
+            _ => {}
+        }
+        let all: Vec<&Node> = nodes.iter().collect();
+        wait_until("served", &all, || all.iter().all(|node| node.is_ok()));
+        if moves == 0 {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+}
+
+/// Has the slots of some keys go from whoever has them to another node; how many moves were begun.
+fn begin_moves(nodes: &[Node], random: &mut Prng) -> usize {
+    let ids: Vec<String> = nodes.iter().map(Node::id).collect();
+    let mut begun = 0;
+    for number in 0..KEYS {
+        if random.below(2) == 0 {
+            continue;
+        }
+        let slot = hash_slot::of(number.to_string().as_bytes()).to_string();
+        let to = &ids[random.index(nodes.len())];
+        let move_it = [
+            "CLUSTER",
+            "MIGRATESLOTS",
+            "SLOTSRANGE",
+            &slot,
+            &slot,
+            "NODE",
+            to,
+        ];
+        // Who does not have the slot says so.
+        begun += nodes
+            .iter()
+            .filter(|node| node.text(&move_it) == "OK")
+            .count();
+    }
+    begun
+}

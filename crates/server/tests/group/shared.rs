@@ -1,0 +1,259 @@
+//! Libraries of functions and shared directives: changed anywhere, they are the same on all nodes.
+
+use protocol::Value;
+
+use crate::{Node, three, wait_until, writes};
+
+fn ok() -> Value {
+    Value::Simple(b"OK".to_vec())
+}
+
+fn code(name: &str, answer: &str) -> String {
+    format!(
+        "#!lua name={name}\nredis.register_function{{function_name='{name}', callback=function() return '{answer}' end, flags={{'no-writes'}}}}"
+    )
+}
+
+fn load(node: &Node, name: &str, answer: &str) -> Value {
+    node.run(&["FUNCTION", "LOAD", "REPLACE", &code(name, answer)])
+}
+
+fn answers(node: &Node, name: &str) -> Option<String> {
+    match node.run(&["FCALL_RO", name, "0"]) {
+        Value::Bulk(answer) => Some(String::from_utf8(answer).unwrap()),
+        _ => None,
+    }
+}
+
+fn dump(node: &Node) -> Value {
+    node.run(&["FUNCTION", "DUMP"])
+}
+
+/// All libraries are the same, and what a function answers is this.
+fn wait_for(nodes: &[&Node], name: &str, answer: Option<&str>) {
+    wait_until("the same libraries on all nodes", nodes, || {
+        let is_so = |node: &&Node| answers(node, name).as_deref() == answer;
+        nodes.iter().all(is_so) && nodes.iter().all(|node| dump(node) == dump(nodes[0]))
+    });
+}
+
+fn is_error(reply: &Value, text: &str) -> bool {
+    matches!(reply, Value::Error(bytes) if String::from_utf8_lossy(bytes).contains(text))
+}
+
+#[test]
+fn a_function_that_is_loaded_anywhere_is_on_all_nodes() {
+    let nodes = three();
+    let all: Vec<&Node> = nodes.iter().collect();
+    // At a replica; answered when it is there.
+    assert_eq!(load(&nodes[1], "f", "one"), Value::Bulk(b"f".to_vec()));
+    assert_eq!(answers(&nodes[1], "f").as_deref(), Some("one"));
+    wait_for(&all, "f", Some("one"));
+    // At the primary.
+    assert_eq!(load(&nodes[0], "f", "two"), Value::Bulk(b"f".to_vec()));
+    wait_for(&all, "f", Some("two"));
+    let again = nodes[2].run(&["FUNCTION", "LOAD", &code("f", "three")]);
+    assert!(is_error(&again, "already exists"), "{again:?}");
+    let wrong = nodes[2].run(&["FUNCTION", "LOAD", "#!lua name=g\nnonsense("]);
+    assert!(matches!(wrong, Value::Error(_)), "{wrong:?}");
+    // What writes is refused at a replica as ever.
+    assert!(is_error(&nodes[1].run(&["SET", "key", "1"]), "READONLY"));
+    let Value::Bulk(payload) = dump(&nodes[0]) else {
+        panic!("no payload")
+    };
+    assert_eq!(nodes[2].run(&["FUNCTION", "DELETE", "f"]), ok());
+    wait_for(&all, "f", None);
+    let mut client = nodes[1].client();
+    let restored = client.command(&[&b"FUNCTION"[..], b"RESTORE", &payload, b"FLUSH"]);
+    assert_eq!(restored.unwrap(), ok());
+    wait_for(&all, "f", Some("two"));
+    // Once more: nothing changes, and nothing is doubled.
+    let restored = client.command(&[&b"FUNCTION"[..], b"RESTORE", &payload, b"REPLACE"]);
+    assert_eq!(restored.unwrap(), ok());
+    assert_eq!(nodes[2].run(&["FUNCTION", "FLUSH"]), ok());
+    wait_for(&all, "f", None);
+    assert_eq!(load(&nodes[1], "f", "last"), Value::Bulk(b"f".to_vec()));
+    wait_for(&all, "f", Some("last"));
+    // Nothing that was said before comes back, and nothing is decided any more.
+    let index = nodes[0].field("control_index");
+    for _ in 0..50 {
+        assert!(
+            all.iter()
+                .all(|node| answers(node, "f").as_deref() == Some("last"))
+        );
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(nodes[0].field("control_index"), index);
+}
+
+#[test]
+fn libraries_loaded_at_several_nodes_at_a_time_are_all_kept() {
+    let nodes = three();
+    let all: Vec<&Node> = nodes.iter().collect();
+    std::thread::scope(|scope| {
+        for (at, node) in nodes.iter().enumerate() {
+            scope.spawn(move || {
+                for number in 0..4 {
+                    let name = format!("f_{at}_{number}");
+                    assert_eq!(load(node, &name, &name), Value::Bulk(name.into_bytes()));
+                }
+            });
+        }
+    });
+    for at in 0..3 {
+        for number in 0..4 {
+            let name = format!("f_{at}_{number}");
+            wait_for(&all, &name, Some(&name));
+        }
+    }
+}
+
+/// What the log of the data, a full sync and a file say of libraries is older than what the group has.
+#[test]
+fn libraries_outlive_the_primary_a_newcomer_and_a_restart_of_all() {
+    let mut nodes = three();
+    assert_eq!(load(&nodes[0], "f", "old"), Value::Bulk(b"f".to_vec()));
+    let users: Vec<&Node> = nodes.iter().collect();
+    wait_for(&users, "f", Some("old"));
+    nodes[0].kill();
+    let left = [&nodes[1], &nodes[2]];
+    wait_until("another primary", &left, || {
+        let is_primary = |node: &&&Node| node.is_primary() && writes(node, "key");
+        left.iter().find(is_primary).is_some()
+    });
+    // At whichever, while the first one is away.
+    wait_until("loaded", &left, || {
+        load(left[0], "f", "new") == Value::Bulk(b"f".to_vec())
+    });
+    wait_for(&left, "f", Some("new"));
+    let newcomer = Node::joining(&nodes[1], &[]);
+    wait_until("a replica", &[&nodes[1], &nodes[2], &newcomer], || {
+        newcomer.is_synced()
+    });
+    assert_eq!(answers(&newcomer, "f").as_deref(), Some("new"));
+    nodes[0].start();
+    wait_until("it is back", &[&nodes[0], &nodes[1]], || {
+        nodes[0].is_synced()
+    });
+    wait_for(
+        &[&nodes[0], &nodes[1], &nodes[2], &newcomer],
+        "f",
+        Some("new"),
+    );
+    // The primary has said it to the log, too: whoever is promoted has it from either.
+    drop(newcomer);
+    for node in &mut nodes {
+        node.kill();
+    }
+    for node in &mut nodes {
+        node.start();
+    }
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("a primary", &all, || {
+        all.iter().any(|node| writes(node, "after"))
+    });
+    wait_for(&all, "f", Some("new"));
+}
+
+#[test]
+fn a_node_with_libraries_of_its_own_joins_when_it_is_told_to_drop_them() {
+    let first = Node::first();
+    wait_until("written", &[&first], || writes(&first, "key"));
+    wait_until("loaded", &[&first], || {
+        load(&first, "f", "group") == Value::Bulk(b"f".to_vec())
+    });
+    let mut second = Node::new(&["--durability", "os"]);
+    assert_eq!(load(&second, "own", "own"), Value::Bulk(b"own".to_vec()));
+    second.kill();
+    let place = format!("127.0.0.1:{}@{}", first.port, first.link_port);
+    second.args = ["--join", &place].map(str::to_owned).to_vec();
+    second.start();
+    wait_until("refused with a list", &[&first, &second], || {
+        second
+            .log()
+            .contains("libraries of functions of its own, which would be lost (own)")
+    });
+    assert_eq!(first.field("control_nodes"), "1");
+    second.kill();
+    second.args.extend(["--adopt", "yes"].map(str::to_owned));
+    second.start();
+    wait_until("a replica", &[&first, &second], || second.is_synced());
+    wait_for(&[&first, &second], "f", Some("group"));
+    assert_eq!(answers(&second, "own"), None);
+}
+
+fn directive(node: &Node, name: &str) -> String {
+    let Value::Array(pair) = node.run(&["CONFIG", "GET", name]) else {
+        panic!("CONFIG GET gives pairs")
+    };
+    match &pair[..] {
+        [_, Value::Bulk(value)] => String::from_utf8(value.clone()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wait_for_directive(nodes: &[&Node], name: &str, value: &str) {
+    wait_until("set on all nodes", nodes, || {
+        nodes.iter().all(|node| directive(node, name) == value)
+    });
+}
+
+#[test]
+fn a_shared_directive_is_set_on_all_nodes() {
+    let mut nodes = three();
+    let set = |node: &Node, pairs: &[&str]| {
+        let words: Vec<&str> = ["CONFIG", "SET"].iter().chain(pairs).copied().collect();
+        node.run(&words)
+    };
+    assert_eq!(
+        set(
+            &nodes[1],
+            &["maxmemory-policy", "allkeys-lru", "timeout", "3600"]
+        ),
+        ok()
+    );
+    assert_eq!(directive(&nodes[1], "maxmemory-policy"), "allkeys-lru");
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_for_directive(&all, "maxmemory-policy", "allkeys-lru");
+    wait_for_directive(&all, "timeout", "3600");
+    // By an alias of old, at another node.
+    assert_eq!(set(&nodes[2], &["min-slaves-max-lag", "77"]), ok());
+    wait_for_directive(&all, "min-replicas-max-lag", "77");
+    // What a node has for itself.
+    assert_eq!(set(&nodes[0], &["maxmemory", "100mb"]), ok());
+    let mixed = set(&nodes[0], &["timeout", "1", "maxmemory", "1gb"]);
+    assert!(is_error(&mixed, "this node's own"), "{mixed:?}");
+    let wrong = set(&nodes[0], &["maxmemory-policy", "nonsense"]);
+    assert!(is_error(&wrong, "maxmemory-policy"), "{wrong:?}");
+    assert_eq!(directive(&nodes[1], "maxmemory"), "0");
+    assert_eq!(directive(&nodes[0], "timeout"), "3600");
+    // It outlives the primary, a restart, and a newcomer has it.
+    nodes[0].kill();
+    let left = [&nodes[1], &nodes[2]];
+    wait_until("set after it", &left, || {
+        set(left[0], &["notify-keyspace-events", "KEA"]) == ok()
+    });
+    let newcomer = Node::joining(&nodes[1], &[]);
+    wait_until("a replica", &[&nodes[1], &nodes[2], &newcomer], || {
+        newcomer.is_synced()
+    });
+    nodes[0].start();
+    for (name, value) in [("timeout", "3600"), ("notify-keyspace-events", "AKE")] {
+        wait_for_directive(&[&nodes[0], &nodes[1], &nodes[2], &newcomer], name, value);
+    }
+}
+
+#[test]
+fn functions_and_directives_may_stay_a_nodes_own() {
+    let first = Node::new(&["--cluster-group", "yes", "--cluster-sync", "acl"]);
+    let second = Node::joining(&first, &["--cluster-sync", "acl"]);
+    let all = [&first, &second];
+    wait_until("a replica", &all, || second.is_synced());
+    assert!(is_error(&load(&second, "f", "one"), "READONLY"));
+    assert_eq!(load(&first, "f", "one"), Value::Bulk(b"f".to_vec()));
+    // As data of the shard.
+    wait_for(&all, "f", Some("one"));
+    assert_eq!(first.run(&["CONFIG", "SET", "timeout", "99"]), ok());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(directive(&second, "timeout"), "0");
+}

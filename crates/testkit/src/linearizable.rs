@@ -1,0 +1,320 @@
+//! Whether a history of one key can be explained by one order of its operations, each at some moment between its request and its
+//! reply.
+//!
+//! ```text
+//!   requests and replies in order of time ─► where are we: (moment, value, which open operations have happened)
+//!   a reply: its operation has happened with what it says, or it and others happen now, one after the other
+//! ```
+//!
+//! The search goes one way as far as it can and comes back where that fails; it is nowhere twice. An operation whose reply nobody
+//! saw may happen at any time after its request, or never: it is tried last. Keys are independent of one another: a history is
+//! checked key by key.
+
+use std::collections::HashSet;
+
+/// What was asked of the key. It holds a number, or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// GET
+    Get,
+    /// SET
+    Set(i64),
+    /// INCR
+    Increment,
+    /// SETNX
+    SetIfAbsent(i64),
+    /// DEL
+    Delete,
+}
+
+/// What was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// The value, or nothing.
+    Value(Option<i64>),
+    /// OK
+    Done,
+    /// A number: what an increment came to, or how many keys were set or deleted.
+    Number(i64),
+}
+
+/// One operation. Moments are places in one order of all requests and replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// When it was sent.
+    pub call: u64,
+    /// What was asked.
+    pub asked: Asked,
+    /// When its reply was there, and what that was; none where nobody knows.
+    pub reply: Option<(u64, Answered)>,
+}
+
+/// So many operations may be open at a time, those of which nobody knows the end included.
+const OPEN_MAX: usize = 64;
+/// The search is given up when it has been at more places than that.
+const PLACES_MAX: usize = 4 << 20;
+
+/// What is wrong with a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// No order explains this reply, with what came before.
+    Unexplained(Operation),
+    /// More than [`OPEN_MAX`] operations were open, or the search has been at [`PLACES_MAX`] places.
+    TooLarge,
+}
+
+/// The next moment, the value, and a bit for each open operation that has happened.
+type Place = (usize, Option<i64>, u64);
+
+/// A reply, as a moment of a history.
+struct Reply {
+    /// The bit of its operation.
+    bit: u64,
+    at: usize,
+    /// All that is open then, by bit and operation: what is tried first comes last.
+    open: Vec<(u64, usize)>,
+}
+
+/// The replies of a history in order of time.
+fn replies(history: &[Operation]) -> Result<Vec<Reply>, Fault> {
+    let mut moments: Vec<(u64, usize, bool)> = Vec::new();
+    for (at, operation) in history.iter().enumerate() {
+        moments.push((operation.call, at, false));
+        if let Some((end, _)) = operation.reply {
+            moments.push((end, at, true));
+        }
+    }
+    moments.sort_unstable();
+    let mut open: Vec<Option<usize>> = Vec::new();
+    let mut bits = vec![0_u64; history.len()];
+    let mut replies = Vec::new();
+    for (_, at, is_reply) in moments {
+        if !is_reply {
+            let place = open_place(&mut open)?;
+            open[place] = Some(at);
+            bits[at] = 1 << place;
+            continue;
+        }
+        let mut tried: Vec<usize> = open.iter().flatten().copied().collect();
+        tried.sort_by_key(|other| (history[*other].reply.is_some(), *other == at));
+        let open_then = tried.into_iter().map(|other| (bits[other], other));
+        replies.push(Reply {
+            bit: bits[at],
+            at,
+            open: open_then.collect(),
+        });
+        let freed = open.iter().position(|other| *other == Some(at));
+        open[freed.unwrap_or(0)] = None;
+    }
+    Ok(replies)
+}
+
+/// Checks the history of one key, which is absent at first.
+///
+/// # Errors
+/// What cannot be explained.
+pub fn check(history: &[Operation]) -> Result<(), Fault> {
+    let replies = replies(history)?;
+    let mut been: HashSet<Place> = HashSet::new();
+    let mut stack: Vec<Place> = vec![(0, None, 0)];
+    let mut farthest = 0;
+    while let Some((moment, value, happened)) = stack.pop() {
+        let Some(reply) = replies.get(moment) else {
+            return Ok(());
+        };
+        farthest = farthest.max(moment);
+        if happened & reply.bit != 0 {
+            let next = (moment + 1, value, happened & !reply.bit);
+            if been.insert(next) {
+                stack.push(next);
+            }
+            continue;
+        }
+        for (bit, at) in &reply.open {
+            if happened & bit != 0 {
+                continue;
+            }
+            if let Some(value) = happen(&history[*at], value) {
+                let next = (moment, value, happened | bit);
+                if been.insert(next) {
+                    stack.push(next);
+                }
+            }
+        }
+        if been.len() > PLACES_MAX {
+            return Err(Fault::TooLarge);
+        }
+    }
+    Err(Fault::Unexplained(history[replies[farthest].at]))
+}
+
+fn open_place(open: &mut Vec<Option<usize>>) -> Result<usize, Fault> {
+    if let Some(place) = open.iter().position(Option::is_none) {
+        return Ok(place);
+    }
+    if open.len() == OPEN_MAX {
+        return Err(Fault::TooLarge);
+    }
+    open.push(None);
+    Ok(open.len() - 1)
+}
+
+/// The value after an operation, if that would have been answered as it was.
+fn happen(operation: &Operation, value: Option<i64>) -> Option<Option<i64>> {
+    let (after, answer) = match operation.asked {
+        Asked::Get => (value, Answered::Value(value)),
+        Asked::Set(number) => (Some(number), Answered::Done),
+        Asked::Increment => {
+            let number = value.unwrap_or(0).wrapping_add(1);
+            (Some(number), Answered::Number(number))
+        }
+        Asked::SetIfAbsent(number) => match value {
+            None => (Some(number), Answered::Number(1)),
+            Some(_) => (value, Answered::Number(0)),
+        },
+        Asked::Delete => (None, Answered::Number(value.is_some().into())),
+    };
+    let is_so = operation.reply.is_none_or(|(_, said)| said == answer);
+    is_so.then_some(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::random::Prng;
+
+    fn operation(call: u64, end: u64, asked: Asked, answered: Answered) -> Operation {
+        let reply = Some((end, answered));
+        Operation { call, asked, reply }
+    }
+
+    fn unknown(call: u64, asked: Asked) -> Operation {
+        let reply = None;
+        Operation { call, asked, reply }
+    }
+
+    fn set(call: u64, end: u64, value: i64) -> Operation {
+        operation(call, end, Asked::Set(value), Answered::Done)
+    }
+
+    fn get(call: u64, end: u64, value: Option<i64>) -> Operation {
+        operation(call, end, Asked::Get, Answered::Value(value))
+    }
+
+    #[test]
+    fn histories_that_are_good() {
+        let increment =
+            |call, end, value| operation(call, end, Asked::Increment, Answered::Number(value));
+        for history in [
+            vec![],
+            vec![get(1, 2, None), set(3, 4, 7), get(5, 6, Some(7))],
+            // Two at a time, in either order.
+            vec![set(1, 4, 1), set(2, 3, 2), get(5, 6, Some(1))],
+            vec![set(1, 4, 1), set(2, 3, 2), get(5, 6, Some(2))],
+            // A read sees a write that is not answered yet.
+            vec![set(1, 6, 1), get(2, 3, Some(1)), get(4, 5, Some(1))],
+            vec![increment(1, 4, 2), increment(2, 3, 1)],
+            // What nobody saw the end of happens late, or never.
+            vec![
+                unknown(1, Asked::Set(1)),
+                get(2, 3, None),
+                get(4, 5, Some(1)),
+            ],
+            vec![unknown(1, Asked::Set(1)), get(2, 3, None), get(4, 5, None)],
+        ] {
+            assert_eq!(check(&history), Ok(()), "{history:?}");
+        }
+    }
+
+    #[test]
+    fn histories_that_are_bad() {
+        let absent = |call, end, value, count| {
+            operation(
+                call,
+                end,
+                Asked::SetIfAbsent(value),
+                Answered::Number(count),
+            )
+        };
+        for history in [
+            // Lost.
+            vec![set(1, 2, 1), get(3, 4, None)],
+            // An old value is read after a new one.
+            vec![
+                set(1, 2, 1),
+                set(3, 8, 2),
+                get(4, 5, Some(2)),
+                get(6, 7, Some(1)),
+            ],
+            // Done twice.
+            vec![
+                unknown(1, Asked::Increment),
+                get(2, 3, Some(1)),
+                get(4, 5, Some(2)),
+            ],
+            // Two were the first.
+            vec![absent(1, 2, 1, 1), absent(3, 4, 2, 1)],
+            // Out of nothing.
+            vec![set(1, 2, 1), get(3, 4, Some(2))],
+            // Before it was asked.
+            vec![get(1, 2, Some(1)), set(3, 4, 1)],
+        ] {
+            let found = check(&history);
+            assert!(matches!(found, Err(Fault::Unexplained(_))), "{history:?}");
+        }
+    }
+
+    /// A register that does each operation at some moment between request and reply.
+    fn random_history(seed: u64, stale: bool) -> Vec<Operation> {
+        let mut random = Prng::seeded(seed);
+        let (mut value, mut before) = (None, None);
+        let mut history = Vec::new();
+        for number in 0..400_u64 {
+            // Up to four overlap; they happen in order of their middles.
+            let middle = number * 10;
+            let call = middle.saturating_sub(1 + random.below(20));
+            let end = middle + 1 + random.below(20);
+            let wanted = i64::try_from(number).unwrap_or(0);
+            let asked = match random.below(5) {
+                0 => Asked::Set(wanted),
+                1 => Asked::Increment,
+                2 => Asked::SetIfAbsent(wanted),
+                3 => Asked::Delete,
+                _ => Asked::Get,
+            };
+            let shown = if stale && number > 200 { before } else { value };
+            let (after, answered) = match asked {
+                Asked::Get => (value, Answered::Value(shown)),
+                Asked::Set(number) => (Some(number), Answered::Done),
+                Asked::Increment => {
+                    let number = value.unwrap_or(0) + 1;
+                    (Some(number), Answered::Number(number))
+                }
+                Asked::SetIfAbsent(number) => (
+                    Some(value.unwrap_or(number)),
+                    Answered::Number(value.is_none().into()),
+                ),
+                Asked::Delete => (None, Answered::Number(value.is_some().into())),
+            };
+            if number == 100 {
+                before = after;
+            }
+            value = after;
+            // Moments are all different.
+            let (call, end) = (call * 1_000 + number, end * 1_000 + number);
+            let is_lost = random.below(50) == 0;
+            let reply = (!is_lost).then_some((end, answered));
+            history.push(Operation { call, asked, reply });
+        }
+        history
+    }
+
+    #[test]
+    fn a_register_is_linearizable_and_one_that_shows_old_values_is_not() {
+        for seed in 0..40 {
+            assert_eq!(check(&random_history(seed, false)), Ok(()), "seed {seed}");
+            let found = check(&random_history(seed, true));
+            assert!(matches!(found, Err(Fault::Unexplained(_))), "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The documentation as a site: every page is in a chapter, links stay among the pages, and those to a heading find it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::links::{normalised, targets};
+use super::sources::Source;
+
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+pub(super) fn faults(sources: &[Source]) -> Vec<String> {
+    let pages = || {
+        let is_page = |one: &&Source| one.path.starts_with("docs/") && one.path.ends_with(".md");
+        sources.iter().filter(is_page)
+    };
+    let mut faults = Vec::new();
+    let listed: BTreeSet<&str> = sources
+        .iter()
+        .filter(|one| one.path == SUMMARY)
+        .flat_map(|one| one.text.lines().flat_map(targets))
+        .collect();
+    for page in pages().filter(|page| page.path != SUMMARY) {
+        let name = page.path.trim_start_matches("docs/");
+        if !listed.contains(name) {
+            faults.push(format!("{}:1: no chapter of {SUMMARY} lists it", page.path));
+        }
+    }
+    for page in pages() {
+        for (number, line) in page.lines() {
+            for target in targets(line) {
+                if !stays(&page.path, target) {
+                    faults.push(format!(
+                        "{}:{number}: {target} is no part of the site",
+                        page.path
+                    ));
+                }
+                if !finds_heading(sources, &page.path, target) {
+                    faults.push(format!("{}:{number}: no heading for {target}", page.path));
+                }
+            }
+        }
+    }
+    faults
+}
+
+/// Whether a link leads to a file below docs/, or to another site.
+fn stays(document: &str, target: &str) -> bool {
+    let path = target.split('#').next().unwrap_or_default();
+    if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
+        return true;
+    }
+    let directory = Path::new(document)
+        .parent()
+        .unwrap_or_else(|| Path::new(""));
+    normalised(&directory.join(path)).is_some_and(|path| path.starts_with("docs"))
+}
+
+/// Whether a link to a heading of a page in the repository names one that is there.
+fn finds_heading(sources: &[Source], document: &str, target: &str) -> bool {
+    let Some((path, heading)) = target.split_once('#') else {
+        return true;
+    };
+    if path.contains("://") || !(path.is_empty() || path.ends_with(".md")) {
+        return true;
+    }
+    let directory = Path::new(document)
+        .parent()
+        .unwrap_or_else(|| Path::new(""));
+    let path = if path.is_empty() {
+        Some(Path::new(document).to_path_buf())
+    } else {
+        normalised(&directory.join(path))
+    };
+    let Some(page) = path.and_then(|path| sources.iter().find(|one| Path::new(&one.path) == path))
+    else {
+        // Links that lead nowhere are told of elsewhere.
+        return true;
+    };
+    let mut headings = page.text.lines().filter(|line| line.starts_with('#'));
+    headings.any(|line| anchor(line.trim_start_matches('#')) == heading)
+}
+
+/// The name of a heading in links: small letters, blanks as dashes, without punctuation.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter_map(|char| match char {
+        ' ' => Some('-'),
+        '-' | '_' => Some(char),
+        char if char.is_alphanumeric() => Some(char.to_ascii_lowercase()),
+        _ => None,
+    });
+    kept.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(path: &str, text: &str) -> Source {
+        Source {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn pages_without_a_chapter_and_links_without_a_heading_are_told() {
+        let sources = [
+            source(SUMMARY, "- [A](a.md)\n"),
+            source(
+                "docs/a.md",
+                "# A\n## What is `refused`\n[x](#what-is-refused) [y](b.md#c)\n[z](../a.rs)\n",
+            ),
+            source("docs/b.md", "# B\n"),
+            source("README.md", "[z](docs/b.md#nothing)\n"),
+        ];
+        assert_eq!(
+            faults(&sources),
+            [
+                "docs/b.md:1: no chapter of docs/SUMMARY.md lists it",
+                "docs/a.md:3: no heading for b.md#c",
+                "docs/a.md:4: ../a.rs is no part of the site",
+            ]
+        );
+    }
+}
