@@ -119,6 +119,7 @@ pub const PARTS: &[Part] = &[
             vec![
                 ignored("clients::"),
                 ignored("applications::"),
+                ignored_of("group", "redis_cli_"),
                 ignored("memcached::"),
             ]
         },
@@ -194,7 +195,11 @@ pub(crate) const SHIPPED: &[&str] = &["build", "--release", "--package", "server
 /// Process tests whose names begin so, of the server that was built beside them.
 pub(crate) fn process_tests(filter: &str) -> Command {
     // The same packages as in the part `tests`, or features would differ and everything be compiled anew.
-    linted(&["test", "--workspace", "--test", "it", filter])
+    process_tests_of("it", filter)
+}
+
+fn process_tests_of(target: &str, filter: &str) -> Command {
+    linted(&["test", "--workspace", "--test", target, filter])
 }
 
 /// Cargo with these words, and with clippy as the compiler of the workspace: what is built to be run is linted on the way.
@@ -241,7 +246,12 @@ pub(crate) fn xtask(words: &[&str]) -> Command {
 
 /// Tests that plain `cargo test` leaves out because they need more than Rust, or long.
 pub(crate) fn ignored(filter: &str) -> Command {
-    let mut test = process_tests(filter);
+    ignored_of("it", filter)
+}
+
+/// The same of another test of the whole server.
+fn ignored_of(target: &str, filter: &str) -> Command {
+    let mut test = process_tests_of(target, filter);
     test.args(["--", "--ignored", "--nocapture", "--test-threads", "1"]);
     test
 }

@@ -21,6 +21,8 @@ pub struct Transaction {
     queue: Vec<Queued>,
     /// Nothing but keys is touched.
     is_about_data: bool,
+    /// It changes the cluster, or asks about it, and nothing else.
+    is_about_cluster: bool,
     /// There is a script among them.
     has_scripts: bool,
     arguments_count: usize,
@@ -50,6 +52,8 @@ pub struct QueuedRow {
     pub(crate) flags: Flags,
     /// It touches nothing but keys.
     pub(crate) is_about_data: bool,
+    /// It changes the cluster, or asks about it.
+    pub(crate) is_about_cluster: bool,
     /// It is a script.
     pub(crate) is_script: bool,
 }
@@ -65,6 +69,7 @@ impl Default for Transaction {
         Self {
             queue: Vec::new(),
             is_about_data: true,
+            is_about_cluster: true,
             has_scripts: false,
             arguments_count: 0,
             flags: Flags::NONE,
@@ -109,6 +114,11 @@ impl Transaction {
         self.is_about_data
     }
 
+    /// Whether the commands are about the cluster and nothing else: they hold no keys, and may wait for other nodes.
+    pub(crate) fn is_about_cluster(&self) -> bool {
+        self.is_about_cluster && !self.queue.is_empty()
+    }
+
     /// Whether it may come to keys that its requests do not tell, and take long: there are scripts in
     /// it.
     pub(crate) fn has_scripts(&self) -> bool {
@@ -136,6 +146,7 @@ impl Transaction {
     pub fn push(&mut self, request: Request<'_>, row: QueuedRow) {
         self.flags = self.flags.with(row.flags);
         self.is_about_data &= row.is_about_data;
+        self.is_about_cluster &= row.is_about_cluster;
         self.has_scripts |= row.is_script;
         self.arguments_count += request.len();
         self.wire_bytes += request.wire_bytes();

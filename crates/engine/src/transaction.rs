@@ -40,6 +40,7 @@ impl QueuedRow {
             first,
             flags: spec.flags,
             is_about_data: spec.group.is_data(),
+            is_about_cluster: spec.group == Group::Cluster,
             is_script: spec.group == Group::Scripting,
         }
     }

@@ -88,6 +88,8 @@ pub enum Message {
         /// The user's name.
         user: Box<[u8]>,
     },
+    /// Other hash slots are served here: who is subscribed to shard channels of slots that went is so no more.
+    SlotsChanged,
     /// There is no connection to another node for a client that forwards.
     NotForwarded {
         /// The client.

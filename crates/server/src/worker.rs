@@ -15,6 +15,7 @@ mod keeping;
 mod memcached;
 mod memcached_client;
 mod sessions;
+mod shard_channels;
 mod stopping;
 mod upstreams;
 mod waits;
@@ -220,6 +221,7 @@ impl Worker {
                     self.answer(io, output, id, reply);
                 }
             }
+            Message::SlotsChanged => self.end_shard_subscriptions(io, output),
             Message::NotForwarded {
                 client,
                 serial,

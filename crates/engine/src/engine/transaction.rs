@@ -175,6 +175,11 @@ impl Visit<'_> {
             store,
             ..
         } = &self.context;
+        let gives_orders = transaction.is_about_cluster() && watches.is_none();
+        if gives_orders && self.place == Place::Worker && session.reply_mode == ReplyMode::On {
+            // They wait for disks and for other nodes.
+            return Err(CommandError::Aside);
+        }
         let reach = transaction.reach(table, store, session.database, watches);
         let may_defer = self.place == Place::Worker
             && transaction.is_about_data()
@@ -189,7 +194,7 @@ impl Visit<'_> {
             self.hold_values_of(transaction)?;
         }
         let place = self.place;
-        self.context.may_block = false;
+        self.context.may_block = gives_orders && place != Place::Worker;
         self.context.session.holds_pushes = true;
         let mut running = Running {
             ledger: &self.ledger,
@@ -197,7 +202,7 @@ impl Visit<'_> {
             may_defer,
             reply: &mut self.reply,
         };
-        let body = |context: &mut Context<'_>| {
+        let mut body = |context: &mut Context<'_>| {
             let client = &context.session.client;
             if watches.is_some_and(|it| it.were_changed(context.store, client)) {
                 running.reply.null_array();
@@ -210,6 +215,7 @@ impl Visit<'_> {
             result
         };
         let result = match reach {
+            _ if gives_orders => body(&mut self.context),
             Reach::Keys(keys) if place == Place::Aside => self.context.locked_long(&keys, body),
             Reach::Keys(keys) if !transaction.has_scripts() => self.context.locked(&keys, body),
             Reach::Keys(_) | Reach::Everything => self.context.exclusive(body),

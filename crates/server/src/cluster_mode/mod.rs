@@ -36,6 +36,7 @@ use crate::config::Config;
 use crate::group::holder::SharedLog;
 use crate::group::record::record;
 use crate::group::unique;
+use crate::link::Message;
 use crate::migration;
 use crate::node::Node;
 use crate::replication::role::Role;
@@ -177,6 +178,7 @@ impl ClusterMode {
         slots.publish(routes.clone());
         if !is_first {
             end_waits(node, &routes);
+            node.broadcast(&Message::SlotsChanged);
         }
     }
 }

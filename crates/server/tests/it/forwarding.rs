@@ -246,7 +246,7 @@ fn requests_about_several_nodes_are_put_together() {
 fn a_transaction_runs_at_the_node_of_its_keys() {
     let nodes = cluster();
     let mut client = nodes[0].plain();
-    for node in 0..3 {
+    for (node, there) in nodes.iter().enumerate() {
         let key = key_of(node, 2);
         for line in ["MULTI", &format!("INCR {key}"), "PING"] {
             let reply = text(&mut client, line);
@@ -257,7 +257,7 @@ fn a_transaction_runs_at_the_node_of_its_keys() {
         for is_changed in [false, true] {
             assert_eq!(text(&mut client, &format!("WATCH {key}")), "OK");
             if is_changed {
-                assert_eq!(nodes[node].text(&format!("SET {key} 7")), "OK");
+                assert_eq!(there.text(&format!("SET {key} 7")), "OK");
             }
             assert_eq!(text(&mut client, "MULTI"), "OK");
             assert_eq!(text(&mut client, &format!("INCR {key}")), "QUEUED");
@@ -267,7 +267,7 @@ fn a_transaction_runs_at_the_node_of_its_keys() {
             }
         }
         assert_eq!(text(&mut client, &format!("WATCH {key}")), "OK");
-        assert_eq!(nodes[node].text(&format!("SET {key} 8")), "OK");
+        assert_eq!(there.text(&format!("SET {key} 8")), "OK");
         assert_eq!(text(&mut client, "UNWATCH"), "OK");
         assert_eq!(text(&mut client, "MULTI"), "OK");
         assert_eq!(text(&mut client, &format!("INCR {key}")), "QUEUED");

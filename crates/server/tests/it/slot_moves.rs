@@ -670,6 +670,44 @@ fn a_move_that_was_asked_for_has_not_failed_while_it_is_tried_again() {
 }
 
 #[test]
+fn who_is_subscribed_to_a_channel_of_a_slot_that_moves_is_so_no_more() {
+    let nodes = cluster();
+    let [a, b] = &nodes;
+    let text = |word: &str| Value::Bulk(word.into());
+    let news = |kind: &str, count| {
+        Some(Value::Array(vec![
+            text(kind),
+            text("news"),
+            Value::Integer(count),
+        ]))
+    };
+    let mut subscriber = a.client();
+    subscriber.send(&["SSUBSCRIBE", "news"]).unwrap();
+    assert_eq!(subscriber.receive().unwrap(), news("ssubscribe", 1));
+    // A channel has no slot: it stays.
+    let mut listener = a.client();
+    listener.send(&["SUBSCRIBE", "news"]).unwrap();
+    assert_eq!(listener.receive().unwrap(), news("subscribe", 1));
+    assert_eq!(a.number("SPUBLISH news before"), 1);
+    a.give_all(b);
+    let before = ["smessage", "news", "before"].map(text);
+    assert_eq!(
+        subscriber.receive().unwrap(),
+        Some(Value::Array(before.to_vec()))
+    );
+    assert_eq!(subscriber.receive().unwrap(), news("sunsubscribe", 0));
+    // It may send anything again.
+    let reply = ask(&mut subscriber, "SSUBSCRIBE news");
+    assert!(matches!(reply, Value::Error(text) if text.starts_with(b"MOVED ")));
+    assert_eq!(b.number("PUBLISH news all"), 0);
+    let all = ["message", "news", "all"].map(text);
+    assert_eq!(
+        listener.receive().unwrap(),
+        Some(Value::Array(all.to_vec()))
+    );
+}
+
+#[test]
 fn who_waits_for_a_key_that_moves_is_told_where_it_is() {
     let nodes = cluster();
     let [a, b] = &nodes;

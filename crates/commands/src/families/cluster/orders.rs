@@ -1,6 +1,6 @@
 //! What changes the cluster: ADDSLOTS DELSLOTS SETSLOT MEET FORGET REPLICATE FAILOVER RESET and their kin.
 //!
-//! All of it waits for a disk or for other nodes, so it runs beside the workers, and not in a transaction.
+//! All of it waits for a disk or for other nodes, so it runs beside the workers, and not in a transaction with other commands.
 
 use base::hash_slot::HASH_SLOTS;
 use engine::args::Args;
