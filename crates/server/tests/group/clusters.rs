@@ -539,6 +539,22 @@ fn redis_cli_makes_a_cluster_checks_it_and_takes_nodes_in_and_out() {
     wait_for_agreement(&all, 6);
 }
 
+/// What `redis-cli --cluster` prints; what it asks is answered with yes.
+fn run_redis_cli(words: &[&str]) -> String {
+    let mut child = Command::new("redis-cli")
+        .arg("--cluster")
+        .args(words)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut answers = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut answers, b"yes\nyes\n").unwrap();
+    drop(answers);
+    let output = child.wait_with_output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 #[test]
 #[ignore = "needs redis-cli"]
 fn redis_cli_fixes_calls_backs_up_and_imports() {
@@ -547,32 +563,17 @@ fn redis_cli_fixes_calls_backs_up_and_imports() {
         .iter()
         .map(|node| format!("127.0.0.1:{}@{}", node.port, node.link_port))
         .collect();
-    let run = |words: &[&str]| {
-        let mut child = Command::new("redis-cli")
-            .arg("--cluster")
-            .args(words)
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        // What it asks is answered with yes.
-        let mut answers = child.stdin.take().unwrap();
-        std::io::Write::write_all(&mut answers, b"yes\nyes\n").unwrap();
-        drop(answers);
-        let output = child.wait_with_output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
     let mut words = vec!["create"];
     words.extend(addresses.iter().map(String::as_str));
     words.push("--cluster-yes");
     let covered = "[OK] All 16384 slots covered";
-    let created = run(&words);
+    let created = run_redis_cli(&words);
     assert!(created.contains(covered), "{created}");
     let all: Vec<&Node> = nodes.iter().collect();
     wait_for_agreement(&all, 3);
     let first = format!("127.0.0.1:{}", nodes[0].port);
 
-    let called = run(&["call", &first, "ping"]);
+    let called = run_redis_cli(&["call", &first, "ping"]);
     assert_eq!(called.matches("PONG").count(), 3, "{called}");
 
     // Slots of nobody are given to somebody.
@@ -583,10 +584,10 @@ fn redis_cli_fixes_calls_backs_up_and_imports() {
         .collect();
     assert_eq!(lost.len(), 1);
     wait_until("two slots less", &all, || !nodes[0].is_ok());
-    let fixed = run(&["fix", &first]);
+    let fixed = run_redis_cli(&["fix", &first]);
     assert!(!fixed.contains("replied with error"), "{fixed}");
     wait_for_agreement(&all, 3);
-    let checked = run(&["check", &first]);
+    let checked = run_redis_cli(&["check", &first]);
     assert!(checked.contains(covered), "{checked}");
 
     // The keys of a server that is in no cluster come in.
@@ -596,7 +597,7 @@ fn redis_cli_fixes_calls_backs_up_and_imports() {
         assert_eq!(outside.text(&["SET", &key, "v"]), "OK");
     }
     let from = format!("127.0.0.1:{}", outside.port);
-    let imported = run(&["import", &first, "--cluster-from", &from, "--cluster-copy"]);
+    let imported = run_redis_cli(&["import", &first, "--cluster-from", &from, "--cluster-copy"]);
     let keys = || -> i64 {
         let count = |node: &Node| match node.run(&["DBSIZE"]) {
             Value::Integer(count) => count,
@@ -607,7 +608,7 @@ fn redis_cli_fixes_calls_backs_up_and_imports() {
     assert_eq!(keys(), 50, "{imported}");
 
     let directory = testkit::process::TemporaryDirectory::new("cluster-backup").unwrap();
-    let backed_up = run(&["backup", &first, directory.to_str().unwrap()]);
+    let backed_up = run_redis_cli(&["backup", &first, directory.to_str().unwrap()]);
     let files = std::fs::read_dir(&*directory).unwrap();
     // A file for each node, and what the cluster is.
     assert_eq!(files.count(), 4, "{backed_up}");
