@@ -175,7 +175,7 @@ mod tests {
         assert!(!gate.end_pause(100));
         assert!(gate.is_open());
         gate.pause(u64::MAX, true, 10);
-        assert!(gate.paused_until_unix_ms() > 1 << 59);
+        assert!(gate.paused_until_unix_ms() > 1 << 58);
         gate.unpause();
         assert!(gate.is_open());
     }

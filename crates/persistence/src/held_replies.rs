@@ -408,6 +408,15 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         }
     }
 
+    /// Hands the kernel what others appended, too, where replies may wait for it: those at a majority wait for all of the log.
+    /// Who appends does so himself; but one who does it late is not to hold up others for longer than until this is called.
+    pub fn write_out_rest(&self) {
+        let tail = self.log.tail();
+        if self.held_office > 0 && self.log.written() < tail {
+            let _seen_later = self.log.write_out(tail);
+        }
+    }
+
     /// The log can be written.
     pub fn end_fault(&mut self) {
         self.held_since_ms = None;
@@ -766,6 +775,20 @@ mod tests {
         assert_eq!(held.ticket(&both, 0), Some(by_majority(10)));
         held.note_shown(&mut watcher, true);
         assert_eq!(held.before_flush(), Release::UpTo(by_majority(10)));
+    }
+
+    #[test]
+    fn what_others_appended_holds_nobody_up_for_long() {
+        let (majority, log, appended, mut held) = in_office();
+        majority.is_for_all.store(true, Ordering::Relaxed);
+        held.begin_turn();
+        write((&log, &appended), &mut held, 10, false);
+        // Another thread, which answers nobody.
+        log.tail.store(30, Ordering::Relaxed);
+        assert_eq!(held.before_flush(), Release::UpTo(by_majority(30)));
+        assert_eq!(log.written(), 10);
+        held.write_out_rest();
+        assert_eq!(log.written(), 30);
     }
 
     /// Nothing is appended on an idle server: no move of the log would tell of the new lease.

@@ -121,9 +121,16 @@ fn work(node: &Node, mut engine: Engine, queue: &Queue, log_user: &LogUser) {
         let _whichever = log_user.take_up(engine.store());
         let before = log_user.appended().end();
         let mut message = run(node, &mut engine, &mut job, queue);
+        let end = log_user.appended().end();
         if let Message::Answer { log_end, .. } = &mut message {
-            let end = log_user.appended().end();
             *log_end = (end != before).then_some(end);
+        }
+        if end != before
+            && node.workers().get(job.client.worker).is_none()
+            && let Some(log) = node.keeping.log_in_use.get()
+        {
+            // No worker answers, and hands it to the system before that.
+            let _told_by_the_log = log.write_out(end);
         }
         log_user.set_idle(true);
         let is_late = log_user.is_late();

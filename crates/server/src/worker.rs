@@ -623,6 +623,9 @@ impl Worker {
         self.buffers
             .look(&mut self.sessions, io, config, &self.counters, now);
         self.limit_clients_memory();
+        if let Some(replies) = &self.held_replies {
+            replies.write_out_rest();
+        }
         if self.now_ms >= self.round_due_ms {
             self.round_due_ms = self.now_ms + ROUND_INTERVAL_MS;
             self.close_overdue(io, now_unix_ms);

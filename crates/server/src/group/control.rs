@@ -32,7 +32,7 @@ use super::forming::Answer;
 use super::holder::{Meeting, SharedLog, TakesPart};
 use super::links::{Asked, Links, Subject, spawn};
 use super::places::Places;
-use super::record::record;
+use super::record::{is_bound_too_narrowly, record};
 use super::relay::{self, Relay};
 use super::unique;
 use super::{directives, documents, libraries};
@@ -595,6 +595,12 @@ impl Part {
         let (log, runtime) = RaftLog::open(&options, Arc::clone(&self.links), changed)?;
         spawn("raft", move || runtime.run())?;
         let record = self.record(node);
+        if is_bound_too_narrowly(&config, &record) {
+            node.core.log.warning(format_args!(
+                "This node is announced at {}, and serves clients of this machine alone: see bind",
+                record.host
+            ));
+        }
         let duty = {
             let mut taking = lock(&self.taking);
             taking.active = Some(Active {

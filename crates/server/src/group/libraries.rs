@@ -12,14 +12,17 @@
 
 use std::sync::Arc;
 
+use cluster::ControlState;
 use cluster::state::DocumentKind;
-use cluster::{ControlLog, ControlState, Entry};
+#[cfg(feature = "cluster")]
+use cluster::{ControlLog, Entry};
 use engine::scripts::{self, LoadedLibrary};
 use engine::{ClientRecord, CommandError};
 use protocol::Resp;
 use reactor::ConnectionId;
 
 use super::documents::{Made, Subject, propose, wait_for};
+#[cfg(feature = "cluster")]
 use super::unique;
 use crate::job::Job;
 use crate::node::Node;

@@ -56,6 +56,7 @@ fn host_of(config: &Config, met_at: Option<&str>) -> String {
     let reached = match (met_at, &config.group.join) {
         (Some(host), _) => Some(host.to_owned()),
         (None, Some((host, port))) => local_address((host.as_str(), *port)),
+        (None, None) if !has_links_from_afar(config) => None,
         // Nothing is sent there: it is an address that documents use.
         (None, None) => local_address(("192.0.2.1", 9)),
     };
@@ -71,6 +72,22 @@ fn host_of(config: &Config, met_at: Option<&str>) -> String {
         (None, Some(reached)) => reached,
         (None, None) => "127.0.0.1".to_owned(),
     }
+}
+
+/// Whether nodes on other machines may link to this one.
+fn has_links_from_afar(config: &Config) -> bool {
+    let replication = &config.replication;
+    let is_secret = replication.link_secret.is_some() || replication.password.is_some();
+    is_secret || replication.links_by_certificate
+}
+
+/// Whether this node is announced at an address at which it serves no client: `bind` names this machine alone.
+pub(crate) fn is_bound_too_narrowly(config: &Config, record: &NodeRecord) -> bool {
+    let is_near = |host: &str| host == "::1" || host == "localhost" || host.starts_with("127.");
+    let announced = &config.replication.announce_host;
+    let is_announced = announced.is_some() || !config.cluster.announce_ip.is_empty();
+    let serves_near = config.bind.iter().all(|one| is_near(&one.host));
+    serves_near && !is_announced && !record.host.is_empty() && !is_near(&record.host)
 }
 
 /// Whether an address is one of this machine's.

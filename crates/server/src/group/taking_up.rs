@@ -40,7 +40,10 @@ impl Driver {
         if !state.nodes.is_empty() {
             self.links.retain(|node| state.nodes.contains_key(node));
         }
-        if let Err(error) = self.part.keep_peers(peers) {
+        // After a start nothing of the state may be known yet: what was kept is what leads to the others.
+        if !state.nodes.is_empty()
+            && let Err(error) = self.part.keep_peers(peers)
+        {
             self.warn(&format!(
                 "Where the other nodes of the control group are cannot be kept: {error}"
             ));

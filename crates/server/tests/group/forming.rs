@@ -88,3 +88,16 @@ fn a_replica_leaves() {
     });
     assert!(writes(&nodes[0], "key"));
 }
+
+/// Links are for this machine alone then, and so is the port of clients.
+#[test]
+fn nodes_without_a_secret_are_announced_where_they_are_reached() {
+    let none = ["--cluster-secret", ""];
+    let first = Node::new(&["--cluster-group", "yes", "--cluster-secret", ""]);
+    let second = Node::joining(&first, &none);
+    wait_until("a replica", &[&first, &second], || second.is_synced());
+    for number in 0..2 {
+        let told = first.field(&format!("control_node{number}"));
+        assert!(told.contains(",addr=127.0.0.1:"), "{told}");
+    }
+}

@@ -79,10 +79,27 @@ impl Machine {
     }
 }
 
+/// A client with the password of the page.
+fn connect(port: u16) -> std::io::Result<Client> {
+    let mut client = Client::connect_tcp(([127, 0, 0, 1], port).into())?;
+    let answer = client.command(&["AUTH", "PASSWORD"])?;
+    assert_eq!(answer, Value::Simple(b"OK".to_vec()));
+    Ok(client)
+}
+
+/// What a server tells of replication.
+fn info(port: u16) -> String {
+    let info = connect(port).and_then(|mut client| client.command(&["INFO", "replication"]));
+    match info {
+        Ok(Value::Bulk(info)) => String::from_utf8(info).unwrap(),
+        _ => String::new(),
+    }
+}
+
 /// Where a node says that the primary is, in the words of the page.
 fn primary(machine: &Machine) -> Option<u16> {
     let [_, _, port] = machine.ports;
-    let mut client = Client::connect_tcp(([127, 0, 0, 1], port).into()).ok()?;
+    let mut client = connect(port).ok()?;
     let words = "sentinel get-master-addr-by-name mymaster";
     let told = client.command(&words.split(' ').collect::<Vec<_>>()).ok()?;
     let Value::Array(parts) = told else {
@@ -113,23 +130,15 @@ fn three_machines_three_commands() {
     let [first_port, ..] = all[0].ports;
     let shown: Vec<&Server> = servers.iter().collect();
     wait_until("a group of three", &shown, || {
-        let is_whole = |server: &Server| {
-            let info = server.client().unwrap().command(&["INFO", "replication"]);
-            let Ok(Value::Bulk(info)) = info else {
-                return false;
-            };
-            let info = String::from_utf8(info).unwrap();
-            info.contains("control_fault_tolerance:1") && info.contains("connected_slaves:2")
-        };
-        is_whole(&servers[0])
+        let info = info(first_port);
+        info.contains("control_fault_tolerance:1") && info.contains("connected_slaves:2")
     });
     assert!(
         all.iter()
             .all(|machine| primary(machine) == Some(first_port))
     );
     let set = |port: u16, value: &str| {
-        let client = Client::connect_tcp(([127, 0, 0, 1], port).into());
-        client.and_then(|mut client| client.command(&["SET", "key", value]))
+        connect(port).and_then(|mut client| client.command(&["SET", "key", value]))
     };
     let ok = Value::Simple(b"OK".to_vec());
     assert_eq!(set(first_port, "1").unwrap(), ok);
@@ -143,12 +152,6 @@ fn three_machines_three_commands() {
     // Started with the same command, it follows.
     let back = all[0].start();
     wait_until("it follows", &[&back, left[0], left[1]], || {
-        let info = back.client().unwrap().command(&["INFO", "replication"]);
-        let Ok(Value::Bulk(info)) = info else {
-            return false;
-        };
-        String::from_utf8(info)
-            .unwrap()
-            .contains("master_link_status:up")
+        info(first_port).contains("master_link_status:up")
     });
 }

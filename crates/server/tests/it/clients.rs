@@ -6,9 +6,12 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
+use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, free_port, iolite_program};
 
 pub(super) fn server() -> Server {
@@ -285,10 +288,10 @@ fn upstash() {
     let args = ["--http-port", &http, "--http-commands", "yes"];
     let builder = ServerBuilder::iolite().tcp().args(&args);
     let _server = builder.args(&["--requirepass", "secret"]).start().unwrap();
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while std::net::TcpStream::connect(format!("127.0.0.1:{http}")).is_err() {
-        assert!(std::time::Instant::now() < until, "no management port");
-        std::thread::sleep(std::time::Duration::from_millis(50));
+    let patience = Patience::of(Duration::from_secs(60));
+    while TcpStream::connect(format!("127.0.0.1:{http}")).is_err() {
+        assert!(patience.lasts(), "no management port");
+        std::thread::sleep(Duration::from_millis(50));
     }
     let directory = node_with("upstash", &["@upstash/redis@1.39.0"]);
     let mut program = Command::new("node");

@@ -47,6 +47,9 @@ impl Node {
             &port,
             "--dir",
             &dir,
+            // A machine that is busy fails no move.
+            "--cluster-migration-pause-max",
+            "30000",
         ];
         let builder = ServerBuilder::iolite().args(&args).args(self.args);
         self.server = Some(builder.start().unwrap());

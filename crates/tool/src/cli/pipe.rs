@@ -126,6 +126,10 @@ impl Pipe {
                     self.input.extend_from_slice(&piece[..count]);
                     self.count(out)?;
                     has_come = true;
+                    if self.is_done {
+                        // A server that closes the connection then has answered all the same.
+                        return Ok(true);
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(has_come),
                 Err(error) => return Err(error),
