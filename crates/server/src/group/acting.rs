@@ -144,6 +144,7 @@ impl Driver {
             } else if let Some(now_ms) = self.now_ms()
                 && let Some(Message::Reply(reply)) = self.on_heartbeat(now_ms, beat)
             {
+                self.heard_leader_ms = now_ms;
                 self.member.on_reply(now_ms, &reply);
                 self.set_lease();
             }

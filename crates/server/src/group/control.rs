@@ -360,11 +360,11 @@ impl Part {
         kept.raft_id.map(|raft_id| (kept.id, raft_id))
     }
 
-    /// Whether a node was of this one's group when that was last known.
-    pub(super) fn knew(&self, node: NodeId, raft_id: RaftId) -> bool {
+    /// Whether a node was of this one's group when that was last known, or nobody of it was known.
+    pub(super) fn may_be_a_peer(&self, node: NodeId, raft_id: RaftId) -> bool {
         let kept = lock(&self.kept);
         let mut peers = kept.peers.iter();
-        peers.any(|peer| peer.node == node && peer.raft_id == raft_id)
+        kept.peers.is_empty() || peers.any(|peer| peer.node == node && peer.raft_id == raft_id)
     }
 
     pub(super) fn raft_log(&self) -> Option<Arc<RaftLog<Links>>> {

@@ -110,6 +110,8 @@ pub(crate) struct Driver {
     pub(super) was_replica: bool,
     /// Since when nobody is known to lead.
     pub(super) leaderless_ms: Option<u64>,
+    /// When a leader last answered a heartbeat, or this began.
+    pub(super) heard_leader_ms: u64,
     /// When others were last asked where they are.
     pub(super) asked_places_ms: u64,
     pub(super) handing_over: HandingOver,
@@ -177,6 +179,7 @@ impl Driver {
             writes_documents: Arc::default(),
             was_replica: false,
             leaderless_ms: None,
+            heard_leader_ms: now_ms,
             asked_places_ms: 0,
             handing_over: HandingOver::No,
             retires: false,
@@ -430,6 +433,7 @@ impl Driver {
         }
         match Message::decode(&bytes) {
             Ok(Message::Reply(reply)) => {
+                self.heard_leader_ms = now_ms;
                 self.member.on_reply(now_ms, &reply);
                 self.set_lease();
             }

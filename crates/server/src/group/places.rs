@@ -106,9 +106,24 @@ fn decode(bytes: &[u8]) -> Result<BTreeMap<NodeId, Told>, Malformed> {
 }
 
 impl Part {
-    /// What this node says of itself and knows of others by their own word.
+    /// What this node says of itself and knows of others: by the control state, which who asks may not have, and by their own
+    /// word, where that is newer.
     fn known_places(&self, own: NodeId, raft_id: RaftId, record: &NodeRecord) -> Vec<u8> {
-        let mut nodes = self.places.told().clone();
+        let state = self.raft_log().map(|log| cluster::ControlLog::watch(&*log));
+        let recorded = state.iter().flat_map(|state| &state.nodes);
+        let mut nodes: BTreeMap<NodeId, Told> = recorded
+            .filter(|(_, known)| !known.record.host.is_empty())
+            .map(|(node, known)| {
+                let told = Told {
+                    raft_id: known.raft_id,
+                    start_count: known.record.start_count,
+                    place: place_of(&known.record),
+                };
+                (*node, told)
+            })
+            .collect();
+        let told = self.places.told().clone();
+        nodes.extend(told);
         let told = Told {
             raft_id,
             start_count: record.start_count,
@@ -144,7 +159,8 @@ impl Part {
             // Before the state is read, the peers of the last run are known.
             let is_member = match known {
                 Some(known) => known.raft_id == told.raft_id,
-                None => state.nodes.is_empty() && self.knew(node, told.raft_id),
+                // Who was killed just after it had joined knows nobody.
+                None => state.nodes.is_empty() && self.may_be_a_peer(node, told.raft_id),
             };
             let recorded = known.map_or(0, |known| known.record.start_count);
             if node == own || !is_member || told.start_count <= recorded {
@@ -164,15 +180,15 @@ impl Part {
 }
 
 impl Driver {
-    /// Tells others where this node is, and asks where they are, as long as nobody is known to lead, or the group has this node
-    /// elsewhere.
+    /// Tells others where this node is, and asks where they are, as long as nobody is known to lead or heard that does, or the
+    /// group has this node elsewhere. After a start Raft names who led at last, whom this node may not find, nor be found by.
     pub(super) fn look_for_others(&mut self, now_ms: u64) {
         let recorded = self.state.nodes.get(&self.own).map(|own| &own.record);
         let is_elsewhere =
             recorded.is_some_and(|record| place_of(record) != place_of(&self.record));
-        let is_lost = self
-            .leaderless_ms
-            .is_some_and(|since_ms| now_ms >= since_ms + self.times.election_ms_max);
+        let is_over = |since_ms: u64| now_ms >= since_ms + self.times.election_ms_max;
+        let is_lost = self.leaderless_ms.is_some_and(is_over)
+            || is_over(self.heard_leader_ms) && !self.standing.is_leader;
         let is_due = now_ms >= self.asked_places_ms + PAUSE_MS;
         let asking = Arc::clone(&self.part.places.is_asking);
         if !(is_lost || is_elsewhere) || !is_due || asking.swap(true, Ordering::AcqRel) {
