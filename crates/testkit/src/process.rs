@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use protocol::Value;
@@ -348,11 +349,23 @@ impl AsRef<Path> for TemporaryDirectory {
     }
 }
 
-/// A port of 127.0.0.1 nobody listens on at the moment.
+/// A port of 127.0.0.1 that nobody listens on at the moment: below those that the system gives to connections, which would take it
+/// before a server does, and another one each time.
 ///
 /// # Errors
 /// When there is none.
 pub fn free_port() -> io::Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?.port())
+    const FIRST: u16 = 10_000;
+    const COUNT: u32 = 10_000;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    // Tests of other processes begin elsewhere.
+    let begin = std::process::id().wrapping_mul(7_919);
+    for _ in 0..COUNT {
+        let at = begin.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % COUNT;
+        let port = FIRST + u16::try_from(at).unwrap_or_default();
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(ErrorKind::AddrInUse.into())
 }
