@@ -82,6 +82,7 @@ fn has_links_from_afar(config: &Config) -> bool {
 }
 
 /// Whether this node is announced at an address at which it serves no client: `bind` names this machine alone.
+#[cfg(feature = "cluster")]
 pub(crate) fn is_bound_too_narrowly(config: &Config, record: &NodeRecord) -> bool {
     let is_near = |host: &str| host == "::1" || host == "localhost" || host.starts_with("127.");
     let announced = &config.replication.announce_host;
