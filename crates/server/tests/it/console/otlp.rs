@@ -19,22 +19,26 @@ fn collect(listener: &TcpListener, path: &str, wanted: &[&str]) -> String {
             continue;
         };
         stream.set_nonblocking(false).unwrap();
-        let (mut text, mut piece) = (String::new(), [0; 64 << 10]);
-        let is_whole = |text: &str| {
+        let (mut bytes, mut piece) = (Vec::new(), [0; 64 << 10]);
+        let is_whole = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes);
             let (head, body) = text.split_once("\r\n\r\n")?;
             let mut lines = head.lines();
             let len = lines.find_map(|line| line.strip_prefix("Content-Length: "))?;
             Some(body.len() >= len.parse().ok()?)
         };
-        while is_whole(&text) != Some(true) {
-            let count = stream.read(&mut piece).unwrap();
-            assert!(count > 0, "{text}");
-            text += std::str::from_utf8(&piece[..count]).unwrap();
+        while is_whole(&bytes) != Some(true) {
+            match stream.read(&mut piece) {
+                Ok(count) if count > 0 => bytes.extend_from_slice(&piece[..count]),
+                // What does not come whole is sent again.
+                _ => break,
+            }
         }
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         if text.starts_with(&format!("POST {path} ")) {
             seen += &text;
         }
-        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
     }
     seen
 }
