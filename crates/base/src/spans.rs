@@ -5,8 +5,11 @@
 //! counted alone, so that a collector that is down costs no more than that.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::clock::Clock;
 
 /// So many spans wait to be taken.
 pub const SPANS_MAX: usize = 1_024;
@@ -56,6 +59,27 @@ impl Spans {
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Notes something that began then and is over now, how it ended, and what else is told of it.
+    pub fn note(
+        &self,
+        name: &str,
+        begun_unix_us: u64,
+        clock: &dyn Clock,
+        ended: Result<(), &dyn fmt::Display>,
+        attributes: &[(&'static str, &dyn fmt::Display)],
+    ) {
+        self.add(|| Span {
+            name: name.to_owned(),
+            begun_unix_us,
+            ended_unix_us: clock.now_unix_us(),
+            failure: ended.err().map(ToString::to_string),
+            attributes: attributes
+                .iter()
+                .map(|(name, value)| (*name, value.to_string()))
+                .collect(),
+        });
     }
 
     /// Notes something that is over; `span` is asked where it is kept.

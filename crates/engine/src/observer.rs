@@ -232,13 +232,6 @@ impl Observer {
         if measured.is_unlogged {
             return;
         }
-        if u64::try_from(self.least[Matter::Slow as usize].load(Ordering::Relaxed))
-            .is_ok_and(|least| us >= least)
-        {
-            let ended_unix_us = measured.now_unix_ms * 1000;
-            self.spans
-                .add_command(ended_unix_us, || shown().span(ended_unix_us, us));
-        }
         let bytes = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         for (matter, value) in [
             (Matter::Slow, us),
@@ -247,6 +240,11 @@ impl Observer {
         ] {
             let least = self.least[matter as usize].load(Ordering::Relaxed);
             if u64::try_from(least).is_ok_and(|least| value >= least) {
+                if matter == Matter::Slow {
+                    let ended_unix_us = measured.now_unix_ms * 1000;
+                    self.spans
+                        .add_command(ended_unix_us, || shown().span(ended_unix_us, us));
+                }
                 let entries_max = self.entries_max[matter as usize].load(Ordering::Relaxed);
                 let seconds = measured.now_unix_ms / 1000;
                 self.log(matter).add(seconds, value, shown(), entries_max);

@@ -13,7 +13,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use base::spans::Span;
 use durability::checkpoint::{CheckpointFault, Manifest, Overlap, TermEntry, read_manifest};
 use durability::disk::{Disk, SystemDisk};
 use durability::log::{self, LogError, Reader, Shape, Tail};
@@ -190,17 +189,16 @@ impl Recovered {
     /// Tells the operator, and whoever takes spans, of a load that began at this monotonic time.
     pub fn tell(&self, env: &Environment, started_ns: u64) {
         let took_us = env.clock.monotonic_ns().saturating_sub(started_ns) / 1_000;
-        let ended_unix_us = env.clock.now_unix_us();
-        env.shared.observer.spans.add(|| Span {
-            name: "load".to_owned(),
-            begun_unix_us: ended_unix_us.saturating_sub(took_us),
-            ended_unix_us,
-            failure: None,
-            attributes: vec![
-                ("iolite.records", self.manifest.records().to_string()),
-                ("iolite.bytes", self.manifest.bytes().to_string()),
+        env.shared.observer.spans.note(
+            "load",
+            env.clock.now_unix_us().saturating_sub(took_us),
+            &*env.clock,
+            Ok(()),
+            &[
+                ("iolite.records", &self.manifest.records()),
+                ("iolite.bytes", &self.manifest.bytes()),
             ],
-        });
+        );
         self.tell_operator(&*env.log, took_us / 1_000);
     }
 

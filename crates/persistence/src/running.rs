@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use base::background::Scheduler;
 use base::os_error::system_reason;
 use base::random::Prng;
-use base::spans::Span;
 use durability::checkpoint::{
     CheckpointFault, History, Lineage, Manifest, TermEntry, remove_replaced,
 };
@@ -615,25 +614,23 @@ impl Surroundings for Around {
 
     fn ended(&self, outcome: &Outcome) {
         let env = &self.env;
-        env.shared.observer.spans.add(|| {
-            let ended_unix_us = env.clock.now_unix_us();
-            let made = outcome.result.as_ref();
-            Span {
-                name: "checkpoint".to_owned(),
-                begun_unix_us: ended_unix_us.saturating_sub(outcome.duration_ms * 1_000),
-                ended_unix_us,
-                failure: made.err().map(ToString::to_string),
-                attributes: made.map_or_else(
-                    |_| Vec::new(),
-                    |made| {
-                        vec![
-                            ("iolite.records", made.records().to_string()),
-                            ("iolite.bytes", made.bytes().to_string()),
-                        ]
-                    },
-                ),
-            }
-        });
+        let (spans, clock) = (&env.shared.observer.spans, &*env.clock);
+        let begun_unix_us = clock
+            .now_unix_us()
+            .saturating_sub(outcome.duration_ms * 1_000);
+        match &outcome.result {
+            Ok(made) => spans.note(
+                "checkpoint",
+                begun_unix_us,
+                clock,
+                Ok(()),
+                &[
+                    ("iolite.records", &made.records()),
+                    ("iolite.bytes", &made.bytes()),
+                ],
+            ),
+            Err(failure) => spans.note("checkpoint", begun_unix_us, clock, Err(failure), &[]),
+        }
         self.host.checkpoint_ended(outcome);
     }
 

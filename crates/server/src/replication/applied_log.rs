@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::os_error::system_reason;
-use base::spans::Span;
 use durability::checkpoint::{Manifest, Overlap, free_directory, part_name, remove_checkpoint};
 use durability::disk::DiskFile;
 use durability::log::{Control, Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
@@ -680,13 +679,13 @@ impl ReplicaData for AppliedLog<'_> {
         let done = self.finish_sync(end);
         if let Some((begun_unix_us, bytes)) = begun {
             let env = self.home.env();
-            env.shared.observer.spans.add(|| Span {
-                name: "full sync".to_owned(),
+            env.shared.observer.spans.note(
+                "full sync",
                 begun_unix_us,
-                ended_unix_us: env.clock.now_unix_us(),
-                failure: done.as_ref().err().cloned(),
-                attributes: vec![("iolite.bytes", bytes.to_string())],
-            });
+                &*env.clock,
+                done.as_ref().copied().map_err(|reason| reason as _),
+                &[("iolite.bytes", &bytes)],
+            );
         }
         done
     }

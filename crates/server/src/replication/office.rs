@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use base::spans::Span;
 use cluster::{NodeId, Shard, ShardId};
 use persistence::seal::{SealRecord, boot_id};
 use replication::TermId;
@@ -279,15 +278,7 @@ impl Replication {
 
     /// Begins the office of a term, or is sealed again.
     pub(super) fn finish_office(&self, node: &Arc<Node>, term: u64, done: Done) {
-        let begun_unix_us = node.core.clock.now_unix_us();
-        let done: Done = {
-            let node = Arc::clone(node);
-            Box::new(move |has_begun| {
-                let spans = &node.core.shared.observer.spans;
-                spans.add(|| failover_span(begun_unix_us, &node, term, has_begun));
-                done(has_begun);
-            })
-        };
+        let done = told_as_span(node, term, done);
         if self.role() != Role::TakingOver {
             return done(false);
         }
@@ -476,14 +467,20 @@ impl Replication {
     }
 }
 
-/// What is told to a collector of a failover to this node, from when it was given the office.
-fn failover_span(begun_unix_us: u64, node: &Node, term: u64, has_begun: bool) -> Span {
-    let failure = (!has_begun).then(|| "the office was not taken".to_owned());
-    Span {
-        name: "failover".to_owned(),
-        begun_unix_us,
-        ended_unix_us: node.core.clock.now_unix_us(),
-        failure,
-        attributes: vec![("iolite.term", term.to_string())],
-    }
+/// Called when an office is taken, or is not; a collector is told, too, from now on until then.
+fn told_as_span(node: &Arc<Node>, term: u64, done: Done) -> Done {
+    let (node, begun_unix_us) = (Arc::clone(node), node.core.clock.now_unix_us());
+    Box::new(move |has_begun| {
+        node.core.shared.observer.spans.note(
+            "failover",
+            begun_unix_us,
+            &*node.core.clock,
+            match has_begun {
+                true => Ok(()),
+                false => Err(&"the office was not taken"),
+            },
+            &[("iolite.term", &term)],
+        );
+        done(has_begun);
+    })
 }

@@ -22,7 +22,6 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::spans::Span;
 use replication::redis_follower::{
     Commands, Event, Failure, Follower, Held, Introduction, Piece, judge_full_sync,
 };
@@ -389,13 +388,14 @@ impl<'f> Connection<'f> {
         self.following.set_link(Link::Sync);
         let begun_unix_us = self.node.core.clock.now_unix_us();
         let taken = snapshot::take(self, &held, applier);
-        self.node.core.shared.observer.spans.add(|| Span {
-            name: "full sync".to_owned(),
+        let failure = taken.as_ref().err().map(|lost| format!("{lost:?}"));
+        self.node.core.shared.observer.spans.note(
+            "full sync",
             begun_unix_us,
-            ended_unix_us: self.node.core.clock.now_unix_us(),
-            failure: taken.as_ref().err().map(|lost| format!("{lost:?}")),
-            attributes: vec![("iolite.primary", "redis".to_owned())],
-        });
+            &*self.node.core.clock,
+            failure.as_ref().map_or(Ok(()), |reason| Err(reason as _)),
+            &[("iolite.primary", &"redis")],
+        );
         taken?;
         self.node
             .replication
