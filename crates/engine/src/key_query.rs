@@ -68,15 +68,14 @@ pub enum Whose {
     Several,
 }
 
-/// Whose a request is, as far as its arguments tell; of the request that ends a transaction, by what is queued.
-#[must_use]
-pub fn whose(
+/// What is asked about a request, or about the transaction that it ends.
+pub(crate) fn query_about(
     session: &Session,
     routes: &Routes,
     table: &Table,
     spec: &CommandSpec,
     request: Request<'_>,
-) -> Whose {
+) -> Query {
     let mut query = query_of(session, routes);
     match &session.transaction {
         Some(transaction) if spec.in_transaction == InTransaction::Runs => {
@@ -88,6 +87,19 @@ pub fn whose(
         }
         _ => add_keys(&mut query, routes, table, spec, request),
     }
+    query
+}
+
+/// Whose a request is, as far as its arguments tell; of the request that ends a transaction, by what is queued.
+#[must_use]
+pub fn whose(
+    session: &Session,
+    routes: &Routes,
+    table: &Table,
+    spec: &CommandSpec,
+    request: Request<'_>,
+) -> Whose {
+    let query = query_about(session, routes, table, spec, request);
     match (query.judge(routes), query.slot) {
         (Ok(()), _) | (_, None) => Whose::Own,
         (Err(Elsewhere::CrossSlot), _) => Whose::Several,

@@ -8,7 +8,7 @@ use super::visit::Visit;
 use crate::error::CommandResult;
 use crate::flags::InTransaction;
 use crate::hash_slots::{Query, Routes};
-use crate::key_query::{add_keys, is_withheld, query_of};
+use crate::key_query::{is_withheld, query_about};
 use crate::resolved::resolve;
 use crate::spec::CommandSpec;
 use crate::table::Found;
@@ -85,19 +85,7 @@ impl Visit<'_> {
     /// What is asked about a request, or about the transaction that it ends.
     fn query(&self, routes: &Routes, spec: &CommandSpec, request: Request<'_>) -> Query {
         let session = &*self.context.session;
-        let mut query = query_of(session, routes);
-        let table = self.context.table;
-        match &session.transaction {
-            Some(transaction) if spec.in_transaction == InTransaction::Runs => {
-                for queued in transaction.queue() {
-                    if let Some(spec) = table.spec(queued.index) {
-                        add_keys(&mut query, routes, table, spec, queued.request());
-                    }
-                }
-            }
-            _ => add_keys(&mut query, routes, table, spec, request),
-        }
-        query
+        query_about(session, routes, self.context.table, spec, request)
     }
 }
 

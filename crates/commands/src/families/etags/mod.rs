@@ -367,12 +367,17 @@ fn note(entry: &mut Entry<'_>, etag: u64) -> Result<bool, CommandError> {
         return Ok(false);
     }
     entry.set_etag(etag)?;
+    state_etag(entry, etag);
+    Ok(true)
+}
+
+/// States that a value has this etag now.
+pub(super) fn state_etag(entry: &mut Entry<'_>, etag: u64) {
     let key = entry.key();
     entry.effect(|effect| {
         let etag = IntegerText::new_u64(etag);
         effect.command(&[b"SETETAG", key.bytes(), etag.as_bytes()]);
     });
-    Ok(true)
 }
 
 fn set(entry: &mut Entry<'_>, value: &[u8], deadline: Deadline, etag: u64) -> CommandResult {

@@ -11,14 +11,16 @@ use store::{Deadline, Entry, Record};
 
 use super::item::{etag_behind, flags_of, has_cas};
 use super::{Status, deadline_argument, delete, is_over, natural};
-use crate::families::strings::shared::{check_length, check_string, tell_set};
+use crate::families::etags::state_etag;
+use crate::families::strings::shared::{check_length, check_string, state_set, tell_set};
 
 const NOT_A_NUMBER: CommandError =
     CommandError::fixed("ERR cannot increment or decrement non-numeric value");
 /// The digits of the highest number of 64 bits.
 const DIGITS_MAX: usize = 20;
 
-const CHANGER: CommandSpec = CommandSpec {
+/// What commands that change an item have in common.
+pub(super) const CHANGER: CommandSpec = CommandSpec {
     flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[KeySpec::one(
         1,
@@ -188,20 +190,8 @@ impl Item<'_> {
 /// Has a key hold a string with an etag, and states it.
 fn put(entry: &mut Entry<'_>, value: &[u8], deadline: Deadline, etag: u64) -> CommandResult {
     entry.set_with_etag(value, deadline, etag)?;
-    let key = entry.key();
-    entry.effect(|effect| {
-        let key = key.bytes();
-        match deadline {
-            Deadline::Never => effect.command(&[b"SET", key, value]),
-            Deadline::Keep => effect.command(&[b"SET", key, value, b"KEEPTTL"]),
-            Deadline::At(unix_ms) => {
-                let unix_ms = IntegerText::new_u64(unix_ms);
-                effect.command(&[b"SET", key, value, b"PXAT", unix_ms.as_bytes()]);
-            }
-        }
-        let etag = IntegerText::new_u64(etag);
-        effect.command(&[b"SETETAG", key, etag.as_bytes()]);
-    });
+    state_set(entry, value, deadline);
+    state_etag(entry, etag);
     tell_set(entry, deadline);
     Ok(())
 }

@@ -8,6 +8,7 @@ use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec, OnCondi
 use protocol::Reply;
 use store::{Deadline, Entry, EventClass, Record};
 
+use super::change::CHANGER;
 use super::item::{cas_of, flags_of};
 use super::{deadline_argument, delete, is_over};
 use crate::families::strings::shared::{check_string, write_string};
@@ -31,18 +32,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         on_condition: OnCondition::ChangesDeadline,
         arity: Arity::AtLeast(3),
         flags: Flags::WRITE.with(Flags::FAST),
-        keys: &[KeySpec::one(
-            1,
-            KeyAccess::RW
-                .with(KeyAccess::ACCESS)
-                .with(KeyAccess::UPDATE),
-        )],
-        group: Group::String,
-        since: "7.2.0",
         summary: "Gives a string as an item of memcached and says when it stops existing.",
         syntax: "key unix-time-milliseconds [CAS] [NOVALUE]",
         handler: get_and_touch,
-        ..CommandSpec::BLANK
+        ..CHANGER
     },
 ];
 

@@ -86,7 +86,7 @@ pub(super) fn is_equal(record: &Record<'_>, text: &[u8]) -> bool {
 
 /// States that a key now holds `value`.
 #[inline]
-pub(super) fn state_set(entry: &mut Entry<'_>, value: &[u8], deadline: Deadline) {
+pub(crate) fn state_set(entry: &mut Entry<'_>, value: &[u8], deadline: Deadline) {
     state_set_with(entry, || value, deadline);
 }
 
