@@ -104,10 +104,7 @@ fn set(node: &Node, name: &[u8], value: &[u8]) -> Result<(), String> {
 
 /// Sets directives on all nodes; waits until they are so here.
 pub(crate) fn change(node: &Node, new: &[OwnedPair]) -> Result<(), CommandError> {
-    let log = node.control.log();
-    let log = log.ok_or(CommandError::fixed(
-        "ERR this server is in no control group",
-    ))?;
+    let log = node.control.log_for_client()?;
     let subject = Subject {
         kind: DocumentKind::Config,
         name: NAME,

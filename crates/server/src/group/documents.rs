@@ -64,10 +64,7 @@ pub(crate) fn take(node: &Node, state: &ControlState) {
 /// Changes a user on all nodes; waits until that holds here. `made` says what it is to be from what it is, and is asked again
 /// where somebody else changed it meanwhile.
 pub(crate) fn change(node: &Node, name: &[u8], made: Made<'_>) -> Outcome {
-    let log = node.control.log();
-    let log = log.ok_or(CommandError::fixed(
-        "ERR this server is in no control group",
-    ))?;
+    let log = node.control.log_for_client()?;
     wait_for(node, &*log, "it has no users yet", are_complete)?;
     let subject = Subject {
         kind: DocumentKind::User,

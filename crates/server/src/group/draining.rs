@@ -20,6 +20,7 @@ use super::control::Part;
 use super::driver::{Driver, Event};
 use super::files::id_of;
 use super::handing_over::HandingOver;
+use super::holder::IN_NO_GROUP;
 use super::unique;
 use super::view::Seen;
 use crate::poll::poll;
@@ -124,7 +125,7 @@ impl Part {
         let node = std::str::from_utf8(node).ok().and_then(id_of);
         let node = node.ok_or_else(|| error("ERR a node is named by 40 digits"))?;
         let log = self.raft_log();
-        let log = log.ok_or_else(|| error("ERR this server is in no control group"))?;
+        let log = log.ok_or(IN_NO_GROUP)?;
         let state = log.watch();
         if !state.nodes.contains_key(&node) {
             return Err(error("ERR no node of the control group has this name"));

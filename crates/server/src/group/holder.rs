@@ -14,6 +14,10 @@ use crate::replication::session::Session;
 /// The control log, as callers that may wait have it.
 pub type SharedLog = Arc<dyn cluster::ControlLog + Send + Sync>;
 
+/// What a client is answered where its request takes a control group.
+pub(super) const IN_NO_GROUP: CommandError =
+    CommandError::fixed("ERR this server is in no control group");
+
 /// Whom a node in cluster mode meets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meeting {
@@ -125,11 +129,8 @@ impl Control {
     /// # Errors
     /// What the client is to read.
     pub(crate) fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
-        let part = self.part.get();
-        let part = part.ok_or(CommandError::fixed(
-            "ERR this server is in no control group",
-        ));
-        part?.order_node(node, order)
+        let part = self.part.get().ok_or(IN_NO_GROUP)?;
+        part.order_node(node, order)
     }
 
     /// What takes part, once something does.
@@ -141,6 +142,14 @@ impl Control {
     #[must_use]
     pub fn log(&self) -> Option<SharedLog> {
         self.part.get()?.log()
+    }
+
+    /// The control log, for a client.
+    ///
+    /// # Errors
+    /// What the client is to read where this node is in no group.
+    pub(crate) fn log_for_client(&self) -> Result<SharedLog, CommandError> {
+        self.log().ok_or(IN_NO_GROUP)
     }
 
     /// Takes part no more; for a server that stops.

@@ -137,10 +137,7 @@ pub(crate) fn change(
     node: &Node,
     made: &mut dyn FnMut() -> Result<Vec<u8>, CommandError>,
 ) -> Result<bool, CommandError> {
-    let log = node.control.log();
-    let log = log.ok_or(CommandError::fixed(
-        "ERR this server is in no control group",
-    ))?;
+    let log = node.control.log_for_client()?;
     wait_for(node, &*log, "it has no libraries yet", are_complete)?;
     let subject = Subject {
         kind: DocumentKind::Library,
