@@ -14,9 +14,12 @@
 //! Not modelled: stores, log-only copies, changes of members, syncs to disk (a log is durable as soon as it is written).
 //! The small size runs in the gate; `cargo test -p cluster --test failover_model -- --ignored` searches further.
 
+#[path = "../common/mod.rs"]
+mod common;
+
 use std::collections::BTreeSet;
 
-use stateright::{Checker as _, Expectation, Model, Property};
+use stateright::{Checker as _, Model, Property};
 
 const MEMBERS: usize = 3;
 const QUORUM: usize = 2;
@@ -517,12 +520,7 @@ fn with_blank(model: Failover) -> Failover {
 /// The property that a planted mistake breaks.
 fn broken(model: Failover) -> Option<&'static str> {
     let checker = model.checker().spawn_bfs().join();
-    let found = checker.discoveries();
-    let properties = checker.model().properties();
-    let broken = properties.iter().find(|property| {
-        property.expectation == Expectation::Always && found.contains_key(property.name)
-    });
-    broken.map(|property| property.name)
+    common::broken(&checker)
 }
 
 #[test]

@@ -14,6 +14,8 @@
 //! The small sizes run in the gate; `cargo test -p cluster --release --test slot_move_model -- --ignored --nocapture` searches
 //! further.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod giving;
 mod state;
 mod steps;
@@ -61,12 +63,7 @@ fn broken(mistake: Mistake, budget: Budget) -> Option<&'static str> {
         .threads(2)
         .spawn_bfs()
         .join();
-    let found = checker.discoveries();
-    let properties = checker.model().properties();
-    let broken = properties.iter().find(|property| {
-        property.expectation == Expectation::Always && found.contains_key(property.name)
-    });
-    broken.map(|property| property.name)
+    common::broken(&checker)
 }
 
 #[test]

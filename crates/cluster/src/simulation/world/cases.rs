@@ -2,33 +2,41 @@
 
 use super::{Fault, Member, SHARD, STEP_MS, Summary, World};
 
-/// A voter is restarted right after it acknowledged the leader, which is the primary, too, and cut off then. The other voter
-/// heard of nobody for long: who of the two leads next knows by the restarted one alone how long leases stand.
-pub(in crate::simulation) fn run_restarted_voter(seed: u64) -> Result<Summary, Fault> {
-    const CUT_OTHER_MS: u64 = 3_000;
-    const RESTART_MS: u64 = 4_500;
-    const OVER_MS: u64 = 9_000;
+/// When each of them is over.
+const OVER_MS: u64 = 9_000;
+
+/// Steps through a course of events, in which the primary answers by its lease alone. `act` is called before each step with
+/// the time.
+fn run(seed: u64, act: impl Fn(&mut World, u64)) -> Result<Summary, Fault> {
     let mut world = World::new(seed);
-    // Its primary answers by its lease alone.
     world.is_quorum = false;
     while world.now_ms < OVER_MS {
         world.now_ms += STEP_MS;
-        match world.now_ms {
-            CUT_OTHER_MS => world.cut_off(1),
-            RESTART_MS => {
-                world.restart(2);
-                world.nodes[2].paused_until_ms = RESTART_MS + 100;
-                world.heal_links();
-                world.cut_off(0);
-            }
-            _ => {}
-        }
+        let now_ms = world.now_ms;
+        act(&mut world, now_ms);
         world.step();
         if let Some(fault) = world.fault.take() {
             return Err(fault);
         }
     }
     Ok(world.summary)
+}
+
+/// A voter is restarted right after it acknowledged the leader, which is the primary, too, and cut off then. The other voter
+/// heard of nobody for long: who of the two leads next knows by the restarted one alone how long leases stand.
+pub(in crate::simulation) fn run_restarted_voter(seed: u64) -> Result<Summary, Fault> {
+    const CUT_OTHER_MS: u64 = 3_000;
+    const RESTART_MS: u64 = 4_500;
+    run(seed, |world, now_ms| match now_ms {
+        CUT_OTHER_MS => world.cut_off(1),
+        RESTART_MS => {
+            world.restart(2);
+            world.nodes[2].paused_until_ms = RESTART_MS + 100;
+            world.heal_links();
+            world.cut_off(0);
+        }
+        _ => {}
+    })
 }
 
 /// The primary hands its office over, and hears nothing from there on, no seal either: another one is promoted at once, while
@@ -36,43 +44,27 @@ pub(in crate::simulation) fn run_restarted_voter(seed: u64) -> Result<Summary, F
 pub(in crate::simulation) fn run_hand_over(seed: u64) -> Result<Summary, Fault> {
     const ELECT_MS: u64 = 2_500;
     const HAND_OVER_MS: u64 = 6_000;
-    const OVER_MS: u64 = 9_000;
-    let mut world = World::new(seed);
-    // Its primary answers by its lease alone.
-    world.is_quorum = false;
-    while world.now_ms < OVER_MS {
-        world.now_ms += STEP_MS;
-        match world.now_ms {
-            // The leader is not the primary.
-            ELECT_MS => world.group.elect(1),
-            HAND_OVER_MS => {
-                let to = world.nodes[1].id;
-                for from in 1..world.nodes.len() {
-                    world.cut[from][0] = true;
-                }
-                let actions = world.nodes[0].member.hand_over(SHARD, to);
-                world.act(0, actions);
+    run(seed, |world, now_ms| match now_ms {
+        // The leader is not the primary.
+        ELECT_MS => world.group.elect(1),
+        HAND_OVER_MS => {
+            let to = world.nodes[1].id;
+            for from in 1..world.nodes.len() {
+                world.cut[from][0] = true;
             }
-            _ => {}
+            let actions = world.nodes[0].member.hand_over(SHARD, to);
+            world.act(0, actions);
         }
-        world.step();
-        if let Some(fault) = world.fault.take() {
-            return Err(fault);
-        }
-    }
-    Ok(world.summary)
+        _ => {}
+    })
 }
 
 /// A copy has come into the shard and has nothing of it yet; the other one does not want to be promoted, and the primary is
 /// gone: nobody is promoted.
 pub(in crate::simulation) fn run_blank_copy(seed: u64) -> Result<Summary, Fault> {
     const CUT_MS: u64 = 4_000;
-    const OVER_MS: u64 = 9_000;
-    let mut world = World::new(seed);
-    world.is_quorum = false;
-    while world.now_ms < OVER_MS {
-        world.now_ms += STEP_MS;
-        if world.now_ms == CUT_MS {
+    run(seed, |world, now_ms| {
+        if now_ms == CUT_MS {
             world.cut_off(0);
             for at in 1..world.nodes.len() {
                 world.nodes[at].member.set_declines(at == 1);
@@ -81,12 +73,7 @@ pub(in crate::simulation) fn run_blank_copy(seed: u64) -> Result<Summary, Fault>
                 }
             }
         }
-        world.step();
-        if let Some(fault) = world.fault.take() {
-            return Err(fault);
-        }
-    }
-    Ok(world.summary)
+    })
 }
 
 impl World {
