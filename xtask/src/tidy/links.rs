@@ -25,22 +25,38 @@ pub(super) fn targets(line: &str) -> impl Iterator<Item = &str> {
         .filter_map(|rest| Some(rest.split_once(')')?.0))
 }
 
-fn leads_somewhere(root: &Path, document: &str, target: &str) -> bool {
+/// What a link of a document leads to.
+pub(super) enum Destination {
+    /// The document itself, or another site.
+    Elsewhere,
+    /// A file, below the root of the repository.
+    File(PathBuf),
+    /// Something above that.
+    Above,
+}
+
+/// Where a link of a document leads.
+pub(super) fn destination(document: &str, target: &str) -> Destination {
     let path = target.split('#').next().unwrap_or_default();
     if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
-        return true;
+        return Destination::Elsewhere;
     }
     let directory = Path::new(document)
         .parent()
         .unwrap_or_else(|| Path::new(""));
-    match normalised(&directory.join(path)) {
-        Some(below) => root.join(below).exists(),
-        None => false,
+    normalised(&directory.join(path)).map_or(Destination::Above, Destination::File)
+}
+
+fn leads_somewhere(root: &Path, document: &str, target: &str) -> bool {
+    match destination(document, target) {
+        Destination::Elsewhere => true,
+        Destination::File(path) => root.join(path).exists(),
+        Destination::Above => false,
     }
 }
 
 /// The path without `..`; `None` when it leaves the repository.
-pub(super) fn normalised(path: &Path) -> Option<PathBuf> {
+fn normalised(path: &Path) -> Option<PathBuf> {
     let mut parts = PathBuf::new();
     for component in path.components() {
         match component {

@@ -1,9 +1,9 @@
 //! The documentation as a site: every page is in a chapter, links stay among the pages, and those to a heading find it.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::links::{normalised, targets};
+use super::links::{Destination, destination, targets};
 use super::sources::Source;
 
 const SUMMARY: &str = "docs/SUMMARY.md";
@@ -45,14 +45,11 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
 
 /// Whether a link leads to a file below docs/, or to another site.
 fn stays(document: &str, target: &str) -> bool {
-    let path = target.split('#').next().unwrap_or_default();
-    if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
-        return true;
+    match destination(document, target) {
+        Destination::Elsewhere => true,
+        Destination::File(path) => path.starts_with("docs"),
+        Destination::Above => false,
     }
-    let directory = Path::new(document)
-        .parent()
-        .unwrap_or_else(|| Path::new(""));
-    normalised(&directory.join(path)).is_some_and(|path| path.starts_with("docs"))
 }
 
 /// Whether a link to a heading of a page in the repository names one that is there.
@@ -63,16 +60,12 @@ fn finds_heading(sources: &[Source], document: &str, target: &str) -> bool {
     if path.contains("://") || !(path.is_empty() || path.ends_with(".md")) {
         return true;
     }
-    let directory = Path::new(document)
-        .parent()
-        .unwrap_or_else(|| Path::new(""));
-    let path = if path.is_empty() {
-        Some(Path::new(document).to_path_buf())
-    } else {
-        normalised(&directory.join(path))
+    let path = match destination(document, path) {
+        Destination::File(path) => path,
+        Destination::Elsewhere if path.is_empty() => PathBuf::from(document),
+        Destination::Elsewhere | Destination::Above => return true,
     };
-    let Some(page) = path.and_then(|path| sources.iter().find(|one| Path::new(&one.path) == path))
-    else {
+    let Some(page) = sources.iter().find(|one| Path::new(&one.path) == path) else {
         // Links that lead nowhere are told of elsewhere.
         return true;
     };
