@@ -730,7 +730,7 @@ impl Worker {
     }
 
     /// Has the engine run what has come from a client; what came of it, and whether the client holds too much.
-    #[inline]
+    #[inline(always)]
     fn run_engine(
         &mut self,
         id: ConnectionId,
