@@ -13,6 +13,7 @@ pub mod fuzz;
 pub mod instructions;
 pub mod package;
 pub mod parts;
+mod processes;
 pub mod run;
 pub mod sanitize;
 pub mod soak;

@@ -4,8 +4,12 @@ use std::fmt::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::changed;
 use crate::parts::{MINUTES_MAX, Part, When};
+use crate::{changed, processes};
+
+/// Minutes since the gate began after which no part about a change is to be still at work: what a slow machine has no
+/// time for is left to whoever runs it by name, and to the soak.
+const BEGUN_WITHIN_MINUTES: f64 = 35.0;
 
 /// What came of a part.
 pub struct Outcome {
@@ -22,6 +26,8 @@ enum PartResult {
     LeftOut(Vec<String>),
     /// Not run: nothing changed that it is about.
     Unchanged,
+    /// Not run: what ran before took so long that this would pass [`BEGUN_WITHIN_MINUTES`].
+    Postponed,
 }
 
 impl Outcome {
@@ -29,7 +35,7 @@ impl Outcome {
     #[must_use]
     pub fn is_good(&self) -> bool {
         match self.result {
-            PartResult::Passed | PartResult::Unchanged => true,
+            PartResult::Passed | PartResult::Unchanged | PartResult::Postponed => true,
             PartResult::Failed => false,
             PartResult::LeftOut(_) => !is_ci(),
         }
@@ -39,25 +45,41 @@ impl Outcome {
         match &self.result {
             PartResult::Passed => "passed".to_owned(),
             PartResult::Unchanged => "not run: nothing changed that it is about".to_owned(),
+            PartResult::Postponed => format!(
+                "not run: this machine is slow; `cargo xtask test {}` runs it",
+                self.name
+            ),
             PartResult::Failed => "FAILED".to_owned(),
             PartResult::LeftOut(missing) => format!("LEFT OUT, missing: {}", missing.join("; ")),
         }
     }
 }
 
-/// Runs the whole gate, also after a part has failed; without the parts about what has not changed.
+/// Runs the whole gate, also after a part has failed; without the parts about what has not changed, and without those
+/// that would not be over in time.
 #[must_use]
 pub fn gate(parts: &[Part]) -> Vec<Outcome> {
-    let run = |part: &Part| match part.when {
-        When::Changed(paths) if !changed::below(paths) => Outcome {
-            name: part.name,
-            minutes_max: part.minutes_max,
-            took: Duration::ZERO,
-            result: PartResult::Unchanged,
-        },
-        _ => one(part),
+    let begin = now();
+    let run = |part: &Part| {
+        let over_at_minutes = (now() - begin).as_secs_f64() / 60.0 + part.minutes_max;
+        match part.when {
+            When::Changed(paths) if !changed::below(paths) => not_run(part, PartResult::Unchanged),
+            When::Changed(_) if over_at_minutes > BEGUN_WITHIN_MINUTES => {
+                not_run(part, PartResult::Postponed)
+            }
+            _ => one(part),
+        }
     };
     parts.iter().map(run).collect()
+}
+
+fn not_run(part: &Part, result: PartResult) -> Outcome {
+    Outcome {
+        name: part.name,
+        minutes_max: part.minutes_max,
+        took: Duration::ZERO,
+        result,
+    }
 }
 
 /// Runs these parts, also after one has failed.
@@ -76,7 +98,10 @@ fn one(part: &Part) -> Outcome {
         .collect();
     let result = if !missing.is_empty() {
         PartResult::LeftOut(missing)
-    } else if (part.commands)().iter_mut().all(succeeds) {
+    } else if (part.commands)()
+        .iter_mut()
+        .all(|command| succeeds_within(command, time_limit(part)))
+    {
         PartResult::Passed
     } else {
         PartResult::Failed
@@ -89,13 +114,45 @@ fn one(part: &Part) -> Outcome {
     }
 }
 
+/// How long one command of a part may take until it counts as hanging: long enough for a machine four times as slow as
+/// the budgets assume.
+fn time_limit(part: &Part) -> Duration {
+    Duration::from_secs_f64((4.0 * part.minutes_max).max(5.0) * 60.0)
+}
+
 pub(crate) fn succeeds(command: &mut Command) -> bool {
+    show(command);
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The same of a command that is killed with all it started when it takes longer: a test that hangs fails, and what it
+/// printed says which one.
+fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
+    show(command);
+    let Ok(mut child) = command.spawn() else {
+        return false;
+    };
+    let begin = now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if now() - begin < limit => std::thread::sleep(Duration::from_millis(100)),
+            _ => break,
+        }
+    }
+    println!("it hangs: killed after {} s", limit.as_secs());
+    processes::kill_tree(child.id());
+    // Reaped, whether the signal or its own end came first.
+    drop(child.wait());
+    false
+}
+
+fn show(command: &Command) {
     let words: Vec<_> = command
         .get_args()
         .map(|word| word.to_string_lossy())
         .collect();
     println!("$ cargo {}", words.join(" "));
-    command.status().is_ok_and(|status| status.success())
 }
 
 /// What each part took and may take, in minutes.
@@ -135,4 +192,46 @@ fn is_ci() -> bool {
 #[expect(clippy::disallowed_methods, reason = "how long the tests take")]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hangs_is_killed_with_all_it_started() {
+        let file = std::env::temp_dir().join(format!("xtask-hangs-{}", std::process::id()));
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "sleep 1000 & echo $! > $0; wait"])
+            .arg(&file);
+        let begin = now();
+        // As long as the grandchild is not there yet, there is nothing to be killed.
+        let mut limit = Duration::from_millis(200);
+        let grandchild = loop {
+            assert!(!succeeds_within(&mut command, limit));
+            match std::fs::read_to_string(&file).unwrap_or_default().trim() {
+                "" => limit *= 2,
+                process => break process.to_owned(),
+            }
+        };
+        std::fs::remove_file(&file).unwrap();
+        while is_alive(&grandchild) {
+            assert!(now() - begin < Duration::from_mins(5), "it sleeps on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Whether a process is there that is more than an entry nobody has asked for yet.
+    fn is_alive(process: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    #[test]
+    fn what_ends_in_time_says_how() {
+        let limit = Duration::from_secs(3600);
+        assert!(succeeds_within(&mut Command::new("true"), limit));
+        assert!(!succeeds_within(&mut Command::new("false"), limit));
+    }
 }
