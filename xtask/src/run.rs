@@ -139,7 +139,7 @@ fn succeeds_before(command: &mut Command, deadline: Instant) -> bool {
             _ => break,
         }
     }
-    println!("it hangs: killed, its part has had five times its budget");
+    println!("it hangs: killed, the time of its part is over");
     processes::kill_tree(child.id());
     // Reaped, whether the signal or its own end came first.
     drop(child.wait());
