@@ -17,6 +17,7 @@ mod processes;
 pub mod run;
 pub mod sanitize;
 pub mod soak;
+mod test_runs;
 pub mod tidy;
 mod toolchain;
 pub mod tools;

@@ -1,10 +1,11 @@
 //! Running parts of the tests one after the other, and the table of what they took.
 
 use std::fmt::Write;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use crate::parts::{MINUTES_MAX, Part, When};
+use crate::test_runs::{self, Ended};
 use crate::{changed, processes};
 
 /// Minutes since the gate began after which no part about a change is to be still at work: what a slow machine has no
@@ -21,6 +22,8 @@ pub struct Outcome {
 
 enum PartResult {
     Passed,
+    /// Passed, these tests only when they ran again, alone.
+    Flaky(Vec<String>),
     Failed,
     /// Not run: these programs are missing.
     LeftOut(Vec<String>),
@@ -35,7 +38,10 @@ impl Outcome {
     #[must_use]
     pub fn is_good(&self) -> bool {
         match self.result {
-            PartResult::Passed | PartResult::Unchanged | PartResult::Postponed => true,
+            PartResult::Passed
+            | PartResult::Flaky(_)
+            | PartResult::Unchanged
+            | PartResult::Postponed => true,
             PartResult::Failed => false,
             PartResult::LeftOut(_) => !is_ci(),
         }
@@ -44,6 +50,9 @@ impl Outcome {
     fn word(&self) -> String {
         match &self.result {
             PartResult::Passed => "passed".to_owned(),
+            PartResult::Flaky(names) => {
+                format!("passed; FLAKY, failed beside others: {}", names.join(", "))
+            }
             PartResult::Unchanged => "not run: nothing changed that it is about".to_owned(),
             PartResult::Postponed => format!(
                 "not run: this machine is slow; `cargo xtask test {}` runs it",
@@ -96,21 +105,36 @@ fn one(part: &Part) -> Outcome {
         .iter()
         .filter_map(|tool| tool.ensure().err())
         .collect();
-    let result = if !missing.is_empty() {
-        PartResult::LeftOut(missing)
-    } else if (part.commands)()
-        .iter_mut()
-        .all(|command| succeeds_before(command, begin + time_limit(part)))
-    {
-        PartResult::Passed
-    } else {
-        PartResult::Failed
+    let result = match missing.is_empty() {
+        true => run_commands(part, begin + time_limit(part)),
+        false => PartResult::LeftOut(missing),
     };
     Outcome {
         name: part.name,
         minutes_max: part.minutes_max,
         took: now() - begin,
         result,
+    }
+}
+
+/// Runs the commands of a part up to the first that fails.
+fn run_commands(part: &Part, deadline: Instant) -> PartResult {
+    let mut flaky = Vec::new();
+    for command in &mut (part.commands)() {
+        let is_test = command.get_args().next().is_some_and(|word| word == "test");
+        match is_test {
+            true => match test_runs::run(command, deadline) {
+                Ended::Passed => {}
+                Ended::Flaky(names) => flaky.extend(names),
+                Ended::Failed => return PartResult::Failed,
+            },
+            false if succeeds_before(command, deadline) => {}
+            false => return PartResult::Failed,
+        }
+    }
+    match flaky.is_empty() {
+        true => PartResult::Passed,
+        false => PartResult::Flaky(flaky),
     }
 }
 
@@ -129,9 +153,12 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
 /// what it printed says which one.
 fn succeeds_before(command: &mut Command, deadline: Instant) -> bool {
     show(command);
-    let Ok(mut child) = command.spawn() else {
-        return false;
-    };
+    let child = command.spawn();
+    child.is_ok_and(|mut child| ends_well(&mut child, deadline))
+}
+
+/// Waits for the end of a command; it is killed at the deadline.
+pub(crate) fn ends_well(child: &mut Child, deadline: Instant) -> bool {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return status.success(),
@@ -146,7 +173,7 @@ fn succeeds_before(command: &mut Command, deadline: Instant) -> bool {
     false
 }
 
-fn show(command: &Command) {
+pub(crate) fn show(command: &Command) {
     let words: Vec<_> = command
         .get_args()
         .map(|word| word.to_string_lossy())
