@@ -317,11 +317,11 @@ fn a_cluster_goes_into_one_server_and_is_compared_by_digests() {
 fn slots_that_move_while_they_are_copied_lose_no_key() {
     let source = Fleet::cluster(ServerBuilder::iolite, 3);
     let target = Fleet::alone(ServerBuilder::iolite());
-    fill(&source, 4_000);
+    fill(&source, 1_500);
     let ids = [0, 1].map(|at| text(&source.0[at], &["CLUSTER", "MYID"]));
-    let writer = source.written_to(2, 4_000);
+    let writer = source.written_to(2, 1_500);
     let (from, to) = (source.place(), target.place());
-    let words = ["--follow-for", "6", "--rate", "4000", "--count", "20", "-q"];
+    let words = ["--follow-for", "3", "--rate", "3000", "--count", "20", "-q"];
     let migration = Command::new(iolite_program())
         .args(["migrate", &from, &to, "--json"])
         .args(words)
