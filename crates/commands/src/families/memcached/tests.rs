@@ -172,7 +172,7 @@ fn one_of_all_who_ask_is_told_to_fetch_what_is_out_of_date() {
     assert_eq!(item, format!("7 {stale} 0 1 v 1"));
     assert_eq!(
         text(&server.run("MCWIN k CAS")),
-        format!("7 {stale} 0 1 v 5")
+        format!("7 {stale} 0 1 v 7")
     );
     assert_eq!(
         text(&server.run("MCWIN k CAS")),
