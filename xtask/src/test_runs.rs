@@ -51,7 +51,7 @@ pub(crate) fn run(command: &mut Command, deadline: Instant) -> Ended {
     let Ok(seen) = reader.join() else {
         return Ended::Failed;
     };
-    match seen.to_retry() {
+    match seen.into_retried() {
         Some(names) if passes_alone(command, &names, deadline) => Ended::Flaky(names),
         _ => Ended::Failed,
     }
@@ -119,7 +119,7 @@ impl Seen {
 
     /// The failures that are worth another try; none where a program ended before it said how, since that one has no
     /// names.
-    fn to_retry(self) -> Option<Vec<String>> {
+    fn into_retried(self) -> Option<Vec<String>> {
         let is_all = self.begun == self.ended;
         let is_few = (1..=RETRIED_MAX).contains(&self.failed.len());
         (is_all && is_few).then_some(self.failed)
@@ -145,15 +145,15 @@ mod tests {
     #[test]
     fn failures_are_read_from_their_list() {
         let both = seen(&format!("{FAILED}{PASSED}"));
-        assert_eq!(both.to_retry(), Some(vec!["a::c".to_owned()]));
+        assert_eq!(both.into_retried(), Some(vec!["a::c".to_owned()]));
     }
 
     #[test]
     fn who_ends_without_a_word_is_not_tried_again() {
         let crashed = "\nrunning 3 tests\ntest e ... ok\n";
-        assert_eq!(seen(&format!("{FAILED}{crashed}")).to_retry(), None);
-        assert_eq!(seen(PASSED).to_retry(), None);
-        assert_eq!(seen(&FAILED.repeat(RETRIED_MAX + 1)).to_retry(), None);
+        assert_eq!(seen(&format!("{FAILED}{crashed}")).into_retried(), None);
+        assert_eq!(seen(PASSED).into_retried(), None);
+        assert_eq!(seen(&FAILED.repeat(RETRIED_MAX + 1)).into_retried(), None);
     }
 
     /// A shell that speaks as a test program does; what comes after it are its arguments.
