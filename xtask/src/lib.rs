@@ -9,6 +9,7 @@ pub mod changed;
 pub mod coverage;
 mod debian;
 pub mod figures;
+pub mod flakes;
 pub mod fuzz;
 pub mod instructions;
 pub mod package;

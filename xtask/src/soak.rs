@@ -228,6 +228,12 @@ pub const PARTS: &[SoakPart] = &[
         commands: |_| vec![parts::model("shuttle", &["store", "durability"])],
     },
     SoakPart {
+        name: "flakes",
+        purpose: "tests of the whole server, those that are quick 20 times, beside threads that keep all cores busy",
+        needs: &[&tools::CPP_COMPILER, &tools::REDIS_SERVER],
+        commands: |_| vec![parts::xtask(&["flakes", "20"])],
+    },
+    SoakPart {
         name: "lints",
         purpose: "clippy, no warning, where the gate has no time for it: benchmarks, and the server without features",
         needs: &[&tools::CPP_COMPILER],
