@@ -52,8 +52,11 @@ impl Visit<'_> {
         if needs_none {
             return true;
         }
-        let keys_count = run.requests_count * planned.keys_each;
-        // Those at no fixed place are not planned.
+        // The plan has the keys of the first place alone, and none of those at no fixed place.
+        let keys_count = match found.spec.keys {
+            [_] => run.requests_count * planned.keys_each,
+            _ => 0,
+        };
         let keys = plan.keys_of(planned).get(..keys_count);
         let ahead = store.lookahead(session.database);
         keys_count > 0
