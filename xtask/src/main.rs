@@ -30,7 +30,9 @@ fn main() -> ExitCode {
         }
         ["ci"] => ci(),
         ["package"] => answer(package::make()),
+        ["package", program] => answer(package::make_of(program)),
         ["check-packages"] => answer(package::check()),
+        ["check-builds"] => answer(package::check_builds()),
         ["tidy"] => check_tidiness(),
         ["tidy", "--accept"] => accept_long_functions(),
         ["figures"] => measure(None),
@@ -175,8 +177,13 @@ fn help() -> ExitCode {
         println!("    {:<16}{}", part.name, part.purpose);
     }
     println!("cargo xtask budgets            minutes that each part of the gate may take");
-    println!("cargo xtask package            tarball, deb, rpm, image and sums in target/package");
-    println!("cargo xtask check-packages     unpacks each and runs the server in it");
+    println!(
+        "cargo xtask package [PROGRAM]  tarballs, deb, rpm, image, wheel and sums in target/package"
+    );
+    println!(
+        "cargo xtask check-packages     installs each into a root of its own and runs the server in it"
+    );
+    println!("cargo xtask check-builds       builds again in another directory, and compares");
     println!("cargo xtask ci                 the gate; fails when a tool is missing");
     println!(
         "cargo xtask tidy [--accept]    checks of the source; accepts long functions as they are"
