@@ -200,12 +200,22 @@ export function slow(root) {
     { name: "command", text: (r) => h("span", { class: "key" }, r[3].map((one) => (/^[^\s"]+$/.test(one) ? one : JSON.stringify(one))).join(" ").slice(0, 300)) }, { name: "client", of: (r) => r[4], class: "mono" }, { name: "name", of: (r) => r[5] },
   ], { by: 0, label: title, empty: "Nothing was noticed." }));
   const events = table([{ name: "event", of: (r) => r[0] }, { name: "last", number: true, of: (r) => r[1], text: (r) => clock(r[1]) }, { name: "took", number: true, of: (r) => r[2], text: (r) => r[2] + " ms" }, { name: "worst", number: true, of: (r) => r[3], text: (r) => r[3] + " ms" }], { by: 1, label: "Events", empty: "None, or latency-monitor-threshold is 0." });
-  add(root, [head("Slow log"), h("div", { class: "grid" }, kinds.map(([title], at) => card(at === 0 ? "" : "w6", title, at === 0 ? "slowlog-log-slower-than" : null, h("div", { class: "scroll short" }, tables[at].element))), card("", "Events that took long", "LATENCY LATEST", h("div", { class: "scroll short" }, events.element)))]);
+  const sent = h("p", { class: "note" }), shown = table([{ name: "when", number: true, of: (r) => r.begun_unix_us, text: (r) => clock(r.begun_unix_us / 1e6) }, { name: "span", of: (r) => r.name, class: "mono" }, { name: "took", number: true, of: (r) => r.us, text: (r) => micros(r.us) }, { name: "", of: (r) => r.failure || "", text: (r) => (r.failure ? h("span", { class: "bad" }, r.failure) : "") }, { name: "of it", text: (r) => h("span", { class: "key" }, Object.entries(r.attributes).map(([name, one]) => name.replace("iolite.", "") + " " + one).join(", ")) }], { by: 0, label: "Spans", empty: "None was noted yet." });
+  const spans = card("", "Spans", "of late, sent to a collector", sent, h("div", { class: "scroll short" }, shown.element));
+  spans.hidden = true;
+  add(root, [head("Slow log"), h("div", { class: "grid" }, kinds.map(([title], at) => card(at === 0 ? "" : "w6", title, at === 0 ? "slowlog-log-slower-than" : null, h("div", { class: "scroll short" }, tables[at].element))), card("", "Events that took long", "LATENCY LATEST", h("div", { class: "scroll short" }, events.element)), spans)]);
+  const stop_spans = every(3, async () => {
+    const of = await ask("api/spans");
+    spans.hidden = !of.endpoint;
+    if (spans.hidden) return;
+    fill(sent, of.endpoint + ": " + count(of.documents) + " documents, ", h("span", { class: of.failed ? "warn" : "" }, count(of.failed) + " not taken"), of.untrusted ? h("span", { class: "bad" }, ", " + count(of.untrusted) + " for want of trust in its certificate") : "", of.dropped ? ", " + count(of.dropped) + " spans dropped" : "");
+    shown.set(of.spans);
+  });
   const stop = every(3, async () => {
     const { replies } = await ask("api/pipeline", { commands: [...kinds.map(([, args]) => args), ["LATENCY", "LATEST"]] });
     replies.forEach((reply, at) => (tables[at] || events).set(value(reply)));
   });
-  return { stop };
+  return { stop: () => { stop(); stop_spans(); } };
 }
 
 // States of a move of slots in which nothing of it goes on.

@@ -28,7 +28,8 @@ mod text;
 
 pub use otlp::{Export, Target};
 pub use ports::{
-    Admission, Duplex, Encrypted, Encryption, Field, Figures, Link, Section, Sessions, Unready,
+    Admission, Duplex, Encrypted, Encrypting, Encryption, Field, Figures, Link, Outgoing, Reached,
+    Section, Sessions, Unreached, Unready,
 };
 pub use serve::{Console, answer};
 pub use settings::{MetricsAuth, Settings};

@@ -32,3 +32,5 @@ pub(crate) const SECONDS_KEPT: usize = 3600;
 pub(crate) const MINUTES_KEPT: usize = 1440;
 /// Seconds that a stream begins with.
 pub(crate) const SECONDS_FIRST: usize = 300;
+/// Spans that the page shows.
+pub(crate) const SPANS_SHOWN: usize = 100;

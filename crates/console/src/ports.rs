@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -60,6 +61,9 @@ pub trait Figures: Send + Sync {
 
     /// Lines of the server log that were written since the one of this number, with their numbers.
     fn log_lines(&self, after: u64) -> Vec<(u64, String)>;
+
+    /// Writes a warning into the server log.
+    fn warn(&self, _text: &str) {}
 
     /// Takes away what is to be told of what took how long.
     fn take_spans(&self) -> Vec<Span> {
@@ -135,4 +139,37 @@ pub type Encrypted = Pin<Box<dyn Future<Output = io::Result<Box<dyn Duplex>>> + 
 pub trait Encryption: Send + Sync {
     /// Makes the handshake, with the certificate of this moment.
     fn accept(&self, stream: tokio::net::TcpStream) -> Encrypted;
+}
+
+/// Why there is no encrypted connection to a server.
+#[derive(Debug)]
+pub enum Unreached {
+    /// Its certificate is not trusted, or there is nothing to judge it by; for the log.
+    Untrusted(String),
+    /// The connection failed.
+    Failed(io::Error),
+}
+
+/// A connection to a server, once its handshake is made.
+pub type Reached = Pin<Box<dyn Future<Output = Result<Box<dyn Duplex>, Unreached>> + Send>>;
+
+/// What makes encrypted connections to servers.
+pub trait Outgoing: Send + Sync {
+    /// Makes the handshake with the server of this name, whose certificate one of the authorities in a file has signed;
+    /// the system's without.
+    fn connect(
+        &self,
+        stream: tokio::net::TcpStream,
+        host: &str,
+        authorities: Option<&Path>,
+    ) -> Reached;
+}
+
+/// What encrypts.
+#[derive(Clone, Default)]
+pub struct Encrypting {
+    /// Connections that come; with it all are encrypted.
+    pub incoming: Option<Arc<dyn Encryption>>,
+    /// Connections to a collector, where that was built in.
+    pub outgoing: Option<Arc<dyn Outgoing>>,
 }

@@ -22,7 +22,7 @@ use tokio::time::{Duration, MissedTickBehavior, interval, timeout};
 use crate::limits::{
     BODY_BYTES_MAX, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEADERS_MAX, REQUEST_TIME_MAX,
 };
-use crate::ports::{Duplex, Encryption, Figures, Sessions};
+use crate::ports::{Duplex, Encrypting, Encryption, Figures, Sessions};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::{api, files, guard, login, metrics_access, otlp, probes, rest, stream};
@@ -36,8 +36,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Listens and serves on a thread of its own, which `begin` is run on first. With an encryption all connections are
-    /// encrypted.
+    /// Listens and serves on a thread of its own, which `begin` is run on first.
     ///
     /// # Errors
     /// When an address cannot be listened on, or there are too many threads.
@@ -49,7 +48,7 @@ impl Console {
         settings: Settings,
         figures: Arc<dyn Figures>,
         sessions: Arc<dyn Sessions>,
-        encryption: Option<Arc<dyn Encryption>>,
+        encrypting: Encrypting,
         begin: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let listeners: io::Result<Vec<TcpListener>> =
@@ -57,7 +56,8 @@ impl Console {
         let listeners = listeners?;
         let addresses: io::Result<Vec<SocketAddr>> =
             listeners.iter().map(TcpListener::local_addr).collect();
-        let shared = Shared::new(settings, figures, sessions);
+        let Encrypting { incoming, outgoing } = encrypting;
+        let shared = Shared::new(settings, figures, sessions, outgoing);
         let stop = Arc::new(Notify::new());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -69,7 +69,7 @@ impl Console {
                 begin();
                 runtime.block_on(async move {
                     for listener in listeners {
-                        tokio::spawn(accept(listener, own.clone(), encryption.clone()));
+                        tokio::spawn(accept(listener, own.clone(), incoming.clone()));
                     }
                     tokio::spawn(otlp::export(own.clone()));
                     tokio::spawn(look(own));
@@ -184,7 +184,7 @@ pub fn answer(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let routes = routes(&Shared::new(settings, figures, sessions));
+    let routes = routes(&Shared::new(settings, figures, sessions, None));
     let from = SocketAddr::from(([127, 0, 0, 1], 1));
     runtime.block_on(async move {
         let (mut own, other) = tokio::io::duplex(ANSWER_BYTES_MAX);
@@ -230,6 +230,7 @@ fn routes(shared: &Shared) -> Router {
         .route("/api/session", get(login::session))
         .route("/api/history", get(stream::history))
         .route("/api/log", get(stream::log))
+        .route("/api/spans", get(stream::spans))
         .route("/api/command", post(api::command))
         .route("/api/pipeline", post(api::pipeline))
         .route("/api/keys", post(api::keys))

@@ -1,16 +1,18 @@
 //! What all requests share: the ports, the settings, who is logged in, and what was.
 
+use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use base::metrics::{Metric, MetricKind};
+use base::spans::Span;
 use tokio::sync::{Semaphore, broadcast};
 
 use crate::history::History;
-use crate::limits::STREAMS_MAX;
+use crate::limits::{SPANS_SHOWN, STREAMS_MAX};
 use crate::login::Logins;
-use crate::ports::{Figures, Sessions};
+use crate::ports::{Figures, Outgoing, Sessions};
 use crate::settings::Settings;
 
 /// Frames that who streams may be behind.
@@ -20,6 +22,8 @@ const FRAMES_BEHIND_MAX: usize = 16;
 pub(crate) struct Inner {
     pub(crate) figures: Arc<dyn Figures>,
     pub(crate) sessions: Arc<dyn Sessions>,
+    /// Makes encrypted connections to a collector, where that was built in.
+    pub(crate) outgoing: Option<Arc<dyn Outgoing>>,
     pub(crate) logins: Logins,
     pub(crate) frames: broadcast::Sender<Arc<str>>,
     pub(crate) streams: Arc<Semaphore>,
@@ -29,6 +33,19 @@ pub(crate) struct Inner {
     refusals: AtomicU64,
     exports: AtomicU64,
     failed_exports: AtomicU64,
+    untrusted_exports: AtomicU64,
+    spans: Mutex<VecDeque<Span>>,
+}
+
+/// What became of a document for a collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exported {
+    /// It was taken.
+    Taken,
+    /// It was not.
+    Failed,
+    /// It was not sent: the collector's certificate is not trusted.
+    Untrusted,
 }
 
 /// A way to it.
@@ -48,10 +65,12 @@ impl Shared {
         settings: Settings,
         figures: Arc<dyn Figures>,
         sessions: Arc<dyn Sessions>,
+        outgoing: Option<Arc<dyn Outgoing>>,
     ) -> Self {
         Self(Arc::new(Inner {
             figures,
             sessions,
+            outgoing,
             logins: Logins::default(),
             frames: broadcast::channel(FRAMES_BEHIND_MAX).0,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
@@ -61,6 +80,8 @@ impl Shared {
             refusals: AtomicU64::new(0),
             exports: AtomicU64::new(0),
             failed_exports: AtomicU64::new(0),
+            untrusted_exports: AtomicU64::new(0),
+            spans: Mutex::default(),
         }))
     }
 }
@@ -88,12 +109,36 @@ impl Inner {
         self.refusals.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes a document for a collector, and whether it was taken.
-    pub(crate) fn count_export(&self, is_taken: bool) {
+    /// Notes a document for a collector, and what became of it.
+    pub(crate) fn count_export(&self, exported: Exported) {
         self.exports.fetch_add(1, Ordering::Relaxed);
-        if !is_taken {
+        if exported != Exported::Taken {
             self.failed_exports.fetch_add(1, Ordering::Relaxed);
         }
+        if exported == Exported::Untrusted {
+            self.untrusted_exports.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps spans that go to a collector for the page, too: the last ones.
+    pub(crate) fn keep_spans(&self, spans: &[Span]) {
+        let mut kept = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = &spans[spans.len().saturating_sub(SPANS_SHOWN)..];
+        kept.extend(last.iter().cloned());
+        let old = kept.len().saturating_sub(SPANS_SHOWN);
+        kept.drain(..old);
+    }
+
+    /// The last spans, the oldest first.
+    pub(crate) fn kept_spans(&self) -> Vec<Span> {
+        let kept = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().cloned().collect()
+    }
+
+    /// Documents for a collector: all, those that it did not take, and those of these that were not sent.
+    pub(crate) fn exports(&self) -> [u64; 3] {
+        [&self.exports, &self.failed_exports, &self.untrusted_exports]
+            .map(|count| count.load(Ordering::Relaxed))
     }
 
     /// The server's metrics, and those of the port itself.
@@ -101,7 +146,7 @@ impl Inner {
     pub(crate) fn all_metrics(&self) -> Vec<Metric> {
         let mut metrics = self.figures.metrics();
         let streams = STREAMS_MAX - self.streams.available_permits();
-        let own: [(&'static str, MetricKind, &'static str, f64); 7] = [
+        let own: [(&'static str, MetricKind, &'static str, f64); 8] = [
             (
                 "iolite_console_requests_total",
                 MetricKind::Counter,
@@ -125,6 +170,12 @@ impl Inner {
                 MetricKind::Counter,
                 "Documents that no collector took.",
                 self.failed_exports.load(Ordering::Relaxed) as f64,
+            ),
+            (
+                "iolite_otlp_untrusted_total",
+                MetricKind::Counter,
+                "Documents that were not sent, for the collector's certificate is not trusted.",
+                self.untrusted_exports.load(Ordering::Relaxed) as f64,
             ),
             (
                 "iolite_otlp_spans_dropped_total",

@@ -86,3 +86,39 @@ pub(crate) async fn log(
     let lines: Vec<_> = lines.map(|(number, text)| json!([number, text])).collect();
     Ok(Json(json!({"lines": lines})).into_response())
 }
+
+/// `GET /api/spans`: what went to the collector, and how that goes.
+pub(crate) async fn spans(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+) -> Result<Response, Response> {
+    login::required_for_info(&shared, &headers)?;
+    let [sent, failed, untrusted] = shared.exports();
+    let spans: Vec<_> = shared
+        .kept_spans()
+        .into_iter()
+        .map(|span| {
+            let attributes: serde_json::Map<_, _> = span
+                .attributes
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value.into()))
+                .collect();
+            json!({
+                "name": span.name,
+                "begun_unix_us": span.begun_unix_us,
+                "us": span.ended_unix_us.saturating_sub(span.begun_unix_us),
+                "failure": span.failure,
+                "attributes": attributes,
+            })
+        })
+        .collect();
+    let all = json!({
+        "endpoint": shared.settings().export.endpoint,
+        "documents": sent,
+        "failed": failed,
+        "untrusted": untrusted,
+        "dropped": shared.figures.dropped_spans(),
+        "spans": spans,
+    });
+    Ok(Json(all).into_response())
+}

@@ -392,4 +392,6 @@ in seconds since 1970 as @1795285800.250. What is behind it is set aside.
 }
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod tests;

@@ -3,13 +3,18 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+#[cfg(feature = "tls")]
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base::metrics::Metric;
 use base::spans::Span;
+#[cfg(feature = "tls")]
+use console::Unreached;
 use console::{
-    Admission, Console, Export, Field, Figures, Link, Section, Sessions, Settings, Target, Unready,
+    Admission, Console, Encrypting, Export, Field, Figures, Link, Section, Sessions, Settings,
+    Target, Unready,
 };
 use engine::Shared;
 use reactor::{Balancer, Endpoint, InProcessPeer, PeerInfo, in_process_pair};
@@ -62,16 +67,18 @@ pub(crate) fn open(node: &Arc<Node>, balancer: &Arc<Balancer>) -> io::Result<()>
             .log
             .warning(format_args!("No metrics are sent: {reason}"));
     }
-    let encryption = match settings.is_encrypted {
-        true => Some(encryption(node, &config)?),
-        false => None,
+    let encrypting = Encrypting {
+        incoming: match settings.is_encrypted {
+            true => Some(encryption(node, &config)?),
+            false => None,
+        },
+        outgoing: outgoing(),
     };
-    let scheme = if encryption.is_some() {
-        "https"
-    } else {
-        "http"
+    let scheme = match settings.is_encrypted {
+        true => "https",
+        false => "http",
     };
-    let console = Console::start(settings, Arc::new(view), Arc::new(ways), encryption, || {})?;
+    let console = Console::start(settings, Arc::new(view), Arc::new(ways), encrypting, || {})?;
     for address in console.addresses() {
         node.core
             .log
@@ -112,6 +119,10 @@ fn export(config: &Config) -> Export {
         },
         interval: Duration::from_secs(http.otlp_interval_s),
         headers_file: http.otlp_headers_file.clone(),
+        authorities_file: http.otlp_authorities_file.clone().or_else(|| {
+            let named = variable("OTEL_EXPORTER_OTLP_CERTIFICATE");
+            (!named.is_empty()).then(|| named.into())
+        }),
         resource,
     }
 }
@@ -127,6 +138,43 @@ fn encryption(node: &Node, config: &Config) -> io::Result<Arc<dyn console::Encry
 #[cfg(not(feature = "tls"))]
 fn encryption(_node: &Node, _config: &Config) -> io::Result<Arc<dyn console::Encryption>> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(feature = "tls")]
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "without the feature there is none"
+)]
+fn outgoing() -> Option<Arc<dyn console::Outgoing>> {
+    Some(Arc::new(crate::tls::CollectorTls::default()))
+}
+
+#[cfg(not(feature = "tls"))]
+fn outgoing() -> Option<Arc<dyn console::Outgoing>> {
+    None
+}
+
+#[cfg(feature = "tls")]
+impl console::Outgoing for crate::tls::CollectorTls {
+    fn connect(
+        &self,
+        stream: console::TcpStream,
+        host: &str,
+        authorities: Option<&Path>,
+    ) -> console::Reached {
+        let outgoing = self.outgoing(authorities);
+        let host = host.to_owned();
+        Box::pin(async move {
+            let outgoing = outgoing.map_err(|error| Unreached::Untrusted(error.to_string()))?;
+            match outgoing.connect(stream, &host).await {
+                Ok(stream) => Ok(Box::new(stream) as Box<dyn console::Duplex>),
+                Err(tls::OutgoingError::Untrusted(why)) => {
+                    Err(Unreached::Untrusted(why.to_string()))
+                }
+                Err(tls::OutgoingError::Failed(error)) => Err(Unreached::Failed(error)),
+            }
+        })
+    }
 }
 
 #[cfg(feature = "tls")]
@@ -283,6 +331,10 @@ impl Figures for View {
 
     fn log_lines(&self, after: u64) -> Vec<(u64, String)> {
         self.node.core.log.recent(after)
+    }
+
+    fn warn(&self, text: &str) {
+        self.node.core.log.warning(format_args!("{text}"));
     }
 
     fn take_spans(&self) -> Vec<Span> {

@@ -358,25 +358,57 @@ impl PageTls {
     }
 }
 
+/// Who signs certificates of collectors, as it was read last.
+#[cfg(feature = "http")]
+#[derive(Default)]
+pub(crate) struct CollectorTls(Mutex<Option<(std::path::PathBuf, Print, tls::Outgoing)>>);
+
+#[cfg(feature = "http")]
+impl CollectorTls {
+    /// The authorities in this file, or the system's: read again where they changed.
+    ///
+    /// # Errors
+    /// What cannot be used.
+    pub(crate) fn outgoing(&self, authorities: Option<&Path>) -> Result<tls::Outgoing, SetupError> {
+        let mut read = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = tls::Outgoing::place(authorities);
+        let print = print(place);
+        if let Some((last_place, last_print, outgoing)) = &*read
+            && (last_place.as_path(), last_print) == (place, &print)
+        {
+            return Ok(outgoing.clone());
+        }
+        let outgoing = tls::Outgoing::load(authorities)?;
+        *read = Some((place.to_path_buf(), print, outgoing.clone()));
+        Ok(outgoing)
+    }
+}
+
+/// What a file looks like.
+fn print(path: &Path) -> Print {
+    let metadata = std::fs::metadata(path).ok();
+    metadata.map_or((0, 0, 0, 0), |it| {
+        (it.ino(), it.len(), it.mtime(), it.mtime_nsec())
+    })
+}
+
 /// What the files look like that `rules` name, and those in their directory.
 fn prints(rules: &TlsRules) -> Vec<Print> {
-    let of = |path: &Path| {
-        let metadata = std::fs::metadata(path).ok();
-        metadata.map_or((0, 0, 0, 0), |it| {
-            (it.ino(), it.len(), it.mtime(), it.mtime_nsec())
-        })
-    };
     let files = [
         &rules.certificate_file,
         &rules.key_file,
         &rules.authorities_file,
         &rules.authorities_directory,
     ];
-    let mut prints: Vec<Print> = files.into_iter().flatten().map(|path| of(path)).collect();
+    let mut prints: Vec<Print> = files
+        .into_iter()
+        .flatten()
+        .map(|path| print(path))
+        .collect();
     if let Some(directory) = &rules.authorities_directory {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
         let start = prints.len();
-        prints.extend(entries.map(|entry| of(&entry.path())));
+        prints.extend(entries.map(|entry| print(&entry.path())));
         prints[start..].sort_unstable();
     }
     prints

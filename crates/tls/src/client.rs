@@ -17,7 +17,7 @@ use crate::stream::Stream;
 use crate::{ciphers, files, key, server};
 
 /// Where systems keep the authorities that everybody trusts.
-const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs";
+pub(crate) const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs";
 
 /// What a client shows and asks, as the options of `redis-benchmark` say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

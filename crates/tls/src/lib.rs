@@ -25,6 +25,8 @@ mod files;
 mod handshakes;
 mod key;
 mod link;
+#[cfg(feature = "tokio")]
+mod outgoing;
 mod pem;
 mod server;
 mod sessions;
@@ -38,5 +40,7 @@ pub use client::{Client, ClientOptions, ClientStream};
 pub use error::{HandshakeError, SetupError};
 pub use handshakes::{Attendant, Figures, Handshakes, Refused};
 pub use link::{LinkStream, LinkTls};
+#[cfg(feature = "tokio")]
+pub use outgoing::{Outgoing, OutgoingError, Untrusted};
 pub use server::{ClientAuth, Server, ServerOptions};
 pub use stream::{Handshake, Side, Stream};

@@ -9,5 +9,6 @@ mod effects;
 mod events;
 mod in_transactions;
 mod oracle;
+mod reference;
 mod rows;
 mod transcripts;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use engine::{CommandSpec, Group};
 
 /// Where a row's transcript is.
-fn path(spec: &CommandSpec, container: Option<&CommandSpec>) -> PathBuf {
+pub(crate) fn path(spec: &CommandSpec, container: Option<&CommandSpec>) -> PathBuf {
     let name = container.map_or_else(
         || spec.name.to_lowercase(),
         |container| format!("{}-{}", container.name, spec.name).to_lowercase(),
@@ -17,7 +17,7 @@ fn path(spec: &CommandSpec, container: Option<&CommandSpec>) -> PathBuf {
 }
 
 /// The folder of a row's family.
-fn family(spec: &CommandSpec) -> &'static str {
+pub(crate) fn family(spec: &CommandSpec) -> &'static str {
     if spec.name == "ACL" {
         return "acl";
     }

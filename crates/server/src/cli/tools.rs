@@ -140,7 +140,7 @@ fn manual(given: &ArgMatches) -> Result<String, StartError> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn command() -> Command {
+pub(super) fn command() -> Command {
     Command::new(NAME)
         .about("Serves the Redis protocol")
         .long_about(

@@ -29,6 +29,8 @@ pub struct Http {
     pub otlp_interval_s: u64,
     /// The file of headers that they are sent with.
     pub otlp_headers_file: Option<PathBuf>,
+    /// The file of who signs the collector's certificate; the system's authorities without.
+    pub otlp_authorities_file: Option<PathBuf>,
 }
 
 /// Values of `http-metrics-auth`.

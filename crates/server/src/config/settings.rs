@@ -199,6 +199,7 @@ impl Settings {
                 .unwrap_or_default(),
             otlp_interval_s: self.number("otlp-interval"),
             otlp_headers_file: self.path("otlp-headers-file"),
+            otlp_authorities_file: self.path("otlp-ca-cert-file"),
         }
     }
 

@@ -482,7 +482,24 @@ fn figures_are_streamed() {
     assert!(text.contains("\"series\":[\"ops\","), "{text}");
 }
 
-/// Every view at three widths, light and dark, with hostile keys and values: about a minute.
+/// Runs a program of the browser, with these words behind the browser's own.
+fn in_a_browser(program: &str, words: impl FnOnce(String) -> Vec<String>) {
+    let browser = std::env::var("BROWSER_BIN");
+    let browser = browser.unwrap_or_else(|_| "/usr/bin/chromium-headless-shell".to_owned());
+    let mut python = Command::new(crate::clients::python_with(&["playwright==1.65.2"]));
+    python.arg(crate::clients::programs().join(program));
+    python.args(words(browser));
+    println!("{}", crate::clients::run(&mut python));
+}
+
+/// Where pictures go, if somebody wants to look at them.
+fn pictures() -> Option<String> {
+    let directory = std::env::var("PICTURES").ok()?;
+    std::fs::create_dir_all(&directory).unwrap();
+    Some(directory)
+}
+
+/// Every view at three widths, light and dark, with hostile keys and values: a few minutes.
 #[test]
 #[ignore = "needs a browser (Debian's chromium-headless-shell), Python and its packages"]
 fn the_page_works_in_a_browser() {
@@ -490,12 +507,79 @@ fn the_page_works_in_a_browser() {
     let number = port.to_string();
     let builder = ServerBuilder::iolite().args(&["--http-port", &number]);
     let server = builder.tcp().start().unwrap();
-    let browser = std::env::var("BROWSER_BIN");
-    let browser = browser.unwrap_or_else(|_| "/usr/bin/chromium-headless-shell".to_owned());
-    let mut program = Command::new(crate::clients::python_with(&["playwright==1.65.2"]));
-    program.arg(crate::clients::programs().join("console_page.py"));
-    program.args([number, crate::clients::port(&server), browser]);
-    println!("{}", crate::clients::run(&mut program));
+    in_a_browser("console_page.py", |browser| {
+        let mut words = vec![number, crate::clients::port(&server), browser];
+        words.extend(pictures());
+        words
+    });
+}
+
+/// A control group, slots that move, and a tier.
+#[test]
+#[ignore = "needs a browser (Debian's chromium-headless-shell), Python and its packages"]
+fn the_page_shows_a_cluster_in_a_browser() {
+    let mut nodes = Vec::new();
+    for name in ["page-a", "page-b", "page-c"] {
+        let directory = temporary_directory(name).unwrap();
+        let (http, port, link) = (
+            free_port().unwrap(),
+            free_port().unwrap(),
+            free_port().unwrap(),
+        );
+        let numbers = [http, port, link].map(|one| one.to_string());
+        let dir = directory.to_str().unwrap().to_owned();
+        let tier = directory.join("tier").to_str().unwrap().to_owned();
+        let args = [
+            "--http-port",
+            &numbers[0],
+            "--port",
+            &numbers[1],
+            "--cluster-port",
+            &numbers[2],
+            "--dir",
+            &dir,
+            "--cluster-enabled",
+            "yes",
+            "--tier-path",
+            &tier,
+            "--maxmemory",
+            "100mb",
+            "--enable-debug-command",
+            "yes",
+            "--cluster-migration-pause-max",
+            "30000",
+        ];
+        let server = ServerBuilder::iolite().args(&args).start().unwrap();
+        nodes.push((server, numbers));
+    }
+    let (first, numbers) = &nodes[0];
+    assert_eq!(ask(first, "CLUSTER ADDSLOTSRANGE 0 16383"), "+OK");
+    for (node, _) in &nodes[1..] {
+        let meet = format!("CLUSTER MEET 127.0.0.1 {} {}", numbers[1], numbers[2]);
+        assert_eq!(ask(node, &meet), "+OK");
+    }
+    for (node, _) in &nodes {
+        crate::limits::eventually("all know each other", || {
+            let told = ask(node, "CLUSTER INFO");
+            told.contains("cluster_known_nodes:3") && told.contains("cluster_state:ok")
+        });
+    }
+    let value = "v".repeat(2_000);
+    let mut client = first.client().unwrap();
+    for at in 0..20_000 {
+        let key = format!("key:{at}");
+        client.command(&["SET", &key, &value]).unwrap();
+        if at < 200 {
+            client.command(&["DEBUG", "DEMOTE", &key]).unwrap();
+        }
+    }
+    in_a_browser("console_cluster.py", |browser| {
+        let mut words = vec![browser, pictures().unwrap_or_else(|| "-".to_owned())];
+        for (_, [http, port, _]) in &nodes {
+            words.extend([http.clone(), port.clone()]);
+        }
+        words
+    });
 }
 
 /// Names of series, with those of their labels.

@@ -46,4 +46,5 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("otlp-endpoint", TEXT, ""),
     Directive::new("otlp-interval", integer(1, OTLP_S_MAX), "60"),
     Directive::new("otlp-headers-file", TEXT, ""),
+    Directive::new("otlp-ca-cert-file", TEXT, ""),
 ];
