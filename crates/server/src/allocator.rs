@@ -19,11 +19,34 @@ pub trait Allocator: Sync {
     /// process is the one that serves: who becomes a daemon may have one thread alone.
     fn begin(&self) {}
 
+    /// What small allocations amount to; none where that is not known, or where none of the following would help.
+    fn small(&self) -> Option<SmallAllocations> {
+        None
+    }
+
+    /// The calling thread is one that moves small allocations together: what it takes is to come from where others lie
+    /// already, and what it frees is not to be kept for it.
+    fn begin_moving(&self) {}
+
+    /// Whether the small allocation at an address lies where more is free than in most places of its size.
+    fn lies_sparsely(&self, _address: *const u8) -> bool {
+        false
+    }
+
     /// Gives all free memory back to the system. Takes time in proportion to it.
     fn purge(&self);
 
     /// All that it can tell, for MEMORY MALLOC-STATS; empty where it tells nothing.
     fn statistics(&self) -> String;
+}
+
+/// What small allocations amount to. Many of one size share some pages, which are free only when all of them are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SmallAllocations {
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Bytes of their pages that are not.
+    pub idle_bytes: u64,
 }
 
 static INSTALLED: OnceLock<&'static dyn Allocator> = OnceLock::new();

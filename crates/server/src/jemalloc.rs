@@ -4,10 +4,11 @@
 //! after a flush and `maxmemory` bounds what the process holds
 //! (docs/decisions/2026-11-24-an-allocator-that-returns-memory.md).
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
+use std::sync::OnceLock;
 
-use server::allocator::{Allocator, AllocatorMemory};
+use server::allocator::{Allocator, AllocatorMemory, SmallAllocations};
 use tikv_jemalloc_sys as sys;
 
 #[global_allocator]
@@ -57,6 +58,39 @@ impl Allocator for Jemalloc {
         };
     }
 
+    fn small(&self) -> Option<SmallAllocations> {
+        refresh();
+        let mut sum = SmallAllocations::default();
+        for (number, bin) in bins().iter().enumerate() {
+            let of_bin =
+                |name| number_of(&format!("stats.arenas.{ALL_ARENAS}.bins.{number}.{name}"));
+            let used = of_bin("curregs")?.saturating_mul(bin.slot_bytes);
+            let held = of_bin("curslabs")?.saturating_mul(bin.slots * bin.slot_bytes);
+            sum.used_bytes += used;
+            sum.idle_bytes += held.saturating_sub(used);
+        }
+        Some(sum)
+    }
+
+    fn begin_moving(&self) {
+        let mut on = false;
+        let on_pointer = ptr::from_mut(&mut on).cast();
+        // SAFETY: the name is a flag, which is read as the one byte that it is. What it was is not asked for.
+        let _result = unsafe {
+            sys::mallctl(
+                c"thread.tcache.enabled".as_ptr(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                on_pointer,
+                size_of::<bool>(),
+            )
+        };
+    }
+
+    fn lies_sparsely(&self, address: *const u8) -> bool {
+        Slab::around(address).is_some_and(|slab| slab.is_sparse())
+    }
+
     fn purge(&self) {
         // SAFETY: the name is a command without arguments: `MALLCTL_ARENAS_ALL` of them.
         let _result = unsafe {
@@ -82,6 +116,105 @@ impl Allocator for Jemalloc {
             );
         }
         String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// What stands for all arenas together in the names of their numbers.
+const ALL_ARENAS: u32 = 4096;
+
+/// The small allocations of one size.
+#[derive(Clone, Copy)]
+struct Bin {
+    slot_bytes: u64,
+    /// Slots of a slab.
+    slots: u64,
+}
+
+/// All sizes of small allocations; none where jemalloc does not say.
+fn bins() -> &'static [Bin] {
+    static BINS: OnceLock<Vec<Bin>> = OnceLock::new();
+    BINS.get_or_init(|| {
+        let count = short_number_of("arenas.nbins").unwrap_or(0);
+        let bin = |number| {
+            Some(Bin {
+                slot_bytes: number_of(&format!("arenas.bin.{number}.size"))?,
+                slots: short_number_of(&format!("arenas.bin.{number}.nregs"))?.into(),
+            })
+        };
+        (0..count).map_while(bin).collect()
+    })
+}
+
+/// What jemalloc says of a slab and the others of its size, in the order of its own structure.
+#[derive(Default)]
+#[repr(C)]
+struct Slab {
+    /// Where the slab is that the next allocation comes from.
+    current: usize,
+    free_slots: usize,
+    slots: usize,
+    bytes: usize,
+    /// Of all slabs of its size in its arena.
+    all_free_slots: usize,
+    all_slots: usize,
+    /// Not jemalloc's: what was asked for.
+    address: usize,
+}
+
+/// How much of it jemalloc fills in.
+const SLAB_BYTES: usize = std::mem::offset_of!(Slab, address);
+
+/// A slab is sparse that has no more than nine eighths of the average in use: where all are alike, some have to begin.
+const SPARSE_TIMES: usize = 9;
+const SPARSE_PARTS: usize = 8;
+
+impl Slab {
+    /// That of a small allocation; none of one that was not made by jemalloc.
+    fn around(address: *const u8) -> Option<Self> {
+        const NAME_PARTS: usize = 3;
+        static NAME: OnceLock<Option<[usize; NAME_PARTS]>> = OnceLock::new();
+        let name = NAME.get_or_init(|| {
+            let (mut name, mut parts) = ([0; NAME_PARTS], NAME_PARTS);
+            // SAFETY: there is room for as many parts as is said.
+            let result = unsafe {
+                sys::mallctlnametomib(
+                    c"experimental.utilization.query".as_ptr(),
+                    name.as_mut_ptr(),
+                    &raw mut parts,
+                )
+            };
+            (result == 0 && parts == NAME_PARTS).then_some(name)
+        });
+        let name = (*name)?;
+        let mut slab = Self {
+            address: address.addr(),
+            ..Self::default()
+        };
+        let mut size = SLAB_BYTES;
+        let mut asked = address;
+        // SAFETY: the name is a question about the address that is given, which is looked up and not followed; the
+        // answer is as long as `size` says, which is what jemalloc insists on.
+        let result = unsafe {
+            sys::mallctlbymib(
+                name.as_ptr(),
+                name.len(),
+                ptr::from_mut(&mut slab).cast(),
+                &raw mut size,
+                ptr::from_mut(&mut asked).cast(),
+                size_of::<*const u8>(),
+            )
+        };
+        (result == 0).then_some(slab)
+    }
+
+    fn is_sparse(&self) -> bool {
+        let is_current = (self.current..self.current + self.bytes).contains(&self.address);
+        if self.free_slots == 0 || is_current {
+            return false;
+        }
+        let used = (self.slots - self.free_slots) * self.all_slots;
+        let all_used = self.all_slots.saturating_sub(self.all_free_slots) * self.slots;
+        used * SPARSE_PARTS <= all_used * SPARSE_TIMES
     }
 }
 
@@ -113,9 +246,24 @@ fn refresh() {
 
 /// A number of jemalloc by its name; none where there is no such number.
 fn number(name: &CStr) -> Option<u64> {
-    let mut value = 0_usize;
-    let mut size = size_of::<usize>();
-    // SAFETY: all names asked for are numbers of the size of a pointer, and nothing longer is written.
+    read::<u64>(name)
+}
+
+/// The same by a name that was put together.
+fn number_of(name: &str) -> Option<u64> {
+    read(&CString::new(name).ok()?)
+}
+
+/// As [`number_of`], of a number of 32 bits.
+fn short_number_of(name: &str) -> Option<u32> {
+    read(&CString::new(name).ok()?)
+}
+
+/// A number of so many bits by its name; none where it has others.
+fn read<T: Copy + Default>(name: &CStr) -> Option<T> {
+    let mut value = T::default();
+    let mut size = size_of::<T>();
+    // SAFETY: all names asked for are whole numbers, as `T` is, and nothing longer than it is written.
     let result = unsafe {
         sys::mallctl(
             name.as_ptr(),
@@ -125,5 +273,5 @@ fn number(name: &CStr) -> Option<u64> {
             0,
         )
     };
-    (result == 0).then_some(value as u64)
+    (result == 0).then_some(value)
 }

@@ -15,6 +15,7 @@ pub mod cluster_tool;
 pub mod config;
 pub mod counters;
 pub mod daemon;
+mod defragmenter;
 pub mod doctor;
 pub mod fence;
 pub mod forward;
@@ -45,6 +46,7 @@ pub mod pubsub;
 )]
 mod replica_reads;
 pub mod replication;
+mod rest;
 mod rounds;
 pub mod runtime;
 mod sentinel;

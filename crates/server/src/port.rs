@@ -616,6 +616,7 @@ impl ProcessPort for Port<'_> {
 
     fn purge_memory(&mut self, store: &mut Handle) {
         store.purge();
+        self.node.work.defragmenter.ask();
         allocator::installed().purge();
     }
 }

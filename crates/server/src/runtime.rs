@@ -21,6 +21,7 @@ use crate::banner;
 use crate::cli::{StartError, Startup};
 use crate::config::{Config, SharedConfig, system_reason};
 use crate::daemon::{self, PidFile, Supervisor};
+use crate::defragmenter::Around;
 use crate::group::control;
 use crate::keeping::kept;
 use crate::link::WorkerLink;
@@ -62,6 +63,7 @@ pub struct Workers {
     balancer: Arc<Balancer>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     aside: Aside,
+    defragmenter: Option<JoinHandle<()>>,
 }
 
 impl Workers {
@@ -101,11 +103,15 @@ impl Workers {
                 }
             }
         }
+        // Without it memory returns later.
+        let defragmenter = node.work.defragmenter.start(around(&node));
+        let defragmenter = defragmenter.unwrap_or_default();
         Ok(Self {
             node,
             balancer,
             threads,
             aside,
+            defragmenter,
         })
     }
 
@@ -132,6 +138,10 @@ impl Workers {
                 .unwrap_or_else(|_| Err(io::Error::other("worker panicked")));
             outcome = outcome.and(ended);
         }
+        self.node.work.defragmenter.stop();
+        if let Some(thread) = self.defragmenter {
+            let _panicked = thread.join();
+        }
         self.node.stop_aside();
         self.aside.join();
         if let Some(tier) = self.node.tier() {
@@ -141,6 +151,15 @@ impl Workers {
             persistence.stop();
         }
         outcome
+    }
+}
+
+/// What the thread works with that moves pieces of collections together.
+fn around(node: &Node) -> Around {
+    Around {
+        store: Arc::clone(&node.core.store),
+        background: Arc::clone(&node.work.background),
+        clock: Arc::clone(&node.core.clock),
     }
 }
 

@@ -13,7 +13,6 @@
 mod demoter;
 mod lock;
 mod readers;
-mod rest;
 mod scrubber;
 mod tuning;
 mod values;

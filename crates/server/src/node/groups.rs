@@ -20,6 +20,7 @@ use crate::clients::Clients;
 use crate::config::{AuditConfig, Config, SharedConfig};
 use crate::counters::{Rates, Sums};
 use crate::daemon::Supervisor;
+use crate::defragmenter::Defragmenter;
 use crate::job::Job;
 use crate::keeping::records::Saving;
 use crate::link::WorkerLink;
@@ -71,6 +72,8 @@ pub struct Work {
     pub(super) aside_counters: OnceLock<Arc<EngineCounters>>,
     /// Between workers and those who save in the background.
     pub background: Arc<Scheduler>,
+    /// Who moves pieces of collections together.
+    pub(crate) defragmenter: Arc<Defragmenter>,
     /// Rates of the last moments.
     pub rates: Rates,
     /// What was counted up to the last CONFIG RESETSTAT.
@@ -84,6 +87,7 @@ impl Work {
             jobs: Mutex::default(),
             aside_counters: OnceLock::new(),
             background: Arc::new(Scheduler::of_machine(Arc::clone(clock))),
+            defragmenter: Arc::default(),
             rates: Rates::default(),
             counted_before: Mutex::default(),
         }

@@ -16,10 +16,10 @@ use persistence::places::locator_of;
 use store::{DemotionHand, Handle, Victim};
 use tier::{Entry, Tier, TierFault};
 
-use super::rest::Rest;
 use super::tuning::Tuning;
 use super::values::Values;
 use super::{Around, compact};
+use crate::rest::Rest;
 
 /// How often it looks at memory when there is nothing to do.
 const REST: Duration = Duration::from_millis(5);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tier::Tier;
 
 use super::Around;
-use super::rest::Rest;
 use super::tuning::Tuning;
+use crate::rest::Rest;
 
 /// Between two rounds, and between two looks at a rate of nothing.
 const REST: Duration = Duration::from_secs(1);

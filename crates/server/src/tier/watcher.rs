@@ -11,9 +11,9 @@ use std::time::Duration;
 use super::Around;
 use super::demoter::Demoter;
 use super::readers::Readers;
-use super::rest::Rest;
 use super::tuning::Tuning;
 use super::values::Values;
+use crate::rest::Rest;
 
 /// After so long without an answer a device counts as failed.
 pub(super) const STALLED: Duration = Duration::from_secs(10);

@@ -157,3 +157,49 @@ fn memory_returns_after_a_flush() {
         });
     }
 }
+
+/// Collections of short elements of which nine in ten are deleted: what is left lies on pages of the deleted ones.
+fn thin_out(client: &mut Client, kind: &str) {
+    const COLLECTIONS: usize = 3_000;
+    let value = value_of(60);
+    for number in 0..COLLECTIONS {
+        let key = format!("{kind}:{number}");
+        let elements: Vec<String> = (0..150).map(|at| format!("{at}:{value}")).collect();
+        let scores: Vec<String> = (0..150).map(|at| at.to_string()).collect();
+        let mut words = match kind {
+            "list" => vec!["RPUSH", key.as_str()],
+            _ => vec!["ZADD", key.as_str()],
+        };
+        for (element, score) in elements.iter().zip(&scores) {
+            if kind == "sorted set" {
+                words.push(score);
+            }
+            words.push(element);
+        }
+        client.command(&words).unwrap();
+    }
+    for number in (0..COLLECTIONS).filter(|number| number % 10 != 3) {
+        client
+            .command(&["DEL", &format!("{kind}:{number}")])
+            .unwrap();
+    }
+}
+
+#[test]
+fn memory_returns_after_most_collections_are_deleted() {
+    for kind in ["list", "sorted set"] {
+        let args = ["--threads", "1", "--activedefrag", "no"];
+        let server = ServerBuilder::iolite().args(&args).start().unwrap();
+        let mut client = server.client().unwrap();
+        let at_first = figure(&mut client, "used_memory_rss");
+        thin_out(&mut client, kind);
+        eventually(&format!("memory of a {kind} returns"), || {
+            figure(&mut client, "used_memory_rss") < at_first + (9 << 20)
+        });
+        let elements = match kind {
+            "list" => client.command(&["LLEN", "list:2993"]).unwrap(),
+            _ => client.command(&["ZCARD", "sorted set:2993"]).unwrap(),
+        };
+        assert_eq!(elements, Value::Integer(150));
+    }
+}

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Rest {
+pub(crate) struct Rest {
     is_over: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Rest {
     /// Sleeps for so long; less where the thread is to end, or is woken.
-    pub(super) fn sleep(&self, time: Duration) {
+    pub(crate) fn sleep(&self, time: Duration) {
         let is_over = self.lock();
         if !*is_over {
             // Who wakes early looks once more, no harm done.
@@ -21,18 +21,18 @@ impl Rest {
     }
 
     /// Wakes the thread, if it sleeps.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.changed.notify_all();
     }
 
     /// Says that the thread is to end.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         *self.lock() = true;
         self.changed.notify_all();
     }
 
     /// Whether the thread is to end.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         *self.lock()
     }
 

@@ -1,0 +1,230 @@
+//! The thread that moves pieces of collections together, where the allocator has them apart.
+//!
+//! ```text
+//!   a second's rest ── little idle in pages that hold small pieces ──► rests on
+//!                   ── much ──► rounds over all keys: pieces in sparse pages move, until little is left
+//!                   ── a round gained little ──► rests until more is idle, or for a minute
+//! ```
+//!
+//! When nine keys of ten are deleted, what is left of the others keeps almost every page of the allocator: a piece or
+//! two in each. Records move together by themselves (the store's mover, in ticks of workers), since they lie in the
+//! store's own memory; what collections have besides lies in the allocator's, which is asked of each piece whether it
+//! lies sparsely. A thread does it and not the workers, since a thread that moves must not be given the place back that
+//! it has just freed: it has none of the allocator's caches.
+//!
+//! It is a background thread (`base::background`): it works in short slices, and where workers want its core it takes a
+//! small share of the cores. It rests while a checkpoint is made: what a checkpoint still has to write is shared, and
+//! stays where it is. Nobody waits for it, and nothing it does is seen but memory.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base::background::{BackgroundThread, Scheduler};
+use base::clock::Clock;
+use store::{Handle, PieceHand, Store};
+
+use crate::allocator::{self, Allocator, SmallAllocations};
+use crate::rest::Rest;
+
+/// How often it looks whether there is something to do.
+const REST: Duration = Duration::from_secs(1);
+
+/// Work between two moments at which it can give way, as bytes moved: some tens of microseconds.
+const STEP_BYTES: u64 = 16 << 10;
+
+/// Of a thousand, what it takes of each core that workers want.
+const SHARE: u64 = 80;
+
+/// Rounds over all keys at once, at most.
+const ROUNDS_MAX: u32 = 6;
+
+/// A round that frees less than this part of what lay idle was in vain ...
+const GAIN_PART: u64 = 8;
+
+/// ... and it is not tried again before so much more of it lies idle, or for so long.
+const GROWTH_PART: u64 = 4;
+const TRIES_AGAIN_NS: u64 = 60_000_000_000;
+
+/// What the thread works with.
+pub(crate) struct Around {
+    /// The keyspace.
+    pub(crate) store: Arc<Store>,
+    /// Between workers and background threads.
+    pub(crate) background: Arc<Scheduler>,
+    /// Time.
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// What the thread is told. See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Defragmenter {
+    rest: Rest,
+    is_asked: AtomicBool,
+}
+
+impl Defragmenter {
+    /// Starts the thread; none where the allocator cannot say where anything lies.
+    ///
+    /// # Errors
+    /// When the process may have no more threads.
+    #[allow(clippy::disallowed_methods, reason = "the one thread of its kind")]
+    pub(crate) fn start(self: &Arc<Self>, around: Around) -> io::Result<Option<JoinHandle<()>>> {
+        let allocator = allocator::installed();
+        if allocator.small().is_none() {
+            return Ok(None);
+        }
+        let own = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("defragment".into());
+        let thread = thread.spawn(move || {
+            allocator.begin_moving();
+            own.run(&around, allocator);
+        })?;
+        Ok(Some(thread))
+    }
+
+    /// Has pieces moved together however little lies idle (MEMORY PURGE).
+    pub(crate) fn ask(&self) {
+        self.is_asked.store(true, Ordering::Relaxed);
+        self.rest.wake();
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.rest.end();
+    }
+
+    fn run(&self, around: &Around, allocator: &dyn Allocator) {
+        let mut store = around.store.handle();
+        let mut pause = Pause::default();
+        while !self.rest.is_over() {
+            self.rest.sleep(REST);
+            let Some(before) = allocator.small() else {
+                continue;
+            };
+            let now_ns = around.clock.monotonic_ns();
+            let is_asked = self.is_asked.swap(false, Ordering::Relaxed);
+            let threshold = around.store.moving_threshold();
+            let is_due = is_much(before, threshold) && pause.is_over(before.idle_bytes, now_ns);
+            if (is_asked || is_due) && !is_saving(around) {
+                around.store.set_moving_pieces(true);
+                self.rounds(around, &mut store, allocator, before, &mut pause);
+                around.store.set_moving_pieces(false);
+            }
+        }
+    }
+
+    /// Goes over all keys, until little lies idle or a round was in vain.
+    fn rounds(
+        &self,
+        around: &Around,
+        store: &mut Handle,
+        allocator: &dyn Allocator,
+        mut before: SmallAllocations,
+        pause: &mut Pause,
+    ) {
+        let scheduler = &around.background;
+        let mut thread = scheduler.enter();
+        scheduler.set_share(SHARE);
+        for _ in 0..ROUNDS_MAX {
+            if !self.round(around, store, allocator, &mut thread) {
+                return;
+            }
+            let Some(now) = allocator.small() else {
+                return;
+            };
+            let gain = before.idle_bytes.saturating_sub(now.idle_bytes);
+            if gain < before.idle_bytes / GAIN_PART {
+                pause.begin(now.idle_bytes, around.clock.monotonic_ns());
+                return;
+            }
+            if !is_much(now, around.store.moving_threshold()) {
+                return;
+            }
+            before = now;
+        }
+    }
+
+    /// Goes over all keys once; whether it came to the end.
+    fn round(
+        &self,
+        around: &Around,
+        store: &mut Handle,
+        allocator: &dyn Allocator,
+        thread: &mut BackgroundThread<'_>,
+    ) -> bool {
+        let mut hand = PieceHand::default();
+        let mut wants_move = |address| allocator.lies_sparsely(address);
+        while store.move_pieces(&mut hand, STEP_BYTES, &mut wants_move) {
+            if self.rest.is_over() || is_saving(around) {
+                return false;
+            }
+            thread.pause();
+        }
+        true
+    }
+}
+
+/// Whether a checkpoint is made.
+fn is_saving(around: &Around) -> bool {
+    around.store.snapshot_progress().is_some()
+}
+
+/// Whether so much lies idle that it is worth the work, from so many bytes and hundredths of what is in use on.
+fn is_much(small: SmallAllocations, (bytes, percent): (u64, u64)) -> bool {
+    let part = small.used_bytes / 100 * percent;
+    small.idle_bytes > bytes.max(part)
+}
+
+/// How long nothing is tried after it was in vain.
+#[derive(Debug, Default)]
+struct Pause {
+    /// What lay idle then, and when that was.
+    since: Option<(u64, u64)>,
+}
+
+impl Pause {
+    fn begin(&mut self, idle_bytes: u64, now_ns: u64) {
+        self.since = Some((idle_bytes, now_ns));
+    }
+
+    fn is_over(&mut self, idle_bytes: u64, now_ns: u64) -> bool {
+        self.since.take_if(|(bytes, began_ns)| {
+            idle_bytes > *bytes + *bytes / GROWTH_PART
+                || now_ns.saturating_sub(*began_ns) >= TRIES_AGAIN_NS
+        });
+        self.since.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_is_left_alone() {
+        let small = |used_bytes, idle_bytes| SmallAllocations {
+            used_bytes,
+            idle_bytes,
+        };
+        assert!(!is_much(small(0, 1_000), (1_000, 10)));
+        assert!(is_much(small(0, 1_001), (1_000, 10)));
+        assert!(!is_much(small(100_000, 10_000), (1_000, 10)));
+        assert!(is_much(small(100_000, 10_001), (1_000, 10)));
+    }
+
+    #[test]
+    fn what_was_in_vain_is_tried_again_when_more_lies_idle_or_later() {
+        let mut pause = Pause::default();
+        assert!(pause.is_over(1_000, 0));
+        pause.begin(1_000, 0);
+        assert!(!pause.is_over(1_250, 1));
+        assert!(pause.is_over(1_251, 2));
+        assert!(pause.is_over(1_000, 3), "it is over for good");
+        pause.begin(1_000, 5);
+        assert!(!pause.is_over(1_000, TRIES_AGAIN_NS + 4));
+        assert!(pause.is_over(1_000, TRIES_AGAIN_NS + 5));
+    }
+}
