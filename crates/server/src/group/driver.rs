@@ -110,6 +110,8 @@ pub(crate) struct Driver {
     pub(super) was_replica: bool,
     /// Since when nobody is known to lead.
     pub(super) leaderless_ms: Option<u64>,
+    /// Nobody has been for a node timeout.
+    pub(super) is_cut_off: bool,
     /// When a leader last answered a heartbeat, or this began.
     pub(super) heard_leader_ms: u64,
     /// When others were last asked where they are.
@@ -179,6 +181,7 @@ impl Driver {
             writes_documents: Arc::default(),
             was_replica: false,
             leaderless_ms: None,
+            is_cut_off: false,
             heard_leader_ms: now_ms,
             asked_places_ms: 0,
             handing_over: HandingOver::No,
@@ -274,13 +277,20 @@ impl Driver {
             self.take_state();
             self.has_left |= was_in && !self.state.nodes.contains_key(&self.own);
         }
-        let is_led = self.standing.leader.is_some();
+        // Who leads and is confirmed by nobody leads no more, and is the last to hear so.
+        let is_deserted = self.standing.is_leader && !self.standing.has_quorum;
+        let is_led = self.standing.leader.is_some() && !is_deserted;
         self.leaderless_ms = match (is_led, self.leaderless_ms) {
             (true, _) => None,
             (false, since) => Some(since.unwrap_or(now_ms)),
         };
         self.publish(now_ms);
         self.begin_own_shard();
+    }
+
+    /// Who leads, as far as is known here; nobody does where that is not confirmed for a node timeout.
+    pub(super) fn leader(&self) -> Option<RaftId> {
+        self.standing.leader.filter(|_| !self.is_cut_off)
     }
 
     /// Who leads, and who may: when this node acknowledged itself counts for leaders after it.

@@ -12,6 +12,8 @@
 #[cfg(feature = "cluster")]
 mod acting;
 #[cfg(feature = "cluster")]
+mod asking;
+#[cfg(feature = "cluster")]
 pub(crate) mod control;
 #[cfg(not(feature = "cluster"))]
 #[path = "no_control.rs"]
@@ -34,7 +36,11 @@ pub mod holder;
 mod leading;
 pub(crate) mod libraries;
 #[cfg(feature = "cluster")]
+mod link_table;
+#[cfg(feature = "cluster")]
 mod links;
+#[cfg(feature = "cluster")]
+mod links_shown;
 #[cfg(feature = "cluster")]
 mod meeting;
 #[cfg(feature = "cluster")]
