@@ -34,6 +34,7 @@ use super::handing_over::{HandedOver, HandingOver};
 use super::links::{Asked, Links, Reply, Subject, Told};
 use super::own_shard::Beginning;
 use super::reconcile::Reconciler;
+use super::spare_replicas::SpareReplicas;
 use super::taking_up::Published;
 use super::view::Seen;
 use crate::config::DurabilityLevel;
@@ -96,6 +97,7 @@ pub(crate) struct Driver {
     pub(super) state: Arc<ControlState>,
     pub(super) standing: Standing,
     pub(super) reconciler: Reconciler,
+    pub(super) spare_replicas: SpareReplicas,
     /// Of which shard this node is.
     pub(super) shard: Option<ShardId>,
     /// It is in cluster mode.
@@ -201,6 +203,7 @@ impl Driver {
             state: Arc::default(),
             standing: Standing::default(),
             reconciler: Reconciler::default(),
+            spare_replicas: SpareReplicas::default(),
             sealing: Vec::new(),
             sealing_now: None,
             followed: None,

@@ -52,6 +52,8 @@ mod reconcile;
 pub(crate) mod record;
 #[cfg(feature = "cluster")]
 mod relay;
+#[cfg(feature = "cluster")]
+mod spare_replicas;
 pub(crate) mod taken;
 #[cfg(feature = "cluster")]
 mod taking_up;

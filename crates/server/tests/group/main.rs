@@ -25,6 +25,7 @@ mod redis_cli;
 mod sentinel;
 mod shared;
 mod shown;
+mod spare_replicas;
 mod users;
 mod witness;
 
