@@ -30,6 +30,7 @@ const START_POLL: Duration = Duration::from_millis(3);
 pub struct ServerBuilder {
     name: &'static str,
     program: PathBuf,
+    words: Vec<String>,
     file: Option<PathBuf>,
     args: Vec<String>,
     tcp: bool,
@@ -64,6 +65,7 @@ impl ServerBuilder {
         Self {
             name,
             program,
+            words: Vec::new(),
             file: None,
             args: Vec::new(),
             tcp: false,
@@ -74,6 +76,14 @@ impl ServerBuilder {
     #[must_use]
     pub fn file(mut self, path: &Path) -> Self {
         self.file = Some(path.to_owned());
+        self
+    }
+
+    /// Begins the command line with these words: a command that starts a server.
+    #[must_use]
+    pub fn words<A: AsRef<str>>(mut self, words: &[A]) -> Self {
+        self.words
+            .extend(words.iter().map(|word| word.as_ref().to_owned()));
         self
     }
 
@@ -117,6 +127,7 @@ impl ServerBuilder {
         let port = if self.tcp { free_port()? } else { 0 };
         let log = File::create(directory.join("log"))?;
         let child = Command::new(&self.program)
+            .args(&self.words)
             .args(&self.file)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--dir"])

@@ -14,6 +14,8 @@ mod acting;
 #[cfg(feature = "cluster")]
 mod asking;
 #[cfg(feature = "cluster")]
+mod catching_up;
+#[cfg(feature = "cluster")]
 pub(crate) mod control;
 #[cfg(not(feature = "cluster"))]
 #[path = "no_control.rs"]
@@ -47,6 +49,8 @@ mod meeting;
 mod own_shard;
 #[cfg(feature = "cluster")]
 mod places;
+#[cfg(feature = "cluster")]
+mod reads;
 #[cfg(feature = "cluster")]
 mod reconcile;
 pub(crate) mod record;

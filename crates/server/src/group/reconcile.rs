@@ -16,7 +16,7 @@ use std::fmt;
 
 use cluster::control_log::RaftId;
 use cluster::entry::ShardChange;
-use cluster::state::{CopyKind, Drain, roles};
+use cluster::state::{CopyKind, Drain, FEATURE_LEVEL, roles};
 use cluster::voters::next_voters;
 use cluster::{ControlState, Entry, Membership, NodeId, ShardId};
 use consensus::Change;
@@ -46,6 +46,8 @@ pub(crate) enum Step {
     Lead(NodeId, RaftId),
     /// A node that is to leave has no copy any more, or is no member.
     Part(NodeId, Entry),
+    /// All nodes know what is new in a level: it may be used from now on.
+    Level(u16, Entry),
 }
 
 /// Whom a step is for.
@@ -63,6 +65,7 @@ impl Step {
             | Self::Move(_, entry)
             | Self::Part(_, entry)
             | Self::Finish(entry)
+            | Self::Level(_, entry)
             | Self::SetQuorum(_, entry) => Asks::Entry(entry),
         }
     }
@@ -88,6 +91,7 @@ impl fmt::Display for Step {
             }
             Self::Part(node, Entry::Leave { .. }) => write!(f, "has node {node} leave"),
             Self::Part(node, _) => write!(f, "takes the copy of the data from node {node}"),
+            Self::Level(level, _) => write!(f, "raises the feature level to {level}"),
             Self::Finish(_) => f.write_str("ends a change of who has a copy of the data"),
             Self::SetQuorum(true, _) => f.write_str("has writes wait for a majority"),
             Self::SetQuorum(false, _) => f.write_str("has writes wait for no majority"),
@@ -143,6 +147,7 @@ impl Reconciler {
             return None;
         }
         let step = raft_step(look)
+            .or_else(|| level_step(look.state))
             .or_else(|| {
                 look.state
                     .shards
@@ -180,6 +185,14 @@ fn raft_step(look: &Look<'_>) -> Option<Step> {
     }
     let gone: BTreeSet<RaftId> = members.learners.difference(&joined).copied().collect();
     (!gone.is_empty()).then_some(Step::Members(Change::Forget(gone)))
+}
+
+/// What all nodes know may be used. A node of before is not let in any more, and none is let in again that went back.
+fn level_step(state: &ControlState) -> Option<Step> {
+    let known = state.nodes.values().map(|node| node.record.feature_level);
+    let level = known.min()?.min(FEATURE_LEVEL);
+    let entry = Entry::FeatureLevel { level };
+    (level > state.feature_level).then_some(Step::Level(level, entry))
 }
 
 fn shard_step(look: &Look<'_>, id: ShardId) -> Option<Step> {
