@@ -64,6 +64,8 @@ pub mod roles {
     pub const QUORUM: u8 = 4;
     /// It is in cluster mode: it begins a shard of its own, and shards own hash slots.
     pub const CLUSTER: u8 = 8;
+    /// As a replica it stays in its shard, until somebody orders otherwise.
+    pub const STAYS: u8 = 16;
 }
 
 /// What a node says of itself.

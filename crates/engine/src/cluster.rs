@@ -39,12 +39,29 @@ pub struct NodeSeen {
     pub is_failed: bool,
     /// It is being asked whether it joins.
     pub is_in_handshake: bool,
-    /// When it was heard last; 0 where nobody knows.
+    /// Since when this node waits for an answer of it; 0 where it waits for none.
+    pub ping_unix_ms: u64,
+    /// When this node last heard it; 0 where it has not.
     pub pong_unix_ms: u64,
+    /// It does not answer this node.
+    pub is_lost: bool,
     /// What it has of its shard's stream.
     pub replication_offset: u64,
     /// It loads its data.
     pub is_loading: bool,
+}
+
+/// A link between this node and another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkSeen {
+    /// The node at its other end.
+    pub node: String,
+    /// This node made it.
+    pub is_to: bool,
+    /// When.
+    pub created_unix_ms: u64,
+    /// How much waits to be sent.
+    pub waiting_bytes: usize,
 }
 
 /// How clients are told to find nodes (`cluster-preferred-endpoint-type`).
@@ -80,6 +97,10 @@ pub struct ClusterSeen {
     pub fault_tolerance: usize,
     /// This node is by itself and was a replica: what it has is about to go.
     pub is_emptied: bool,
+    /// The links of this node, oldest first.
+    pub links: Vec<LinkSeen>,
+    /// Messages that it sent over links and received since it was started.
+    pub messages: (u64, u64),
     /// Published messages that were not sent to another node, which did not take those before.
     pub dropped_messages: u64,
 }

@@ -124,8 +124,9 @@ impl ClusterMode {
             seen.fault_tolerance = cluster::voters::fault_tolerance(voters);
         }
         seen.is_emptied = node.replication.is_emptied();
-        let group = node.control.part();
-        seen.dropped_messages = group.map_or(0, |group| group.dropped_messages());
+        if let Some(group) = node.control.part() {
+            group.show_links(&mut seen);
+        }
         if let Some(me) = seen.nodes.get_mut(seen.own) {
             me.replication_offset = node.replication.offset(node);
             me.is_loading = node.core.shared.refusals.is_loading();

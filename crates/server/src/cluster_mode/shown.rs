@@ -52,6 +52,8 @@ pub(super) fn seen(
         control_term: 0,
         fault_tolerance: 0,
         is_emptied: false,
+        links: Vec::new(),
+        messages: (0, 0),
         dropped_messages: 0,
     }
 }

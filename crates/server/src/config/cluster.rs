@@ -39,6 +39,10 @@ pub struct Cluster {
     pub forward_timeout_ms: u64,
     /// Writes to slots that are handed over wait no longer, in milliseconds.
     pub pause_ms_max: u64,
+    /// A shard gives a replica away to one that has none left where it keeps more than so many.
+    pub migration_barrier: usize,
+    /// This node may be given to another shard as its replica, where it is one of many.
+    pub moves_as_replica: bool,
     /// So many databases there are.
     pub databases_count: u32,
 }

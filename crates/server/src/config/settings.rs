@@ -156,6 +156,8 @@ impl Settings {
             forward_port: self.number("forward-port"),
             forward_timeout_ms: self.number("forward-timeout"),
             pause_ms_max: self.number("cluster-migration-pause-max"),
+            migration_barrier: self.number("cluster-migration-barrier"),
+            moves_as_replica: self.switch("cluster-allow-replica-migration"),
             databases_count: self.number("cluster-databases"),
         }
     }

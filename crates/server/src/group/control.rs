@@ -19,6 +19,7 @@ use cluster::state::FIRST_RAFT_ID;
 use cluster::{ControlState, Entry, NodeId, NodeRecord, Times};
 use consensus::{Options, RaftLog};
 use durability::disk::{Disk, SystemDisk};
+use engine::cluster::ClusterSeen;
 use engine::replication::NodeOrder;
 use engine::{CommandError, TopicKind};
 use persistence::directory::DataDirectory;
@@ -60,7 +61,7 @@ pub(crate) struct Part {
     _taken: Option<DataDirectory>,
     kept: Mutex<Kept>,
     pub(super) links: Arc<Links>,
-    relay: Relay,
+    pub(super) relay: Relay,
     pub(super) reads: Arc<Reads>,
     pub(super) places: Places,
     taking: Mutex<Taking>,
@@ -284,8 +285,8 @@ impl TakesPart for Part {
         self.relay.ask_for_token(&seen.state, to, user, time)
     }
 
-    fn dropped_messages(&self) -> u64 {
-        self.relay.dropped_count()
+    fn show_links(&self, seen: &mut ClusterSeen) {
+        Self::show_links(self, seen);
     }
 
     fn leave_for_good(&self) -> Result<(), String> {

@@ -34,6 +34,7 @@ use super::handing_over::{HandedOver, HandingOver};
 use super::links::{Asked, Links, Reply, Subject, Told};
 use super::own_shard::Beginning;
 use super::reconcile::Reconciler;
+use super::spare_replicas::SpareReplicas;
 use super::taking_up::Published;
 use super::view::Seen;
 use crate::config::DurabilityLevel;
@@ -98,6 +99,7 @@ pub(crate) struct Driver {
     pub(super) state: Arc<ControlState>,
     pub(super) standing: Standing,
     pub(super) reconciler: Reconciler,
+    pub(super) spare_replicas: SpareReplicas,
     /// Of which shard this node is.
     pub(super) shard: Option<ShardId>,
     /// It is in cluster mode.
@@ -112,6 +114,8 @@ pub(crate) struct Driver {
     pub(super) was_replica: bool,
     /// Since when nobody is known to lead.
     pub(super) leaderless_ms: Option<u64>,
+    /// Nobody has been for a node timeout.
+    pub(super) is_cut_off: bool,
     /// When a leader last answered a heartbeat, or this began.
     pub(super) heard_leader_ms: u64,
     /// Until when it is waited for what the group has decided meanwhile, since this node is back; 0 where it is not.
@@ -183,6 +187,7 @@ impl Driver {
             writes_documents: Arc::default(),
             was_replica: false,
             leaderless_ms: None,
+            is_cut_off: false,
             heard_leader_ms: now_ms,
             awaits_until_ms: 0,
             asked_places_ms: 0,
@@ -203,6 +208,7 @@ impl Driver {
             state: Arc::default(),
             standing: Standing::default(),
             reconciler: Reconciler::default(),
+            spare_replicas: SpareReplicas::default(),
             sealing: Vec::new(),
             sealing_now: None,
             followed: None,
@@ -280,13 +286,20 @@ impl Driver {
             self.take_state();
             self.has_left |= was_in && !self.state.nodes.contains_key(&self.own);
         }
-        let is_led = self.standing.leader.is_some();
+        // Who leads and is confirmed by nobody leads no more, and is the last to hear so.
+        let is_deserted = self.standing.is_leader && !self.standing.has_quorum;
+        let is_led = self.standing.leader.is_some() && !is_deserted;
         self.leaderless_ms = match (is_led, self.leaderless_ms) {
             (true, _) => None,
             (false, since) => Some(since.unwrap_or(now_ms)),
         };
         self.publish(now_ms);
         self.begin_own_shard();
+    }
+
+    /// Who leads, as far as is known here; nobody does where that is not confirmed for a node timeout.
+    pub(super) fn leader(&self) -> Option<RaftId> {
+        self.standing.leader.filter(|_| !self.is_cut_off)
     }
 
     /// Who leads, and who may: when this node acknowledged itself counts for leaders after it.

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cluster::NodeId;
+use engine::cluster::ClusterSeen;
 use engine::replication::NodeOrder;
 use engine::{CommandError, TopicKind};
 
@@ -78,8 +79,8 @@ pub(crate) trait TakesPart: Send + Sync {
     /// Why there is none.
     fn ask_for_token(&self, node: NodeId, user: &[u8], time: Duration) -> Result<Vec<u8>, String>;
 
-    /// Messages that could not be sent to another node.
-    fn dropped_messages(&self) -> u64;
+    /// Adds to what is told of the cluster the links of this node, and when it heard others.
+    fn show_links(&self, seen: &mut ClusterSeen);
 
     /// Has this primary hand its office over to the copy at an address, or to the one that has most; waits for nothing.
     ///

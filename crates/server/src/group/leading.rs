@@ -123,6 +123,13 @@ impl Driver {
             .filter(|(_, one)| one.old_members.is_some());
         let settled = changing.filter(|(id, shard)| self.leader.is_settled(**id, shard));
         let settled = settled.map(|(id, _)| *id).collect();
+        let barrier = self.node.upgrade().map_or(usize::MAX, |node| {
+            node.core.config.current().cluster.migration_barrier
+        });
+        let spare = match self.is_cluster {
+            true => self.spare_replicas.next(&state, barrier, now_ms),
+            false => None,
+        };
         let silence_ms = |node: NodeId| self.leader.silence_ms(node, now_ms);
         let next = self.reconciler.next(&Look {
             state: &state,
@@ -130,6 +137,7 @@ impl Driver {
             silence_ms: &silence_ms,
             settled,
             unfinished: self.log.unfinished_change(),
+            spare,
             own: self.own,
             retires: self.retires,
         });

@@ -14,100 +14,25 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use cluster::NodeId;
 use cluster::control_log::RaftId;
-use replication::link::{Answer, Ask, Message};
+use replication::link::{Answer, Message};
 
+pub(super) use super::asking::spawn;
+pub(crate) use super::asking::{Done, Subject, Told};
+use super::asking::{LOOK, Order, Pieces, To, pieces};
 use super::files::Place;
+use super::link_table::{Contact, LinkTable, Waiting};
 use crate::node::Node;
-use crate::replication::session::{LinkFault, Reader, Received, Session, Writer, conduit, greet};
-use crate::replication::{dial, identity_for};
+use crate::replication::session::{LinkFault, Reader, Received, Session, Writer};
 
 /// Questions that wait to be sent to one node.
 const QUEUE_MAX: usize = 256;
-/// Questions without an answer, of one link.
-const PENDING_MAX: usize = 1_024;
-/// A question or an answer is not longer.
-const WHOLE_BYTES_MAX: usize = 64 << 20;
-/// A piece of one.
-const PIECE_BYTES: usize = 512 << 10;
-/// How long a connection may take.
-const DIAL_TIME: Duration = Duration::from_secs(1);
-/// How often a thread looks up.
-const LOOK: Duration = Duration::from_millis(100);
-/// After a connection that failed none is tried for so long; twice as long each time, ...
-const PAUSE_MS_MIN: u64 = 50;
-/// ... up to this.
-const PAUSE_MS_MAX: u64 = 500;
-/// Whoever does not answer for so long is taken for gone.
-const SILENCE_MS: u64 = 5_000;
-
-/// What a question is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Subject {
-    /// A request of Raft.
-    Raft = 1,
-    /// Heartbeats and seals.
-    Member = 2,
-    /// A node wants to join.
-    Join = 3,
-    /// A node of a cluster meets another one.
-    Meet = 4,
-    /// A primary is to hand its office over.
-    HandOver = 5,
-    /// A message for the subscribers of a node.
-    Publish = 6,
-    /// A client's connection to a node is to be let in.
-    Forward = 7,
-    /// A node says where it is now, and asks where others are.
-    Places = 8,
-    /// A primary asks a member whether it knows of no later term.
-    Confirm = 9,
-    /// A replica asks its primary what is committed.
-    ReadIndex = 10,
-}
-
-impl Subject {
-    /// Whether it is between members of one group: those of another incarnation of it are refused.
-    fn is_of_members(self) -> bool {
-        matches!(
-            self,
-            Self::Raft
-                | Self::Member
-                | Self::HandOver
-                | Self::Places
-                | Self::Confirm
-                | Self::ReadIndex
-        )
-    }
-
-    fn of(byte: u8) -> Option<Self> {
-        let all = [
-            Self::Raft,
-            Self::Member,
-            Self::Join,
-            Self::Meet,
-            Self::HandOver,
-            Self::Publish,
-            Self::Forward,
-            Self::Places,
-            Self::Confirm,
-            Self::ReadIndex,
-        ];
-        all.into_iter().find(|one| *one as u8 == byte)
-    }
-}
-
-/// An answer, or why there is none.
-pub(crate) type Told = Result<Vec<u8>, String>;
-/// Who is told.
-pub(crate) type Done = Box<dyn FnOnce(Told) + Send>;
 
 /// A question of a peer.
 pub(crate) struct Asked {
@@ -124,8 +49,16 @@ pub(crate) struct Asked {
 /// Where the answer to a question goes. Dropped, it says that there is none.
 pub(crate) struct Reply {
     number: u64,
-    queue: SyncSender<(u64, Told)>,
+    queue: SyncSender<Answering>,
+    waiting: Arc<AtomicUsize>,
     is_answered: bool,
+}
+
+/// An answer that waits to be sent.
+struct Answering {
+    number: u64,
+    told: Told,
+    _waiting: Waiting,
 }
 
 impl Reply {
@@ -136,7 +69,12 @@ impl Reply {
 
     fn put(&mut self, told: Told) {
         self.is_answered = true;
-        let _full = self.queue.try_send((self.number, told));
+        let bytes = told.as_ref().map_or_else(String::len, Vec::len);
+        let _full = self.queue.try_send(Answering {
+            number: self.number,
+            told,
+            _waiting: Waiting::count(&self.waiting, bytes),
+        });
     }
 }
 
@@ -151,15 +89,11 @@ impl Drop for Reply {
 /// What answers questions.
 pub(crate) type Handler = Box<dyn Fn(Asked) + Send + Sync>;
 
-struct Order {
-    subject: Subject,
-    bytes: Vec<u8>,
-    done: Done,
-}
-
 struct Peer {
     place: Arc<Mutex<Place>>,
     queue: SyncSender<Order>,
+    waiting: Arc<AtomicUsize>,
+    contact: Arc<Contact>,
 }
 
 /// See the module.
@@ -171,6 +105,7 @@ pub(crate) struct Links {
     stopping: Arc<AtomicBool>,
     /// Of the group that this node is in.
     incarnation: AtomicU64,
+    pub(super) table: Arc<LinkTable>,
 }
 
 impl Links {
@@ -182,6 +117,7 @@ impl Links {
             raft_ids: Mutex::default(),
             stopping: Arc::default(),
             incarnation: AtomicU64::new(0),
+            table: Arc::default(),
         })
     }
 
@@ -227,19 +163,44 @@ impl Links {
         }
         let place = Arc::new(Mutex::new(place.clone()));
         let (queue, orders) = sync_channel(QUEUE_MAX);
+        let peer = Peer {
+            place,
+            queue,
+            waiting: Arc::default(),
+            contact: self.table.contact(node),
+        };
         let to = To {
-            node: Weak::clone(&self.node),
             expected: Some(node),
-            place: Arc::clone(&place),
-            stopping: Arc::clone(&self.stopping),
+            contact: Arc::clone(&peer.contact),
+            waiting: Arc::clone(&peer.waiting),
+            ..self.to(&peer.place)
         };
         match spawn("control", move || to.run(&orders)) {
-            Ok(()) => drop(peers.insert(node, Peer { place, queue })),
+            Ok(()) => drop(peers.insert(node, peer)),
             // It is tried again with the next state.
             Err(error) => self.tell(format_args!(
                 "There is no thread for a control link: {error}"
             )),
         }
+    }
+
+    /// The way to whoever is at a place.
+    fn to(&self, place: &Arc<Mutex<Place>>) -> To {
+        To {
+            node: Weak::clone(&self.node),
+            expected: None,
+            place: Arc::clone(place),
+            stopping: Arc::clone(&self.stopping),
+            table: Arc::clone(&self.table),
+            contact: Arc::default(),
+            waiting: Arc::default(),
+        }
+    }
+
+    /// Milliseconds of the monotonic clock; none once the server is gone.
+    fn now_ms(&self) -> Option<u64> {
+        let node = self.node.upgrade()?;
+        Some(node.core.clock.monotonic_ns() / 1_000_000)
     }
 
     /// The nodes whose place is known.
@@ -251,25 +212,30 @@ impl Links {
     pub(crate) fn retain(&self, is_there: impl Fn(&NodeId) -> bool) {
         lock(&self.peers).retain(|node, _| is_there(node));
         lock(&self.raft_ids).retain(|_, node| is_there(node));
+        self.table.retain(is_there);
     }
 
     /// Asks a node. `done` is called soon, on some thread, or at once.
     pub(crate) fn ask(&self, node: NodeId, subject: Subject, bytes: Vec<u8>, done: Done) {
-        let order = Order {
-            subject,
-            bytes: self.question(subject, bytes),
-            done,
+        let bytes = self.question(subject, bytes);
+        let now_ms = self.now_ms();
+        let peer = lock(&self.peers).get(&node).map(|peer| {
+            if let Some(now_ms) = now_ms {
+                peer.contact.note_asked(now_ms);
+            }
+            (peer.queue.clone(), Arc::clone(&peer.waiting))
+        });
+        let refused = match peer {
+            None => Some(done),
+            Some((queue, waiting)) => {
+                let order = Order::new(subject, bytes, done, &waiting);
+                queue.try_send(order).err().map(|error| match error {
+                    TrySendError::Full(order) | TrySendError::Disconnected(order) => order.done,
+                })
+            }
         };
-        let queue = lock(&self.peers).get(&node).map(|peer| peer.queue.clone());
-        let refused = match queue {
-            None => Some(order),
-            Some(queue) => queue.try_send(order).err().map(|error| match error {
-                std::sync::mpsc::TrySendError::Full(order)
-                | std::sync::mpsc::TrySendError::Disconnected(order) => order,
-            }),
-        };
-        if let Some(order) = refused {
-            (order.done)(Err("the node cannot be reached".to_owned()));
+        if let Some(done) = refused {
+            done(Err("the node cannot be reached".to_owned()));
         }
     }
 
@@ -282,25 +248,16 @@ impl Links {
         time: Duration,
     ) -> Told {
         let (queue, orders) = sync_channel(1);
-        let to = To {
-            node: Weak::clone(&self.node),
-            expected: None,
-            place: Arc::new(Mutex::new(place.clone())),
-            stopping: Arc::clone(&self.stopping),
-        };
+        let to = self.to(&Arc::new(Mutex::new(place.clone())));
         spawn("control", move || to.run(&orders)).map_err(|error| error.to_string())?;
         let (sender, receiver) = sync_channel(1);
         let done: Done = Box::new(move |told| {
             // Nobody may wait any more.
             let _late = sender.send(told);
         });
-        let order = Order {
-            subject,
-            bytes: self.question(subject, bytes),
-            done,
-        };
+        let bytes = self.question(subject, bytes);
         queue
-            .send(order)
+            .send(Order::new(subject, bytes, done, &Arc::default()))
             .map_err(|_| "the link has ended".to_owned())?;
         let told = receiver.recv_timeout(time);
         told.unwrap_or_else(|_| Err("there was no answer in time".to_owned()))
@@ -316,14 +273,19 @@ impl Links {
             ..
         } = session;
         let (queue, answers) = sync_channel(QUEUE_MAX);
-        let stopping = Arc::clone(&self.stopping);
+        let from = NodeId(peer.node.0);
+        let waiting = Arc::default();
+        let now_unix_ms = |node: Arc<Node>| node.core.clock.now_unix_ms();
+        let created_unix_ms = self.node.upgrade().map_or(0, now_unix_ms);
+        let _listed = self.table.open(from, false, created_unix_ms, &waiting);
+        let (stopping, table) = (Arc::clone(&self.stopping), Arc::clone(&self.table));
         let writing = Arc::clone(&conduit);
         let spawned = spawn("control-out", move || {
-            send_answers(writer, &answers, &stopping);
+            send_answers(writer, &answers, &stopping, &table);
             writing.end();
         });
         let ended = match spawned {
-            Ok(()) => self.hear(&mut reader, (NodeId(peer.node.0), address), &queue),
+            Ok(()) => self.hear(&mut reader, (from, address), &(queue, waiting)),
             Err(error) => Err(LinkFault::Io(error)),
         };
         conduit.end();
@@ -339,9 +301,10 @@ impl Links {
         &self,
         reader: &mut Reader,
         (from, address): (NodeId, &str),
-        queue: &SyncSender<(u64, Told)>,
+        (queue, waiting): &(SyncSender<Answering>, Arc<AtomicUsize>),
     ) -> Result<(), LinkFault> {
         let (mut pieces, mut is_told) = (Pieces::default(), false);
+        let contact = self.table.contact(from);
         while !self.stopping.load(Ordering::Acquire) {
             let ask = match reader.next()? {
                 Received::Message(Message::Ask(ask)) => ask,
@@ -352,9 +315,12 @@ impl Links {
             let Some(bytes) = pieces.add(number, ask.has_more, ask.bytes)? else {
                 continue;
             };
+            self.table.note_received();
+            contact.note_heard(self.now_ms().unwrap_or(0));
             let reply = Reply {
                 number,
                 queue: queue.clone(),
+                waiting: Arc::clone(waiting),
                 is_answered: false,
             };
             match Subject::of(subject) {
@@ -425,45 +391,15 @@ impl consensus::Carrier for Links {
     }
 }
 
-/// Pieces of the question or answer that is coming.
-#[derive(Default)]
-struct Pieces {
-    number: u64,
-    bytes: Vec<u8>,
-}
-
-impl Pieces {
-    /// Adds a piece; the whole, if that was the last one.
-    fn add(
-        &mut self,
-        number: u64,
-        has_more: bool,
-        piece: &[u8],
-    ) -> Result<Option<Vec<u8>>, LinkFault> {
-        let is_next = self.bytes.is_empty() || self.number == number;
-        if !is_next || self.bytes.len() + piece.len() > WHOLE_BYTES_MAX {
-            return Err(LinkFault::Io(std::io::Error::other(
-                "pieces of a control message that do not belong together",
-            )));
-        }
-        self.number = number;
-        self.bytes.extend_from_slice(piece);
-        Ok((!has_more).then(|| std::mem::take(&mut self.bytes)))
-    }
-}
-
-/// Cuts bytes into pieces, each with whether another one follows.
-fn pieces(bytes: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
-    let count = bytes.len().div_ceil(PIECE_BYTES).max(1);
-    (0..count).map(move |at| {
-        let rest = &bytes[at * PIECE_BYTES..];
-        (at + 1 < count, &rest[..rest.len().min(PIECE_BYTES)])
-    })
-}
-
-fn send_answers(mut writer: Writer, answers: &Receiver<(u64, Told)>, stopping: &AtomicBool) {
-    let mut send = |number, told: &Told| -> Result<(), LinkFault> {
-        let (is_refused, bytes) = match told {
+fn send_answers(
+    mut writer: Writer,
+    answers: &Receiver<Answering>,
+    stopping: &AtomicBool,
+    table: &LinkTable,
+) {
+    let mut send = |answering: &Answering| -> Result<(), LinkFault> {
+        let number = answering.number;
+        let (is_refused, bytes) = match &answering.told {
             Ok(bytes) => (false, bytes.as_slice()),
             Err(reason) => (true, reason.as_bytes()),
         };
@@ -476,238 +412,18 @@ fn send_answers(mut writer: Writer, answers: &Receiver<(u64, Told)>, stopping: &
             };
             writer.send(&Message::Answer(answer), &|| false)?;
         }
+        table.note_sent();
         Ok(())
     };
     while !stopping.load(Ordering::Acquire) {
         match answers.recv_timeout(LOOK) {
-            Ok((number, told)) if send(number, &told).is_err() => return,
+            Ok(answering) if send(&answering).is_err() => return,
             Err(RecvTimeoutError::Disconnected) => return,
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }
 
-/// What the thread of one peer has.
-struct To {
-    node: Weak<Node>,
-    /// Who has to be there; none where anybody may.
-    expected: Option<NodeId>,
-    place: Arc<Mutex<Place>>,
-    stopping: Arc<AtomicBool>,
-}
-
-/// Questions of one link that are not answered yet.
-#[derive(Default)]
-struct Pending {
-    waiting: Mutex<BTreeMap<u64, (u64, Done)>>,
-    heard_ms: AtomicU64,
-    has_ended: AtomicBool,
-}
-
-impl Pending {
-    fn fail_all(&self, reason: &str) {
-        self.has_ended.store(true, Ordering::Release);
-        for (_, (_, done)) in std::mem::take(&mut *lock(&self.waiting)) {
-            done(Err(reason.to_owned()));
-        }
-    }
-
-    /// Whether a question waits for long, and nothing was heard for as long.
-    fn is_silent(&self, now_ms: u64) -> bool {
-        let heard_ms = self.heard_ms.load(Ordering::Relaxed);
-        let oldest_ms = lock(&self.waiting).values().map(|(at_ms, _)| *at_ms).min();
-        oldest_ms.is_some_and(|at_ms| now_ms > at_ms.max(heard_ms) + SILENCE_MS)
-    }
-}
-
-impl To {
-    fn run(&self, orders: &Receiver<Order>) {
-        let (mut pause_ms, mut not_before_ms) = (PAUSE_MS_MIN, 0);
-        while !self.stopping.load(Ordering::Acquire) {
-            let order = match orders.recv_timeout(LOOK) {
-                Ok(order) => order,
-                Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
-            let Some(now_ms) = self.now_ms() else { return };
-            if now_ms < not_before_ms {
-                (order.done)(Err("the node cannot be reached".to_owned()));
-                continue;
-            }
-            match self.connect() {
-                Ok(session) => {
-                    pause_ms = PAUSE_MS_MIN;
-                    self.talk(session, order, orders);
-                }
-                Err(fault) => {
-                    (order.done)(Err(fault.to_string()));
-                    pause_ms = (pause_ms * 2).min(PAUSE_MS_MAX);
-                }
-            }
-            not_before_ms = self.now_ms().unwrap_or(0) + pause_ms;
-        }
-    }
-
-    fn now_ms(&self) -> Option<u64> {
-        let node = self.node.upgrade()?;
-        Some(node.core.clock.monotonic_ns() / 1_000_000)
-    }
-
-    fn connect(&self) -> Result<Session, LinkFault> {
-        let node = self.node.upgrade().ok_or(LinkFault::Closed)?;
-        let Place { host, port } = lock(&self.place).clone();
-        let stream = dial(&node, &host, port, DIAL_TIME)?;
-        let identity = identity_for(&node, stream.peer_addr()?.ip())?;
-        let session = greet(conduit(stream)?, &identity)?;
-        let peer = NodeId(session.peer.node.0);
-        if self.expected.is_some_and(|expected| expected != peer) {
-            session.conduit.end();
-            return Err(LinkFault::Io(std::io::Error::other(
-                "another node is at that address",
-            )));
-        }
-        Ok(session)
-    }
-
-    /// Asks over a link until that ends.
-    fn talk(&self, session: Session, first: Order, orders: &Receiver<Order>) {
-        let Session {
-            conduit,
-            reader,
-            mut writer,
-            ..
-        } = session;
-        let pending = Arc::new(Pending::default());
-        let (hearing, socket) = (Arc::clone(&pending), Arc::clone(&conduit));
-        let stopping = Arc::clone(&self.stopping);
-        let clock = Weak::clone(&self.node);
-        let spawned = spawn("control-in", move || {
-            hear_answers(reader, &hearing, &stopping, &clock);
-            hearing.fail_all("the link has ended");
-            socket.end();
-        });
-        let mut next = Some(first);
-        let mut number = 0;
-        while spawned.is_ok() && !pending.has_ended.load(Ordering::Acquire) {
-            let Some(now_ms) = self.now_ms() else { break };
-            let order = match next.take().map_or_else(|| orders.recv_timeout(LOOK), Ok) {
-                Ok(order) => order,
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) if pending.is_silent(now_ms) => break,
-                Err(RecvTimeoutError::Timeout) => continue,
-            };
-            number += 1;
-            if !self.put(&pending, &mut writer, number, order, now_ms) {
-                break;
-            }
-        }
-        if let Some(order) = next {
-            (order.done)(Err("there is no thread for the link".to_owned()));
-        }
-        conduit.end();
-        pending.fail_all("the link has ended");
-    }
-
-    /// Sends a question; whether the link goes on.
-    fn put(
-        &self,
-        pending: &Pending,
-        writer: &mut Writer,
-        number: u64,
-        order: Order,
-        now_ms: u64,
-    ) -> bool {
-        let Order {
-            subject,
-            bytes,
-            done,
-        } = order;
-        let mut waiting = lock(&pending.waiting);
-        if waiting.len() >= PENDING_MAX {
-            drop(waiting);
-            done(Err("too many questions wait for that node".to_owned()));
-            return !pending.is_silent(now_ms);
-        }
-        waiting.insert(number, (now_ms, done));
-        drop(waiting);
-        pieces(&bytes).all(|(has_more, bytes)| {
-            let ask = Ask {
-                number,
-                subject: subject as u8,
-                has_more,
-                bytes,
-            };
-            writer.send(&Message::Ask(ask), &|| false).is_ok()
-        }) && !pending.is_silent(now_ms)
-    }
-}
-
-fn hear_answers(mut reader: Reader, pending: &Pending, stopping: &AtomicBool, node: &Weak<Node>) {
-    let mut whole = Pieces::default();
-    while !stopping.load(Ordering::Acquire) && !pending.has_ended.load(Ordering::Acquire) {
-        let answer = match reader.next() {
-            Ok(Received::Message(Message::Answer(answer))) => answer,
-            Ok(Received::Unknown | Received::Nothing) => continue,
-            Ok(Received::Message(_)) | Err(_) => return,
-        };
-        let (number, is_refused) = (answer.number, answer.is_refused);
-        let Ok(bytes) = whole.add(number, answer.has_more, answer.bytes) else {
-            return;
-        };
-        let Some(node) = node.upgrade() else { return };
-        let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
-        pending.heard_ms.store(now_ms, Ordering::Relaxed);
-        if let Some(bytes) = bytes {
-            let waiting = lock(&pending.waiting).remove(&number);
-            if let Some((_, done)) = waiting {
-                done(match is_refused {
-                    true => Err(String::from_utf8_lossy(&bytes).into_owned()),
-                    false => Ok(bytes),
-                });
-            }
-        }
-    }
-}
-
-/// Begins a thread of the control group.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the threads of the control group"
-)]
-pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    let thread = std::thread::Builder::new().name(name.into());
-    thread.spawn(run).map(drop)
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_come_together_again() {
-        let mut bytes = vec![0; 2 * PIECE_BYTES + 7];
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::try_from(at % 251).expect("it fits");
-        }
-        for length in [0, 1, PIECE_BYTES, PIECE_BYTES + 1, bytes.len()] {
-            let mut whole = Pieces::default();
-            let mut got = None;
-            for (has_more, piece) in pieces(&bytes[..length]) {
-                assert!(got.is_none());
-                got = whole.add(5, has_more, piece).expect("they belong together");
-            }
-            assert_eq!(got.as_deref(), Some(&bytes[..length]));
-        }
-    }
-
-    #[test]
-    fn pieces_of_two_are_refused() {
-        let mut whole = Pieces::default();
-        assert!(whole.add(1, true, b"a").is_ok());
-        assert!(whole.add(2, false, b"b").is_err());
-    }
 }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! So all that `redis-cli --cluster create` does ends in one group, whether one node meets all others or all others meet it. Who
-//! joins brings the hash slots that it owned by itself, if nobody owns them, and the keys in them.
+//! joins brings the hash slots that it owned by itself, if nobody owns them, and the keys in them. A meeting is over when they
+//! are the group's: who compares what nodes know right after it finds that all agree, and has to find all of it.
 //!
 //! A node meets one other at a time. Where two meet each other at once both are told so, and try again after unlike pauses.
 
@@ -150,21 +151,22 @@ impl Part {
             return Ok(());
         }
         let mut waited = Duration::ZERO;
+        let claims = node.cluster_mode.claims();
         loop {
             match self.meet_once(&node, &there)? {
-                Answer::Known => return Ok(()),
+                Answer::Known => {
+                    // What the other has brought is known here, too.
+                    let _newest = self.log().map(|log| log.read_barrier());
+                    return Ok(());
+                }
                 Answer::Refused(reason) => return Err(reason),
+                // Asked again, it answers when it has brought what it owns.
                 Answer::Joining(other) => {
-                    return self.wait_for("the other node has not joined", |state| {
+                    self.wait_for("the other node has not joined", |state| {
                         state.nodes.contains_key(&other) && state.shard_of(other).is_some()
-                    });
+                    })?;
                 }
-                Answer::JoinMe => {
-                    let own = self.own(&node);
-                    return self.wait_for("this node has no shard yet", |state| {
-                        state.shard_of(own).is_some()
-                    });
-                }
+                Answer::JoinMe => return self.wait_for_own_shard(&node, &claims),
                 Answer::Busy if waited >= MEET_TIME => {
                     return Err("the other node meets somebody else all the time".to_owned());
                 }
@@ -175,6 +177,24 @@ impl Part {
                     waited += pause;
                 }
             }
+        }
+    }
+
+    /// Waits until this node has a shard, and that shard the hash slots that the node owned by itself.
+    fn wait_for_own_shard(&self, node: &Node, claims: &[SlotRange]) -> Result<(), String> {
+        let own = self.own(node);
+        self.wait_for("this node has no shard yet", |state| {
+            state.shard_of(own).is_some()
+        })?;
+        self.wait_for("its hash slots are not brought yet", |_| {
+            node.cluster_mode.claims().is_empty()
+        })?;
+        let state = self.log().map(|log| log.watch()).unwrap_or_default();
+        let shard = state.shard_of(own);
+        let mut slots = claims.iter().flat_map(|(first, last)| *first..=*last);
+        match slots.find(|slot| state.slots.owner(*slot) != shard) {
+            Some(slot) => Err(format!("hash slot {slot} has got another owner meanwhile")),
+            None => Ok(()),
         }
     }
 
@@ -279,8 +299,11 @@ impl Part {
         self.note_host(&question.your_host)
             .map_err(|error| error.to_string())?;
         if self.member().is_some() {
-            let state = self.log().map(|log| log.watch()).unwrap_or_default();
+            let state = self.state_with(question.node);
             if state.nodes.contains_key(&question.node) {
+                self.wait_for("its hash slots are not brought yet", |_| {
+                    node.cluster_mode.claims().is_empty()
+                })?;
                 return Ok(Answer::Known);
             }
             if question.is_member {
@@ -300,6 +323,21 @@ impl Part {
         Ok(Answer::JoinMe)
     }
 
+    /// What the group has decided, and the newest of it where that does not have the node yet: two that meet each other at
+    /// once may be of one group, and one of them be told so late.
+    fn state_with(&self, node: NodeId) -> Arc<ControlState> {
+        let Some(log) = self.log() else {
+            return Arc::default();
+        };
+        let known = log.watch();
+        if known.nodes.contains_key(&node) {
+            return known;
+        }
+        // Where nobody confirms it, what is known counts.
+        let _newest = log.read_barrier();
+        log.watch()
+    }
+
     /// A group begins with this node, which was by itself.
     fn begin_cluster(self: &Arc<Self>, node: &Arc<Node>) -> Result<(), String> {
         let (id, start_count) = node.cluster_mode.name_by_itself();
@@ -309,7 +347,7 @@ impl Part {
             kept.raft_id = Some(FIRST_RAFT_ID);
         })?;
         self.wait_for("the group does not begin", |state| {
-            state.shard_of(id).is_some()
+            state.shard_of(id).is_some() && node.cluster_mode.claims().is_empty()
         })
     }
 

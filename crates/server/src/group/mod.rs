@@ -12,6 +12,8 @@
 #[cfg(feature = "cluster")]
 mod acting;
 #[cfg(feature = "cluster")]
+mod asking;
+#[cfg(feature = "cluster")]
 mod catching_up;
 #[cfg(feature = "cluster")]
 pub(crate) mod control;
@@ -36,7 +38,11 @@ pub mod holder;
 mod leading;
 pub(crate) mod libraries;
 #[cfg(feature = "cluster")]
+mod link_table;
+#[cfg(feature = "cluster")]
 mod links;
+#[cfg(feature = "cluster")]
+mod links_shown;
 #[cfg(feature = "cluster")]
 mod meeting;
 #[cfg(feature = "cluster")]
@@ -50,6 +56,8 @@ mod reconcile;
 pub(crate) mod record;
 #[cfg(feature = "cluster")]
 mod relay;
+#[cfg(feature = "cluster")]
+mod spare_replicas;
 pub(crate) mod taken;
 #[cfg(feature = "cluster")]
 mod taking_up;

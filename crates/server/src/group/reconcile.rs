@@ -3,6 +3,7 @@
 //! ```text
 //!   joined, not told ─► learner ─► voter (1, 3 or 5)        joined with data ─► member of the shard ─► the change ends
 //!   left ─► not told any more      lost for long ─► replaced      primary leads ─► another voter leads
+//!   a shard's last replica is lost, another shard has some to spare ─► one of those moves (see `spare_replicas`)
 //! ```
 //!
 //! One step at a time: the next is taken when the last is done, or came to nothing.
@@ -20,6 +21,7 @@ use cluster::voters::next_voters;
 use cluster::{ControlState, Entry, Membership, NodeId, ShardId};
 use consensus::Change;
 
+use super::spare_replicas::Move;
 use super::view::SHARD;
 
 /// A voter that was not heard for so long is replaced.
@@ -34,6 +36,8 @@ pub(crate) enum Step {
     Members(Change),
     /// A node is to have a copy of the shard.
     Add(NodeId, Entry),
+    /// A replica of one shard becomes one of another, which has none left.
+    Move(NodeId, Entry),
     /// A change of the shard's members ends.
     Finish(Entry),
     /// Writes wait for a majority from now on, or do no more.
@@ -58,6 +62,7 @@ impl Step {
             Self::Members(change) => Asks::Raft(change),
             Self::Lead(_, id) => Asks::Raft(Change::Lead(id)),
             Self::Add(_, entry)
+            | Self::Move(_, entry)
             | Self::Part(_, entry)
             | Self::Finish(entry)
             | Self::Level(_, entry)
@@ -73,6 +78,10 @@ impl fmt::Display for Step {
             Self::Members(Change::Voters(ids)) => write!(f, "has members {ids:?} vote"),
             Self::Members(Change::Forget(ids)) => write!(f, "forgets members {ids:?}"),
             Self::Add(node, _) => write!(f, "gives node {node} a copy of the data"),
+            Self::Move(node, _) => write!(
+                f,
+                "has node {node} be a replica of a shard that has none left: its own has more than it needs"
+            ),
             Self::Members(Change::Lead(id)) => write!(f, "has member {id} lead"),
             Self::Lead(node, _) => {
                 write!(
@@ -102,6 +111,8 @@ pub(crate) struct Look<'l> {
     pub(crate) settled: BTreeSet<ShardId>,
     /// The voters that a change was to bring which a leader before did not end.
     pub(crate) unfinished: Option<BTreeSet<RaftId>>,
+    /// The replica that is to move to another shard.
+    pub(crate) spare: Option<Move>,
     /// This node.
     pub(crate) own: NodeId,
     /// It is about to stop.
@@ -144,6 +155,7 @@ impl Reconciler {
                     .find_map(|id| shard_step(look, *id))
             })
             .or_else(|| leave_step(look.state))
+            .or_else(|| move_step(look))
             .or_else(|| lead_step(look));
         self.is_busy = step.is_some();
         step
@@ -243,6 +255,19 @@ fn leave_step(state: &ControlState) -> Option<Step> {
     })
 }
 
+/// A replica that is to spare goes where there is none.
+fn move_step(look: &Look<'_>) -> Option<Step> {
+    let Move { node, to } = look.spare?;
+    let shard = look.state.shards.get(&to)?;
+    let kind = CopyKind::Data;
+    let entry = Entry::Shard {
+        shard: to,
+        expected_epoch: shard.epoch,
+        change: ShardChange::Add { node, kind },
+    };
+    Some(Step::Move(node, entry))
+}
+
 /// Who is drained or about to stop leads only where nobody else can, and the primary leads only where no other node does.
 fn lead_step(look: &Look<'_>) -> Option<Step> {
     let Look {
@@ -296,6 +321,7 @@ mod tests {
             silence_ms: &|_| 0,
             settled: BTreeSet::new(),
             unfinished: None,
+            spare: None,
             own: NOBODY,
             retires: false,
         }

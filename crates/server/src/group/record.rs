@@ -25,6 +25,9 @@ pub(crate) fn record(
     if cluster.is_on {
         roles |= roles::CLUSTER;
     }
+    if !cluster.moves_as_replica {
+        roles |= roles::STAYS;
+    }
     NodeRecord {
         name: cluster.announce_name.clone(),
         host: match cluster.announce_ip.as_str() {

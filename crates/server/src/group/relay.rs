@@ -27,7 +27,7 @@ const WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// See the module.
 pub(super) struct Relay {
-    links: Arc<Links>,
+    pub(super) links: Arc<Links>,
     /// How much waits for each node.
     waiting: Mutex<BTreeMap<NodeId, Arc<AtomicUsize>>>,
     dropped: AtomicU64,

@@ -158,8 +158,8 @@ impl Driver {
         if let Some(node) = self.node.upgrade() {
             let node_timeout_ms = self.times.node_timeout_ms;
             let is_over = |since_ms| now_ms >= since_ms + node_timeout_ms;
-            let is_cut_off = self.leaderless_ms.is_some_and(is_over);
-            node.cluster_mode.note_cut_off(&node, is_cut_off);
+            self.is_cut_off = self.leaderless_ms.is_some_and(is_over);
+            node.cluster_mode.note_cut_off(&node, self.is_cut_off);
         }
         self.tell_leader();
         if self.published != Some(self.to_publish()) {
@@ -171,7 +171,7 @@ impl Driver {
     fn to_publish(&self) -> Published {
         Published {
             index: self.state.index,
-            leader: self.standing.leader,
+            leader: self.leader(),
             control_term: self.standing.term,
             voters: self.log.membership().voters.len(),
             drift_ppm: self.member.drift_ppm(),
@@ -180,7 +180,7 @@ impl Driver {
 
     /// Another leader, or none: a line for the operator.
     fn tell_leader(&mut self) {
-        let leader = self.standing.leader;
+        let leader = self.leader();
         let Some(before) = self.told_leader.replace(leader) else {
             return;
         };
@@ -202,7 +202,7 @@ impl Driver {
             return;
         };
         self.published = Some(self.to_publish());
-        let leader = self.standing.leader;
+        let leader = self.leader();
         let leader = leader.and_then(|leader| self.state.node_of(leader));
         node.group.publish(Seen {
             own: self.own,

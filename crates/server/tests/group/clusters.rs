@@ -11,7 +11,7 @@ use testkit::client::Client;
 use super::{Node, wait_until};
 
 /// Beyond it there are no slots.
-const LAST_SLOT: u16 = 16_383;
+pub(crate) const LAST_SLOT: u16 = 16_383;
 
 impl Node {
     /// A node in cluster mode, by itself.
@@ -32,7 +32,7 @@ impl Node {
         self.text(&["CLUSTER", "MYID"])
     }
 
-    fn own(&self, first: u16, last: u16) {
+    pub(crate) fn own(&self, first: u16, last: u16) {
         let (first, last) = (first.to_string(), last.to_string());
         assert_eq!(
             self.text(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]),
@@ -40,7 +40,7 @@ impl Node {
         );
     }
 
-    fn meet(&self, other: &Self) -> String {
+    pub(crate) fn meet(&self, other: &Self) -> String {
         let (port, link_port) = (other.port.to_string(), other.link_port.to_string());
         let met = self.text(&["CLUSTER", "MEET", "127.0.0.1", &port, &link_port]);
         assert!(
@@ -53,7 +53,7 @@ impl Node {
     }
 
     /// Id and slots of each node, as this one knows them, in order.
-    fn owners(&self) -> Vec<String> {
+    pub(crate) fn owners(&self) -> Vec<String> {
         let nodes = self.text(&["CLUSTER", "NODES"]);
         let mut owners: Vec<String> = nodes
             .lines()
@@ -78,7 +78,7 @@ impl Node {
 }
 
 /// Waits until all know the same, and keys are served.
-fn wait_for_agreement(nodes: &[&Node], count: usize) {
+pub(crate) fn wait_for_agreement(nodes: &[&Node], count: usize) {
     wait_until("of one mind", nodes, || {
         let first = nodes[0].owners();
         first.len() == count
@@ -89,7 +89,7 @@ fn wait_for_agreement(nodes: &[&Node], count: usize) {
 }
 
 /// Three primaries that share all slots.
-fn three_primaries() -> [Node; 3] {
+pub(crate) fn three_primaries() -> [Node; 3] {
     three_primaries_with(&[])
 }
 
@@ -502,110 +502,4 @@ fn what_a_majority_of_a_shard_has_outlives_whoever_is_killed() {
     for writer in writers {
         assert_kept(&all, writer.join().unwrap());
     }
-}
-
-#[test]
-#[ignore = "needs redis-cli"]
-fn redis_cli_makes_a_cluster_checks_it_and_takes_nodes_in_and_out() {
-    let nodes: Vec<Node> = (0..6).map(|_| Node::by_itself()).collect();
-    let address = |node: &Node| format!("127.0.0.1:{}@{}", node.port, node.link_port);
-    let run = |words: &[&str]| {
-        let output = Command::new("redis-cli")
-            .arg("--cluster")
-            .args(words)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{words:?}: {text}");
-        text
-    };
-    let addresses: Vec<String> = nodes.iter().map(address).collect();
-    let mut words = vec!["create"];
-    words.extend(addresses.iter().map(String::as_str));
-    words.extend(["--cluster-replicas", "1", "--cluster-yes"]);
-    let created = run(&words);
-    assert!(
-        created.contains("[OK] All 16384 slots covered"),
-        "{created}"
-    );
-    let all: Vec<&Node> = nodes.iter().collect();
-    wait_for_agreement(&all, 6);
-    let first = format!("127.0.0.1:{}", nodes[0].port);
-    assert!(run(&["check", &first]).contains("[OK] All nodes agree"));
-    let seventh = Node::by_itself();
-    run(&["add-node", &address(&seventh), &first]);
-    wait_until("seven", &all, || nodes[5].owners().len() == 7);
-    run(&["del-node", &first, &seventh.id()]);
-    wait_for_agreement(&all, 6);
-}
-
-/// What `redis-cli --cluster` prints; what it asks is answered with yes.
-fn run_redis_cli(words: &[&str]) -> String {
-    let mut child = Command::new("redis-cli")
-        .arg("--cluster")
-        .args(words)
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut answers = child.stdin.take().unwrap();
-    std::io::Write::write_all(&mut answers, b"yes\nyes\n").unwrap();
-    drop(answers);
-    let output = child.wait_with_output().unwrap();
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-#[test]
-#[ignore = "needs redis-cli"]
-fn redis_cli_fixes_calls_backs_up_and_imports() {
-    let nodes: Vec<Node> = (0..3).map(|_| Node::by_itself()).collect();
-    let addresses: Vec<String> = nodes
-        .iter()
-        .map(|node| format!("127.0.0.1:{}@{}", node.port, node.link_port))
-        .collect();
-    let mut words = vec!["create"];
-    words.extend(addresses.iter().map(String::as_str));
-    words.push("--cluster-yes");
-    let covered = "[OK] All 16384 slots covered";
-    let created = run_redis_cli(&words);
-    assert!(created.contains(covered), "{created}");
-    let all: Vec<&Node> = nodes.iter().collect();
-    wait_for_agreement(&all, 3);
-    let first = format!("127.0.0.1:{}", nodes[0].port);
-
-    let called = run_redis_cli(&["call", &first, "ping"]);
-    assert_eq!(called.matches("PONG").count(), 3, "{called}");
-
-    // Slots of nobody are given to somebody.
-    let given_up = nodes[0].text(&["CLUSTER", "DELSLOTS", "6000", "6001"]);
-    assert_eq!(given_up, "OK");
-    wait_until("two slots less", &all, || !nodes[0].is_ok());
-    let fixed = run_redis_cli(&["fix", &first]);
-    assert!(!fixed.contains("replied with error"), "{fixed}");
-    wait_for_agreement(&all, 3);
-    let checked = run_redis_cli(&["check", &first]);
-    assert!(checked.contains(covered), "{checked}");
-
-    // The keys of a server that is in no cluster come in.
-    let outside = Node::new(&[]);
-    for number in 0..50 {
-        let key = format!("key:{number}");
-        assert_eq!(outside.text(&["SET", &key, "v"]), "OK");
-    }
-    let from = format!("127.0.0.1:{}", outside.port);
-    let imported = run_redis_cli(&["import", &first, "--cluster-from", &from, "--cluster-copy"]);
-    let keys = || -> i64 {
-        let count = |node: &Node| match node.run(&["DBSIZE"]) {
-            Value::Integer(count) => count,
-            other => panic!("{other:?}"),
-        };
-        nodes.iter().map(count).sum()
-    };
-    assert_eq!(keys(), 50, "{imported}");
-
-    let directory = testkit::process::TemporaryDirectory::new("cluster-backup").unwrap();
-    let backed_up = run_redis_cli(&["backup", &first, directory.to_str().unwrap()]);
-    let files = std::fs::read_dir(&*directory).unwrap();
-    // A file for each node, and what the cluster is.
-    assert_eq!(files.count(), 4, "{backed_up}");
 }

@@ -10,6 +10,7 @@ use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 
 mod addresses;
+mod bad_input;
 mod clusters;
 mod failover;
 mod faults;
@@ -17,11 +18,15 @@ mod forming;
 mod hand_over;
 mod histories;
 mod kills;
+mod moves;
 mod page;
 mod reads;
 mod recovery;
+mod redis_cli;
 mod sentinel;
 mod shared;
+mod shown;
+mod spare_replicas;
 mod users;
 mod witness;
 

@@ -56,6 +56,15 @@ impl Node {
         self.server = Some(builder.start().unwrap());
     }
 
+    /// Has the process stand still (`-STOP`), or go on (`-CONT`).
+    fn signal(&self, name: &str) {
+        let pid = self.server.as_ref().unwrap().pid().to_string();
+        let sent = std::process::Command::new("kill")
+            .args([name, &pid])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
     fn client(&self) -> Client {
         self.server.as_ref().unwrap().client().unwrap()
     }
@@ -446,5 +455,31 @@ fn a_node_that_is_lost_is_an_error_for_its_keys_and_no_others() {
     let patience = Patience::of(PATIENCE);
     while text(&mut client, &format!("GET {lost}")) != "v" {
         assert!(patience.lasts(), "{}", nodes[2].log());
+    }
+}
+
+#[test]
+fn a_node_that_stands_still_is_an_error_in_time_and_its_write_is_done_once() {
+    let nodes = cluster();
+    for node in &nodes {
+        assert_eq!(node.text("CONFIG SET forward-timeout 300"), "OK");
+    }
+    let mut client = nodes[0].plain();
+    let [own, slow] = [0, 2].map(|node| key_of(node, 7));
+    assert_eq!(text(&mut client, &format!("INCR {slow}")), "1");
+    nodes[2].signal("-STOP");
+    let refused = text(&mut client, &format!("INCR {slow}"));
+    nodes[2].signal("-CONT");
+    assert!(
+        refused.starts_with("CLUSTERDOWN") || refused.starts_with("ERR"),
+        "{refused}"
+    );
+    assert_eq!(text(&mut client, &format!("SET {own} v")), "OK");
+    // It was done once, or not at all: nothing is sent again that may have run.
+    let patience = Patience::of(PATIENCE);
+    let mut count = text(&mut client, &format!("GET {slow}"));
+    while count != "1" && count != "2" {
+        assert!(patience.lasts(), "{count}\n{}", nodes[2].log());
+        count = text(&mut client, &format!("GET {slow}"));
     }
 }

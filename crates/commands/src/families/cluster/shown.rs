@@ -44,8 +44,11 @@ pub(super) fn info(
             "cluster_my_epoch",
             seen.me().map_or(0, |me| me.epoch).to_string(),
         ),
-        ("cluster_stats_messages_sent", "0".to_owned()),
-        ("cluster_stats_messages_received", "0".to_owned()),
+        ("cluster_stats_messages_sent", seen.messages.0.to_string()),
+        (
+            "cluster_stats_messages_received",
+            seen.messages.1.to_string(),
+        ),
         ("total_cluster_links_buffer_limit_exceeded", "0".to_owned()),
         ("control_leader", seen.leader.clone()),
         ("control_term", seen.control_term.to_string()),
@@ -106,16 +109,17 @@ fn line(node: &NodeSeen) -> String {
         hostname => format!(",{hostname}"),
     };
     let mut text = format!(
-        "{} {}:{}@{}{address} {} {} 0 {} {} {}",
+        "{} {}:{}@{}{address} {} {} {} {} {} {}",
         node.id,
         node.ip,
         port(node),
         node.bus_port,
         flags.join(","),
         node.primary.as_deref().unwrap_or("-"),
+        node.ping_unix_ms,
         node.pong_unix_ms,
         node.epoch,
-        if node.is_failed {
+        if node.is_failed || node.is_lost {
             "disconnected"
         } else {
             "connected"
@@ -363,25 +367,24 @@ pub(super) fn links(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     let seen = seen(context)?;
-    let others: Vec<_> = seen
-        .nodes
-        .iter()
-        .filter(|node| !node.is_me && !node.is_failed)
-        .collect();
-    reply.array(others.len());
-    for node in others {
+    reply.array(seen.links.len());
+    for link in &seen.links {
+        let integer = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let waiting = integer(u64::try_from(link.waiting_bytes).unwrap_or(u64::MAX));
         reply.map(6);
-        for (name, value) in [("direction", "to"), ("node", node.id.as_str())] {
-            reply.bulk_str(name);
-            reply.bulk_str(value);
-        }
+        reply.bulk(b"direction");
+        reply.bulk_str(if link.is_to { "to" } else { "from" });
+        reply.bulk(b"node");
+        reply.bulk_str(&link.node);
         reply.bulk(b"create-time");
-        reply.integer(i64::try_from(node.pong_unix_ms).unwrap_or(0));
+        reply.integer(integer(link.created_unix_ms));
+        // Both ends read and write; Redis waits for what can be written only while something is to be.
         reply.bulk(b"events");
-        reply.bulk(b"rw");
+        reply.bulk_str(if waiting > 0 { "rw" } else { "r" });
+        // Nothing is kept allocated for what is not there.
         for name in ["send-buffer-allocated", "send-buffer-used"] {
             reply.bulk_str(name);
-            reply.integer(0);
+            reply.integer(waiting);
         }
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! Cluster mode without a server.
 
+mod shown;
+
 use std::sync::Arc;
 
 use engine::cluster::{ClusterOrder, ClusterSeen, NodeSeen};

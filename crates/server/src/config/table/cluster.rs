@@ -44,11 +44,11 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("forward-multi", Kind::Choice(&["refuse", "split"]), "refuse"),
     Directive::new("forward-timeout", integer(1, INT_MAX), "5000"),
     Directive::new("cluster-migration-pause-max", integer(10, 60_000), "1000"),
+    Directive::new("cluster-migration-barrier", COUNT, "1"),
+    Directive::new("cluster-allow-replica-migration", SWITCH, "yes"),
     Directive::new("cluster-databases", integer(1, INT_MAX), "1").at_start(),
     accepted("cluster-config-file", TEXT, "nodes.conf", NO_FILE).at_start(),
     accepted("cluster-link-sendbuf-limit", BYTES, "0", NO_BUS),
-    accepted("cluster-migration-barrier", COUNT, "1", ONE_LEADER),
-    accepted("cluster-allow-replica-migration", SWITCH, "yes", ONE_LEADER),
     accepted("cluster-replica-no-failover", SWITCH, "no", ONE_LEADER)
         .aliases(&["cluster-slave-no-failover"]),
     accepted("cluster-replica-validity-factor", COUNT, "10", ONE_LEADER)

@@ -1,0 +1,237 @@
+//! A shard whose last replica is gone gets one from a shard that has some to spare (`cluster-migration-barrier`).
+//!
+//! ```text
+//!   a primary with hash slots, whose replicas were lost or left, 5 s ago
+//!     └─► of the shard with the most replicas, if those are more than the barrier: the replica with the lowest name
+//! ```
+//!
+//! Where writes wait for a majority nobody moves by itself: there the number of copies is part of what was promised.
+
+use std::collections::BTreeMap;
+
+use cluster::state::{CopyKind, Drain, Shard, roles};
+use cluster::{ControlState, NodeId, ShardId};
+
+/// A replica that is back before is not replaced. As in Redis.
+const PATIENCE_MS: u64 = 5_000;
+/// Who has not looked for so long does not know since when something is so.
+const BLIND_MS: u64 = 1_000;
+
+/// A replica that is to move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Move {
+    /// Which node.
+    pub(crate) node: NodeId,
+    /// To which shard.
+    pub(crate) to: ShardId,
+}
+
+/// What the control leader has seen of shards and their replicas.
+#[derive(Debug, Default)]
+pub(super) struct SpareReplicas {
+    /// Of shards that have, or had, replicas: since when they have none that is there.
+    without_ms: BTreeMap<ShardId, Option<u64>>,
+    looked_ms: u64,
+}
+
+impl SpareReplicas {
+    /// The next replica to move, if there is one.
+    pub(super) fn next(
+        &mut self,
+        state: &ControlState,
+        barrier: usize,
+        now_ms: u64,
+    ) -> Option<Move> {
+        if now_ms > self.looked_ms + BLIND_MS {
+            for since_ms in self.without_ms.values_mut() {
+                *since_ms = None;
+            }
+        }
+        self.looked_ms = now_ms;
+        self.without_ms
+            .retain(|id, _| state.shards.contains_key(id));
+        let mut to = None;
+        for (id, shard) in &state.shards {
+            let is_there = has_replica(state, shard);
+            // One that never had a replica is not meant to have one.
+            if shard.members.len() > 1 {
+                self.without_ms.entry(*id).or_default();
+            }
+            let Some(since_ms) = self.without_ms.get_mut(id) else {
+                continue;
+            };
+            if is_there {
+                *since_ms = None;
+                continue;
+            }
+            let since_ms = *since_ms.get_or_insert(now_ms);
+            if now_ms >= since_ms + PATIENCE_MS && may_change(state, shard) && to.is_none() {
+                to = Some(*id).filter(|id| !state.slots.of(*id).is_empty());
+            }
+        }
+        let to = to?;
+        let may_go = |id: &NodeId| {
+            let node = state.nodes.get(id);
+            node.is_some_and(|node| {
+                node.record.roles & roles::STAYS == 0 && node.drain == Drain::No
+            })
+        };
+        let others = state.shards.iter().filter(|(id, _)| **id != to);
+        let donors = others.filter_map(|(_, shard)| {
+            let replicas = replicas(state, shard);
+            let spares = may_change(state, shard) && replicas.len() > barrier;
+            let node = replicas.iter().copied().find(may_go).filter(|_| spares)?;
+            Some((replicas.len(), std::cmp::Reverse(node)))
+        });
+        // Of several that have as many, the one with the lowest name.
+        let (_, std::cmp::Reverse(node)) = donors.max()?;
+        Some(Move { node, to })
+    }
+}
+
+/// The replicas of a shard that are there, by their names.
+fn replicas(state: &ControlState, shard: &Shard) -> Vec<NodeId> {
+    let is_there = |id: &NodeId| state.nodes.get(id).is_some_and(|node| !node.is_failed);
+    let members = shard.members.iter();
+    members
+        .filter(|(id, kind)| **kind == CopyKind::Data && **id != shard.primary)
+        .map(|(id, _)| *id)
+        .filter(is_there)
+        .collect()
+}
+
+fn has_replica(state: &ControlState, shard: &Shard) -> bool {
+    !replicas(state, shard).is_empty()
+}
+
+/// Whether the members of a shard may change now: its primary is there, no change goes on, and no write waits for a majority.
+fn may_change(state: &ControlState, shard: &Shard) -> bool {
+    let primary = state.nodes.get(&shard.primary);
+    let is_led = primary.is_some_and(|primary| !primary.is_failed);
+    is_led && shard.old_members.is_none() && !shard.is_quorum
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::state::Node;
+
+    use super::*;
+
+    fn id(byte: u8) -> NodeId {
+        NodeId([byte; 20])
+    }
+
+    /// Shards 0, 1 …, of these nodes each; the first is the primary. Each owns a hash slot.
+    fn state_of(shards: &[&[u8]]) -> ControlState {
+        let mut state = ControlState::default();
+        for (number, nodes) in (0..).zip(shards) {
+            for byte in *nodes {
+                state.nodes.insert(id(*byte), Node::default());
+            }
+            let shard = Shard {
+                primary: id(nodes[0]),
+                members: nodes.iter().map(|one| (id(*one), CopyKind::Data)).collect(),
+                ..Shard::default()
+            };
+            state.shards.insert(ShardId(number), shard);
+        }
+        let index = state.index + 1;
+        for (slot, shard) in (0..).zip(state.shards.keys().copied().collect::<Vec<_>>()) {
+            let entry = cluster::Entry::Slots {
+                ranges: vec![(slot, slot)],
+                expected: None,
+                owner: Some(shard),
+            };
+            let mut request = cluster::RequestId::default();
+            request.0[..2].copy_from_slice(&slot.to_le_bytes());
+            let proposal = cluster::Proposal { request, entry };
+            assert_eq!(state.apply(index, &proposal), cluster::Applied::Done);
+        }
+        state
+    }
+
+    fn fail(state: &mut ControlState, byte: u8) {
+        let node = state.nodes.get_mut(&id(byte)).expect("it is there");
+        node.is_failed = true;
+    }
+
+    /// What is to move once all has been so for long enough.
+    fn settled(spare: &mut SpareReplicas, state: &ControlState, barrier: usize) -> Option<Move> {
+        let from_ms = spare.looked_ms;
+        (0..=PATIENCE_MS / 500).find_map(|step| spare.next(state, barrier, from_ms + step * 500))
+    }
+
+    #[test]
+    fn the_last_replica_is_replaced_by_one_of_the_shard_that_has_most() {
+        let mut state = state_of(&[&[1, 11], &[2, 21, 22], &[3, 33, 32, 31]]);
+        let mut spare = SpareReplicas::default();
+        assert_eq!(settled(&mut spare, &state, 1), None);
+        fail(&mut state, 11);
+        let now_ms = spare.looked_ms + 500;
+        assert_eq!(spare.next(&state, 1, now_ms), None, "it may come back");
+        let to = ShardId(0);
+        let node = id(31);
+        assert_eq!(settled(&mut spare, &state, 1), Some(Move { node, to }));
+        assert_eq!(settled(&mut spare, &state, 3), None, "below the barrier");
+        // Who is not to go stays, and so does who is drained.
+        let one = state.nodes.get_mut(&node).expect("it is there");
+        one.record.roles |= roles::STAYS;
+        let node = id(32);
+        assert_eq!(settled(&mut spare, &state, 1), Some(Move { node, to }));
+        state.nodes.get_mut(&node).expect("it is there").drain = Drain::Drained;
+        let node = id(33);
+        assert_eq!(settled(&mut spare, &state, 1), Some(Move { node, to }));
+    }
+
+    #[test]
+    fn a_replica_that_left_is_replaced_too_and_one_that_never_was_is_not() {
+        let mut state = state_of(&[&[1], &[2, 21, 22]]);
+        let mut spare = SpareReplicas::default();
+        assert_eq!(settled(&mut spare, &state, 1), None, "it never had one");
+        state.nodes.insert(id(11), Node::default());
+        let shard = |state: &mut ControlState, number| {
+            let shard = state.shards.get_mut(&ShardId(number));
+            std::mem::take(shard.expect("it is there"))
+        };
+        let mut changed = shard(&mut state, 0);
+        changed.members.insert(id(11), CopyKind::Data);
+        state.shards.insert(ShardId(0), changed.clone());
+        assert_eq!(settled(&mut spare, &state, 1), None);
+        changed.members.remove(&id(11));
+        state.shards.insert(ShardId(0), changed);
+        let moved = settled(&mut spare, &state, 1);
+        assert_eq!(moved.map(|moved| moved.node), Some(id(21)));
+    }
+
+    #[test]
+    fn nobody_moves_where_a_majority_counts_or_a_primary_is_lost() {
+        let whole = state_of(&[&[1, 11], &[2, 21, 22]]);
+        let changes: [fn(&mut ControlState); 5] = [
+            |state| fail(state, 1),
+            |state| fail(state, 2),
+            |state| state.shards.get_mut(&ShardId(0)).expect("there").is_quorum = true,
+            |state| state.shards.get_mut(&ShardId(1)).expect("there").is_quorum = true,
+            |state| {
+                let shard = state.shards.get_mut(&ShardId(1)).expect("there");
+                shard.old_members = Some(shard.members.clone());
+            },
+        ];
+        for change in changes {
+            let (mut state, mut spare) = (whole.clone(), SpareReplicas::default());
+            assert_eq!(settled(&mut spare, &state, 1), None);
+            fail(&mut state, 11);
+            change(&mut state);
+            assert_eq!(settled(&mut spare, &state, 1), None);
+        }
+    }
+
+    #[test]
+    fn who_did_not_look_for_a_while_waits_anew() {
+        let mut state = state_of(&[&[1, 11], &[2, 21, 22]]);
+        let mut spare = SpareReplicas::default();
+        fail(&mut state, 11);
+        assert_eq!(spare.next(&state, 1, 10_000), None);
+        assert_eq!(spare.next(&state, 1, 10_000 + 2 * PATIENCE_MS), None);
+        assert!(settled(&mut spare, &state, 1).is_some());
+    }
+}

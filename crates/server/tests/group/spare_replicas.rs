@@ -1,0 +1,74 @@
+//! A shard whose last replica is gone gets one from a shard that has some to spare.
+
+use protocol::Value;
+
+use super::clusters::{LAST_SLOT, wait_for_agreement};
+use super::{Node, wait_until};
+
+/// Two primaries that share all slots, the first with two replicas and the second with one.
+fn two_and_one() -> [Node; 5] {
+    let nodes = [(); 5].map(|()| Node::by_itself());
+    nodes[0].own(0, 8_191);
+    nodes[1].own(8_192, LAST_SLOT);
+    for node in &nodes[1..] {
+        assert_eq!(node.meet(&nodes[0]), "OK");
+    }
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_for_agreement(&all, 5);
+    for (replica, primary) in [(2, 0), (3, 0), (4, 1)] {
+        let primary = nodes[primary].id();
+        assert_eq!(
+            nodes[replica].text(&["CLUSTER", "REPLICATE", &primary]),
+            "OK"
+        );
+    }
+    wait_until("all copies", &all, || {
+        nodes[2..].iter().all(Node::is_synced)
+    });
+    nodes
+}
+
+fn replicas(of: &Node) -> usize {
+    match of.run(&["CLUSTER", "REPLICAS", &of.id()]) {
+        Value::Array(lines) => lines.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_last_replica_of_a_shard_is_replaced_and_keeps_its_data() {
+    let [a, mut b, c, d, mut e] = two_and_one();
+    // `a` is in slot 15,495, of the second shard.
+    assert_eq!(b.text(&["SET", "a", "kept"]), "OK");
+    // With a barrier of two, two are not too many.
+    assert_eq!(
+        a.text(&["CONFIG", "SET", "cluster-migration-barrier", "2"]),
+        "OK"
+    );
+    let knows = |node: &&Node| {
+        let told = node.run(&["CONFIG", "GET", "cluster-migration-barrier"]);
+        matches!(told, Value::Array(pair) if pair[1] == Value::Bulk(b"2".to_vec()))
+    };
+    let all = [&a, &b, &c, &d];
+    wait_until("known everywhere", &all, || all.iter().all(knows));
+    e.kill();
+    wait_until("missed", &all, || {
+        a.text(&["CLUSTER", "NODES"]).contains("fail")
+    });
+    // Longer than the group waits for it.
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    assert_eq!((replicas(&a), replicas(&b)), (2, 1));
+    assert_eq!(
+        a.text(&["CONFIG", "SET", "cluster-migration-barrier", "1"]),
+        "OK"
+    );
+    wait_until("another replica", &all, || {
+        replicas(&a) == 1 && replicas(&b) == 2 && c.is_synced() && d.is_synced()
+    });
+    b.kill();
+    let all = [&a, &c, &d];
+    wait_until("its place taken", &all, || {
+        let moved = [&c, &d].into_iter().find(|node| node.is_primary());
+        moved.is_some_and(|node| node.text(&["GET", "a"]) == "kept")
+    });
+}
