@@ -19,6 +19,8 @@ pub enum Unavailable {
     NotLeader(Option<RaftId>),
     /// No majority answers. What was proposed may still be applied.
     NoMajority,
+    /// A node of the group does not know entries of this level yet.
+    Level(u16),
     /// The log has ended: its disk failed, or the server stops.
     Ended,
 }
@@ -29,6 +31,10 @@ impl fmt::Display for Unavailable {
             Self::NotLeader(Some(leader)) => write!(f, "the control leader is node {leader}"),
             Self::NotLeader(None) => f.write_str("there is no control leader"),
             Self::NoMajority => f.write_str("no majority of the control group answers"),
+            Self::Level(level) => write!(
+                f,
+                "a node of the control group does not know entries of level {level} yet: all of them run this version first"
+            ),
             Self::Ended => f.write_str("the control log has ended"),
         }
     }

@@ -203,6 +203,27 @@ impl Proposal {
 }
 
 impl Entry {
+    /// The level from which on all nodes know it. Before that it is not proposed: a node that does not know an entry applies
+    /// nothing more.
+    #[must_use]
+    pub fn level(&self) -> u16 {
+        match self {
+            Self::Slots { .. } | Self::Move { .. } | Self::EndMoves { .. } | Self::Drain { .. } => {
+                2
+            }
+            Self::Join { .. }
+            | Self::Leave { .. }
+            | Self::Node { .. }
+            | Self::NodeState { .. }
+            | Self::Shard { .. }
+            | Self::Promote { .. }
+            | Self::Document { .. }
+            | Self::Secret { .. }
+            | Self::FeatureLevel { .. }
+            | Self::Incarnation { .. } => 1,
+        }
+    }
+
     /// Whether all of it is within what may be kept.
     #[must_use]
     pub fn is_within_limits(&self) -> bool {

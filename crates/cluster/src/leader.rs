@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::drift::Drift;
 use crate::entry::Entry;
 use crate::leader_lease::{Reign, latest_of_majority};
 use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Seal, SealAnswer};
@@ -77,6 +78,10 @@ pub struct Leader {
     voters: (BTreeSet<NodeId>, u64),
     /// To which leader a voter said last when it acknowledged those before, and when that was at the latest, by this clock.
     reports: BTreeMap<NodeId, (Reign, u64)>,
+    /// How fast the clocks of others go.
+    drift: Drift,
+    /// What was found out of them, and nobody was told yet.
+    judged: Vec<(NodeId, i64)>,
 }
 
 impl Leader {
@@ -96,6 +101,8 @@ impl Leader {
             marked: BTreeMap::new(),
             voters: (BTreeSet::new(), now_ms),
             reports: BTreeMap::new(),
+            drift: Drift::new(times.node_timeout_ms),
+            judged: Vec::new(),
         }
     }
 
@@ -151,6 +158,7 @@ impl Leader {
         };
         self.heard.insert(beat.node, heard);
         self.note_report(now_ms, beat);
+        self.note_clock(now_ms, beat);
         self.elected_ms?;
         let mut leases = Vec::new();
         if has_quorum || is_on(Bug::LeaseWithoutQuorum) {
@@ -166,6 +174,7 @@ impl Leader {
             number: beat.number,
             index: state.index,
             leases,
+            drift_ppm: beat.sent_ms.map(|_| self.drift.ppm(beat.node)),
         })
     }
 
@@ -181,9 +190,36 @@ impl Leader {
         state.shards.get(&copy.shard).is_some_and(|shard| {
             shard.primary == node
                 && shard.term == copy.office
+                && !self.drift.is_off(node)
                 && !self.rounds.contains_key(&copy.shard)
                 && !self.needs_primary(copy.shard, shard, now_ms)
         })
+    }
+
+    /// How fast the node's clock goes is judged by when it sends heartbeats. One that is off gets no lease any more, and what it
+    /// has may last longer than was granted.
+    fn note_clock(&mut self, now_ms: u64, beat: &Heartbeat) {
+        let was_off = self.drift.is_off(beat.node);
+        let known = self.drift.ppm(beat.node);
+        let Some(sent_ms) = beat.sent_ms else { return };
+        let found = self
+            .drift
+            .note(beat.node, beat.start_count, sent_ms, now_ms);
+        let is_off = self.drift.is_off(beat.node);
+        if found.is_some_and(|ppm| ppm != known) && (was_off || is_off) {
+            self.judged.push((beat.node, self.drift.ppm(beat.node)));
+        }
+        if is_off && !was_off {
+            let until_ms = now_ms + 2 * self.times.granted_lease_ms();
+            for copy in beat.copies.iter().filter(|copy| copy.office > 0) {
+                self.granted.insert(copy.shard, until_ms);
+            }
+        }
+    }
+
+    /// What was found out of clocks since this was asked last: by how many parts in a million each is behind this one's.
+    pub fn take_judged(&mut self) -> Vec<(NodeId, i64)> {
+        std::mem::take(&mut self.judged)
     }
 
     /// A member was sealed.
@@ -191,7 +227,10 @@ impl Leader {
         if let Some(round) = self.rounds.get_mut(&answer.seal.shard)
             && round.seal == answer.seal
         {
-            round.answers.insert(answer.node, *answer);
+            let mut answer = *answer;
+            // It would get no lease.
+            answer.declines |= self.drift.is_off(answer.node);
+            round.answers.insert(answer.node, answer);
         }
     }
 

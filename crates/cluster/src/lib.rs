@@ -17,8 +17,8 @@
 //!  1. The state is a function of the entries: equal index, equal state.
 //!  2. An entry that expects another state than it finds changes nothing.
 //!  3. Terms of a shard rise, and each has one primary.
-//!  4. A lease is granted by a leader with a quorum behind it, to the primary of the present term, and ends at its holder
-//!     before the leader takes it for over.
+//!  4. A lease is granted by a leader with a quorum behind it, to the primary of the present term, whose clock goes about as
+//!     fast as the leader's, and ends at its holder before the leader takes it for over.
 //!  5. Nobody is promoted before the members were sealed and leases of older terms are over.
 //!  6. A member that answered a seal takes nothing of older terms any more.
 
@@ -26,6 +26,7 @@
 
 pub mod bytes;
 pub mod control_log;
+pub mod drift;
 pub mod entry;
 pub mod leader;
 pub mod leader_lease;

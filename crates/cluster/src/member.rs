@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::leader_lease::{Acknowledged, Reign};
 use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Seal, SealAnswer};
 use crate::planted::{Bug, is_on};
-use crate::state::{ControlState, Drain, LogEnd, NodeId, ShardId};
+use crate::state::{ControlState, Drain, LEVEL_OF_TIMES, LogEnd, NodeId, ShardId};
 use crate::times::Times;
 
 /// So many heartbeats may be answered late.
@@ -92,6 +92,10 @@ pub struct Member {
     /// It has left the office of that shard so that this member takes it.
     hands_over: Option<(ShardId, NodeId)>,
     acknowledged: Acknowledged,
+    /// All nodes know heartbeats with a time.
+    tells_time: bool,
+    /// What the leader says of this node's clock.
+    drift_ppm: i64,
 }
 
 impl Member {
@@ -111,6 +115,8 @@ impl Member {
             copies: BTreeMap::new(),
             hands_over: None,
             acknowledged: Acknowledged::new(now_ms),
+            tells_time: false,
+            drift_ppm: 0,
         }
     }
 
@@ -209,6 +215,7 @@ impl Member {
             index: self.index,
             copies: copies.collect(),
             acknowledged: self.acknowledged.report(now_ms),
+            sent_ms: self.tells_time.then_some(now_ms),
         })]
     }
 
@@ -218,6 +225,7 @@ impl Member {
         let Some((_, sent_ms)) = sent.copied() else {
             return;
         };
+        self.drift_ppm = reply.drift_ppm.unwrap_or(0);
         for (shard, term) in &reply.leases {
             let Some(copy) = self.copies.get_mut(shard) else {
                 continue;
@@ -280,6 +288,7 @@ impl Member {
     /// The control state has changed.
     pub fn on_state(&mut self, state: &ControlState) -> Vec<Action> {
         self.index = state.index;
+        self.tells_time = state.feature_level >= LEVEL_OF_TIMES;
         let own = state.nodes.get(&self.id);
         self.is_drained = own.is_some_and(|own| own.drain != Drain::No);
         let mut actions = self.drop_copies(state);
@@ -383,6 +392,12 @@ impl Member {
         {
             leave(copy);
         }
+    }
+
+    /// By how many parts in a million this node's clock is behind the leader's, as that says.
+    #[must_use]
+    pub fn drift_ppm(&self) -> i64 {
+        self.drift_ppm
     }
 
     /// The next tick sends a heartbeat, however short ago the last one was.

@@ -24,6 +24,8 @@ pub struct Heartbeat {
     pub copies: Vec<CopyStatus>,
     /// When it last acknowledged leaders before the present one, where it votes.
     pub acknowledged: Option<Report>,
+    /// When it sent this, by its own clock; not said to who does not know of it.
+    pub sent_ms: Option<u64>,
 }
 
 /// How one copy of a shard is.
@@ -54,6 +56,8 @@ pub struct HeartbeatReply {
     pub index: u64,
     /// Leases: each of a shard, in a term.
     pub leases: Vec<(ShardId, u64)>,
+    /// By how many parts in a million the clock of the node is behind the leader's; said to who says its time.
+    pub drift_ppm: Option<i64>,
 }
 
 /// The leader has a member refuse older terms.
@@ -112,7 +116,11 @@ impl Message {
         let mut writer = Writer::default();
         match self {
             Self::Heartbeat(beat) => {
-                writer.u8(1).raw(&beat.node.0).u64(beat.number);
+                match beat.sent_ms {
+                    None => writer.u8(1),
+                    Some(sent_ms) => writer.u8(6).u64(sent_ms),
+                };
+                writer.raw(&beat.node.0).u64(beat.number);
                 writer.u64(beat.start_count).u64(beat.index);
                 writer.count(beat.copies.len());
                 for copy in &beat.copies {
@@ -133,7 +141,11 @@ impl Message {
                 }
             }
             Self::Reply(reply) => {
-                writer.u8(2).u64(reply.number).u64(reply.index);
+                match reply.drift_ppm {
+                    None => writer.u8(2),
+                    Some(ppm) => writer.u8(7).u64(ppm.cast_unsigned()),
+                };
+                writer.u64(reply.number).u64(reply.index);
                 writer.count(reply.leases.len());
                 for (shard, term) in &reply.leases {
                     writer.u32(shard.0).u64(*term);
@@ -165,25 +177,8 @@ impl Message {
         let mut reader = Reader(bytes);
         let reader = &mut reader;
         let message = match reader.u8()? {
-            1 => Self::Heartbeat(Heartbeat {
-                node: NodeId(reader.array()?),
-                number: reader.u64()?,
-                start_count: reader.u64()?,
-                index: reader.u64()?,
-                copies: list(reader, decode_copy)?,
-                acknowledged: match reader.bool()? {
-                    false => None,
-                    true => Some(Report {
-                        reign: (reader.u64()?, reader.u64()?),
-                        ago_ms: reader.u64()?,
-                    }),
-                },
-            }),
-            2 => Self::Reply(HeartbeatReply {
-                number: reader.u64()?,
-                index: reader.u64()?,
-                leases: list(reader, |reader| Ok((ShardId(reader.u32()?), reader.u64()?)))?,
-            }),
+            1 => Self::Heartbeat(decode_heartbeat(reader, None)?),
+            2 => Self::Reply(decode_reply(reader, None)?),
             3 => Self::Seal(decode_seal(reader)?),
             4 => Self::Answer(SealAnswer {
                 node: NodeId(reader.array()?),
@@ -200,6 +195,14 @@ impl Message {
                 },
             }),
             5 => Self::Gone(reader.u64()?),
+            6 => {
+                let sent_ms = reader.u64()?;
+                Self::Heartbeat(decode_heartbeat(reader, Some(sent_ms))?)
+            }
+            7 => {
+                let ppm = reader.u64()?.cast_signed();
+                Self::Reply(decode_reply(reader, Some(ppm))?)
+            }
             kind => return Err(Malformed::Kind(kind)),
         };
         reader.end()?;
@@ -216,6 +219,36 @@ fn list<T>(
         return Err(Malformed::Length);
     }
     (0..count).map(|_| one(reader)).collect()
+}
+
+fn decode_heartbeat(reader: &mut Reader<'_>, sent_ms: Option<u64>) -> Result<Heartbeat, Malformed> {
+    Ok(Heartbeat {
+        node: NodeId(reader.array()?),
+        number: reader.u64()?,
+        start_count: reader.u64()?,
+        index: reader.u64()?,
+        copies: list(reader, decode_copy)?,
+        acknowledged: match reader.bool()? {
+            false => None,
+            true => Some(Report {
+                reign: (reader.u64()?, reader.u64()?),
+                ago_ms: reader.u64()?,
+            }),
+        },
+        sent_ms,
+    })
+}
+
+fn decode_reply(
+    reader: &mut Reader<'_>,
+    drift_ppm: Option<i64>,
+) -> Result<HeartbeatReply, Malformed> {
+    Ok(HeartbeatReply {
+        number: reader.u64()?,
+        index: reader.u64()?,
+        leases: list(reader, |reader| Ok((ShardId(reader.u32()?), reader.u64()?)))?,
+        drift_ppm,
+    })
 }
 
 fn decode_copy(reader: &mut Reader<'_>) -> Result<CopyStatus, Malformed> {

@@ -24,8 +24,15 @@ pub const TEXT_BYTES_MAX: usize = 255;
 pub const REQUESTS_MAX: usize = 1_024;
 /// The number in Raft of the node that begins a group; no entry by which another joins has an index as low.
 pub const FIRST_RAFT_ID: RaftId = 1;
-/// The level of this server's entries.
-pub const FEATURE_LEVEL: u16 = 1;
+/// The level of this server: what it knows of entries, and of what nodes say to each other.
+///
+/// | Level | What it adds |
+/// |---|---|
+/// | 1 | nodes, shards, documents, secrets, incarnations |
+/// | 2 | entries `slots`, `move`, `end of moves` and `drain`; heartbeats with the time, and replies that judge it |
+pub const FEATURE_LEVEL: u16 = 2;
+/// From this level on heartbeats name the time at which they were sent.
+pub const LEVEL_OF_TIMES: u16 = 2;
 
 /// The name of a node for good: 40 digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -299,7 +299,8 @@ fn write_led(led: Result<u64, NotLed>) -> Writer {
         Ok(number) => drop(writer.u8(0).u64(number)),
         Err(NotLed::NotLeader(None)) => drop(writer.u8(1)),
         Err(NotLed::NotLeader(Some(leader))) => drop(writer.u8(2).u64(leader)),
-        Err(NotLed::NoMajority) => drop(writer.u8(3)),
+        // Who proposes looks at levels.
+        Err(NotLed::NoMajority | NotLed::Level(_)) => drop(writer.u8(3)),
         Err(NotLed::Ended) => drop(writer.u8(4)),
     }
     writer

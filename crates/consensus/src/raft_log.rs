@@ -47,6 +47,9 @@ type GroupRaft = Raft<GroupTypes, Machine>;
 /// Between two attempts to reach a leader.
 const RETRY: Duration = Duration::from_millis(20);
 
+/// What every node knows, whatever the group has said so far.
+const LEVEL_OF_ALL: u16 = 1;
+
 /// What a control log needs.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -322,11 +325,34 @@ impl<K: Carrier> RaftLog<K> {
     ) -> impl Future<Output = Result<Applied, Unavailable>> + Send + 'static {
         let bytes = proposal.encode();
         let request = propose_request(&bytes);
+        let is_known = self.is_known(proposal.entry.level());
         let led = self.at_leader(request, move |raft| {
             let bytes = bytes.clone();
             async move { propose(&raft, bytes).await }
         });
-        async move { led.await.and_then(applied_of) }
+        async move {
+            is_known.await?;
+            led.await.and_then(applied_of)
+        }
+    }
+
+    /// Waits until all nodes know entries of this level, as far as is known here; not for long. A group that has just begun, or
+    /// was just upgraded, is about to know.
+    fn is_known(
+        &self,
+        level: u16,
+    ) -> impl Future<Output = Result<(), Unavailable>> + Send + 'static {
+        let (published, mut left) = (self.published.clone(), self.patience());
+        async move {
+            while level > LEVEL_OF_ALL && published.get().feature_level < level {
+                if left.is_zero() {
+                    return Err(Unavailable::Level(level));
+                }
+                tokio::time::sleep(RETRY).await;
+                left = left.saturating_sub(RETRY);
+            }
+            Ok(())
+        }
     }
 
     /// Proposes at whoever leads; `done` is told what became of it, on the thread.
@@ -423,7 +449,7 @@ fn applied_of(number: u64) -> Result<Applied, Unavailable> {
 impl<K: Carrier> ControlLog for RaftLog<K> {
     fn propose(&self, proposal: &Proposal) -> Result<Applied, Unavailable> {
         // It gives up by itself.
-        let proposed = self.wait(self.patience() * 2, self.proposed(proposal));
+        let proposed = self.wait(self.patience() * 3, self.proposed(proposal));
         let applied = proposed.unwrap_or(Err(Unavailable::NoMajority))?;
         // Where another node leads, it was applied there.
         if !self.standing().is_leader {

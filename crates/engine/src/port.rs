@@ -408,6 +408,11 @@ pub trait ProcessPort {
     /// Waits a moment for what others do. To be called outside of the store.
     fn rest(&mut self) {}
 
+    /// DEBUG LEASE: has a primary of a control group believe that its lease lasts so long.
+    fn extend_lease(&mut self, ms: u64) {
+        let _ = ms;
+    }
+
     /// DEBUG SET-ACTIVE-EXPIRE.
     fn set_active_expire(&mut self, on: bool);
 

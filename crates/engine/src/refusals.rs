@@ -335,6 +335,9 @@ pub const TOO_FEW_TO_COMMIT: &str = "NOREPLICAS Not enough replicas to commit";
 /// What is answered instead of a reply that waited for a majority in vain.
 pub const NOT_COMMITTED: &str =
     "NOREPLICAS The reply waited for a majority in vain: whether a write is kept is not known";
+/// What is answered at a replica to who reads at level quorum, where the primary does not say what there is.
+pub const NOT_READABLE: &str =
+    "MASTERDOWN The primary did not say in time what is committed: nothing is read at quorum here";
 /// What writes are answered where there are too few replicas.
 pub const TOO_FEW: &str = "NOREPLICAS Not enough good replicas to write.";
 /// What is answered where data may be old and is not shown.

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Under a control group replies may wait for a majority of the copies, too: until what they show is committed, as long as
-//! the lease of this office stands.
+//! the lease of this office stands. Where that is not trusted alone (`quorum-reads confirm`), they wait for a round in which the
+//! members confirm the office, instead of for a place in the log: what was appended before the round is committed by then.
 //!
 //! This decides; the worker's event loop holds the bytes. It knows connections by an id of the loop's and by what
 //! each of them [wrote](Wrote), so that it runs without sockets.
@@ -23,7 +24,7 @@
 //!  4. What waits for a majority leaves in the office in which it was gathered, or never: after that its client is told
 //!     that nobody knows what became of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use engine::{Gate, LogPosition};
@@ -55,6 +56,14 @@ pub struct HeldReplies<Id> {
     some_show_nothing: bool,
     /// What is flushed shows nothing that was appended behind this.
     end: u64,
+    /// The round of members that what is flushed waits for; 0 where it waits for none.
+    round: u64,
+    /// The newest round that anything waited for.
+    last_round: u64,
+    /// The newest of those below that is over.
+    disk_round_over: u64,
+    /// Rounds that replies wait for which wait for the disk, too, and up to where: both rise.
+    disk_rounds: VecDeque<(u64, u64)>,
     is_faulty: bool,
     /// Nothing is appended any more; what was has yet to become durable.
     is_ended: bool,
@@ -100,11 +109,14 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    fn of(waits: Waits, at: u64) -> Self {
-        let watermark = match (waits.disk, waits.majority) {
-            (_, false) => 0,
-            (false, true) => 1,
-            (true, true) => 2,
+    /// For a place in the log, or for a round of members where there is one.
+    fn of(waits: Waits, end: u64, round: u64) -> Self {
+        let (watermark, at) = match (waits.disk, waits.majority, round) {
+            (_, false, _) => (0, end),
+            (false, true, 0) => (1, end),
+            (true, true, 0) => (2, end),
+            (false, true, round) => (3, round),
+            (true, true, round) => (4, round),
         };
         Self { watermark, at }
     }
@@ -151,6 +163,10 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
             gathered: 1,
             some_show_nothing: false,
             end: 0,
+            round: 0,
+            last_round: 0,
+            disk_round_over: 0,
+            disk_rounds: VecDeque::new(),
             is_faulty: false,
             is_ended: false,
             held_since_ms: None,
@@ -171,6 +187,12 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         if let Some(majority) = &self.majority {
             self.turn_office = majority.office();
         }
+    }
+
+    /// Whether this node was in an office when the turn began: what is read now waits for a majority by itself.
+    #[must_use]
+    pub fn is_in_office(&self) -> bool {
+        self.turn_office > 0
     }
 
     /// Nothing is appended from now on.
@@ -281,9 +303,10 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         office > 0
     }
 
-    /// Up to where replies may leave that wait for the disk, for a majority, and for both.
+    /// Up to where replies may leave that wait for the disk, for a majority, and for both; and up to which round those that
+    /// wait for one, and for the disk, too.
     #[must_use]
-    pub fn released(&mut self) -> [u64; 3] {
+    pub fn released(&mut self) -> [u64; 5] {
         let durable = self.log.durable();
         let of_majority = match &self.majority {
             Some(majority) if majority.office() == self.held_office => {
@@ -293,7 +316,44 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
             }
             _ => 0,
         };
-        [durable, of_majority, durable.min(of_majority)]
+        let [round, disk_round] = self.rounds_over(durable, of_majority > 0);
+        [
+            durable,
+            of_majority,
+            durable.min(of_majority),
+            round,
+            disk_round,
+        ]
+    }
+
+    /// Up to which rounds replies may leave.
+    fn rounds_over(&mut self, durable: u64, may_leave: bool) -> [u64; 2] {
+        let round = match &self.majority {
+            Some(majority) if self.last_round > 0 && may_leave => majority.round_over(&*self.log),
+            _ => 0,
+        };
+        let is_over = |(waited, end): &mut (u64, u64)| *waited <= round && *end <= durable;
+        while let Some((waited, _)) = self.disk_rounds.pop_front_if(is_over) {
+            self.disk_round_over = waited;
+        }
+        // A round that nobody waits for is over with those before it.
+        let disk_round = match self.disk_rounds.front() {
+            None => round,
+            Some(_) => self.disk_round_over.min(round),
+        };
+        [round, disk_round]
+    }
+
+    /// What waits so waits for this place, or for the round of this flush.
+    fn ticket_of(&mut self, waits: Waits, end: u64) -> Ticket {
+        let ticket = Ticket::of(waits, end, self.round);
+        if ticket.watermark == 4 {
+            match self.disk_rounds.back_mut() {
+                Some((round, known)) if *round == self.round => *known = end.max(*known),
+                _ => self.disk_rounds.push_back((self.round, end)),
+            }
+        }
+        ticket
     }
 
     /// Whether what is held for a majority is of an office that is over: it never leaves.
@@ -349,7 +409,15 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
             most.majority &= is_in_office;
         }
         self.end = self.log.tail();
-        let ticket = Ticket::of(most, self.end);
+        self.round = 0;
+        if let Some(majority) = self.majority.as_ref().filter(|it| it.confirms())
+            && most.majority
+        {
+            // Behind the look at where the log ends: all of that is before the round.
+            self.round = majority.next_round(&*self.log);
+            self.last_round = self.round;
+        }
+        let ticket = self.ticket_of(most, self.end);
         if !most.is_nothing() && self.is_released(ticket) {
             return Release::Now;
         }
@@ -385,19 +453,20 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
             wrote.showed_nothing + 1 == self.gathered && wrote.showed != wrote.showed_nothing;
         waits.majority &= self.held_office > 0 && !shows_nothing;
         if !self.is_faulty {
-            let ticket = Ticket::of(waits, self.end);
+            let ticket = self.ticket_of(waits, self.end);
             return (!waits.is_nothing() && !self.is_released(ticket)).then_some(ticket);
         }
         let is_kept = if waits.is_nothing() {
             end <= self.log.written()
         } else {
-            self.is_released(Ticket::of(waits, end))
+            let ticket = self.ticket_of(waits, end);
+            self.is_released(ticket)
         };
         if flush + 1 != self.gathered || is_kept {
             return None;
         }
         self.held_since_ms.get_or_insert(now_ms);
-        Some(Ticket::of(waits, end))
+        Some(self.ticket_of(waits, end))
     }
 
     /// Hands the kernel what this thread appended. That it cannot is seen when somebody is answered.
@@ -705,6 +774,10 @@ mod tests {
         up_to: AtomicU64,
         is_for_all: AtomicBool,
         is_lapsed: AtomicBool,
+        confirms: AtomicBool,
+        /// Rounds that were begun, and the newest that is over.
+        begun: AtomicU64,
+        over: AtomicU64,
     }
 
     impl Majority for Committed {
@@ -725,6 +798,18 @@ mod tests {
 
         fn is_lapsed(&self) -> bool {
             self.is_lapsed.load(Ordering::Relaxed)
+        }
+
+        fn confirms(&self) -> bool {
+            self.confirms.load(Ordering::Relaxed)
+        }
+
+        fn next_round(&self, _: &dyn Tail) -> u64 {
+            self.begun.fetch_add(1, Ordering::Relaxed) + 1
+        }
+
+        fn round_over(&self, _: &dyn Tail) -> u64 {
+            self.over.load(Ordering::Relaxed)
         }
     }
 
@@ -749,12 +834,54 @@ mod tests {
         write((&log, &appended), &mut held, 10, false);
         assert_eq!(held.before_flush(), Release::UpTo(by_majority(10)));
         majority.up_to.store(10, Ordering::Relaxed);
-        assert_eq!(held.released(), [0, 10, 0]);
+        assert_eq!(held.released(), [0, 10, 0, 0, 0]);
         assert_eq!(held.before_flush(), Release::Now);
         majority.is_lapsed.store(true, Ordering::Relaxed);
         assert_eq!(held.released()[1], 0);
         assert!(held.is_lapsed() && !held.is_deposed());
         assert_eq!(held.before_flush(), Release::UpTo(by_majority(10)));
+    }
+
+    #[test]
+    fn what_is_to_be_confirmed_waits_for_a_round_of_its_own() {
+        let (majority, log, appended, mut held) = in_office();
+        let set = |flag: &AtomicBool, on| flag.store(on, Ordering::Relaxed);
+        set(&majority.is_for_all, true);
+        set(&majority.confirms, true);
+        majority.up_to.store(10, Ordering::Relaxed);
+        held.begin_turn();
+        write((&log, &appended), &mut held, 10, false);
+        // All of it is committed, by what was known before.
+        let in_round = |round| Ticket {
+            watermark: 3,
+            at: round,
+        };
+        assert_eq!(held.before_flush(), Release::UpTo(in_round(1)));
+        assert_eq!(held.before_flush(), Release::UpTo(in_round(2)));
+        majority.over.store(1, Ordering::Relaxed);
+        assert_eq!(held.released(), [0, 10, 0, 1, 1]);
+        set(&majority.is_lapsed, true);
+        assert_eq!(held.released(), [0; 5], "without a lease none leaves");
+        set(&majority.is_lapsed, false);
+        // What is to be on disk, too, waits for that behind its round.
+        let asking = write((&log, &appended), &mut held, 20, true);
+        assert_eq!(held.before_flush(), Release::Each);
+        assert_eq!(
+            held.ticket(&asking, 0),
+            Some(Ticket {
+                watermark: 4,
+                at: 3
+            })
+        );
+        majority.over.store(3, Ordering::Relaxed);
+        assert_eq!(held.released()[3..], [3, 0]);
+        log.durable.store(20, Ordering::Relaxed);
+        assert_eq!(held.released()[3..], [3, 3]);
+        // What waits so leaves though nothing more is confirmed.
+        set(&majority.confirms, false);
+        assert_eq!(held.released()[3], 3);
+        majority.up_to.store(20, Ordering::Relaxed);
+        assert_eq!(held.before_flush(), Release::Now);
     }
 
     #[test]
@@ -821,7 +948,7 @@ mod tests {
         majority.office.store(5, Ordering::Relaxed);
         majority.up_to.store(99, Ordering::Relaxed);
         assert!(held.is_deposed());
-        assert_eq!(held.released(), [0, 0, 0]);
+        assert_eq!(held.released(), [0; 5]);
         held.forget_office();
         assert!(!held.is_deposed());
         held.begin_turn();
@@ -848,7 +975,11 @@ mod tests {
         assert_eq!(held.before_flush(), Release::Each);
         assert_eq!(held.ticket(&asking, 0).map(|it| it.watermark), Some(2));
         majority.up_to.store(20, Ordering::Relaxed);
-        assert_eq!(held.released(), [0, 20, 0], "the disk has to have it, too");
+        assert_eq!(
+            held.released(),
+            [0, 20, 0, 0, 0],
+            "the disk has to have it, too"
+        );
         held.forget(1, &mut asking, None);
         assert_eq!(held.before_flush(), Release::Now);
         majority.office.store(0, Ordering::Relaxed);

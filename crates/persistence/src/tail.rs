@@ -64,8 +64,27 @@ pub trait Majority: Send + Sync {
     /// otherwise. Whenever it rises, whoever began the log is told.
     fn released(&self, log: &dyn Tail) -> u64;
 
-    /// Whether the lease of the present office is over.
+    /// Whether replies cannot leave because the lease of the present office is over, or the members do not confirm it.
     fn is_lapsed(&self) -> bool;
+
+    /// Whether the members have to confirm the present office, too, in a round that begins after what is answered was
+    /// looked at (`quorum-reads confirm`).
+    fn confirms(&self) -> bool {
+        false
+    }
+
+    /// The number of a round of the members that begins after this call. Numbers never fall.
+    fn next_round(&self, log: &dyn Tail) -> u64 {
+        let _ = log;
+        0
+    }
+
+    /// The newest round in which the members confirmed the present office, and before which nothing was appended that is not
+    /// committed now; 0 without a lease. Whoever began the log is told when that may have changed.
+    fn round_over(&self, log: &dyn Tail) -> u64 {
+        let _ = log;
+        0
+    }
 }
 
 /// Behind what one thread appended last: written by its sink, read by itself.

@@ -283,7 +283,7 @@ pub enum Verdict {
 }
 
 /// So many watermarks output may wait for.
-pub const WATERMARKS: usize = 3;
+pub const WATERMARKS: usize = 5;
 
 /// What output waits for: that one of the service's watermarks reaches a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -175,6 +175,12 @@ impl Replica {
         self.committed.max(self.target)
     }
 
+    /// Up to where the log is committed, as the primary says.
+    #[must_use]
+    pub fn told_committed(&self) -> u64 {
+        self.committed
+    }
+
     /// Follows a primary from now on. `may_discard`: an operator typed it, so data that is unrelated to the
     /// primary's may be given up, once.
     pub fn follow<'m>(&mut self, may_discard: bool, now_ms: u64) -> Vec<Action<'m>> {

@@ -28,6 +28,18 @@ use base::clock::Clock;
 use cluster::{NodeId, Shard, ShardId};
 use persistence::tail::{Majority, Tail};
 
+#[cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, reason = "nobody is asked without a group")
+)]
+mod confirming;
+
+#[cfg(feature = "cluster")]
+pub(crate) use confirming::Asker;
+#[cfg(feature = "cluster")]
+pub(crate) use confirming::Question;
+use confirming::{Confirming, Office};
+
 /// See the module. One for each node.
 #[derive(Default)]
 pub struct Fence {
@@ -55,6 +67,11 @@ pub struct Fence {
     others: AtomicU64,
     /// Where the frame of the present term ends.
     term_end: AtomicU64,
+    /// Whether what is answered at quorum is confirmed by the members, too (`quorum-reads confirm`).
+    confirms: AtomicBool,
+    /// So long a round of them may take.
+    round_ms_max: AtomicU64,
+    confirming: Confirming,
 }
 
 #[derive(Default)]
@@ -284,6 +301,72 @@ impl Fence {
         self.wants_disk.store(wants_disk, Ordering::SeqCst);
     }
 
+    /// Whether what is answered at quorum is confirmed by the members, too, and how long they may take.
+    pub fn set_confirms(&self, confirms: bool, round_ms_max: u64) {
+        self.round_ms_max.store(round_ms_max, Ordering::SeqCst);
+        self.confirms.store(confirms, Ordering::SeqCst);
+    }
+
+    /// Says who asks members whether they confirm; once.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn set_asker(&self, asker: Asker) {
+        self.confirming.set_asker(asker);
+    }
+
+    /// Whether this node, as a member, knows of no later term of its shard.
+    #[must_use]
+    pub fn knows_no_later(&self, shard: ShardId, term: u64) -> bool {
+        self.shard() == Some(shard) && self.seal() <= term
+    }
+
+    /// A member knows of no later term than this, as it said in a round; whether that is confirmed by a majority now.
+    #[must_use]
+    pub fn note_confirmed(&self, node: NodeId, term: u64, round: u64) -> bool {
+        let noted = self.with_office(|office| self.confirming.note(office, node, term, round));
+        noted.unwrap_or(false)
+    }
+
+    /// The newest round that a majority of the members has confirmed in the present office.
+    #[must_use]
+    pub fn round_confirmed(&self) -> u64 {
+        match self.office() {
+            0 => 0,
+            term => self.confirming.confirmed(term),
+        }
+    }
+
+    /// Asks members anew that have not answered for so long.
+    pub fn ask_again(&self, after_ms: u64) {
+        let question = self.with_office(|office| self.confirming.again(office, after_ms));
+        self.confirming.ask(question.flatten());
+    }
+
+    /// Begins a round where somebody waits for one, and none goes on.
+    fn begin_round(&self, log: &dyn Tail) {
+        let begun = self.with_office(|office| self.confirming.begin(office, || log.tail()));
+        self.confirming.ask(begun.flatten());
+    }
+
+    fn with_office<R>(&self, act: impl FnOnce(&Office<'_>) -> R) -> Option<R> {
+        let term = self.office();
+        if term == 0 {
+            return None;
+        }
+        let id = self.shard()?;
+        let copies = lock(&self.copies);
+        Some(act(&Office {
+            own: copies.own?,
+            id,
+            shard: &copies.shard,
+            term,
+            now_ms: self.now_ms(),
+        }))
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.get().map_or(0, |clock| clock.boottime_ms())
+    }
+
     /// Whether a copy counts once it is on disk only.
     #[must_use]
     pub fn wants_disk(&self) -> bool {
@@ -335,8 +418,7 @@ impl Fence {
     /// Whether a lease stands now.
     #[must_use]
     pub fn has_lease(&self) -> bool {
-        let now_ms = self.clock.get().map_or(0, |clock| clock.boottime_ms());
-        now_ms < self.lease_until_ms()
+        self.now_ms() < self.lease_until_ms()
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {
@@ -365,7 +447,33 @@ impl Majority for Fence {
     }
 
     fn is_lapsed(&self) -> bool {
+        let time_ms = self.round_ms_max.load(Ordering::Relaxed);
         !self.has_lease()
+            || self
+                .confirming
+                .is_overdue(self.office(), self.now_ms(), time_ms)
+    }
+
+    fn confirms(&self) -> bool {
+        self.confirms.load(Ordering::Relaxed)
+    }
+
+    fn next_round(&self, log: &dyn Tail) -> u64 {
+        let round = self.confirming.next();
+        // One that goes on may be over, and nobody have looked since.
+        let _over = self.round_over(log);
+        self.begin_round(log);
+        round
+    }
+
+    fn round_over(&self, log: &dyn Tail) -> u64 {
+        let committed = self.released(log);
+        if committed == 0 {
+            return 0;
+        }
+        let over = self.confirming.over(self.office(), committed);
+        self.begin_round(log);
+        over
     }
 }
 

@@ -39,7 +39,13 @@ mod poll;
 pub mod port;
 pub mod process;
 pub mod pubsub;
+#[cfg_attr(
+    not(feature = "cluster"),
+    allow(dead_code, reason = "nobody is asked without a group")
+)]
+mod replica_reads;
 pub mod replication;
+mod rounds;
 pub mod runtime;
 mod sentinel;
 pub mod statistics;

@@ -581,6 +581,11 @@ impl ProcessPort for Port<'_> {
         std::thread::sleep(std::time::Duration::from_micros(500));
     }
 
+    fn extend_lease(&mut self, ms: u64) {
+        let until_ms = self.node.core.clock.boottime_ms().saturating_add(ms);
+        self.node.replication.set_lease(self.node, until_ms);
+    }
+
     fn set_active_expire(&mut self, on: bool) {
         self.node.core.store.set_active_expire(on);
     }

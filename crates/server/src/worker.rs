@@ -14,6 +14,7 @@ mod forwarding;
 mod keeping;
 mod memcached;
 mod memcached_client;
+mod reads;
 mod sessions;
 mod shard_channels;
 mod stopping;
@@ -53,7 +54,7 @@ use buffers::{Buffers, Holding};
 use deliveries::{Deliveries, RoundMark};
 use forwarding::{ForwardingLoop, forwards};
 use memcached_client::MemcachedClient;
-use sessions::{Connected, Sessions};
+use sessions::{Connected, ReadWait, Sessions};
 use stopping::Stopping;
 use waits::Waits;
 
@@ -93,6 +94,8 @@ pub struct Worker {
     waiting: Vec<ConnectionId>,
     /// Connections that published more than can be delivered.
     throttled: Vec<ConnectionId>,
+    /// Connections that wait until what they read here is what the primary has.
+    reading: Vec<ConnectionId>,
     deliveries: Deliveries,
     /// When those have waited long enough who wait for keys to be changed.
     waits: Waits,
@@ -153,6 +156,7 @@ impl Worker {
             paused_count: 0,
             waiting: Vec::new(),
             throttled: Vec::new(),
+            reading: Vec::new(),
             deliveries: Deliveries::new(Arc::clone(&node), index),
             waits: Waits::default(),
             held_replies: None,
@@ -901,6 +905,7 @@ impl Service for Worker {
             wait_end: None,
             disk_wait: None,
             wrote: Wrote::default(),
+            read: ReadWait::default(),
             since_ms: self.now_ms,
             holding: Holding::default(),
             round: RoundMark::default(),
@@ -925,18 +930,24 @@ impl Service for Worker {
         if connected.memcached.is_some() {
             return self.received_memcached(id, input, output);
         }
-        if forwards(connected) && !self.ends_forwarding(id) {
-            return self.received_forwarding(io, id, input, output);
-        }
-        let Some((outcome, verdict)) = self.run_engine(id, input, output) else {
-            return Received::consumed(input.len()).then(Then::CloseNow);
+        let forwards = forwards(connected);
+        let Some(allowed) = self.may_run(id, input.len()) else {
+            return Received::consumed(0).then(Then::Pause);
         };
-        let then = self.go_on(id, &outcome, verdict);
-        Received {
-            consumed: outcome.consumed,
-            needed: outcome.needed,
-            then,
-        }
+        let (input_bytes, input) = (input.len(), &input[..allowed]);
+        let received = if forwards && !self.ends_forwarding(id) {
+            self.received_forwarding(io, id, input, output)
+        } else if let Some((outcome, verdict)) = self.run_engine(id, input, output) {
+            let then = self.go_on(id, &outcome, verdict);
+            Received {
+                consumed: outcome.consumed,
+                needed: outcome.needed,
+                then,
+            }
+        } else {
+            return Received::consumed(input_bytes).then(Then::CloseNow);
+        };
+        self.have_run(id, received, (allowed, input_bytes))
     }
 
     fn room(&mut self, id: ConnectionId) -> Option<&[AtomicU8]> {
@@ -994,6 +1005,7 @@ impl Service for Worker {
             self.on_message(io, output, message);
         }
         self.log_moved(io, output);
+        self.look_after_reads(io);
     }
 
     fn turn(&mut self, io: &mut Io<'_>, output: &mut Arena) {
@@ -1022,6 +1034,7 @@ impl Service for Worker {
         }
         self.end_overdue_waits(io, output);
         self.look_after_log(io);
+        self.look_after_reads(io);
         self.node.sessions.client_cache.tell_changes();
         if self.node.sessions.client_cache.has_new_limit() {
             self.enforce_tracking_limit();
@@ -1056,6 +1069,7 @@ impl Service for Worker {
             wait,
             stop,
             self.grace_left(),
+            self.reading_left(),
         ]
         .into_iter()
         .flatten()

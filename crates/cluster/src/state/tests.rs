@@ -409,11 +409,22 @@ fn messages_come_back_from_their_bytes() {
                 reign: (4, 2),
                 ago_ms: 9,
             }),
+            sent_ms: None,
+        }),
+        Message::Heartbeat(Heartbeat {
+            node: node(1),
+            sent_ms: Some(77),
+            ..Heartbeat::default()
         }),
         Message::Reply(HeartbeatReply {
             number: 7,
             index: 12,
             leases: vec![(SHARD, 3)],
+            drift_ppm: None,
+        }),
+        Message::Reply(HeartbeatReply {
+            drift_ppm: Some(-5_001),
+            ..HeartbeatReply::default()
         }),
         Message::Seal(seal),
         Message::Answer(SealAnswer {

@@ -26,6 +26,8 @@ pub struct Durability {
     pub sync: DurabilityLevel,
     /// Whether a copy counts for a majority once it is on disk only.
     pub quorum_fsync: bool,
+    /// What reads that wait for a majority wait for beside what they show.
+    pub quorum_reads: QuorumReads,
     /// When a checkpoint is made without being asked for, at every level: one of them is enough.
     pub save_points: Vec<SavePoint>,
     /// Whether writes are refused while the last checkpoint in the background is one that failed.
@@ -77,6 +79,15 @@ impl DurabilityLevel {
     pub fn has_log(self) -> bool {
         self >= Self::Os
     }
+}
+
+/// What says that a primary is one still, when it answers a read that waits for a majority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuorumReads {
+    /// Its lease: a clock.
+    Lease,
+    /// The lease, and a majority of the members that is asked after the read.
+    Confirm,
 }
 
 /// So many changes in so many seconds are worth a checkpoint.

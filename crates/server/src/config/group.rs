@@ -41,7 +41,7 @@ pub struct Shares {
 
 impl Shares {
     /// Nothing.
-    pub(super) const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         users: false,
         libraries: false,
         directives: false,

@@ -35,12 +35,14 @@ mod tests;
 pub(crate) use base::os_error::system_reason;
 pub use cluster::Cluster;
 pub(crate) use directives::changes_between;
-pub use durability::{Durability, DurabilityLevel, SavePoint};
+pub use durability::{Durability, DurabilityLevel, QuorumReads, SavePoint};
 pub use error::ConfigError;
 pub use fields::{
     AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, EvictionPolicy, OomScore,
     Origin, OutputLimit, OutputLimits, Permission, Supervised,
 };
+#[cfg(feature = "cluster")]
+pub(crate) use group::Shares;
 pub use group::{Group, LINK_PORT_DISTANCE};
 pub use http::{Http, MetricsAuth};
 pub(crate) use loader::{LoadError, Loader, read_file};

@@ -15,7 +15,7 @@ const SHARED: &[&str] = &[
     "cluster-migration-pause-max", "cluster-preferred-endpoint-type", "cluster-require-full-coverage",
     "durability", "hash-max-listpack-entries", "hash-max-listpack-value", "hll-sparse-max-bytes", "lfu-decay-time",
     "lfu-log-factor", "list-max-listpack-size", "maxmemory-policy", "maxmemory-samples", "min-replicas-max-lag",
-    "min-replicas-to-write", "notify-keyspace-events", "proto-max-bulk-len", "quorum-fsync",
+    "min-replicas-to-write", "notify-keyspace-events", "proto-max-bulk-len", "quorum-fsync", "quorum-reads",
     "replica-serve-stale-data", "sentinel-master-name", "set-max-intset-entries", "set-max-listpack-entries",
     "set-max-listpack-value", "shutdown-timeout", "stream-node-max-bytes", "stream-node-max-entries", "timeout",
     "zset-max-listpack-entries", "zset-max-listpack-value",

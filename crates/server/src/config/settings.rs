@@ -26,7 +26,7 @@ use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, COMPRESSIONS,
     DURABILITY_LEVELS, EVICTION_POLICIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES,
-    PERMISSIONS, PROMOTIONS, SAVE_POINTS, SUPERVISORS, USER_FIELDS,
+    PERMISSIONS, PROMOTIONS, QUORUM_READS, SAVE_POINTS, SUPERVISORS, USER_FIELDS,
 };
 use super::tier::TierConfig;
 use super::tls::{Tls, TlsRules};
@@ -305,6 +305,7 @@ impl Settings {
             level: self.choice("durability", &DURABILITY_LEVELS),
             sync: self.choice("appendfsync", &LOG_LEVELS),
             quorum_fsync: self.switch("quorum-fsync"),
+            quorum_reads: self.choice("quorum-reads", &QUORUM_READS),
             save_points: self.save_points(),
             refuses_writes_after_failed_save: self.switch("stop-writes-on-bgsave-error"),
             checkpoint_buffer_bytes_max: self.number("checkpoint-buffer-limit"),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use cluster::message::{Heartbeat, Message, Seal};
-use cluster::{ControlLog as _, NodeId, member};
+use cluster::message::{Heartbeat, HeartbeatReply, Message, Seal};
+use cluster::{ControlLog as _, NodeId, drift, member};
 
 use super::driver::{Driver, Event, post};
 use super::libraries;
@@ -13,7 +13,24 @@ use super::links::{Reply, Subject};
 const SEAL_MS: u64 = 1_000;
 
 impl Driver {
-    pub(super) fn set_lease(&self) {
+    /// The leader has answered a heartbeat.
+    pub(super) fn hear_leader(&mut self, now_ms: u64, reply: &HeartbeatReply) {
+        self.heard_leader_ms = now_ms;
+        let was_off = drift::is_off(self.member.drift_ppm());
+        self.member.on_reply(now_ms, reply);
+        let ppm = self.member.drift_ppm();
+        if drift::is_off(ppm) != was_off {
+            match was_off {
+                false => self.warn(&format!(
+                    "The clock of this node goes at another rate than the control leader's, by {ppm} parts in a million: it gets no lease"
+                )),
+                true => self.tell("The clock of this node goes as fast as the control leader's again"),
+            }
+        }
+        self.set_lease();
+    }
+
+    fn set_lease(&self) {
         if let (Some(duty), Some(shard)) = (&self.duty, self.shard) {
             duty.set_lease_until_ms(self.member.lease_until_ms(shard));
         }
@@ -144,9 +161,7 @@ impl Driver {
             } else if let Some(now_ms) = self.now_ms()
                 && let Some(Message::Reply(reply)) = self.on_heartbeat(now_ms, beat)
             {
-                self.heard_leader_ms = now_ms;
-                self.member.on_reply(now_ms, &reply);
-                self.set_lease();
+                self.hear_leader(now_ms, &reply);
             }
         }
     }

@@ -32,11 +32,12 @@ use super::forming::Answer;
 use super::holder::{Meeting, SharedLog, TakesPart};
 use super::links::{Asked, Links, Subject, spawn};
 use super::places::Places;
+use super::reads::Reads;
 use super::record::{is_bound_too_narrowly, record};
 use super::relay::{self, Relay};
 use super::unique;
 use super::{directives, documents, libraries};
-use crate::config::Config;
+use crate::config::{Config, Shares};
 use crate::node::Node;
 use crate::replication::session::Session;
 
@@ -60,6 +61,7 @@ pub(crate) struct Part {
     kept: Mutex<Kept>,
     pub(super) links: Arc<Links>,
     relay: Relay,
+    pub(super) reads: Arc<Reads>,
     pub(super) places: Places,
     taking: Mutex<Taking>,
     /// Held while this node meets another one, or leaves: it is in one group at a time.
@@ -107,6 +109,9 @@ pub(crate) fn look(node: &Node) -> io::Result<Option<Known>> {
     if is_wanted {
         node.core.shared.refusals.set_read_only(true);
         node.core.shared.refusals.set_stale(true);
+        if is_member && !config.group.is_witness && config.group.shares != Shares::NONE {
+            node.replication.begin_to_await_group();
+        }
     }
     let known = kept.unwrap_or_else(|| Kept {
         id: unique::node_id(),
@@ -160,6 +165,7 @@ pub(crate) fn prepare(node: &Arc<Node>, known: Known) -> io::Result<Arc<Part>> {
             kept: Mutex::new(kept),
             links: Links::new(node, Box::new(handler)),
             relay: Relay::new(Links::new(node, Box::new(drop))),
+            reads: Reads::of(node),
             places: Places::default(),
             taking: Mutex::default(),
             meeting: Mutex::default(),
@@ -294,6 +300,7 @@ impl TakesPart for Part {
         }
         self.links.stop();
         self.relay.stop();
+        self.reads.stop();
         if let Some(active) = &taking.active {
             active.log.stop();
         }
@@ -327,6 +334,7 @@ impl Part {
             Subject::Publish => return self.hear_of_message(asked),
             Subject::Places => return self.hear_of_places(asked),
             Subject::Forward => return self.hear_of_client(asked),
+            Subject::Confirm | Subject::ReadIndex => return self.hear_of_read(asked),
             _ => {}
         }
         let events = self.events();
@@ -347,6 +355,15 @@ impl Part {
             let _receivers = node.sessions.pubsub.publish(kind, channel, message);
         }
         reply.answer(Ok(Vec::new()));
+    }
+
+    /// A member of this node's shard asks what reads wait for.
+    fn hear_of_read(&self, asked: Asked) {
+        match self.node.upgrade() {
+            Some(node) if asked.subject == Subject::Confirm => Reads::hear_of_round(&node, asked),
+            Some(node) => self.reads.hear_of_read(&node, asked),
+            None => drop(asked),
+        }
     }
 
     /// For who may outlive it.
@@ -461,6 +478,7 @@ impl Part {
         let active = lock(&self.taking).active.take();
         self.links.retain(|_| false);
         self.relay.retain(|_| false);
+        self.reads.links().retain(|_| false);
         if let Some(node) = self.node.upgrade() {
             node.control.documents.forget();
             node.core.shared.refusals.set_shares_libraries(false);
@@ -581,6 +599,7 @@ impl Part {
         };
         let kept = lock(&self.kept).clone();
         self.links.set_incarnation(kept.incarnation);
+        self.reads.links().set_incarnation(kept.incarnation);
         for KnownPeer {
             node,
             raft_id,

@@ -55,7 +55,7 @@ pub(crate) fn take(node: &Node, state: &ControlState) {
     if taken.users == users {
         return;
     }
-    let is_first = taken.users.is_empty();
+    let is_first = taken.users.is_empty() || node.replication.awaits_group();
     taken.users = users;
     let changes = replace(node, state);
     end_clients(node, &changes, is_first);
@@ -242,14 +242,17 @@ fn end_clients(node: &Node, changes: &[Change], is_first: bool) {
     let users = &node.core.shared.access.users;
     for change in changes {
         let name = String::from_utf8_lossy(change.user.name()).into_owned();
-        if users.has(&change.user) {
+        let is_kept = users.has(&change.user);
+        // Who came before this node knew what the group has came by other passwords, or without one.
+        let is_another = is_first && change.before.as_ref() != Some(&change.user.rules());
+        if is_kept && !is_another {
             if change.loses_channels() {
                 let user = change.user.name().into();
                 node.broadcast(&Message::RulesChanged { user });
             }
             continue;
         }
-        if is_first {
+        if is_first && !is_kept {
             node.core.log.warning(format_args!(
                 "User '{name}' is gone: the control group does not have it"
             ));

@@ -73,6 +73,8 @@ pub(crate) enum Event {
     FailOver(Option<(String, u16)>),
     /// The control state here is the newest there was when that was asked, or nobody knows.
     Looked(bool),
+    /// What the group has decided is here, or nobody could be asked.
+    CaughtUp(bool),
     /// What became of the entry by which the shard of this node begins.
     Began(Result<Applied, Unavailable>),
     /// What became of that by which it gets the hash slots that this node brought.
@@ -112,6 +114,8 @@ pub(crate) struct Driver {
     pub(super) leaderless_ms: Option<u64>,
     /// When a leader last answered a heartbeat, or this began.
     pub(super) heard_leader_ms: u64,
+    /// Until when it is waited for what the group has decided meanwhile, since this node is back; 0 where it is not.
+    pub(super) awaits_until_ms: u64,
     /// When others were last asked where they are.
     pub(super) asked_places_ms: u64,
     pub(super) handing_over: HandingOver,
@@ -180,6 +184,7 @@ impl Driver {
             was_replica: false,
             leaderless_ms: None,
             heard_leader_ms: now_ms,
+            awaits_until_ms: 0,
             asked_places_ms: 0,
             handing_over: HandingOver::No,
             retires: false,
@@ -211,6 +216,7 @@ impl Driver {
 
     /// Runs until it is told to stop.
     pub(crate) fn run(mut self, events: &Receiver<Event>) {
+        self.await_group();
         loop {
             let mut next = match events.recv_timeout(self.tick) {
                 Ok(event) => Some(event),
@@ -367,6 +373,7 @@ impl Driver {
             Event::FailOver(address) => self.fail_over(address),
             Event::Looked(is_newest) => self.looked(is_newest),
             Event::Began(applied) => self.began(applied),
+            Event::CaughtUp(is_newest) => self.caught_up(is_newest),
             Event::Claimed(applied) => self.claimed(applied),
             Event::StateChanged | Event::Stop => {}
         }
@@ -399,7 +406,12 @@ impl Driver {
             }
             Subject::Join => self.join(from, &bytes, reply),
             Subject::HandOver => self.hear_of_hand_over(from, reply),
-            Subject::Meet | Subject::Publish | Subject::Forward | Subject::Places => {
+            Subject::Meet
+            | Subject::Publish
+            | Subject::Forward
+            | Subject::Places
+            | Subject::Confirm
+            | Subject::ReadIndex => {
                 reply.answer(Err("not a question for the group".to_owned()));
             }
             Subject::Member => match Message::decode(&bytes) {
@@ -433,9 +445,7 @@ impl Driver {
         }
         match Message::decode(&bytes) {
             Ok(Message::Reply(reply)) => {
-                self.heard_leader_ms = now_ms;
-                self.member.on_reply(now_ms, &reply);
-                self.set_lease();
+                self.hear_leader(now_ms, &reply);
             }
             Ok(Message::Gone(index)) => {
                 let joined = self.state.nodes.get(&self.own).map(|own| own.raft_id);

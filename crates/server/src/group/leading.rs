@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cluster::message::Message;
-use cluster::{Applied, ControlLog as _, Entry, NodeId, leader};
+use cluster::{Applied, ControlLog as _, Entry, NodeId, drift, leader};
 
 use super::driver::{Driver, Event, post};
 use super::links::spawn;
@@ -19,8 +19,13 @@ impl Driver {
         self.end_hand_over(now_ms);
         self.give_way(now_ms);
         self.look_for_others(now_ms);
+        self.ask_again(now_ms);
+        self.give_up_awaiting(now_ms);
         let actions = self.member.on_tick(now_ms);
         self.perform(actions);
+        for (node, ppm) in self.leader.take_judged() {
+            self.tell_clock(node, ppm);
+        }
         let state = Arc::clone(&self.state);
         let orders = self
             .leader
@@ -35,6 +40,28 @@ impl Driver {
         if self.standing.is_ready && self.standing.has_quorum {
             self.reconcile(now_ms);
             self.write_first_documents();
+        }
+    }
+
+    /// What reads wait for, and nobody has answered.
+    fn ask_again(&self, now_ms: u64) {
+        if let Some(node) = self.node.upgrade() {
+            let after_ms = self.times.heartbeat_ms / 2;
+            node.replication.ask_again(now_ms, after_ms);
+            self.part.reads.answer_waiting(&node);
+        }
+    }
+
+    /// What was found out of the clock of a node, by the one that leads.
+    fn tell_clock(&self, node: NodeId, ppm: i64) {
+        if !self.leader.leads() {
+            return;
+        }
+        match drift::is_off(ppm) {
+            true => self.warn(&format!(
+                "The clock of node {node} is off by {ppm} parts in a million: it gets no lease"
+            )),
+            false => self.tell(&format!("The clock of node {node} goes well again")),
         }
     }
 

@@ -67,6 +67,10 @@ pub(crate) enum Subject {
     Forward = 7,
     /// A node says where it is now, and asks where others are.
     Places = 8,
+    /// A primary asks a member whether it knows of no later term.
+    Confirm = 9,
+    /// A replica asks its primary what is committed.
+    ReadIndex = 10,
 }
 
 impl Subject {
@@ -74,7 +78,12 @@ impl Subject {
     fn is_of_members(self) -> bool {
         matches!(
             self,
-            Self::Raft | Self::Member | Self::HandOver | Self::Places
+            Self::Raft
+                | Self::Member
+                | Self::HandOver
+                | Self::Places
+                | Self::Confirm
+                | Self::ReadIndex
         )
     }
 
@@ -88,6 +97,8 @@ impl Subject {
             Self::Publish,
             Self::Forward,
             Self::Places,
+            Self::Confirm,
+            Self::ReadIndex,
         ];
         all.into_iter().find(|one| *one as u8 == byte)
     }

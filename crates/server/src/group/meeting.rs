@@ -367,7 +367,12 @@ impl Part {
                 );
             }
             // Whoever runs this wants it out, and the others may be gone.
-            Err(Unavailable::NoMajority | Unavailable::NotLeader(_) | Unavailable::Ended) => {}
+            Err(
+                Unavailable::NoMajority
+                | Unavailable::NotLeader(_)
+                | Unavailable::Level(_)
+                | Unavailable::Ended,
+            ) => {}
         }
         drop(log);
         let _in_a_group = self.post(Event::Forget);

@@ -12,6 +12,8 @@
 #[cfg(feature = "cluster")]
 mod acting;
 #[cfg(feature = "cluster")]
+mod catching_up;
+#[cfg(feature = "cluster")]
 pub(crate) mod control;
 #[cfg(not(feature = "cluster"))]
 #[path = "no_control.rs"]
@@ -41,6 +43,8 @@ mod meeting;
 mod own_shard;
 #[cfg(feature = "cluster")]
 mod places;
+#[cfg(feature = "cluster")]
+mod reads;
 #[cfg(feature = "cluster")]
 mod reconcile;
 pub(crate) mod record;

@@ -15,7 +15,7 @@ use std::fmt;
 
 use cluster::control_log::RaftId;
 use cluster::entry::ShardChange;
-use cluster::state::{CopyKind, Drain, roles};
+use cluster::state::{CopyKind, Drain, FEATURE_LEVEL, roles};
 use cluster::voters::next_voters;
 use cluster::{ControlState, Entry, Membership, NodeId, ShardId};
 use consensus::Change;
@@ -42,6 +42,8 @@ pub(crate) enum Step {
     Lead(NodeId, RaftId),
     /// A node that is to leave has no copy any more, or is no member.
     Part(NodeId, Entry),
+    /// All nodes know what is new in a level: it may be used from now on.
+    Level(u16, Entry),
 }
 
 /// Whom a step is for.
@@ -58,6 +60,7 @@ impl Step {
             Self::Add(_, entry)
             | Self::Part(_, entry)
             | Self::Finish(entry)
+            | Self::Level(_, entry)
             | Self::SetQuorum(_, entry) => Asks::Entry(entry),
         }
     }
@@ -79,6 +82,7 @@ impl fmt::Display for Step {
             }
             Self::Part(node, Entry::Leave { .. }) => write!(f, "has node {node} leave"),
             Self::Part(node, _) => write!(f, "takes the copy of the data from node {node}"),
+            Self::Level(level, _) => write!(f, "raises the feature level to {level}"),
             Self::Finish(_) => f.write_str("ends a change of who has a copy of the data"),
             Self::SetQuorum(true, _) => f.write_str("has writes wait for a majority"),
             Self::SetQuorum(false, _) => f.write_str("has writes wait for no majority"),
@@ -132,6 +136,7 @@ impl Reconciler {
             return None;
         }
         let step = raft_step(look)
+            .or_else(|| level_step(look.state))
             .or_else(|| {
                 look.state
                     .shards
@@ -168,6 +173,14 @@ fn raft_step(look: &Look<'_>) -> Option<Step> {
     }
     let gone: BTreeSet<RaftId> = members.learners.difference(&joined).copied().collect();
     (!gone.is_empty()).then_some(Step::Members(Change::Forget(gone)))
+}
+
+/// What all nodes know may be used. A node of before is not let in any more, and none is let in again that went back.
+fn level_step(state: &ControlState) -> Option<Step> {
+    let known = state.nodes.values().map(|node| node.record.feature_level);
+    let level = known.min()?.min(FEATURE_LEVEL);
+    let entry = Entry::FeatureLevel { level };
+    (level > state.feature_level).then_some(Step::Level(level, entry))
 }
 
 fn shard_step(look: &Look<'_>, id: ShardId) -> Option<Step> {

@@ -19,6 +19,7 @@ pub(super) struct Published {
     leader: Option<RaftId>,
     control_term: u64,
     voters: usize,
+    drift_ppm: i64,
 }
 
 impl Driver {
@@ -173,6 +174,7 @@ impl Driver {
             leader: self.standing.leader,
             control_term: self.standing.term,
             voters: self.log.membership().voters.len(),
+            drift_ppm: self.member.drift_ppm(),
         }
     }
 
@@ -208,7 +210,9 @@ impl Driver {
             membership: self.log.membership(),
             leader: leader.map(|(id, _)| *id),
             control_term: self.standing.term,
+            drift_ppm: self.member.drift_ppm(),
         });
         self.routes_changed();
+        node.replication.note_routes(&node, self.state.index);
     }
 }

@@ -24,18 +24,23 @@ pub struct Seen {
     pub leader: Option<NodeId>,
     /// The term of the control log. Not of a shard.
     pub control_term: u64,
+    /// By how many parts in a million this node's clock is behind the leader's, as that says.
+    pub drift_ppm: i64,
 }
 
 impl Seen {
     /// What INFO says of the group, in order.
     #[must_use]
     pub fn fields(&self) -> Vec<(String, String)> {
-        cluster::status::fields(
+        let mut fields = cluster::status::fields(
             &self.state,
             &self.membership,
             self.leader,
             self.control_term,
-        )
+        );
+        let drift = self.drift_ppm.to_string();
+        fields.push(("control_clock_drift_ppm".to_owned(), drift));
+        fields
     }
 }
 

@@ -518,7 +518,7 @@ impl Replication {
         node.core
             .shared
             .refusals
-            .set_stale(is_stale && !shows_stale);
+            .set_stale(is_stale && !shows_stale || node.replication.awaits_group());
     }
 
     /// Looks whether there are enough replicas for writes.

@@ -15,15 +15,19 @@ use std::time::Duration;
 
 use cluster::{NodeId, Shard, ShardId};
 use persistence::seal::{SealRecord, boot_id};
+use persistence::tail::Majority as _;
 use replication::TermId;
 
 use super::following::{Authority, Primary};
 use super::role::{self, Event, Role};
 use super::thread::wait_for_writers;
 use super::{Done, Order, Replication, UNBLOCKED, own_link, redis_link};
-use crate::config::{Config, DurabilityLevel};
+use crate::config::{Config, DurabilityLevel, QuorumReads};
 use crate::node::Node;
 use crate::poll::poll;
+#[cfg(feature = "cluster")]
+use crate::replica_reads::Readable;
+use crate::replica_reads::Standing;
 
 /// How often it is looked whether the log is on disk, or a lease is there.
 const LOOK: Duration = Duration::from_millis(1);
@@ -97,6 +101,25 @@ impl Replication {
         self.seal_role(node, None);
     }
 
+    /// This node is back in its group: nobody is served before it knows what that has decided meanwhile.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn begin_to_await_group(&self) {
+        self.awaits_group.store(true, Ordering::Release);
+    }
+
+    /// Whether nobody is served because of that.
+    pub(crate) fn awaits_group(&self) -> bool {
+        self.awaits_group.load(Ordering::Acquire)
+    }
+
+    /// It knows it, or nobody is there who could say.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn end_to_await_group(&self, node: &Node) {
+        if self.awaits_group.swap(false, Ordering::AcqRel) {
+            self.judge_staleness(node);
+        }
+    }
+
     fn seal_role(&self, node: &Arc<Node>, order: Option<(u64, Done)>) {
         let mut standing = self.standing();
         let before = self.role();
@@ -107,6 +130,7 @@ impl Replication {
             self.stream.keep_names(self.history());
         }
         self.role.set(role);
+        self.reads.end_following();
         node.core.store.set_follower(true);
         if !self.hands_over() {
             node.core.shared.refusals.set_read_only(true);
@@ -177,6 +201,7 @@ impl Replication {
         // What a majority has is in the log, and not all of it in the store yet.
         node.core.shared.gate.set_no_office(true);
         self.role.set(role);
+        self.reads.end_following();
         self.has_uncommitted.store(false, Ordering::Release);
         let refusals = &node.core.shared.refusals;
         refusals.set_read_only(false);
@@ -344,7 +369,59 @@ impl Replication {
         self.judge_majority(node);
         if has_more {
             node.wake_workers();
+            self.look_at_round(node);
         }
+    }
+
+    /// Looks whether a round of the members is over, and another one is to begin.
+    fn look_at_round(&self, node: &Node) {
+        if self.fence.confirms()
+            && let Some(log) = node.keeping.log_in_use.get()
+        {
+            let _over = self.fence.round_over(&*log);
+        }
+    }
+
+    /// A member knows of no later term than this, as it said in a round.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn note_confirmed(&self, node: &Node, member: NodeId, term: u64, round: u64) {
+        if self.fence.note_confirmed(member, term, round) {
+            node.wake_workers();
+            self.look_at_round(node);
+        }
+    }
+
+    /// The primary has said what may be read here, in a round of this replica's.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn note_readable(&self, node: &Node, round: u64, readable: Readable) {
+        let now_ms = node.core.clock.boottime_ms();
+        if self.reads.note_answer(round, readable, now_ms) {
+            node.wake_workers();
+        }
+    }
+
+    /// Requests go by the control state of that index from here on.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn note_routes(&self, node: &Node, index: u64) {
+        let now_ms = node.core.clock.boottime_ms();
+        if self.reads.note_index(index, now_ms) {
+            node.wake_workers();
+        }
+    }
+
+    /// How far this replica is.
+    pub(super) fn note_standing(&self, node: &Node, standing: Standing) {
+        let now_ms = node.core.clock.boottime_ms();
+        if self.reads.note_standing(standing, now_ms) {
+            node.wake_workers();
+        }
+    }
+
+    /// Asks anew what nobody has answered.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn ask_again(&self, now_ms: u64, after_ms: u64) {
+        self.fence.ask_again(after_ms);
+        self.reads.ask_again(now_ms, after_ms);
     }
 
     /// Looks whether writes that wait for a majority may begin.
@@ -365,6 +442,9 @@ impl Replication {
         let holds_all = config.durability.level == DurabilityLevel::Quorum;
         self.fence
             .set_level(holds_all, config.durability.quorum_fsync);
+        let confirms = config.durability.quorum_reads == QuorumReads::Confirm;
+        self.fence
+            .set_confirms(confirms, config.group.node_timeout_ms);
         let refusals = &node.core.shared.refusals;
         refusals.set_quorum_for_all(holds_all && self.fence.is_grouped());
     }

@@ -48,6 +48,7 @@ use crate::config::LinkEncryption;
 use crate::fence::Turn;
 use crate::node::Node;
 use crate::port::Port;
+use crate::replica_reads::Standing;
 
 /// How long a connection to the primary may take.
 const DIAL_TIME: Duration = Duration::from_secs(5);
@@ -957,6 +958,13 @@ impl ReplicaHome for AtReplica<'_> {
             own.links(&self.node).end_term();
         }
         self.following.set_link(link);
+    }
+
+    fn note_standing(&self, standing: Standing) {
+        if self.applies_committed_only() {
+            let node = &self.node;
+            node.replication.note_standing(node, standing);
+        }
     }
 
     fn accepts(&self, term: u64) -> bool {

@@ -25,6 +25,7 @@ use super::session::{
     Conduit, Identity, LinkFault, Reader, Received, Session, Writer, conduit, greet,
 };
 use super::verify::Saying;
+use crate::replica_reads::Standing;
 
 /// Received frames of so many bytes are acknowledged as appended before they are applied.
 const EARLY_ACK_BYTES: usize = 64 << 10;
@@ -69,6 +70,11 @@ pub(crate) trait ReplicaHome: Send + Sync {
 
     /// Where the replica stands now, and what of its log.
     fn note(&self, state: State, log: OwnLog, is_online: bool);
+
+    /// How far the replica is, and in which term. Told after each message: whoever reads at quorum waits for it.
+    fn note_standing(&self, standing: Standing) {
+        let _nobody_waits = standing;
+    }
 
     /// Whether a primary of this term may be followed.
     fn accepts(&self, term: u64) -> bool;
@@ -240,6 +246,12 @@ impl Follow<'_> {
     fn note(&self) {
         let (state, log) = (self.machine.state(), self.data.log());
         self.home.note(state, log, self.machine.is_online());
+        self.home.note_standing(Standing {
+            is_online: self.machine.is_online(),
+            term: self.machine.term(),
+            committed: self.machine.told_committed(),
+            applied: log.applied,
+        });
     }
 
     /// Connects, and follows as long as the link stands.

@@ -17,6 +17,7 @@ use super::stream::Stream;
 use super::sync_source::Sources;
 use crate::fence::Fence;
 use crate::node::Node;
+use crate::replica_reads::ReplicaReads;
 
 /// What the thread "follow" is to do next. A later order takes the place of an earlier one.
 pub(super) enum Order {
@@ -65,6 +66,8 @@ pub(super) type OffsetOf = Box<dyn Fn(&Node) -> u64 + Send + Sync>;
 pub struct Replication {
     /// What a control group allows.
     pub fence: Arc<Fence>,
+    /// Reads at level quorum, as long as this node is a replica.
+    pub(crate) reads: ReplicaReads,
     pub(super) role: RoleWord,
     pub(super) standing: Mutex<Standing>,
     pub(super) ordered: Condvar,
@@ -89,6 +92,8 @@ pub struct Replication {
     pub(super) begins_office: AtomicBool,
     /// The office was left with what a majority may not have, and no primary's log has taken its place yet.
     pub(super) has_uncommitted: AtomicBool,
+    /// This node is back in its group, and does not know yet what that has decided meanwhile: who may do what, say.
+    pub(super) awaits_group: AtomicBool,
     /// What this node has goes when it takes over: others have it, and it is none of them any more.
     pub(super) is_emptied: AtomicBool,
 }
@@ -112,6 +117,7 @@ impl Default for Replication {
     fn default() -> Self {
         Self {
             fence: Arc::default(),
+            reads: ReplicaReads::default(),
             role: RoleWord::new(),
             standing: Mutex::default(),
             ordered: Condvar::new(),
@@ -128,6 +134,7 @@ impl Default for Replication {
             hands_over: AtomicBool::new(false),
             begins_office: AtomicBool::new(false),
             has_uncommitted: AtomicBool::new(false),
+            awaits_group: AtomicBool::new(false),
             is_emptied: AtomicBool::new(false),
         }
     }

@@ -31,12 +31,27 @@ pub(super) struct Connected {
     /// Up to where it waits for the log to be on disk.
     pub(super) disk_wait: Option<u64>,
     pub(super) wrote: Wrote,
+    /// What its requests wait for at a replica, where it reads at level quorum.
+    pub(super) read: ReadWait,
     /// When it connected or was last served as an authenticated client, on the monotonic clock.
     pub(super) since_ms: u64,
     pub(super) holding: Holding,
     pub(super) round: RoundMark,
     /// What a client of the memcached port sent and is owed; no other has it.
     pub(super) memcached: Option<Box<MemcachedClient>>,
+}
+
+/// What a client waits for that reads at level quorum.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReadWait {
+    /// The round.
+    pub(super) round: u64,
+    /// Since when.
+    pub(super) since_ms: u64,
+    /// So much input was there when it began to wait.
+    pub(super) asked_bytes: usize,
+    /// So much input may run: it was there before a round that is over.
+    pub(super) cleared_bytes: usize,
 }
 
 impl Connected {
@@ -83,6 +98,12 @@ impl Sessions {
     #[inline]
     pub(super) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connected> {
         let connected = self.places.get_mut(place_of(id))?.as_mut()?;
+        (connected.id == id).then_some(connected)
+    }
+
+    /// The session of a connection.
+    pub(super) fn get(&self, id: ConnectionId) -> Option<&Connected> {
+        let connected = self.places.get(place_of(id))?.as_ref()?;
         (connected.id == id).then_some(connected)
     }
 

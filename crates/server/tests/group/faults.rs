@@ -53,6 +53,7 @@ fn an_older_copy_of_a_node_changes_nothing() {
         directory,
         port: free_port().unwrap(),
         link_port: free_port().unwrap(),
+        words: Vec::new(),
         args: Vec::new(),
         server: None,
     };

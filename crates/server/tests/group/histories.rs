@@ -19,6 +19,7 @@ use testkit::client::Client;
 use testkit::linearizable::{Answered, Asked, Fault, Operation, check};
 
 use crate::clusters::three_primaries_with;
+use crate::reads::three_at_quorum;
 use crate::{Node, wait_until};
 
 const CLIENTS: u64 = 6;
@@ -31,12 +32,22 @@ const LONG_WAIT: Duration = Duration::from_secs(30);
 /// Values larger than this are copied, not sent by name.
 const LARGE_VALUE_BYTES: usize = 9 << 20;
 
+/// Who answers reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// The primary: replicas send who reads there, as they do in a cluster.
+    SentOn,
+    /// The primary: what a replica shows may be old, and counts as a refusal.
+    AtPrimary,
+    /// Any node, at level quorum.
+    Anywhere,
+}
+
 /// What all clients of one history share.
 struct Course<'n> {
     history: String,
     ports: &'n [u16],
-    /// Replicas send who reads to the primary, as they do in a cluster. Elsewhere they answer, and what they show may be old.
-    sends_on: bool,
+    reads: Reads,
     /// Moments in one order.
     clock: AtomicU64,
     done: AtomicU64,
@@ -115,7 +126,10 @@ impl<'c> Recorder<'c> {
         };
         let place = usize::try_from(key).unwrap();
         while !self.course.is_over() {
-            let at = self.at[place];
+            let at = match asked == Asked::Get && self.course.reads == Reads::Anywhere {
+                true => self.random.index(self.course.ports.len()),
+                false => self.at[place],
+            };
             let call = self.course.now();
             let ended = self.ask(at, &self.course.key(key), asked);
             let reply = match ended {
@@ -143,7 +157,9 @@ impl<'c> Recorder<'c> {
 
     fn ask(&mut self, at: usize, key: &str, asked: Asked) -> Ended {
         let connected = self.connections[at].take();
-        let Some(mut client) = connected.or_else(|| connect(self.course.ports[at], self.wait))
+        let at_quorum = self.course.reads == Reads::Anywhere;
+        let Some(mut client) =
+            connected.or_else(|| connect(self.course.ports[at], self.wait, at_quorum))
         else {
             return Ended::NotDone;
         };
@@ -156,7 +172,7 @@ impl<'c> Recorder<'c> {
             }
             Asked::Delete => vec!["DEL".to_owned(), key.to_owned()],
         };
-        let answer = match asked == Asked::Get && !self.course.sends_on {
+        let answer = match asked == Asked::Get && self.course.reads == Reads::AtPrimary {
             true => read_at_primary(&mut client, key),
             false => client.command(&words),
         };
@@ -178,11 +194,17 @@ impl<'c> Recorder<'c> {
     }
 }
 
-fn connect(port: u16, wait: Duration) -> Option<Client> {
+/// None, too, where the level that is asked for cannot be had just now.
+fn connect(port: u16, wait: Duration, at_quorum: bool) -> Option<Client> {
     let stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
     stream.set_nodelay(true).ok()?;
     stream.set_read_timeout(Some(wait)).ok()?;
-    Some(Client::over(Box::new(stream)))
+    let mut client = Client::over(Box::new(stream));
+    if at_quorum {
+        let level = client.command(&["CLIENT", "DURABILITY", "QUORUM"]).ok()?;
+        return (level == Value::Simple(b"OK".to_vec())).then_some(client);
+    }
+    Some(client)
 }
 
 /// A read with the role in which it was answered: of a replica it counts as a refusal.
@@ -234,7 +256,7 @@ fn number_of(name: &str, default: u64) -> u64 {
 fn run(
     nodes: &mut [Node],
     name: &str,
-    sends_on: bool,
+    reads: Reads,
     mut fault: impl FnMut(&mut [Node], &mut Prng),
 ) {
     let histories = number_of("HISTORIES", 1);
@@ -246,7 +268,7 @@ fn run(
         let course = Course {
             history: format!("{name}:{seed}"),
             ports: &ports,
-            sends_on,
+            reads,
             clock: AtomicU64::new(0),
             done: AtomicU64::new(0),
             wanted,
@@ -311,21 +333,28 @@ fn stop_for_a_while(node: &Node, random: &mut Prng) {
 
 #[test]
 fn one_order_explains_what_clients_see_over_failovers() {
-    let args = ["--durability", "quorum"];
-    let first = Node::new(&["--cluster-group", "yes", "--durability", "quorum"]);
-    let others = [Node::joining(&first, &args), Node::joining(&first, &args)];
-    let [second, third] = others;
-    let mut nodes = [first, second, third];
-    let all: Vec<&Node> = nodes.iter().collect();
-    wait_until("three voters", &all, || {
-        nodes[0].field("control_voters") == "3"
-    });
+    over_failovers("failovers", Reads::AtPrimary, &[]);
+}
+
+/// Replicas answer reads, too; by the lease of their primary, or as its members confirm.
+#[test]
+fn one_order_explains_what_replicas_show_over_failovers() {
+    over_failovers("replicas", Reads::Anywhere, &[]);
+}
+
+#[test]
+fn one_order_explains_what_replicas_show_that_are_confirmed() {
+    let confirm = ["--quorum-reads", "confirm"];
+    over_failovers("confirmed", Reads::Anywhere, &confirm);
+}
+
+fn over_failovers(name: &str, reads: Reads, more: &[&str]) {
+    let mut nodes = three_at_quorum(more);
     let is_whole = |nodes: &[Node]| {
         let primaries = nodes.iter().filter(|node| node.is_primary()).count();
         primaries == 1 && nodes.iter().filter(|node| node.is_synced()).count() == 2
     };
-    wait_until("two replicas", &all, || is_whole(&nodes));
-    run(&mut nodes, "failovers", false, |nodes, random| {
+    run(&mut nodes, name, reads, |nodes, random| {
         let primary = nodes.iter().position(Node::is_primary).unwrap_or(0);
         let other = (primary + 1 + random.index(2)) % 3;
         match random.below(8) {
@@ -364,7 +393,7 @@ fn one_order_explains_what_clients_see_over_moves_of_slots() {
             nodes.any(|node| node.run(&["SET", &key, &value]) == Value::Simple(b"OK".to_vec()))
         });
     }
-    run(&mut nodes, "moves", true, |nodes, random| {
+    run(&mut nodes, "moves", Reads::SentOn, |nodes, random| {
         let moves = begin_moves(nodes, random);
         let at = random.index(3);
         match random.below(5) {

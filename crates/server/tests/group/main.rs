@@ -18,6 +18,7 @@ mod hand_over;
 mod histories;
 mod kills;
 mod page;
+mod reads;
 mod recovery;
 mod sentinel;
 mod shared;
@@ -34,16 +35,29 @@ pub(crate) struct Node {
     directory: TemporaryDirectory,
     port: u16,
     link_port: u16,
+    /// The command that starts it; none where options do.
+    words: Vec<String>,
     args: Vec<String>,
     server: Option<Server>,
 }
 
 impl Node {
     pub(crate) fn new(args: &[&str]) -> Self {
+        Self::started_by(&[], args)
+    }
+
+    /// One that `iolite cluster COMMAND` starts, as a node of the group of another one.
+    pub(crate) fn by_command(command: &str, other: &Self, args: &[&str]) -> Self {
+        let place = format!("127.0.0.1:{}@{}", other.port, other.link_port);
+        Self::started_by(&["cluster", command, &place], args)
+    }
+
+    fn started_by(words: &[&str], args: &[&str]) -> Self {
         let mut node = Self {
             directory: TemporaryDirectory::new("group").unwrap(),
             port: free_port().unwrap(),
             link_port: free_port().unwrap(),
+            words: words.iter().map(|&word| word.to_owned()).collect(),
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
             server: None,
         };
@@ -72,7 +86,8 @@ impl Node {
     pub(crate) fn try_start(&mut self) -> std::io::Result<()> {
         let directory = self.directory.join("");
         let (port, link_port) = (self.port.to_string(), self.link_port.to_string());
-        let builder = ServerBuilder::iolite().args(&[
+        let builder = ServerBuilder::iolite().words(&self.words);
+        let builder = builder.args(&[
             "--dir",
             directory.to_str().unwrap(),
             "--port",

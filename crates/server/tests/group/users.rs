@@ -26,6 +26,68 @@ fn set_user(node: &Node, rules: &[&str]) -> Value {
     node.run(&words)
 }
 
+/// A user was removed while a node was down: nobody sees anything there as that user, however early it comes.
+#[test]
+fn a_node_that_is_back_serves_nobody_by_users_of_before() {
+    let slow = ["--cluster-node-timeout", "10000"];
+    let first = Node::new(&[&["--cluster-group", "yes"], &slow[..]].concat());
+    let others = [Node::joining(&first, &slow), Node::joining(&first, &slow)];
+    let [second, third] = others;
+    let mut nodes = [first, second, third];
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("three", &all, || {
+        nodes[0].field("control_voters") == "3" && nodes[1..].iter().all(Node::is_synced)
+    });
+    assert!(writes(&nodes[0], "key"));
+    assert_eq!(
+        set_user(&nodes[0], &["alice", "on", ">secret", "~*", "+@all"]),
+        ok()
+    );
+    wait_for_user(&all, "alice");
+    wait_until("copied", &all, || crate::has(&nodes[2], "key"));
+    nodes[2].kill();
+    let removed = nodes[0].run(&["ACL", "DELUSER", "alice"]);
+    assert_eq!(removed, Value::Integer(1));
+    // Nobody tells it of that yet.
+    for node in &nodes[..2] {
+        node.signal("-STOP");
+    }
+    nodes[2].start();
+    let mut alice = nodes[2].client();
+    // It may know her still, or not know yet what it knew.
+    let let_in = alice.command(&["AUTH", "alice", "secret"]).unwrap();
+    let shown = alice.command(&["GET", "key"]);
+    let is_refused = |told: &Value| matches!(told, Value::Error(_));
+    assert!(shown.as_ref().is_ok_and(is_refused), "{shown:?}");
+    for node in &nodes[..2] {
+        node.signal("-CONT");
+    }
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("served", &all, || crate::has(&nodes[2], "key"));
+    assert_eq!(line_of(&nodes[2], "alice"), None);
+    // The connection of before is gone, or says nothing as her.
+    let shown = alice.command(&["GET", "key"]);
+    assert!(
+        let_in != ok() || shown.as_ref().map_or(true, is_refused),
+        "{shown:?}"
+    );
+}
+
+/// Nobody else is there: after a while it goes by what it knew.
+#[test]
+fn a_node_that_is_back_alone_serves_by_what_it_knew() {
+    let mut nodes = three();
+    let all: Vec<&Node> = nodes.iter().collect();
+    assert!(writes(&nodes[0], "key"));
+    wait_until("copied", &all, || crate::has(&nodes[2], "key"));
+    for node in &mut nodes {
+        node.kill();
+    }
+    nodes[2].start();
+    wait_until("served", &[&nodes[2]], || crate::has(&nodes[2], "key"));
+    assert!(nodes[2].log().contains("No control leader said in time"));
+}
+
 fn wait_for_user(nodes: &[&Node], user: &str) {
     wait_until("a user on all nodes", nodes, || {
         let lines: Vec<Option<String>> = nodes.iter().map(|node| line_of(node, user)).collect();

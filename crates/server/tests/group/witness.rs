@@ -1,18 +1,26 @@
-//! Two nodes that keep data, and a witness: each one lost, and each pair.
+//! Two nodes that keep data, and a witness: each one lost, and each pair; at the levels `os` and `quorum`. The second node and
+//! the witness are started as people do: `iolite cluster join`, `iolite cluster witness`.
 
 use crate::{Node, has, wait_until, writes};
 
 /// The primary, its replica and a witness; all three vote, and both copies have a key.
-fn with_witness() -> [Node; 3] {
-    let first = Node::first();
-    let second = Node::joining(&first, &[]);
-    let witness = Node::joining(&first, &["--witness"]);
+fn with_witness(more: &[&str]) -> [Node; 3] {
+    let first = Node::new(&[&["--cluster-group", "yes"], more].concat());
+    let second = Node::by_command("join", &first, more);
+    let witness = Node::by_command("witness", &first, &[]);
     let nodes = [first, second, witness];
     let all: Vec<&Node> = nodes.iter().collect();
     wait_until("three voters", &all, || {
         nodes[0].field("control_voters") == "3" && nodes[1].is_synced()
     });
-    assert!(writes(&nodes[0], "before"));
+    wait_until("written", &all, || writes(&nodes[0], "before"));
+    let rows: Vec<String> = (0..3)
+        .map(|at| nodes[0].field(&format!("control_node{at}")))
+        .collect();
+    for role in ["role=primary", "role=replica", "role=witness"] {
+        let is_there = |row: &String| row.contains(role) && row.contains("votes=yes");
+        assert!(rows.iter().any(is_there), "{rows:?}");
+    }
     wait_until("copied", &all, || has(&nodes[1], "before"));
     nodes
 }
@@ -39,7 +47,7 @@ fn wait_for_both(nodes: &[Node; 3]) {
 
 #[test]
 fn the_loss_of_the_primary_the_replica_or_the_witness_stops_nobody() {
-    let mut nodes = with_witness();
+    let mut nodes = with_witness(&[]);
     for lost in [2, 1, 0] {
         nodes[lost].kill();
         let left: Vec<&Node> = nodes.iter().filter(|node| node.is_running()).collect();
@@ -57,7 +65,7 @@ fn the_loss_of_the_primary_the_replica_or_the_witness_stops_nobody() {
 /// Whoever is left is no majority: it takes no write, and the first of the others to come back makes it one.
 #[test]
 fn a_copy_that_is_alone_waits_for_one_of_the_others() {
-    let mut nodes = with_witness();
+    let mut nodes = with_witness(&[]);
     for (alone, back) in [(1, 2), (0, 2), (1, 0), (0, 1)] {
         let lost: Vec<usize> = (0..3).filter(|at| *at != alone).collect();
         for at in &lost {
@@ -84,7 +92,7 @@ fn a_copy_that_is_alone_waits_for_one_of_the_others() {
 /// Both copies are lost, and come back in either order: nothing of what was written is missing.
 #[test]
 fn both_copies_come_back_in_either_order() {
-    let mut nodes = with_witness();
+    let mut nodes = with_witness(&[]);
     for order in [[0, 1], [1, 0]] {
         for at in order {
             nodes[at].kill();
@@ -92,6 +100,53 @@ fn both_copies_come_back_in_either_order() {
         for at in order {
             nodes[at].start();
             std::thread::sleep(std::time::Duration::from_millis(500));
+        }
+        wait_for_both(&nodes);
+    }
+}
+
+/// At quorum both copies have to have a write: without one of them none is taken, and none that was is missing afterwards,
+/// whichever is lost. The witness has nothing that a majority of the copies could be made of.
+#[test]
+#[ignore = "minutes: a refusal waits behind what no majority has yet; to be run by the gate when it does not"]
+fn at_quorum_a_lost_copy_stops_writes_and_loses_none() {
+    let mut nodes = with_witness(&["--durability", "quorum"]);
+    let mut kept = Vec::new();
+    for lost in [2, 1, 0] {
+        nodes[lost].kill();
+        let left: Vec<&Node> = nodes.iter().filter(|node| node.is_running()).collect();
+        let data: Vec<&Node> = nodes[..2].iter().filter(|node| node.is_running()).collect();
+        let key = format!("without:{lost}");
+        if lost == 2 {
+            wait_until("written without the witness", &left, || {
+                data.iter().any(|node| writes(node, &key))
+            });
+            kept.push(key);
+        } else if lost == 1 {
+            takes_no_write(data[0]);
+        }
+        nodes[lost].start();
+        wait_for_both(&nodes);
+        for key in &kept {
+            assert!(has(&nodes[0], key) && has(&nodes[1], key), "{key}");
+        }
+    }
+}
+
+/// Each pair is lost at quorum: nobody takes a write, until two copies are there again.
+#[test]
+fn at_quorum_a_node_that_is_alone_takes_nothing() {
+    let mut nodes = with_witness(&["--durability", "quorum"]);
+    for (alone, lost) in [(2, [0, 1]), (1, [0, 2]), (0, [1, 2])] {
+        for at in lost {
+            nodes[at].kill();
+        }
+        match alone {
+            2 => assert!(!writes(&nodes[2], "alone"), "a witness has no data"),
+            alone => takes_no_write(&nodes[alone]),
+        }
+        for at in lost {
+            nodes[at].start();
         }
         wait_for_both(&nodes);
     }

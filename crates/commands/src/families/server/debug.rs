@@ -31,6 +31,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
 /// Longest text that is matched against a pattern.
 const TEXT_BYTES_MAX: i64 = 1 << 20;
 
+/// Longest lease that is believed in: a day.
+const LEASE_MS_MAX: i64 = 86_400_000;
+
 /// Longest sleep: a day.
 const SLEEP_SECONDS_MAX: f64 = 86_400.0;
 
@@ -54,6 +57,7 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             context.server.set_active_expire(on);
             reply.ok();
         }
+        (b"LEASE", 1) => extend_lease(context, args, reply)?,
         (b"QUICKLIST-PACKED-THRESHOLD", 1) => {
             check_threshold(args.bytes()?)?;
             reply.ok();
@@ -99,6 +103,18 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         (b"HELP", 0) => help::write(reply, "DEBUG", HELP)?,
         _ => return Err(subcommand_syntax(args.request())),
     }
+    Ok(())
+}
+
+/// Has this primary believe that its lease lasts so long.
+fn extend_lease(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let ms = args.bounded(0, LEASE_MS_MAX)?;
+    context.server.extend_lease(u64::try_from(ms).unwrap_or(0));
+    reply.ok();
     Ok(())
 }
 
@@ -252,6 +268,8 @@ const HELP: &[&str] = &[
     "    Return how many keys a database has, and how many of them expire.",
     "HTSTATS-KEY <key>",
     "    Return how many elements a value has that is kept in a table.",
+    "LEASE <milliseconds>",
+    "    Have this primary believe that its lease lasts so long: as a clock that stands still does.",
     "LISTPACK <key>",
     "    Say whether a value is kept as a listpack.",
     "LOADAOF",

@@ -4,7 +4,7 @@
 //! taking that away here, and giving `save` its default.
 
 use super::super::directive::Directive;
-use super::super::durability::DurabilityLevel;
+use super::super::durability::{DurabilityLevel, QuorumReads};
 use super::super::value::{Kind, Value};
 use super::{BYTES, COUNT, LONG_MAX, SWITCH, TEXT};
 
@@ -25,12 +25,18 @@ pub(crate) const LOG_LEVELS: [(&str, DurabilityLevel); 3] = [
 ];
 /// What a save leaves; whether an RDB file is among it.
 pub(crate) const CHECKPOINT_FORMATS: [(&str, bool); 2] = [("iolite", false), ("rdb", true)];
+/// What reads at level quorum wait for.
+pub(crate) const QUORUM_READS: [(&str, QuorumReads); 2] = [
+    ("lease", QuorumReads::Lease),
+    ("confirm", QuorumReads::Confirm),
+];
 /// The points that `durability checkpoint` sets where there are none: Redis' own.
 pub(crate) const SAVE_POINTS: [(u64, u64); 3] = [(3600, 1), (300, 100), (60, 10_000)];
 
 /// Words that say how a signal stops the server.
 pub(crate) const AT_SHUTDOWN: &[&str] = &["default", "save", "nosave", "now", "force"];
 const LEVEL: Kind = Kind::Choice(&super::works::spellings(DURABILITY_LEVELS));
+const READS: Kind = Kind::Choice(&super::works::spellings(QUORUM_READS));
 const LOG_LEVEL: Kind = Kind::Choice(&super::works::spellings(LOG_LEVELS));
 const CHECKPOINT_FORMAT: Kind = Kind::Choice(&super::works::spellings(CHECKPOINT_FORMATS));
 /// Less would have a checkpoint wait for itself.
@@ -49,6 +55,7 @@ const LOG_SEGMENT: Kind = Kind::Memory {
 pub(super) const ROWS: &[Directive] = &[
     Directive::new("durability", LEVEL, "checkpoint"),
     Directive::new("quorum-fsync", SWITCH, "no"),
+    Directive::new("quorum-reads", READS, "lease"),
     Directive::new("save", Kind::SavePoints, "3600 1 300 100 60 10000"),
     Directive::new("stop-writes-on-bgsave-error", SWITCH, "yes"),
     Directive::new("checkpoint-buffer-limit", CHECKPOINT_BUFFER, "67108864"),

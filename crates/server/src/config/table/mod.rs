@@ -17,7 +17,7 @@ use super::directive::Directive;
 use super::value::Kind;
 
 pub(super) use durability::{
-    AT_SHUTDOWN, CHECKPOINT_FORMATS, DURABILITY_LEVELS, LOG_LEVELS, SAVE_POINTS,
+    AT_SHUTDOWN, CHECKPOINT_FORMATS, DURABILITY_LEVELS, LOG_LEVELS, QUORUM_READS, SAVE_POINTS,
 };
 pub(super) use fixed::REFUSED_WORDS;
 pub(super) use http::METRICS_AUTH;

@@ -1,0 +1,131 @@
+//! Clients whose requests wait, at a replica, until it has what its primary says is committed (CLIENT DURABILITY QUORUM).
+//!
+//! ```text
+//!   input comes ─► paused, in a round of the replica's ─► round over: what had come before it runs, and no more
+//!                                                    └──► this node took the office: all of it runs, as at a primary
+//!                                                    └──► nothing in a node timeout: an error, and the connection ends
+//! ```
+//!
+//! Invariant: no byte runs that came after the round began in which this replica learnt what it has to show.
+
+use std::time::Duration;
+
+use engine::refusals::NOT_READABLE;
+use reactor::{ConnectionId, Io, Received, Then};
+
+use super::Worker;
+use super::sessions::ReadWait;
+
+impl Worker {
+    /// How much of a client's input may run now; none where it waits for the primary first.
+    #[inline]
+    pub(super) fn may_run(&mut self, id: ConnectionId, input_bytes: usize) -> Option<usize> {
+        match self.sessions.get_mut(id) {
+            Some(connected) if connected.session.waits_for_majority => {
+                self.may_read(id, input_bytes)
+            }
+            _ => Some(input_bytes),
+        }
+    }
+
+    #[cold]
+    fn may_read(&mut self, id: ConnectionId, input_bytes: usize) -> Option<usize> {
+        let reads_anyway = self.reads_as_primary();
+        let connected = self.sessions.get_mut(id)?;
+        if reads_anyway || input_bytes == 0 {
+            connected.read = ReadWait::default();
+            return Some(input_bytes);
+        }
+        if connected.read.cleared_bytes > 0 {
+            return Some(connected.read.cleared_bytes.min(input_bytes));
+        }
+        connected.read = ReadWait {
+            round: self
+                .node
+                .replication
+                .reads
+                .next(self.node.core.clock.boottime_ms()),
+            since_ms: self.now_ms,
+            asked_bytes: input_bytes,
+            cleared_bytes: 0,
+        };
+        connected.begin_to_wait();
+        self.reading.push(id);
+        None
+    }
+
+    /// Whether replies wait for a majority by themselves, or nobody counts one.
+    fn reads_as_primary(&self) -> bool {
+        let replies = self.held_replies.as_deref();
+        let is_in_office = replies.is_some_and(|replies| replies.is_in_office());
+        is_in_office || !self.node.replication.fence.is_grouped()
+    }
+
+    /// What becomes of a client whose requests ran, of which so much of the input might.
+    #[inline]
+    pub(super) fn have_run(
+        &mut self,
+        id: ConnectionId,
+        received: Received,
+        (allowed, input_bytes): (usize, usize),
+    ) -> Received {
+        match self.sessions.get_mut(id) {
+            Some(connected) if connected.read.cleared_bytes > 0 => {
+                let cleared = &mut connected.read.cleared_bytes;
+                // What is left of it, if it was cut off in the middle of a request, is asked for anew with the rest.
+                *cleared = match received.then {
+                    Then::Yield => cleared.saturating_sub(received.consumed),
+                    _ => 0,
+                };
+                match received.then {
+                    Then::Continue if allowed < input_bytes => {
+                        Received::consumed(received.consumed).then(Then::Yield)
+                    }
+                    _ => received,
+                }
+            }
+            _ => received,
+        }
+    }
+
+    /// Lets those go on whose round is over, and those that waited for too long hear so.
+    pub(super) fn look_after_reads(&mut self, io: &mut Io<'_>) {
+        if self.reading.is_empty() {
+            return;
+        }
+        let (over, reads_anyway) = (self.node.replication.reads.over(), self.reads_as_primary());
+        let time_ms = self.config.config().group.node_timeout_ms;
+        let mut reading = std::mem::take(&mut self.reading);
+        reading.retain(|id| {
+            let Some(connected) = self.sessions.get_mut(*id) else {
+                return false;
+            };
+            let read = &mut connected.read;
+            if read.round <= over || reads_anyway {
+                read.cleared_bytes = read.asked_bytes;
+            } else if self.now_ms >= read.since_ms.saturating_add(time_ms) {
+                io.write(*id, format!("-{NOT_READABLE}\r\n").as_bytes());
+                io.close_after_flush(*id);
+                return false;
+            } else {
+                return true;
+            }
+            connected.end_to_wait();
+            io.resume(*id);
+            false
+        });
+        self.reading.append(&mut reading);
+    }
+
+    /// How long until one of those has waited for too long.
+    pub(super) fn reading_left(&self) -> Option<Duration> {
+        let time_ms = self.config.config().group.node_timeout_ms;
+        let mut reading = self.reading.iter();
+        // Those behind it began to wait later.
+        let connected = reading.find_map(|id| self.sessions.get(*id))?;
+        let end_ms = connected.read.since_ms.saturating_add(time_ms);
+        Some(Duration::from_millis(
+            end_ms.saturating_sub(self.now_ms).max(1),
+        ))
+    }
+}
