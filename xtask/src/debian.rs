@@ -85,13 +85,22 @@ impl Apt {
 }
 
 /// The first mirror of Debian that the machine's apt knows.
-fn mirror() -> Option<String> {
+pub(crate) fn mirror() -> Option<String> {
     let mut command = Command::new("apt-get");
     command.args(["indextargets", "--format", "$(REPO_URI)"]);
     command.args(["Created-By: Packages", "Origin: Debian"]);
     let output = command.output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     text.lines().next().map(str::to_owned)
+}
+
+/// The name of the release that this machine runs.
+pub(crate) fn suite() -> Option<String> {
+    let text = fs::read_to_string("/etc/os-release").ok()?;
+    let name = text
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    name.map(|name| name.trim_matches('"').to_owned())
 }
 
 fn archives(place: &Path) -> io::Result<Vec<PathBuf>> {

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 use xtask::parts::{self, PARTS};
 use xtask::run::{self, Outcome};
 use xtask::{
-    big_endian, coverage, figures, fuzz, instructions, instructions::Build, package, sanitize,
-    soak, tidy, workspace_root,
+    big_endian, coverage, figures, flakes, fuzz, instructions, instructions::Build, package,
+    sanitize, soak, tidy, workspace_root,
 };
 
 fn main() -> ExitCode {
@@ -30,7 +30,9 @@ fn main() -> ExitCode {
         }
         ["ci"] => ci(),
         ["package"] => answer(package::make()),
+        ["package", program] => answer(package::make_of(program)),
         ["check-packages"] => answer(package::check()),
+        ["check-builds"] => answer(package::check_builds()),
         ["tidy"] => check_tidiness(),
         ["tidy", "--accept"] => accept_long_functions(),
         ["figures"] => measure(None),
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         ["churn", sanitizer @ ("address" | "thread"), seconds] => {
             answer(sanitize::churn(sanitizer, seconds))
         }
+        ["flakes", words @ ..] => flakes_of(words),
         ["coverage"] => answer(coverage::run()),
         [
             "transcribe" | "transcripts" | "differential" | "schedules",
@@ -70,6 +73,22 @@ fn measure(report: Option<&str>) -> ExitCode {
     match figures::run(&target.join("dist/iolite").display().to_string(), report) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
+    }
+}
+
+/// Runs the tests of the server many times: `[TIMES] [FILTER]`.
+fn flakes_of(words: &[&str]) -> ExitCode {
+    let (times, rest) = match words {
+        [first, rest @ ..] => match first.parse() {
+            Ok(times) => (times, rest),
+            Err(_) => (flakes::TIMES, words),
+        },
+        [] => (flakes::TIMES, words),
+    };
+    match rest {
+        [] => answer(flakes::run(times, "")),
+        [filter] => answer(flakes::run(times, filter)),
+        _ => help(),
     }
 }
 
@@ -158,8 +177,13 @@ fn help() -> ExitCode {
         println!("    {:<16}{}", part.name, part.purpose);
     }
     println!("cargo xtask budgets            minutes that each part of the gate may take");
-    println!("cargo xtask package            tarball, deb, rpm, image and sums in target/package");
-    println!("cargo xtask check-packages     unpacks each and runs the server in it");
+    println!(
+        "cargo xtask package [PROGRAM]  tarballs, deb, rpm, image, wheel and sums in target/package"
+    );
+    println!(
+        "cargo xtask check-packages     installs each into a root of its own and runs the server in it"
+    );
+    println!("cargo xtask check-builds       builds again in another directory, and compares");
     println!("cargo xtask ci                 the gate; fails when a tool is missing");
     println!(
         "cargo xtask tidy [--accept]    checks of the source; accepts long functions as they are"
@@ -181,6 +205,9 @@ fn help() -> ExitCode {
     println!(
         "cargo xtask churn address|thread SECONDS  clients that come, wait and go, beside a server under \
          that sanitizer"
+    );
+    println!(
+        "cargo xtask flakes [TIMES] [FILTER]  tests of the whole server many times on a busy machine; names those that fail"
     );
     println!(
         "cargo xtask coverage           line coverage of each room by all tests; fails below 80 %"

@@ -1,27 +1,36 @@
 //! `cargo xtask package`: what is handed out, made from one build of the profile `dist`.
 //!
-//! A tarball, packages for Debian and for RPM, an image for containers, debug information, and the sums of all of
-//! them, in `target/package`. Programs of Debian make and check the formats; nothing here needs a daemon or rights.
-//! The binary has the C++ library inside, so that it needs the C library alone.
+//! A tarball, one whose server needs no library at all, packages for Debian and for RPM, an image for containers, a wheel
+//! for Python, debug information, the bill of materials, and the sums of all of them, in `target/package`. Programs of
+//! Debian make and check the formats; nothing here needs a daemon or rights. The binary has the C++ library inside, so that
+//! it needs the C library alone.
 //!
-//! `cargo xtask check-packages` unpacks each and runs the server that is in it, without the build's directories.
+//! `cargo xtask check-packages` installs each into a root of its own and runs the server that is in it, and
+//! `cargo xtask check-builds` builds the server again in another directory and compares.
 
 mod archives;
 mod bill;
+mod build;
 mod checks;
+mod files;
+mod glibc;
 mod image;
+mod roots;
 mod tree;
+mod twice;
+mod wheel;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::parts::{self, cargo, target_directory};
+use build::{Build, Built, Kind};
+use files::{Outcome, make_directory, output, read, remove};
+
+use crate::parts::target_directory;
 use crate::tools::{self, Tool};
 
 pub use checks::check;
-
-type Outcome<T> = Result<T, String>;
+pub use twice::check as check_builds;
 
 /// Seconds since 1970 that all files in packages are given, so that two builds of one commit are equal: the time of
 /// the commit.
@@ -41,41 +50,45 @@ struct Package {
 }
 
 /// Programs that make and check packages.
-const NEEDS: [&Tool; 3] = [&tools::CPP_COMPILER, &tools::PACKERS, &tools::IMAGE_TOOLS];
-
-/// Oldest C library that the packages are said to run with: that of the machine that builds them.
-fn glibc_version() -> Outcome<String> {
-    let text = output(Command::new("ldd").arg("--version"))?;
-    let first = text.lines().next().unwrap_or_default();
-    let version = first.rsplit(' ').next().unwrap_or_default();
-    Ok(version.to_owned())
-}
+const NEEDS: [&Tool; 4] = [
+    &tools::CPP_COMPILER,
+    &tools::PACKERS,
+    &tools::IMAGE_TOOLS,
+    &tools::PYTHON,
+];
 
 /// Makes everything.
 ///
 /// # Errors
 /// What could not be run or written.
 pub fn make() -> Outcome<()> {
-    for tool in NEEDS {
-        tool.ensure()?;
-    }
     let package = Package::begin()?;
-    let program = package.build()?;
-    let tree = tree::make(&package, &program)?;
-    bill::make(&package, &tree)?;
-    archives::tarball(&package, &tree)?;
-    archives::deb(&package, &tree)?;
-    archives::deb_compat(&package)?;
-    archives::rpm(&package, &tree)?;
-    image::make(&package, &tree)?;
-    archives::sums(&package)?;
-    println!("in {}:", package.out.display());
-    print!("{}", read(&package.out.join("SHA256SUMS"))?);
-    Ok(())
+    let built = package.build(Kind::Shared, "built")?;
+    package.pack(&built)?;
+    // Its compiler comes from elsewhere: without it there is everything else.
+    if let Err(error) = package.pack_inside() {
+        println!("no server without libraries: {error}");
+    }
+    package.finish()
+}
+
+/// Packs a program that was built already: for who works on the packages, and for a server that runs with the C library of
+/// the machine alone.
+///
+/// # Errors
+/// What could not be run or written.
+pub fn make_of(program: &str) -> Outcome<()> {
+    let package = Package::begin()?;
+    let built = build::apart(Path::new(program), &package.work.join("built"))?;
+    package.pack(&built)?;
+    package.finish()
 }
 
 impl Package {
     fn begin() -> Outcome<Self> {
+        for tool in NEEDS {
+            tool.ensure()?;
+        }
         let root = crate::workspace_root();
         let manifest = read(&root.join("Cargo.toml"))?;
         let version = manifest
@@ -99,116 +112,55 @@ impl Package {
         })
     }
 
+    fn build(&self, kind: Kind, directory: &str) -> Outcome<Built> {
+        let root = crate::workspace_root();
+        let build = Build {
+            source: &root,
+            kind,
+        };
+        build.make(&self.work.join(directory))
+    }
+
+    /// Everything that has this program in it.
+    fn pack(&self, built: &Built) -> Outcome<()> {
+        let tree = tree::make(self, "tree", &built.program)?;
+        bill::make(self, &tree)?;
+        archives::tarball(self, &tree, "")?;
+        archives::debug(self, &built.debug)?;
+        archives::deb(self, &tree)?;
+        archives::deb_compat(self)?;
+        archives::rpm(self, &tree)?;
+        image::make(self, &tree)?;
+        wheel::make(self, &built.program)
+    }
+
+    /// The tarball whose server has all libraries inside.
+    fn pack_inside(&self) -> Outcome<()> {
+        let inside = self.build(Kind::Inside, "built-musl")?;
+        let tree = tree::make(self, "tree-musl", &inside.program)?;
+        bill::make(self, &tree)?;
+        archives::tarball(self, &tree, "-musl")
+    }
+
+    /// Sums what there is, and tells of it.
+    fn finish(&self) -> Outcome<()> {
+        archives::sums(self)?;
+        println!("in {}:", self.out.display());
+        print!("{}", read(&self.out.join("SHA256SUMS"))?);
+        Ok(())
+    }
+
     fn deb_arch(&self) -> &'static str {
         match self.arch {
             "aarch64" => "arm64",
             _ => "amd64",
         }
     }
-
-    /// Builds the server, and takes its debug information apart; where the program is.
-    fn build(&self) -> Outcome<PathBuf> {
-        let library = output(Command::new("c++").arg("-print-file-name=libstdc++.a"))?;
-        let directory = Path::new(library.trim()).parent().map(Path::to_owned);
-        let directory = directory.ok_or("the C++ compiler has no static library")?;
-        let mut build = cargo(&["build", "--profile", "dist", "--package", "server"]);
-        build.env("KEEP_SYMBOLS", "yes");
-        build.env("CXXSTDLIB", "static=stdc++");
-        build.env("RUSTFLAGS", flags(&directory));
-        build.env("CARGO_TARGET_DIR", target_directory().join("package-build"));
-        run(&mut build)?;
-        let built = target_directory().join("package-build/dist/iolite");
-        let program = self.work.join("iolite");
-        let debug = self.work.join("iolite.debug");
-        run(Command::new("objcopy")
-            .arg("--only-keep-debug")
-            .args([&built, &debug]))?;
-        run(Command::new("objcopy")
-            .arg("--strip-all")
-            .arg(format!("--add-gnu-debuglink={}", debug.display()))
-            .args([&built, &program]))?;
-        Ok(program)
-    }
-}
-
-/// Paths of this machine stay out of the binary, or two builds in two directories would differ.
-fn flags(cxx_directory: &Path) -> String {
-    let root = crate::workspace_root();
-    let home = std::env::var_os("CARGO_HOME").map_or_else(
-        || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cargo"),
-        PathBuf::from,
-    );
-    format!(
-        "-L native={} -C link-arg=-static-libgcc --remap-path-prefix={}=/iolite --remap-path-prefix={}=/cargo",
-        cxx_directory.display(),
-        root.display(),
-        home.display()
-    )
-}
-
-/// A template with its words in place.
-fn filled(text: &str, words: &[(&str, &str)]) -> String {
-    let fill = |text: String, (name, value): &(&str, &str)| text.replace(name, value);
-    words.iter().fold(text.to_owned(), fill)
-}
-
-fn template(name: &str) -> Outcome<String> {
-    read(&crate::workspace_root().join("packaging").join(name))
-}
-
-fn read(path: &Path) -> Outcome<String> {
-    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn write(path: &Path, text: &str) -> Outcome<()> {
-    if let Some(directory) = path.parent() {
-        make_directory(directory)?;
-    }
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn copy(from: &Path, to: &Path) -> Outcome<()> {
-    if let Some(directory) = to.parent() {
-        make_directory(directory)?;
-    }
-    let copied = fs::copy(from, to);
-    copied
-        .map(|_| ())
-        .map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
-}
-
-fn make_directory(path: &Path) -> Outcome<()> {
-    fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn remove(path: &Path) -> Outcome<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(format!("{}: {error}", path.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn run(command: &mut Command) -> Outcome<()> {
-    let what = format!("{command:?}");
-    parts::done(command, &what)
-}
-
-fn output(command: &mut Command) -> Outcome<String> {
-    let output = command
-        .output()
-        .map_err(|error| format!("{command:?}: {error}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(format!("{command:?}: {}\n{said}", output.status));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::files::{filled, template};
 
     #[test]
     fn templates_are_filled() {

@@ -204,7 +204,7 @@ fn process_tests_of(target: &str, filter: &str) -> Command {
 
 /// Cargo with these words, and with clippy as the compiler of the workspace: what is built to be run is linted on the way.
 /// `cargo clippy` itself compiles everything a second time, libraries included, and nothing of that can be run.
-fn linted(words: &[&str]) -> Command {
+pub(crate) fn linted(words: &[&str]) -> Command {
     let mut command = cargo(words);
     command.env("RUSTC_WORKSPACE_WRAPPER", toolchain::clippy_driver());
     // As `cargo clippy -- -D warnings` hands it on.

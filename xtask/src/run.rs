@@ -1,11 +1,16 @@
 //! Running parts of the tests one after the other, and the table of what they took.
 
 use std::fmt::Write;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use crate::changed;
 use crate::parts::{MINUTES_MAX, Part, When};
+use crate::test_runs::{self, Ended};
+use crate::{changed, processes};
+
+/// Minutes since the gate began after which no part about a change is to be still at work: what a slow machine has no
+/// time for is left to whoever runs it by name, and to the soak.
+const BEGUN_WITHIN_MINUTES: f64 = 35.0;
 
 /// What came of a part.
 pub struct Outcome {
@@ -17,11 +22,15 @@ pub struct Outcome {
 
 enum PartResult {
     Passed,
+    /// Passed, these tests only when they ran again, alone.
+    Flaky(Vec<String>),
     Failed,
     /// Not run: these programs are missing.
     LeftOut(Vec<String>),
     /// Not run: nothing changed that it is about.
     Unchanged,
+    /// Not run: what ran before took so long that this would pass [`BEGUN_WITHIN_MINUTES`].
+    Postponed,
 }
 
 impl Outcome {
@@ -29,7 +38,10 @@ impl Outcome {
     #[must_use]
     pub fn is_good(&self) -> bool {
         match self.result {
-            PartResult::Passed | PartResult::Unchanged => true,
+            PartResult::Passed
+            | PartResult::Flaky(_)
+            | PartResult::Unchanged
+            | PartResult::Postponed => true,
             PartResult::Failed => false,
             PartResult::LeftOut(_) => !is_ci(),
         }
@@ -38,26 +50,45 @@ impl Outcome {
     fn word(&self) -> String {
         match &self.result {
             PartResult::Passed => "passed".to_owned(),
+            PartResult::Flaky(names) => {
+                format!("passed; FLAKY, failed beside others: {}", names.join(", "))
+            }
             PartResult::Unchanged => "not run: nothing changed that it is about".to_owned(),
+            PartResult::Postponed => format!(
+                "not run: this machine is slow; `cargo xtask test {}` runs it",
+                self.name
+            ),
             PartResult::Failed => "FAILED".to_owned(),
             PartResult::LeftOut(missing) => format!("LEFT OUT, missing: {}", missing.join("; ")),
         }
     }
 }
 
-/// Runs the whole gate, also after a part has failed; without the parts about what has not changed.
+/// Runs the whole gate, also after a part has failed; without the parts about what has not changed, and without those
+/// that would not be over in time.
 #[must_use]
 pub fn gate(parts: &[Part]) -> Vec<Outcome> {
-    let run = |part: &Part| match part.when {
-        When::Changed(paths) if !changed::below(paths) => Outcome {
-            name: part.name,
-            minutes_max: part.minutes_max,
-            took: Duration::ZERO,
-            result: PartResult::Unchanged,
-        },
-        _ => one(part),
+    let begin = now();
+    let run = |part: &Part| {
+        let over_at_minutes = (now() - begin).as_secs_f64() / 60.0 + part.minutes_max;
+        match part.when {
+            When::Changed(paths) if !changed::below(paths) => not_run(part, PartResult::Unchanged),
+            When::Changed(_) if over_at_minutes > BEGUN_WITHIN_MINUTES => {
+                not_run(part, PartResult::Postponed)
+            }
+            _ => one(part),
+        }
     };
     parts.iter().map(run).collect()
+}
+
+fn not_run(part: &Part, result: PartResult) -> Outcome {
+    Outcome {
+        name: part.name,
+        minutes_max: part.minutes_max,
+        took: Duration::ZERO,
+        result,
+    }
 }
 
 /// Runs these parts, also after one has failed.
@@ -74,12 +105,9 @@ fn one(part: &Part) -> Outcome {
         .iter()
         .filter_map(|tool| tool.ensure().err())
         .collect();
-    let result = if !missing.is_empty() {
-        PartResult::LeftOut(missing)
-    } else if (part.commands)().iter_mut().all(succeeds) {
-        PartResult::Passed
-    } else {
-        PartResult::Failed
+    let result = match missing.is_empty() {
+        true => run_commands(part, begin + time_limit(part)),
+        false => PartResult::LeftOut(missing),
     };
     Outcome {
         name: part.name,
@@ -89,13 +117,68 @@ fn one(part: &Part) -> Outcome {
     }
 }
 
+/// Runs the commands of a part up to the first that fails.
+fn run_commands(part: &Part, deadline: Instant) -> PartResult {
+    let mut flaky = Vec::new();
+    for command in &mut (part.commands)() {
+        let is_test = command.get_args().next().is_some_and(|word| word == "test");
+        match is_test {
+            true => match test_runs::run(command, deadline) {
+                Ended::Passed => {}
+                Ended::Flaky(names) => flaky.extend(names),
+                Ended::Failed => return PartResult::Failed,
+            },
+            false if succeeds_before(command, deadline) => {}
+            false => return PartResult::Failed,
+        }
+    }
+    match flaky.is_empty() {
+        true => PartResult::Passed,
+        false => PartResult::Flaky(flaky),
+    }
+}
+
+/// How long a part may take until it counts as hanging: long enough for a machine several times as slow as the budgets
+/// assume.
+fn time_limit(part: &Part) -> Duration {
+    Duration::from_secs_f64((5.0 * part.minutes_max).max(10.0) * 60.0)
+}
+
 pub(crate) fn succeeds(command: &mut Command) -> bool {
+    show(command);
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The same of a command that is killed with all it started when it is not over by then: a test that hangs fails, and
+/// what it printed says which one.
+fn succeeds_before(command: &mut Command, deadline: Instant) -> bool {
+    show(command);
+    let child = command.spawn();
+    child.is_ok_and(|mut child| ends_well(&mut child, deadline))
+}
+
+/// Waits for the end of a command; it is killed at the deadline.
+pub(crate) fn ends_well(child: &mut Child, deadline: Instant) -> bool {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if now() < deadline => std::thread::sleep(Duration::from_millis(100)),
+            _ => break,
+        }
+    }
+    println!("it hangs: killed, the time of its part is over");
+    processes::kill_tree(child.id());
+    // Reaped, whether the signal or its own end came first.
+    drop(child.wait());
+    false
+}
+
+pub(crate) fn show(command: &Command) {
     let words: Vec<_> = command
         .get_args()
         .map(|word| word.to_string_lossy())
         .collect();
     println!("$ cargo {}", words.join(" "));
-    command.status().is_ok_and(|status| status.success())
 }
 
 /// What each part took and may take, in minutes.
@@ -135,4 +218,46 @@ fn is_ci() -> bool {
 #[expect(clippy::disallowed_methods, reason = "how long the tests take")]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hangs_is_killed_with_all_it_started() {
+        let file = std::env::temp_dir().join(format!("xtask-hangs-{}", std::process::id()));
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "sleep 1000 & echo $! > $0; wait"])
+            .arg(&file);
+        let begin = now();
+        // As long as the grandchild is not there yet, there is nothing to be killed.
+        let mut limit = Duration::from_millis(200);
+        let grandchild = loop {
+            assert!(!succeeds_before(&mut command, now() + limit));
+            match std::fs::read_to_string(&file).unwrap_or_default().trim() {
+                "" => limit *= 2,
+                process => break process.to_owned(),
+            }
+        };
+        std::fs::remove_file(&file).unwrap();
+        while is_alive(&grandchild) {
+            assert!(now() - begin < Duration::from_mins(5), "it sleeps on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Whether a process is there that is more than an entry nobody has asked for yet.
+    fn is_alive(process: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    #[test]
+    fn what_ends_in_time_says_how() {
+        let deadline = now() + Duration::from_hours(1);
+        assert!(succeeds_before(&mut Command::new("true"), deadline));
+        assert!(!succeeds_before(&mut Command::new("false"), deadline));
+    }
 }

@@ -45,6 +45,7 @@ const SEEDS: &[&str] = &[
     "HOSTILE_SEED",
     "CHURN_SEED",
     "LOG_LIFE_SEED",
+    "MIGRATION_SEED",
     "PROPTEST_RNG_SEED",
     "SHUTTLE_RANDOM_SEED",
 ];
@@ -65,6 +66,7 @@ const AMOUNTS: &[(&str, &str)] = &[
     ("PROPTEST_CASES", "4096"),
     ("CHURN_SECONDS", "120"),
     ("GROUP_KILLS", "200"),
+    ("MIGRATION_KILLS", "300"),
 ];
 
 /// Seconds for which each fuzz target is fed in a round.
@@ -136,6 +138,16 @@ pub const PARTS: &[SoakPart] = &[
             let mut kills = parts::process_tests("ledger::a_kill_with_a_tier");
             kills.args(["--", "--nocapture"]);
             vec![kills]
+        },
+    },
+    SoakPart {
+        name: "migration-kills",
+        purpose: "a migration killed 300 times while its source is written to; the target has what the source has",
+        needs: &[&tools::CPP_COMPILER],
+        commands: |_| {
+            vec![parts::process_tests(
+                "migrations::a_migration_that_is_killed",
+            )]
         },
     },
     SoakPart {
@@ -214,6 +226,12 @@ pub const PARTS: &[SoakPart] = &[
         purpose: "models of shared memory, random interleavings",
         needs: &[],
         commands: |_| vec![parts::model("shuttle", &["store", "durability"])],
+    },
+    SoakPart {
+        name: "flakes",
+        purpose: "tests of the whole server, those that are quick 20 times, beside threads that keep all cores busy",
+        needs: &[&tools::CPP_COMPILER, &tools::REDIS_SERVER],
+        commands: |_| vec![parts::xtask(&["flakes", "20"])],
     },
     SoakPart {
         name: "lints",

@@ -82,10 +82,10 @@ pub static IMAGE_TOOLS: Tool = Tool {
     programs: &["umoci", "skopeo", "busybox"],
     packages: &["umoci", "skopeo", "busybox-static"],
 };
-/// Runs a program below another root; judges packages for Debian.
+/// Runs a program below another root, makes such roots; judges packages for Debian.
 pub static PACKAGE_CHECKERS: Tool = Tool {
-    programs: &["bwrap", "lintian"],
-    packages: &["bubblewrap", "lintian"],
+    programs: &["bwrap", "debootstrap", "lintian"],
+    packages: &["bubblewrap", "debootstrap", "lintian"],
 };
 
 impl Tool {

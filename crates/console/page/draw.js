@@ -133,7 +133,7 @@ export function spark(canvas, values, name = "c1") {
 }
 
 function niceTop(value) {
-  if (!(value > 0)) return 1;
+  if (!(value > 0)) return 4;
   const base = 10 ** Math.floor(Math.log10(value));
   for (const step of [1, 2, 2.5, 5, 10]) if (value <= step * base) return step * base;
   return 10 * base;
@@ -239,10 +239,12 @@ export function heat(canvas, frames) {
   canvas.cells = { cells, left: LEFT, wide, row, tall, rows };
 }
 
+export const SLOT_COLOURS = ["c1", "c2", "c3", "c5", "c7", "c4"];
+
 // A map of all hash slots, by row: whose they are, as numbers from 0 on; -1 for nobody, and what moves stands out.
 export function slots(canvas, owners, moving) {
   const columns = 256, rows = 64, of = canvas.getContext("2d"), size = canvas.width / columns;
-  const names = ["c1", "c2", "c3", "c5", "c7", "c4"].map(colour);
+  const names = SLOT_COLOURS.map(colour);
   of.clearRect(0, 0, canvas.width, canvas.height);
   for (let slot = 0; slot < columns * rows; slot += 1) {
     const owner = owners[slot];

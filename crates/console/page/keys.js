@@ -5,6 +5,7 @@ import { ask, run, info, confirm, say, value } from "./app.js";
 
 const TYPES = ["", "string", "list", "hash", "set", "zset", "stream"];
 const SHOWN = 2000;
+const PIECE = 512 * 1024;
 
 // `db=0,key="a,b",type=string,bytes=5`: the key is quoted where it has to be.
 function fields(text) {
@@ -148,8 +149,10 @@ function about(db, row, of, gone) {
   };
   const save = async () => {
     try {
-      const { reply } = await ask("api/command", args("GET", row));
-      const url = URL.createObjectURL(new Blob([raw(reply.bulk)]));
+      // In pieces: a reply has a largest size, and the page has other things to do.
+      const pieces = [];
+      for (let at = 0; at < of.length; at += PIECE) pieces.push(raw((await ask("api/command", args("GETRANGE", row, String(at), String(at + PIECE - 1)))).reply.bulk));
+      const url = URL.createObjectURL(new Blob(pieces));
       const link = h("a", { href: url, download: "value.bin" });
       link.click();
       setTimeout(() => URL.revokeObjectURL(url), 5000);

@@ -1,6 +1,6 @@
 // The views but the one of keys.
 
-import { h, add, fill, card, table, count, bytes, micros, percent, span, clock, spark, lines, heat, hover, slots, quantile, show, LIMITS } from "./draw.js";
+import { h, add, fill, card, table, count, bytes, micros, percent, span, clock, spark, lines, heat, hover, slots, quantile, show, LIMITS, SLOT_COLOURS } from "./draw.js";
 import { store, ask, run, info, confirm, say, value } from "./app.js";
 
 const every = (seconds, what) => {
@@ -15,7 +15,8 @@ const every = (seconds, what) => {
 
 const head = (title, ...more) => h("div", { class: "head" }, h("h1", {}, title), ...more);
 const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, of]) => [h("dt", {}, name), h("dd", {}, of)]));
-const legend = (series, last) => h("div", { class: "legend" }, series.map((one) => { const dot = h("span", { class: "dot" }); dot.style.background = "var(--" + one.colour + ")"; return h("span", {}, dot, one.name + " ", h("b", {}, last(one))); }));
+const swatch = (name) => { const dot = h("span", { class: "dot" }); dot.style.background = "var(--" + name + ")"; return dot; };
+const legend = (series, last) => h("div", { class: "legend" }, series.map((one) => h("span", {}, swatch(one.colour), one.name + " ", h("b", {}, last(one)))));
 const parts = (text) => Object.fromEntries(String(text).split(",").map((part) => { const at = part.indexOf("="); return [part.slice(0, at), part.slice(at + 1)]; }));
 const sumRows = (frames) => frames.reduce((sum, frame) => { frame.l.forEach((value, at) => { sum[at] += value; }); return sum; }, new Array(27).fill(0));
 
@@ -196,16 +197,19 @@ export function slow(root) {
   const kinds = [["Slow commands", ["COMMANDLOG", "GET", "100", "slow"], micros], ["Large requests", ["COMMANDLOG", "GET", "100", "large-request"], bytes], ["Large replies", ["COMMANDLOG", "GET", "100", "large-reply"], bytes]];
   const tables = kinds.map(([title, , format]) => table([
     { name: "when", number: true, of: (r) => r[1], text: (r) => clock(r[1]) }, { name: title === "Slow commands" ? "took" : "size", number: true, of: (r) => r[2], text: (r) => format(r[2]) },
-    { name: "command", text: (r) => h("span", { class: "key" }, r[3].map((one) => (/^[^\s"]+$/.test(one) ? one : JSON.stringify(one))).join(" ").slice(0, 500)) }, { name: "client", of: (r) => r[4], class: "mono" }, { name: "name", of: (r) => r[5] },
+    { name: "command", text: (r) => h("span", { class: "key" }, r[3].map((one) => (/^[^\s"]+$/.test(one) ? one : JSON.stringify(one))).join(" ").slice(0, 300)) }, { name: "client", of: (r) => r[4], class: "mono" }, { name: "name", of: (r) => r[5] },
   ], { by: 0, label: title, empty: "Nothing was noticed." }));
   const events = table([{ name: "event", of: (r) => r[0] }, { name: "last", number: true, of: (r) => r[1], text: (r) => clock(r[1]) }, { name: "took", number: true, of: (r) => r[2], text: (r) => r[2] + " ms" }, { name: "worst", number: true, of: (r) => r[3], text: (r) => r[3] + " ms" }], { by: 1, label: "Events", empty: "None, or latency-monitor-threshold is 0." });
-  add(root, [head("Slow log"), h("div", { class: "grid" }, kinds.map(([title], at) => card(at === 0 ? "" : "w6", title, at === 0 ? "slowlog-log-slower-than" : null, h("div", { class: "scroll short" }, tables[at].element))), card("", "Events that took long", "LATENCY LATEST", events.element))]);
+  add(root, [head("Slow log"), h("div", { class: "grid" }, kinds.map(([title], at) => card(at === 0 ? "" : "w6", title, at === 0 ? "slowlog-log-slower-than" : null, h("div", { class: "scroll short" }, tables[at].element))), card("", "Events that took long", "LATENCY LATEST", h("div", { class: "scroll short" }, events.element)))]);
   const stop = every(3, async () => {
     const { replies } = await ask("api/pipeline", { commands: [...kinds.map(([, args]) => args), ["LATENCY", "LATEST"]] });
     replies.forEach((reply, at) => (tables[at] || events).set(value(reply)));
   });
   return { stop };
 }
+
+// States of a move of slots in which nothing of it goes on.
+const OVER = ["success", "failed", "cancelled"];
 
 // Persistence.
 
@@ -246,9 +250,13 @@ export function replication(root) {
   stops.push(hover(canvas));
   const replicas = table([{ name: "replica", of: (r) => r.ip + ":" + r.port, class: "mono" }, { name: "state", of: (r) => r.state }, { name: "link", of: (r) => r.link || "" }, { name: "offset", number: true, of: (r) => Number(r.offset) }, { name: "behind", number: true, of: (r) => Number(r.lag_bytes), text: (r) => (r.lag_bytes ? bytes(Number(r.lag_bytes)) : "–") }, { name: "heard", number: true, of: (r) => Number(r.lag_ms ?? r.lag * 1000), text: (r) => (r.lag_ms ?? r.lag * 1000) + " ms ago" }], { by: 4, label: "Replicas", empty: "No replica is connected." });
   const group = table([{ name: "node", of: (r) => r.name || r.id.slice(0, 8), class: "mono" }, { name: "address", of: (r) => r.addr, class: "mono" }, { name: "role", of: (r) => r.role }, { name: "votes", of: (r) => r.votes }, { name: "health", of: (r) => r.health, text: (r) => h("span", { class: r.health === "ok" || r.health === "up" ? "good" : "bad" }, r.health) }], { by: 0, down: false, label: "Control group", empty: "This server is in no control group." });
-  const leader = h("p", { class: "note" }), map = h("canvas", { width: "1024", height: "256", class: "slots", role: "img", "aria-label": "Hash slots by owner" }), owners = h("div"), cluster = card("", "Hash slots", "16,384, by row of 256", map, owners);
+  const leader = h("p", { class: "note" }), map = h("canvas", { width: "1024", height: "256", class: "slots", role: "img", "aria-label": "Hash slots by owner" }), owners = h("div"), moves = table([
+    { name: "begun", number: true, of: (r) => r.create_time, text: (r) => clock(r.create_time) }, { name: "slots", of: (r) => r.slot_ranges, class: "mono" }, { name: "from here", of: (r) => (r.operation === "EXPORT" ? "yes" : "no") },
+    { name: "other node", of: (r) => String(r.operation === "EXPORT" ? r.target_node : r.source_node).slice(0, 8), class: "mono" }, { name: "state", of: (r) => r.state, text: (r) => h("span", { class: r.state === "success" ? "good" : OVER.includes(r.state) ? "bad" : "warn" }, r.state) }, { name: "", of: (r) => r.message || "" },
+  ], { by: 0, label: "Moves", empty: "No slot has moved to or from this node since its start.", most: 50 });
+  const cluster = card("", "Hash slots", "16,384, by row of 256", map, owners, h("h3", {}, "Moves"), h("div", { class: "scroll short" }, moves.element));
   cluster.hidden = true;
-  add(root, [head("Replication"), h("div", { class: "grid" }, card("w6", "This server", null, state), card("w6", "Stream", null, stream), card("", "Replicas", null, replicas.element), card("", "Control group", null, leader, group.element), cluster, card("", "Bytes to and from other servers", null, canvas))]);
+  add(root, [head("Replication"), h("div", { class: "grid" }, card("w6", "This server", null, state), card("w6", "Stream", null, stream), card("", "Replicas", null, h("div", { class: "scroll" }, replicas.element)), card("", "Control group", null, leader, h("div", { class: "scroll" }, group.element)), cluster, card("", "Bytes to and from other servers", null, canvas))]);
   stops.push(every(2, async () => {
     const it = (await info("replication")).Replication, is_replica = it.role === "slave";
     fill(state, facts([["role", h("b", {}, is_replica ? "replica" : "primary")], is_replica && ["primary", it.master_host + ":" + it.master_port], is_replica && ["link", h("span", { class: it.master_link_status === "up" ? "good" : "bad" }, it.master_link_status)], is_replica && ["heard", it.master_last_io_seconds_ago + " s ago"], is_replica && ["state", it.iolite_state || ""], is_replica && it.master_sync_in_progress ? ["reads everything", String(it.master_sync_perc || 0) + " %"] : null, ["failover", it.master_failover_state], ["replicas", count(it.connected_slaves)]]));
@@ -256,9 +264,10 @@ export function replication(root) {
     replicas.set(Object.entries(it).filter(([name]) => /^slave\d+$/.test(name)).map(([, text]) => parts(text)));
     const nodes = Object.entries(it).filter(([name]) => /^control_node\d+$/.test(name)).map(([, text]) => parts(text));
     group.set(nodes);
-    leader.textContent = nodes.length > 0 ? "led by " + it.control_leader + " in term " + it.control_term + "; " + it.control_fault_tolerance + " may fail" : "";
+    const named = (all, id) => { const one = all.find((node) => node.id === id); return (one && one.name) || String(id).slice(0, 8); };
+    leader.textContent = nodes.length > 0 ? "led by " + named(nodes, it.control_leader) + " in term " + it.control_term + "; " + it.control_fault_tolerance + " may fail" : "";
   }));
-  stops.push(every(5, async () => {
+  stops.push(every(2, async () => {
     const it = (await info("cluster")).Cluster;
     cluster.hidden = !(it && it.cluster_enabled);
     if (cluster.hidden) return;
@@ -270,11 +279,16 @@ export function replication(root) {
       counts[at] += to - from + 1;
       all.fill(at, from, to + 1);
     }
-    // What moves stands behind the node itself: [slot->-to] and [slot-<-from].
-    const moving = new Set([...(await run(["CLUSTER", "NODES"])).matchAll(/\[(\d+)-[<>]-/g)].map((found) => Number(found[1])));
+    const known = (await run(["CLUSTER", "GETSLOTMIGRATIONS"])).map((move) => Object.fromEntries(move));
+    moves.set(known);
+    const moving = new Set();
+    for (const move of known) {
+      if (OVER.includes(move.state)) continue;
+      for (const [, from, to] of String(move.slot_ranges).matchAll(/(\d+)(?:-(\d+))?/g)) for (let slot = Number(from); slot <= Number(to ?? from); slot += 1) moving.add(slot);
+    }
     slots(map, all, moving);
     const nobody = all.filter((owner) => owner < 0).length;
-    fill(owners, facts([...names.map((name, at) => [name, count(counts[at]) + " slots"]), ["nobody's", count(nobody)], moving.size > 0 && ["moving", count(moving.size)]]));
+    fill(owners, facts([...names.map((name, at) => [h("span", {}, swatch(SLOT_COLOURS[at % SLOT_COLOURS.length]), name), count(counts[at]) + " slots"]), ["nobody's", count(nobody)], moving.size > 0 && [h("span", {}, swatch("ink"), "moving"), count(moving.size)]]));
   }));
   return { frame: () => { const frames = store.frames(300); lines(canvas, frames.map((frame) => frame.t), [{ name: "to replicas", colour: "c1", fill: true, values: frames.map((frame) => store.at(frame, "repl_out")) }, { name: "from the primary", colour: "c3", values: frames.map((frame) => store.at(frame, "repl_in")) }], (v) => bytes(v) + "/s"); }, stop: () => stops.forEach((stop) => stop()) };
 }

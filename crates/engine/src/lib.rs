@@ -18,6 +18,7 @@ pub mod cluster;
 pub mod command_index;
 pub mod context;
 pub mod counters;
+pub mod delayed_flush;
 pub mod engine;
 pub mod error;
 pub mod flags;

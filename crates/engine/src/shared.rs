@@ -8,12 +8,14 @@
 //! | observer | itself, by what engines report to it; its thresholds by CONFIG SET |
 //! | hash slots | cluster mode |
 //! | access | ACL and AUTH |
+//! | delayed flush | MCFLUSH |
 //! | scripts | SCRIPT, FUNCTION and EVAL |
 
 use std::sync::Arc;
 
 use access::Access;
 
+use crate::delayed_flush::DelayedFlush;
 use crate::gate::Gate;
 use crate::hash_slots::HashSlots;
 use crate::observer::Observer;
@@ -36,6 +38,8 @@ pub struct Shared {
     pub hash_slots: HashSlots,
     /// Who may do what.
     pub access: Access,
+    /// When a database is to be emptied.
+    pub delayed_flush: DelayedFlush,
     /// Scripts and functions.
     pub scripts: Arc<Scripts>,
 }

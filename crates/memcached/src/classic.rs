@@ -15,7 +15,6 @@ const BAD_DELTA: &[u8] = b"CLIENT_ERROR invalid numeric delta argument\r\n";
 const BAD_EXPTIME: &[u8] = b"CLIENT_ERROR invalid exptime argument\r\n";
 const BAD_DELETE: &[u8] =
     b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
-const DELAYED_FLUSH: &[u8] = b"CLIENT_ERROR flush_all takes no delay here\r\n";
 const NO_STATS: &[u8] = b"CLIENT_ERROR no such statistics\r\n";
 const NOREPLY: &[u8] = b"noreply";
 
@@ -227,7 +226,19 @@ fn flush(sink: &mut Sink<'_>, words: &[&[u8]], is_quiet: bool) -> Taken {
             sink.ask(&[b"FLUSHDB"], Owed::Ok { is_quiet });
             Taken::All(0)
         }
-        [delay] if parse_i64(delay).is_some() => refuse(sink, DELAYED_FLUSH),
+        // Seconds up to 30 days, or a time, as for items; a negative number is now.
+        [delay] if parse_i64(delay).is_some_and(|delay| delay < 0) => {
+            sink.ask(&[b"FLUSHDB"], Owed::Ok { is_quiet });
+            Taken::All(0)
+        }
+        [delay] => match deadline_unix_ms(delay, sink.now_unix_ms) {
+            Some(unix_ms) => {
+                let unix_ms = IntegerText::new_u64(unix_ms);
+                sink.ask(&[b"MCFLUSH", unix_ms.as_bytes()], Owed::Ok { is_quiet });
+                Taken::All(0)
+            }
+            None => refuse(sink, BAD_EXPTIME),
+        },
         _ => refuse(sink, BAD_LINE),
     }
 }

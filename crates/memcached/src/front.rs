@@ -9,7 +9,7 @@ use crate::limits::{AHEAD_BYTES_MAX, AHEAD_REQUESTS_MAX, KEPT_BYTES_MAX};
 use crate::owed::{Key, Owed};
 use crate::replies::Writer;
 use crate::words::{Line, line};
-use crate::{classic, meta};
+use crate::{classic, meta, meta_reply};
 
 const LINE_TOO_LONG: &[u8] = b"CLIENT_ERROR line too long\r\n";
 const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
@@ -50,6 +50,8 @@ pub struct Front {
     skipped: usize,
     /// An item of the line was answered with an error, which ends the answer.
     line_failed: bool,
+    /// Replies that wait for the one of a request that was asked once more.
+    held: Vec<u8>,
 }
 
 /// Where a request is written down.
@@ -129,6 +131,7 @@ impl Front {
             owed: VecDeque::new(),
             skipped: 0,
             line_failed: false,
+            held: Vec::new(),
         }
     }
 
@@ -147,7 +150,7 @@ impl Front {
     /// Bytes of memory that it holds.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.requests.capacity() + self.owed.capacity() * size_of::<Owed>()
+        self.requests.capacity() + self.held.capacity() + self.owed.capacity() * size_of::<Owed>()
     }
 
     /// The first bytes of [`Front::requests`] ran.
@@ -199,29 +202,78 @@ impl Front {
         read
     }
 
-    /// Writes the texts that `replies` become, which are all those of commands that ran, and the texts behind them.
+    /// Writes the texts that `replies` become, which are all those of commands that ran, and the texts behind them. An item
+    /// that is out of date may have to be asked for once more: then there are [requests](Self::requests) again, and what is
+    /// behind it waits.
     ///
     /// # Errors
     /// When there are more or fewer replies, or others, than the commands have.
     pub fn answer(&mut self, replies: &[u8], out: &mut ReplyBuffer) -> Result<(), Broken> {
+        if self.held.is_empty() {
+            return self.answer_all(replies, out);
+        }
+        if replies.is_empty() {
+            return Ok(());
+        }
+        let held = std::mem::take(&mut self.held);
+        self.answer_all(&[replies, &held].concat(), out)
+    }
+
+    fn answer_all(&mut self, mut replies: &[u8], out: &mut ReplyBuffer) -> Result<(), Broken> {
+        while let Some(mut owed) = self.owed.pop_front() {
+            if owed.has_reply() && replies.is_empty() {
+                self.owed.push_front(owed);
+                return Ok(());
+            }
+            if self.asks_again(&mut owed, &mut replies, out)? {
+                self.owed.push_front(owed);
+                self.held = replies.to_vec();
+                return Ok(());
+            }
+            let mut writer = Writer {
+                replies,
+                requests: &self.requests,
+                out,
+                line_failed: &mut self.line_failed,
+            };
+            writer.write(&owed)?;
+            let left = writer.replies.len();
+            replies = &replies[replies.len() - left..];
+        }
+        if replies.is_empty() {
+            Ok(())
+        } else {
+            Err(Broken)
+        }
+    }
+
+    /// Asks once more for an item that is out of date, for its client to be told to fetch it, or that another one was.
+    fn asks_again(
+        &mut self,
+        owed: &mut Owed,
+        replies: &mut &[u8],
+        out: &mut ReplyBuffer,
+    ) -> Result<bool, Broken> {
+        let Owed::Meta(meta) = owed else {
+            return Ok(false);
+        };
+        let Some(key) = meta.asks_again.take() else {
+            return Ok(false);
+        };
         let mut writer = Writer {
             replies,
             requests: &self.requests,
             out,
             line_failed: &mut self.line_failed,
         };
-        while let Some(owed) = self.owed.front() {
-            if owed.has_reply() && writer.replies.is_empty() {
-                return Ok(());
-            }
-            writer.write(owed)?;
-            self.owed.pop_front();
-        }
-        if writer.replies.is_empty() {
-            Ok(())
-        } else {
-            Err(Broken)
-        }
+        let Some(bytes) = meta_reply::stale_bytes(&mut writer)? else {
+            return Ok(false);
+        };
+        let (first, rest) = replies.split_at(bytes);
+        meta.first = first.into();
+        meta::ask_to_win(&mut self.requests, meta, &key);
+        *replies = rest;
+        Ok(true)
     }
 
     /// Forgets the requests of before.

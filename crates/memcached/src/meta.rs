@@ -60,6 +60,18 @@ pub(crate) fn take(sink: &mut Sink<'_>, line: &[u8], behind: &[u8]) -> Taken {
     }
 }
 
+/// The request of who may win the right to fetch an item that is out of date.
+pub(crate) fn ask_to_win(requests: &mut Vec<u8>, meta: &Meta, key: &[u8]) {
+    let mut words = vec![&b"MCWIN"[..], key];
+    if meta.flags.returned.contains(&b'c') {
+        words.push(b"CAS");
+    }
+    if !meta.flags.wants_value {
+        words.push(b"NOVALUE");
+    }
+    protocol::encode_request(requests, &words);
+}
+
 /// A meta command whose line is understood.
 struct Request {
     key: Vec<u8>,
@@ -91,6 +103,9 @@ impl Request {
             (MetaKind::Set | MetaKind::Arithmetic, _) => return Err(BAD_MODE),
             _ => b"",
         };
+        // An item that turns out to be out of date is asked for once more, by who may win the right to fetch it.
+        let is_plain = flags.made_deadline_unix_ms.is_none() && flags.recache_unix_ms.is_none();
+        let asks_again = (kind == MetaKind::Get && is_plain).then(|| key.as_slice().into());
         Ok(Self {
             key,
             mode,
@@ -100,6 +115,8 @@ impl Request {
                 flags,
                 data_bytes,
                 now_unix_ms: sink.now_unix_ms,
+                asks_again,
+                first: Box::default(),
             },
         })
     }
@@ -128,6 +145,9 @@ impl Request {
         ];
         if let Some(cas) = &cas {
             request.extend([&b"CAS"[..], cas.as_bytes()]);
+            if flags.is_stale {
+                request.push(b"STALE");
+            }
         }
         sink.ask(&request, Owed::Meta(Box::new(self.meta)));
         Taken::All(taken)
@@ -141,13 +161,29 @@ impl Request {
         let made_deadline = flags.made_deadline_unix_ms.map(IntegerText::new_u64);
         let delta = IntegerText::new_u64(flags.delta.unwrap_or(1));
         let initial = IntegerText::new_u64(flags.initial);
+        let recache = flags.recache_unix_ms.map(IntegerText::new_u64);
         let mut request = vec![&b"MCDEL"[..], &self.key];
         match self.meta.kind {
             MetaKind::Get | MetaKind::Debug => {
-                request[0] = b"MCGET";
-                if let Some(deadline) = &deadline {
-                    request[0] = b"MCGAT";
-                    request.push(deadline.as_bytes());
+                let may_win = made_deadline.is_some() || recache.is_some();
+                request[0] = if may_win { b"MCWIN" } else { b"MCGET" };
+                match &deadline {
+                    Some(deadline) if may_win => {
+                        request.extend([&b"PXAT"[..], deadline.as_bytes()]);
+                    }
+                    Some(deadline) => {
+                        request[0] = b"MCGAT";
+                        request.push(deadline.as_bytes());
+                    }
+                    None => {}
+                }
+                for (word, time) in [(&b"VIVIFY"[..], &made_deadline), (b"RECACHE", &recache)] {
+                    if let Some(time) = time {
+                        request.extend([word, time.as_bytes()]);
+                    }
+                }
+                if !may_win {
+                    request.push(b"MARKS");
                 }
                 if flags.returned.contains(&b'c') {
                     request.push(b"CAS");
@@ -166,7 +202,18 @@ impl Request {
                     request.extend([&b"PXAT"[..], deadline.as_bytes()]);
                 }
             }
-            MetaKind::Delete | MetaKind::Set => {}
+            MetaKind::Delete => {
+                if flags.empties {
+                    request.push(b"EMPTY");
+                }
+                if flags.is_stale {
+                    request.push(b"STALE");
+                    if let Some(deadline) = &deadline {
+                        request.extend([&b"PXAT"[..], deadline.as_bytes()]);
+                    }
+                }
+            }
+            MetaKind::Set => {}
         }
         if let Some(cas) = &cas {
             request.extend([&b"CAS"[..], cas.as_bytes()]);

@@ -21,26 +21,32 @@ pub(crate) struct MetaFlags {
     pub(crate) client_flags: u32,
     /// The deadline of T; in milliseconds since 1970, 0 for none.
     pub(crate) deadline_unix_ms: Option<u64>,
-    /// The deadline of N: of an item that is made because there is none.
+    /// The deadline of N: of an item that is made because there is none; 0 for none.
     pub(crate) made_deadline_unix_ms: Option<u64>,
     pub(crate) initial: u64,
     pub(crate) delta: Option<u64>,
+    /// R: an item that ends before this time is to be fetched anew; in milliseconds since 1970.
+    pub(crate) recache_unix_ms: Option<u64>,
+    /// I: what is out of date is marked, or may be stored.
+    pub(crate) is_stale: bool,
+    /// x: the item loses its value.
+    pub(crate) empties: bool,
     pub(crate) mode: Option<u8>,
 }
 
 /// Which flags each command has.
 const fn known(kind: MetaKind) -> &'static [u8] {
     match kind {
-        MetaKind::Get => b"bcfkOqstvT",
-        MetaKind::Set => b"bcCFkOqsTMS",
-        MetaKind::Delete => b"bCkOq",
+        MetaKind::Get => b"bcfkOqstvTNR",
+        MetaKind::Set => b"bcCFkOqsTMSI",
+        MetaKind::Delete => b"bCkOqITx",
         MetaKind::Arithmetic => b"bcCNJDTMkOqv",
         MetaKind::Debug => b"b",
     }
 }
 
 /// Flags of memcached that are not served here, with or without a token.
-const UNSERVED: &[u8] = b"hlERINx";
+const UNSERVED: &[u8] = b"hlE";
 
 impl MetaFlags {
     /// The flags of a line.
@@ -74,6 +80,8 @@ impl MetaFlags {
         match flag {
             b'q' => self.is_quiet = true,
             b'v' => self.wants_value = true,
+            b'I' => self.is_stale = true,
+            b'x' => self.empties = true,
             b'b' => {
                 self.has_base64_key = true;
                 self.returned.push(flag);
@@ -92,6 +100,11 @@ impl MetaFlags {
             b'N' => {
                 let deadline = deadline_unix_ms(token, now_unix_ms).ok_or(bad)?;
                 self.made_deadline_unix_ms = Some(deadline);
+            }
+            b'R' => {
+                let seconds = number32(token).ok_or(bad)?;
+                let unix_ms = now_unix_ms.saturating_add(u64::from(seconds) * 1_000);
+                self.recache_unix_ms = Some(unix_ms);
             }
             b'J' => self.initial = parse_u64(token).ok_or(bad)?,
             b'D' => self.delta = Some(parse_u64(token).ok_or(bad)?),

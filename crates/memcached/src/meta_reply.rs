@@ -12,10 +12,44 @@ struct Known<'a> {
     deadline_unix_ms: i64,
     len: i64,
     value: Option<&'a [u8]>,
+    marks: i64,
+}
+
+/// What the marks of an item say.
+const STALE: i64 = 1;
+const SENT: i64 = 2;
+const WON: i64 = 4;
+
+impl<'a> Known<'a> {
+    /// What follows the head of an item's array.
+    fn read(writer: &mut Writer<'a>) -> Result<Self, Broken> {
+        Ok(Self {
+            flags: writer.integer()?,
+            cas: writer.bulk()?,
+            deadline_unix_ms: writer.integer()?,
+            len: writer.integer()?,
+            value: match writer.part()? {
+                Part::Bulk(value) => Some(value),
+                _ => None,
+            },
+            marks: writer.integer()?,
+        })
+    }
+}
+
+/// How long the first of the replies is, if it is of an item that is out of date and that nobody was told to fetch.
+pub(crate) fn stale_bytes(writer: &mut Writer<'_>) -> Result<Option<usize>, Broken> {
+    let before = writer.replies.len();
+    let Part::Array(_) = writer.part()? else {
+        return Ok(None);
+    };
+    let known = Known::read(writer)?;
+    let is_open = known.marks & (STALE | SENT) == STALE;
+    Ok(is_open.then_some(before - writer.replies.len()))
 }
 
 /// Writes the reply of a meta command.
-pub(crate) fn write(writer: &mut Writer<'_>, meta: &Meta) -> Result<(), Broken> {
+pub(crate) fn write<'a>(writer: &mut Writer<'a>, meta: &'a Meta) -> Result<(), Broken> {
     match meta.kind {
         MetaKind::Get | MetaKind::Debug => item(writer, meta),
         MetaKind::Set => {
@@ -41,25 +75,25 @@ pub(crate) fn write(writer: &mut Writer<'_>, meta: &Meta) -> Result<(), Broken> 
     }
 }
 
-fn item(writer: &mut Writer<'_>, meta: &Meta) -> Result<(), Broken> {
+fn item<'a>(writer: &mut Writer<'a>, meta: &'a Meta) -> Result<(), Broken> {
     match writer.part()? {
         Part::Null => {
             if !meta.flags.is_quiet {
                 writer.out.push_slice(b"EN\r\n");
             }
         }
+        // Nobody can win here (at a replica, say): the item is out of date, and whoever may fetch it is elsewhere.
+        Part::Error(_) if !meta.first.is_empty() => {
+            let replies = std::mem::replace(&mut writer.replies, &meta.first);
+            writer.part()?;
+            let mut known = Known::read(writer)?;
+            known.marks |= SENT;
+            hit(writer, meta, &known);
+            writer.replies = replies;
+        }
         Part::Error(text) => writer.error(text),
         Part::Array(_) => {
-            let known = Known {
-                flags: writer.integer()?,
-                cas: writer.bulk()?,
-                deadline_unix_ms: writer.integer()?,
-                len: writer.integer()?,
-                value: match writer.part()? {
-                    Part::Bulk(value) => Some(value),
-                    _ => None,
-                },
-            };
+            let known = Known::read(writer)?;
             if meta.kind == MetaKind::Debug {
                 described(writer, meta, &known);
             } else {
@@ -181,5 +215,15 @@ fn returned(writer: &mut Writer<'_>, meta: &Meta, known: &Known<'_>) {
         writer.out.push_slice(b" ");
         writer.out.push_slice(&[*flag]);
         writer.out.push_slice(token);
+    }
+    let won = known.marks & WON != 0;
+    for (is_so, mark) in [
+        (won, b" W"),
+        (known.marks & STALE != 0, b" X"),
+        (known.marks & SENT != 0 && !won, b" Z"),
+    ] {
+        if is_so {
+            writer.out.push_slice(mark);
+        }
     }
 }

@@ -96,7 +96,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the text of what is owed next.
-    pub(crate) fn write(&mut self, owed: &Owed) -> Result<(), Broken> {
+    pub(crate) fn write(&mut self, owed: &'a Owed) -> Result<(), Broken> {
         match owed {
             Owed::Text(text) => self.out.push_slice(text),
             Owed::Made(text) => self.out.push_slice(text),

@@ -53,6 +53,12 @@ fn item(flags: u32, cas: u64, deadline: u64, value: &str) -> String {
     )
 }
 
+/// The same, with marks.
+fn marked(marks: u8, flags: u32, cas: u64, deadline: u64, value: &str) -> String {
+    let item = item(flags, cas, deadline, value);
+    format!("*6{}:{marks}\r\n", &item[2..])
+}
+
 #[test]
 fn items_are_asked_for_and_told_one_by_one() {
     let replies = format!("{}*-1\r\n{}", item(5, 9, 0, "one"), item(0, 0, 0, ""));
@@ -181,14 +187,14 @@ fn counting_deleting_and_touching() {
 fn meta_commands_return_what_was_asked_for() {
     let (lines, text) = exchange(
         "mg k s v t c f O12 k\r\n",
-        &item(7, 9, NOW_UNIX_MS + 5_000, "ab"),
+        &marked(0, 7, 9, NOW_UNIX_MS + 5_000, "ab"),
     );
-    assert_eq!(lines, ["MCGET k CAS"]);
+    assert_eq!(lines, ["MCGET k MARKS CAS"]);
     assert_eq!(text, "VA 2 s2 t5 c9 f7 O12 kk\r\nab\r\n");
-    let (lines, text) = exchange("mg k t\r\n", &item(7, 9, 0, "ab"));
+    let (lines, text) = exchange("mg k t\r\n", &marked(0, 7, 9, 0, "ab"));
     assert_eq!(
         (lines.join(""), text.as_str()),
-        ("MCGET k NOVALUE".to_owned(), "HD t-1\r\n")
+        ("MCGET k MARKS NOVALUE".to_owned(), "HD t-1\r\n")
     );
     let (_, text) = exchange("mg k v\r\nmg k v q\r\nmn\r\n", "*-1\r\n*-1\r\n");
     assert_eq!(text, "EN\r\nMN\r\n");
@@ -208,13 +214,82 @@ fn meta_commands_return_what_was_asked_for() {
     assert_eq!(lines, ["MCINCR k DECR 3 INIT 5 1010000"]);
     assert_eq!(text, "VA 2 c5\r\n12\r\n");
     // a2V5 is key.
-    let (lines, text) = exchange("mg a2V5 b k v\r\n", &item(0, 0, 0, "x"));
+    let (lines, text) = exchange("mg a2V5 b k v\r\n", &marked(0, 0, 0, 0, "x"));
     assert_eq!(
         (lines.join(""), text.as_str()),
-        ("MCGET key".to_owned(), "VA 1 b ka2V5\r\nx\r\n")
+        ("MCGET key MARKS".to_owned(), "VA 1 b ka2V5\r\nx\r\n")
     );
-    let (_, text) = exchange("mg k N30\r\n", "");
+    let (_, text) = exchange("mg k E30\r\n", "");
     assert_eq!(text, "CLIENT_ERROR flag is not served\r\n");
+}
+
+#[test]
+fn a_flush_may_be_for_later() {
+    for (line, command) in [
+        ("flush_all\r\n", "FLUSHDB"),
+        ("flush_all 0 noreply\r\n", "FLUSHDB"),
+        ("flush_all -1\r\n", "FLUSHDB"),
+        ("flush_all 10\r\n", "MCFLUSH 1010000"),
+        ("flush_all 10 noreply\r\n", "MCFLUSH 1010000"),
+    ] {
+        let (lines, text) = exchange(line, "+OK\r\n");
+        assert_eq!(lines, [command], "{line}");
+        assert_eq!(text.is_empty(), line.contains("noreply"), "{line}");
+    }
+    let (_, text) = exchange("flush_all x\r\n", "");
+    assert_eq!(text, "CLIENT_ERROR invalid exptime argument\r\n");
+}
+
+#[test]
+fn whoever_is_told_to_fetch_an_item_is_one() {
+    let requests = [
+        (
+            "mg k v N30 R10 T60 c\r\n",
+            "MCWIN k PXAT 1060000 VIVIFY 1030000 RECACHE 1010000 CAS",
+        ),
+        ("md k I T30\r\n", "MCDEL k STALE PXAT 1030000"),
+        ("md k x\r\n", "MCDEL k EMPTY"),
+    ];
+    for (line, command) in requests {
+        let mut front = front();
+        front.read(line.as_bytes(), true, NOW_UNIX_MS);
+        assert_eq!(commands(&front), [command], "{line}");
+    }
+    let (lines, _) = exchange("ms k 1 C9 I\r\nx\r\n", "*2\r\n+STORED\r\n:9\r\n");
+    assert_eq!(lines, ["MCSET k x 0 0 SET CAS 9 STALE"]);
+    // Made for who asked; another one has it already; out of date, and another one has it.
+    for (marks, told) in [(6, "W"), (2, "Z"), (3, "X Z"), (5, "W X")] {
+        let (_, text) = exchange("mg k v N30\r\n", &marked(marks, 0, 2, 0, ""));
+        assert_eq!(text, format!("VA 0 {told}\r\n\r\n"));
+    }
+}
+
+/// Who looks at an item that nobody fetches is asked for again, as one who may win; what is behind waits for that.
+#[test]
+fn an_item_that_is_out_of_date_is_asked_for_once_more() {
+    let mut front = front();
+    front.read(b"mg a v c\r\nmg b\r\nget c\r\n", true, NOW_UNIX_MS);
+    let first = front.requests().len();
+    front.note_run(first);
+    let replies = [
+        marked(1, 7, 9, 0, "old"),
+        marked(1, 0, 9, 0, "x"),
+        item(0, 1, 0, "c"),
+    ];
+    assert_eq!(answer(&mut front, &replies.concat()).unwrap(), "");
+    assert_eq!(commands(&front), ["MCWIN a CAS"]);
+    assert!(front.is_owed());
+    // Nothing has run: nothing is told.
+    assert_eq!(answer(&mut front, "").unwrap(), "");
+    front.note_run(front.requests().len());
+    let won = marked(5, 7, 10, 0, "old");
+    assert_eq!(answer(&mut front, &won).unwrap(), "VA 3 c10 W X\r\nold\r\n");
+    assert_eq!(commands(&front), ["MCWIN b NOVALUE"]);
+    front.note_run(front.requests().len());
+    // Where nothing may be written nobody wins.
+    let told = answer(&mut front, "-READONLY no\r\n").unwrap();
+    assert_eq!(told, "HD X Z\r\nVALUE c 0 1\r\nc\r\nEND\r\n");
+    assert!(!front.is_owed());
 }
 
 #[test]

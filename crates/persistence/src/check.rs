@@ -33,6 +33,19 @@ pub struct Checked {
     pub text: String,
     /// Whether all files are whole.
     pub is_good: bool,
+    /// The same, file by file.
+    pub files: Vec<CheckedFile>,
+}
+
+/// What was found in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedFile {
+    /// Which file.
+    pub path: PathBuf,
+    /// What is in it, in lines for the operator.
+    pub found: String,
+    /// Why it is not whole, if it is not.
+    pub damage: Option<String>,
 }
 
 /// Checks the files at `paths`, which hold commands of `table`.
@@ -41,6 +54,7 @@ pub fn files(table: &'static Table, paths: &[PathBuf]) -> Checked {
     let mut checked = Checked {
         text: String::new(),
         is_good: !paths.is_empty(),
+        files: Vec::new(),
     };
     if paths.is_empty() {
         checked.text.push_str("Usage: iolite check FILE...\n");
@@ -66,12 +80,18 @@ pub fn files(table: &'static Table, paths: &[PathBuf]) -> Checked {
 impl Checked {
     fn add(&mut self, path: &Path, found: &dyn fmt::Display, outcome: Result<(), Damage>) {
         self.is_good &= outcome.is_ok();
-        let verdict = match outcome {
-            Ok(()) => "OK".to_owned(),
-            Err(damage) => format!("DAMAGED: {damage}"),
+        let damage = outcome.err().map(|damage| damage.to_string());
+        let verdict = match &damage {
+            None => "OK".to_owned(),
+            Some(damage) => format!("DAMAGED: {damage}"),
         };
         // A text takes whatever it is given.
         let _always = write!(self.text, "{}\n{found}  {verdict}\n", path.display());
+        self.files.push(CheckedFile {
+            path: path.to_owned(),
+            found: found.to_string(),
+            damage,
+        });
     }
 }
 

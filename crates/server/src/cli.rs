@@ -15,11 +15,13 @@ use std::path::{Path, PathBuf};
 
 use base::words;
 
+use crate::cluster_tool::quoted;
 use crate::config::{LoadError, Loader, Origin, Settings, read_file, system_reason};
 use crate::group;
 use crate::keeping::offline::Form;
 use crate::log::Log;
 use crate::{identity, system_check};
+use persistence::check::{Checked, CheckedFile};
 use persistence::recovery::Target;
 
 mod order;
@@ -36,7 +38,12 @@ pub enum Invocation {
     /// Run a tool that asks a server from outside, with these words.
     Tool(tool::Tool, Vec<String>),
     /// Read these files, and tell what is in them.
-    Check(Vec<PathBuf>),
+    Check {
+        /// Which.
+        files: Vec<PathBuf>,
+        /// Whether what is found is told as JSON.
+        is_json: bool,
+    },
     /// Look at a running server.
     Doctor {
         /// The server.
@@ -193,6 +200,25 @@ impl Startup {
         }
         Ok(Log::new(config.log_level, config.log_file))
     }
+}
+
+/// What was found in files, as JSON.
+#[must_use]
+pub fn checked_json(checked: &Checked) -> String {
+    let file = |file: &CheckedFile| {
+        let lines: Vec<String> = file.found.lines().map(|line| quoted(line.trim())).collect();
+        let damage = file.damage.as_deref().map(quoted);
+        format!(
+            "{{\"path\":{},\"is_good\":{},\"found\":[{}],\"damage\":{}}}",
+            quoted(&file.path.to_string_lossy()),
+            file.damage.is_none(),
+            lines.join(","),
+            damage.as_deref().unwrap_or("null")
+        )
+    };
+    let files: Vec<String> = checked.files.iter().map(file).collect();
+    let (is_good, files) = (checked.is_good, files.join(","));
+    format!("{{\"is_good\":{is_good},\"files\":[{files}]}}")
 }
 
 /// A tool with its words, if one is asked for: as in `iolite bench`, or by a link to the binary that is called

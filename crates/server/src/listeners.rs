@@ -106,9 +106,11 @@ fn open_all_tcp(
         false,
     )?);
     if let Some(porter) = porter {
-        let encrypted = open_tcp(config, config.tls.port, standing, true)?;
-        let guarded = |one: Listener| one.guarded_by(Arc::clone(porter));
-        listeners.extend(encrypted.into_iter().map(guarded));
+        for port in [config.tls.port, config.tls.memcached_port] {
+            let encrypted = open_tcp(config, port, standing, true)?;
+            let guarded = |one: Listener| one.guarded_by(Arc::clone(porter));
+            listeners.extend(encrypted.into_iter().map(guarded));
+        }
     }
     Ok(listeners)
 }

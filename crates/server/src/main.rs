@@ -26,9 +26,12 @@ fn main() -> ExitCode {
             ExitCode::from(code)
         }
         Ok(cli::Invocation::Tool(tool, words)) => tool.run(words),
-        Ok(cli::Invocation::Check(files)) => {
+        Ok(cli::Invocation::Check { files, is_json }) => {
             let checked = check::files(commands::table(), &files);
-            print!("{}", checked.text);
+            match is_json {
+                true => println!("{}", cli::checked_json(&checked)),
+                false => print!("{}", checked.text),
+            }
             ExitCode::from(u8::from(!checked.is_good))
         }
         Ok(cli::Invocation::Doctor { target, is_json }) => {

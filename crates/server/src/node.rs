@@ -1,5 +1,6 @@
 //! One running server: everything its workers share.
 
+mod delayed_flush;
 mod groups;
 
 use std::io;
@@ -848,6 +849,7 @@ impl Node {
         self.tell_of_browsers(uptime_ms);
         self.tell_of_loading(uptime_ms);
         self.end_pause(now_unix_ms);
+        self.flush_when_due(now_unix_ms);
         self.look_at_save_points(now_unix_ms);
         self.replication.upkeep(self);
         self.migrations.clean(self);

@@ -879,10 +879,10 @@ impl Service for Worker {
         let client = Arc::new(self.record(id, peer));
         let users = &self.node.core.shared.access.users;
         let by_memcached = memcached_client::came_by(peer, self.config.config());
-        let certified = if by_memcached {
-            self.memcached_user()
-        } else {
-            self.certified_user(peer)
+        let certified = self.certified_user(peer);
+        let certified = match by_memcached {
+            true => certified.or_else(|| self.memcached_user()),
+            false => certified,
         };
         let is_in = certified.is_some() || !users.must_log_in();
         client.set_user(certified.unwrap_or_else(|| Arc::clone(users.default_user())));

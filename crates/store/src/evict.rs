@@ -21,6 +21,7 @@ mod sample;
 use base::random::Prng;
 use base::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::arena::distance;
 use crate::before_writes::BeforeWrites;
@@ -47,8 +48,11 @@ const DUE_TIMES: u64 = 2;
 const AHEAD_PART: u64 = 512;
 const AHEAD_BYTES_MAX: u64 = 32 << 10;
 
-/// Times that a writer lets others run while what was deleted is being freed.
-const WAITS_MAX: u32 = 100;
+/// Times that a writer lets others run while what was deleted is being freed ...
+const YIELDS_MAX: u32 = 100;
+/// ... and sleeps after that: some milliseconds, in which far more is freed than one write takes.
+const NAPS_MAX: u32 = 40;
+const NAP: Duration = Duration::from_micros(50);
 
 /// Places drawn before neighbours of a place are taken as well.
 const DRAWS_MAX: u32 = 64;
@@ -190,13 +194,16 @@ impl Indexed {
     }
 
     /// Whether there is nothing to evict only because what went away is still being freed. Waits
-    /// a little for that.
+    /// a little for that: writers that go on at once hold the limit no longer.
     fn is_being_freed(&self, bytes: usize) -> bool {
-        for _ in 0..WAITS_MAX {
+        for turn in 0..YIELDS_MAX + NAPS_MAX {
             if self.shared.lazy.pending_objects() == 0 || self.over_bytes(bytes) == 0 {
                 break;
             }
-            std::thread::yield_now();
+            match turn {
+                ..YIELDS_MAX => std::thread::yield_now(),
+                _ => std::thread::sleep(NAP),
+            }
         }
         self.shared.lazy.pending_objects() > 0 || self.over_bytes(bytes) == 0
     }

@@ -20,7 +20,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use structures::memory::allocated;
-use structures::{Compact, CompactKind, Kept, ONE_BUFFER_BYTES_END, Object, OneBuffer, Structure};
+use structures::{
+    Compact, CompactKind, Kept, List, ONE_BUFFER_BYTES_END, Object, OneBuffer, Relocation,
+    Structure,
+};
 
 use crate::arena::distance;
 use crate::cold::ColdValue;
@@ -295,6 +298,39 @@ pub(crate) fn give_back(
 fn give_box<S: Structure>(view: &mut View<'_>, structure: &mut S) -> u64 {
     let structure = replace(structure, S::empty());
     keep_boxed(view, Box::new(structure.into_object()))
+}
+
+/// Moves pieces of the object of a record, as far as a relocation says; nothing of another record.
+///
+/// # Safety
+/// What the record has was put there by [`keep`], its bucket is held, and there is no other use of the object
+/// meanwhile.
+pub(crate) unsafe fn move_pieces(view: &View<'_>, relocation: &mut Relocation<'_>) {
+    match view.form() {
+        Form::Object => {
+            // SAFETY: passed on to the caller.
+            let object = unsafe { &mut *pointer(view) };
+            object.move_pieces(relocation);
+            if relocation.rest().is_some() {
+                return;
+            }
+            // SAFETY: as above: it is the pointer of a box that was given up, and is given up again below. Nothing
+            // in between panics: where there is no memory left the process ends.
+            let mut boxed = ManuallyDrop::new(unsafe { Box::from_raw(pointer(view)) });
+            if relocation.boxed(&mut boxed, || Object::List(List::new())) {
+                let pointer = ManuallyDrop::into_inner(boxed);
+                view.set_value_word(Box::into_raw(pointer).expose_provenance() as u64);
+            }
+        }
+        Form::Compact => {
+            // SAFETY: passed on to the caller. It is not dropped here: it stays the record's.
+            let mut bytes = ManuallyDrop::new(unsafe { buffer(view) }.bytes);
+            if relocation.buffer(&mut bytes) {
+                view.set_value_word(bytes.as_mut_ptr().expose_provenance() as u64);
+            }
+        }
+        Form::Bytes | Form::ChangedBytes | Form::Integer | Form::Blob | Form::Cold => {}
+    }
 }
 
 /// Starts to bring what the pointer of an object's record leads to into the cache. Any word will do:

@@ -392,6 +392,14 @@ impl<'a> View<'a> {
         inside.then(|| arena.word(offset, at / WORD_BYTES).load(Ordering::Relaxed))
     }
 
+    /// Whether the record at `offset` names a value that is not in memory. For who does not hold the bucket and only
+    /// wants advice.
+    #[inline]
+    pub(crate) fn is_stub_at(arena: &Arena, offset: Offset) -> bool {
+        let header = Header(arena.first_word(offset).load(Ordering::Relaxed));
+        header.form() == Some(Form::Cold)
+    }
+
     /// Writes the first word of a record into a slot that was just allocated.
     #[inline]
     pub(crate) fn create(arena: &'a Arena, offset: Offset, header: Header) -> Option<Self> {

@@ -114,6 +114,7 @@ pub use heap::Lent;
 pub use key::{DatabaseId, Key};
 pub use listeners::{ChangeKind, Interest, KeyChange, Listener};
 pub use lookahead::Lookahead;
+pub use mover::pieces::PieceHand;
 pub use owned::Owned;
 pub use parking::{Busy, Hold, Wake};
 pub use policy::{LfuTuning, Policy, UnknownPolicy};

@@ -106,6 +106,31 @@ impl<'h> Lookahead<'h> {
         }
     }
 
+    /// Whether the value of a key is in memory, if there is such a key. One that leaves memory meanwhile, or is put
+    /// into a table that grows, is told wrong.
+    #[inline]
+    #[must_use]
+    pub fn is_in_memory(&self, hash: u64) -> bool {
+        let Some(table) = &self.table else {
+            return true;
+        };
+        let mut next = Some(table.bucket(hash));
+        while let Some(bucket) = next {
+            for at in bucket.candidates(hash) {
+                let link = bucket.link(at);
+                // Most records are short and in memory: that their link says.
+                if link.has(Link::LOCKED_READ)
+                    && let Some(offset) = link.offset()
+                    && View::is_stub_at(table.arena, offset)
+                {
+                    return false;
+                }
+            }
+            next = table.index.after(bucket);
+        }
+        true
+    }
+
     /// Whether a snapshot is in progress, so that [`Lookahead::saved`] is of use.
     #[inline]
     #[must_use]

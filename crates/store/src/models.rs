@@ -14,9 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::sync::thread;
+use structures::{BlockLimit, Element, End, List};
 
 use crate::handle::Handle;
 use crate::index::Shape;
+use crate::mover::pieces::PieceHand;
 use crate::store::Store;
 use crate::value::Deadline;
 
@@ -190,6 +192,57 @@ fn a_move_hides_nothing() {
         MOVED.load(Ordering::Relaxed) > 0,
         "there was nothing to move"
     );
+}
+
+/// A list whose buffer is moved while another thread looks at it and changes it: both see all of it, and the change is
+/// in whichever buffer it has afterwards.
+#[test]
+fn a_move_of_pieces_hides_nothing() {
+    static MOVED: AtomicU64 = AtomicU64::new(0);
+    check(|| {
+        let store = store(1);
+        let mut handle = store.handle();
+        push(&mut handle, 1);
+        let mut other = store.handle();
+        let writer = thread::spawn(move || {
+            assert_eq!(list_len(&mut other), 1);
+            push(&mut other, 2);
+            assert_eq!(list_len(&mut other), 2);
+        });
+        let mut hand = PieceHand::default();
+        while handle.move_pieces(&mut hand, u64::MAX, &mut |_| true) {}
+        writer.join().unwrap();
+        assert_eq!(list_len(&mut handle), 2);
+        MOVED.fetch_add(store.statistics().moved, Ordering::Relaxed);
+    });
+    assert!(
+        MOVED.load(Ordering::Relaxed) > 0,
+        "there was nothing to move"
+    );
+}
+
+fn push(handle: &mut Handle, number: i64) {
+    let key = handle.key(0, KEY);
+    let pushed = handle.modify(&key, |entry| {
+        entry.change_or_create(|list: &mut List| {
+            list.push(End::Back, Element::Integer(number), BlockLimit::default());
+        })
+    });
+    pushed.unwrap();
+}
+
+/// Elements of the list, which are the numbers from 1 on.
+fn list_len(handle: &mut Handle) -> usize {
+    let key = handle.key(0, KEY);
+    handle.read(&key, |record| {
+        let list = record.and_then(|record| record.structure::<List>().ok());
+        list.map_or(0, |list| {
+            for (number, element) in (1..).zip(list.iter()) {
+                assert_eq!(element, Element::Integer(number));
+            }
+            list.len()
+        })
+    })
 }
 
 /// Two writers of one key: no increment is lost.

@@ -16,6 +16,7 @@
 //! writer that needs memory which only moving can give does a piece in proportion to what it adds
 //! ([`Indexed::compact_for`]). Nobody waits for a bucket: what is in use is left for another round.
 
+pub(crate) mod pieces;
 pub(crate) mod work;
 
 use base::sync::atomic::Ordering;

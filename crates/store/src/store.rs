@@ -416,7 +416,7 @@ impl Store {
     #[must_use]
     pub fn held(&self) -> Held {
         self.shared().map_or_else(Held::default, |shared| Held {
-            is_moving: shared.mover.is_moving(),
+            is_moving: shared.mover.is_at_work(),
             is_over_limit: shared.budget.over_bytes(shared.ledger.used_bytes()) > 0,
         })
     }
@@ -453,7 +453,7 @@ fn statistics(shared: &Arc<Shared>) -> Statistics {
         changes: sums.changes,
         moved: shared.mover.moved.load(Ordering::Relaxed),
         left: shared.mover.left.load(Ordering::Relaxed),
-        is_moving: shared.mover.is_moving(),
+        is_moving: shared.mover.is_at_work(),
         lazyfree_pending: shared.lazy.pending_objects(),
         lazyfreed: shared.lazy.freed_objects(),
         memory: MemoryUsage {

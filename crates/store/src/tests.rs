@@ -13,6 +13,7 @@ mod locking;
 mod moving;
 mod objects;
 mod parking;
+mod pieces;
 mod snapshots;
 mod stress;
 mod twin;

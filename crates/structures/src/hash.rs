@@ -10,6 +10,7 @@ use crate::compact::{CompactKind, OneBuffer};
 use crate::element::{Element, ElementText};
 use crate::kind::Encoding;
 use crate::packed::{At, Packed};
+use crate::relocation::Relocation;
 use crate::table::{Entry, Full, Table};
 
 /// Up to what a hash is kept in one block.
@@ -155,6 +156,20 @@ impl Hash {
         match &self.form {
             Repr::Packed(packed) => packed.memory_bytes(),
             Repr::Table(table) | Repr::SmallTable(table) => table.memory_bytes(),
+        }
+    }
+
+    /// Moves pieces that it is made of, as far as a relocation says.
+    pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        match &mut self.form {
+            Repr::Packed(packed) if relocation.is_one_next() => packed.move_pieces(relocation),
+            Repr::Packed(_) => {}
+            Repr::Table(table) | Repr::SmallTable(table) => {
+                if relocation.is_one_next() {
+                    relocation.boxed(table, Table::new);
+                }
+                table.move_pieces(relocation);
+            }
         }
     }
 

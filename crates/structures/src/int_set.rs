@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 
 use crate::compact::{ONE_BUFFER_BYTES_END, OneBuffer};
 use crate::memory::grown;
+use crate::relocation::Relocation;
 
 /// Whole numbers, each once, in ascending order.
 #[derive(Clone, Debug)]
@@ -65,6 +66,11 @@ impl IntSet {
         };
         let is_whole = bytes.len().is_multiple_of(width_bytes);
         (is_whole && set.iter().is_sorted_by(|one, next| one < next)).then_some(set)
+    }
+
+    /// Moves its buffer, if a relocation wants it.
+    pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        relocation.buffer(&mut self.bytes);
     }
 
     /// Takes the buffer and the width, and leaves the set empty; none, and nothing is changed, when the

@@ -18,7 +18,7 @@
 //! `packed` (elements one behind another in one allocation); `table` (byte strings by hash, with
 //! deadlines) and `hashing`; `int_set` (few whole numbers);
 //! `hyper_log_log` (sketches, which are strings); `list`, `hash`, `set`, `sorted_set`, `stream`; `memory` (what an
-//! allocation costs).
+//! allocation costs); `relocation` (moving what a collection is made of closer together).
 
 #![forbid(unsafe_code)]
 
@@ -35,6 +35,7 @@ pub mod list;
 pub mod memory;
 pub mod object;
 pub mod packed;
+pub mod relocation;
 pub mod set;
 pub mod sorted_set;
 pub mod stream;
@@ -49,6 +50,7 @@ pub use kind::{Encoding, Kind};
 pub use list::{BlockLimit, End, List};
 pub use object::{Object, Structure};
 pub use packed::Packed;
+pub use relocation::Relocation;
 pub use set::{Set, SetLimits};
 pub use sorted_set::{Scored, SortedSet, SortedSetLimits};
 pub use stream::{EntryId, Stream, StreamLimits};

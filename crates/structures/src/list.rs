@@ -23,6 +23,7 @@ use crate::compact::{CompactKind, OneBuffer};
 use crate::element::Element;
 use crate::kind::Encoding;
 use crate::packed::Packed;
+use crate::relocation::Relocation;
 
 mod blocks;
 mod limit;
@@ -113,6 +114,21 @@ impl List {
         match &self.form {
             Repr::Small(packed) => packed.memory_bytes(),
             Repr::Large(blocks) => blocks.memory_bytes(),
+        }
+    }
+
+    /// Moves pieces that it is made of, as far as a relocation says: of a large list the row of blocks, then block
+    /// after block.
+    pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        match &mut self.form {
+            Repr::Small(packed) if relocation.is_one_next() => packed.move_pieces(relocation),
+            Repr::Small(_) => {}
+            Repr::Large(blocks) => {
+                if relocation.is_one_next() {
+                    relocation.boxed(blocks, Blocks::default);
+                }
+                blocks.move_pieces(relocation);
+            }
         }
     }
 

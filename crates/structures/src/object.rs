@@ -5,6 +5,7 @@ use crate::kept::Kept;
 use crate::kind::{Encoding, Kind};
 use crate::list::List;
 use crate::memory::allocated;
+use crate::relocation::Relocation;
 use crate::set::Set;
 use crate::sorted_set::SortedSet;
 use crate::stream::Stream;
@@ -184,6 +185,11 @@ impl Object {
             }
             _ => 0,
         }
+    }
+
+    /// Moves pieces that it is made of, as far as a relocation says.
+    pub fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        with_structure!(self, structure => structure.move_pieces(relocation));
     }
 
     /// Whether freeing it takes so long that another thread should do it. O(1).

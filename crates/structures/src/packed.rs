@@ -18,6 +18,7 @@
 use crate::compact::{ONE_BUFFER_BYTES_END, OneBuffer};
 use crate::element::Element;
 use crate::memory::{SPARE_PART, allocated, grown, stepped};
+use crate::relocation::Relocation;
 
 mod entry;
 
@@ -137,6 +138,11 @@ impl Packed {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         allocated(self.buffer.capacity())
+    }
+
+    /// Moves its buffer, if a relocation wants it.
+    pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        relocation.buffer(&mut self.buffer);
     }
 
     /// Bytes that `element` takes in a block.

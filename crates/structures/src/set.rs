@@ -12,6 +12,7 @@ use crate::int_set::IntSet;
 use crate::kind::Encoding;
 use crate::memory::allocated;
 use crate::packed::Packed;
+use crate::relocation::Relocation;
 use crate::table::{Entry, Full, Table};
 
 /// Up to what a set is kept small.
@@ -144,6 +145,21 @@ impl Set {
             Repr::Ints(ints) => allocated(ints.capacity_bytes()),
             Repr::Packed(packed) => packed.memory_bytes(),
             Repr::Table(table) => table.memory_bytes(),
+        }
+    }
+
+    /// Moves pieces that it is made of, as far as a relocation says.
+    pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        match &mut self.form {
+            Repr::Ints(ints) if relocation.is_one_next() => ints.move_pieces(relocation),
+            Repr::Packed(packed) if relocation.is_one_next() => packed.move_pieces(relocation),
+            Repr::Ints(_) | Repr::Packed(_) => {}
+            Repr::Table(table) => {
+                if relocation.is_one_next() {
+                    relocation.boxed(table, Table::new);
+                }
+                table.move_pieces(relocation);
+            }
         }
     }
 

@@ -24,6 +24,7 @@ use crate::compact::{CompactKind, OneBuffer};
 use crate::element::ElementText;
 use crate::hashing::hash;
 use crate::kind::Encoding;
+use crate::relocation::Relocation;
 use crate::table::Full;
 
 mod index;
@@ -162,6 +163,20 @@ impl SortedSet {
             Repr::Small(small) => small.memory_bytes(),
             Repr::Large(large) => {
                 crate::memory::allocated(size_of::<Large>()) + large.memory_bytes()
+            }
+        }
+    }
+
+    /// Moves pieces that it is made of, as far as a relocation says.
+    pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        match &mut self.form {
+            Repr::Small(small) if relocation.is_one_next() => small.move_pieces(relocation),
+            Repr::Small(_) => {}
+            Repr::Large(large) => {
+                if relocation.is_one_next() {
+                    relocation.boxed(large, Large::default);
+                }
+                large.move_pieces(relocation);
             }
         }
     }

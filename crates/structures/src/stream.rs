@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use crate::compact::{CompactKind, OneBuffer};
 use crate::kind::Encoding;
 use crate::memory::allocated;
+use crate::relocation::Relocation;
 
 mod block;
 mod entry;
@@ -110,6 +111,14 @@ impl Stream {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         allocated(size_of::<Inner>()) + self.inner.log.memory_bytes() + self.inner.groups_bytes
+    }
+
+    /// Moves pieces that it is made of, as far as a relocation says. Groups of consumers stay.
+    pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        if relocation.is_one_next() {
+            relocation.boxed(&mut self.inner, Inner::default);
+        }
+        self.inner.log.move_pieces(relocation);
     }
 
     /// Pieces of memory it is made of, about. O(1).

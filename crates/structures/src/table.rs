@@ -35,6 +35,7 @@ use page::{LEN_MAX, Page, Slot};
 pub use entry::Entry;
 
 use crate::hashing::hash;
+use crate::relocation::Relocation;
 
 /// Bits of the largest directory: room for about five thousand million entries.
 const DEPTH_MAX: u8 = 26;
@@ -115,6 +116,23 @@ impl Table {
     #[must_use]
     pub fn allocations(&self) -> usize {
         2 * self.pages.len()
+    }
+
+    /// Moves its pieces, page after page, as far as a relocation says. The heap of deadlines stays.
+    pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        if relocation.is_one_next() {
+            relocation.buffer(&mut self.directory);
+            relocation.buffer(&mut self.pages);
+        }
+        let first = relocation.pass_by(self.pages.len());
+        for page in &mut self.pages[first..] {
+            if !relocation.is_next() {
+                return;
+            }
+            if let Some(page) = relocation.unshared(page, || Page::new(0, 0)) {
+                page.move_pieces(relocation);
+            }
+        }
     }
 
     /// The entry of `key`.

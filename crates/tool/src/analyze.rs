@@ -3,7 +3,8 @@
 //! ```text
 //!   an RDB file ────────────┐
 //!   a checkpoint ───────────┼──> keys with type, size, elements, deadline ──> tally ──> text, JSON, CSV or a page
-//!   a live server, by SCAN ─┘
+//!   a live server, by SCAN ─┘                                                  │
+//!   a log: Redis', or ours ────> commands with their keys ──────────> writes ──┘
 //! ```
 //!
 //! One key is held at a time, and of prefixes a bounded number, so that a file of any length is analysed in little memory.
@@ -21,11 +22,14 @@ use crate::options::Given;
 use crate::options::command::{flag, option};
 use crate::server;
 
+mod append_only;
 mod files;
 mod html;
 mod live;
+mod logs;
 mod report;
 mod tally;
+mod writes;
 
 use tally::{Rules, Tally};
 
@@ -42,7 +46,7 @@ pub fn command() -> Command {
         .bin_name(NAME)
         .about("What takes the memory: by type, prefix and time to live, with the biggest keys")
         .override_usage(
-            "iolite analyze FILE [OPTIONS]      an RDB file, or a directory with a checkpoint\n       \
+            "iolite analyze FILE [OPTIONS]      an RDB file, an append-only file or its directory, or a directory of ours\n       \
              iolite analyze --live [OPTIONS]    a server, by SCAN",
         )
         .disable_help_flag(true)

@@ -58,6 +58,8 @@ fn execute(words: Vec<String>, out: &mut dyn Write) -> Result<u8, BenchError> {
         Mode::MemoryKeys => walk::memory_keys(&options, out).map(|()| 0),
         Mode::Stat => watch::stat(&options, out).map(|()| 0),
         Mode::Latency => watch::latency(&options, out).map(|()| 0),
+        Mode::LatencyHistory => watch::latency_history(&options, out).map(|()| 0),
+        Mode::IntrinsicLatency(time) => watch::intrinsic_latency(*time, out).map(|()| 0),
         Mode::Pipe => pipe::run(&options, out),
         Mode::Commands(words) if !words.is_empty() => once(&options, words.clone(), out),
         Mode::Commands(_) if std::io::stdin().is_terminal() => {
@@ -74,11 +76,17 @@ fn written(result: std::io::Result<()>) -> Result<(), BenchError> {
 
 /// A request by the words of the command line, as often as wanted.
 fn once(options: &Options, mut words: Vec<Vec<u8>>, out: &mut dyn Write) -> Result<u8, BenchError> {
-    if options.takes_last_of_input {
-        let mut last = Vec::new();
-        let read = std::io::stdin().read_to_end(&mut last);
+    if options.takes_last_of_input || options.input_tag.is_some() {
+        let mut input = Vec::new();
+        let read = std::io::stdin().read_to_end(&mut input);
         read.map_err(|error| BenchError::System("standard input", error))?;
-        words.push(last);
+        match &options.input_tag {
+            Some(tag) => {
+                let tagged = words.iter_mut().filter(|word| *word == tag.as_bytes());
+                tagged.for_each(|word| word.clone_from(&input));
+            }
+            None => words.push(input),
+        }
     }
     let mut client = Client::connect(options)?;
     let mut code = 0;

@@ -21,7 +21,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// A host's name or number, and a port.
     Tcp(String, u16),

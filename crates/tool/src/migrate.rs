@@ -7,12 +7,16 @@
 //!   source ── keys ──> DUMP on both, compared as values <── target    --compare, --repair
 //! ```
 //!
+//! Either end may be a cluster: its primaries are walked one after the other, and each key is asked of the one that owns it.
+//!
 //! What must stay true
 //!  1. A key is read after every event of it that was received: what changes behind the reading has an event to come.
 //!  2. A payload that the target refuses is written anew in the oldest version that loses nothing of the value.
-//!  3. The file names a cursor only after all keys before it are in the target; without `--follow`, what changes after
-//!     it was copied is found by `--compare`.
-//!  4. Nothing at the source is changed, but `notify-keyspace-events` while it is followed, which is set back.
+//!  3. The file names a cursor only after all keys before it are in the target, and the process that gave it. Without
+//!     `--follow`, what changes after it was copied is found by `--compare`.
+//!  4. Where events, cursors or writes may have been lost (another run, another owner of a slot, a lost connection, an emptied
+//!     database) all keys of both are looked at once more, while events are taken.
+//!  5. Nothing at the source is changed, but `notify-keyspace-events` while it is followed, which is set back.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -29,10 +33,13 @@ use crate::options::command::{flag, option};
 
 mod compare;
 mod copy;
+mod end;
 mod follow;
+mod keys;
 mod ledger;
 mod link;
 mod replicate;
+mod slots;
 
 use copy::Copying;
 
@@ -58,6 +65,8 @@ struct Options {
     only_compares: bool,
     compares: bool,
     repairs: bool,
+    /// Digests are compared first, and values only where those differ.
+    by_digest: bool,
     replicates: bool,
     hands_over: bool,
     is_json: bool,
@@ -147,6 +156,10 @@ fn how() -> Vec<Arg> {
             "--repair",
             "Copy what differs, and delete what the source has not",
         ),
+        flag(
+            "--digest",
+            "Compare by DEBUG DIGEST-VALUE where both answer it: fewer bytes, without consumer groups and deadlines of fields",
+        ),
         option("--state", "FILE", "Keep how far it is, and go on there"),
         option("--rate", "N", "Keys a second, at most"),
         option("--count", "N", "Keys in a step (200)"),
@@ -180,8 +193,8 @@ fn execute(words: Vec<String>, out: &mut dyn Write) -> Result<u8, BenchError> {
     };
     let options = read(&Given(&given))?;
     if options.replicates {
-        let text = replicate::run(&options)?;
-        print(out, &text)?;
+        let has_taken_over = replicate::run(&options)?;
+        print(out, &replicate::told(&options, has_taken_over))?;
         return Ok(0);
     }
     let mut outcome = Outcome::default();
@@ -225,6 +238,7 @@ fn read(given: &Given<'_>) -> Result<Options, BenchError> {
         only_compares,
         compares: only_compares || repairs || given.has("--compare"),
         repairs,
+        by_digest: given.has("--digest"),
         replicates: given.has("--replicate"),
         hands_over: given.has("--hand-over"),
         is_json: given.has("--json"),
@@ -258,6 +272,9 @@ struct Outcome {
     deleted: u64,
     /// Payloads that were written anew for the target.
     rewritten: u64,
+    /// Looked at because something may have been missed, and what of it was not the same.
+    checked: u64,
+    put_right: u64,
     compared: u64,
     differing: u64,
     repaired: u64,
@@ -296,6 +313,8 @@ impl Outcome {
                 "again": self.again,
                 "deleted": self.deleted,
                 "rewritten": self.rewritten,
+                "checked": self.checked,
+                "put_right": self.put_right,
                 "compared": self.compared,
                 "differing": self.differing,
                 "repaired": self.repaired,
@@ -314,6 +333,12 @@ impl Outcome {
             self.gone,
             self.rewritten
         );
+        if self.checked > 0 {
+            text.push_str(&format!(
+                "looked at {} keys again because something may have been missed: {} were put right\n",
+                self.checked, self.put_right
+            ));
+        }
         if self.compared > 0 || self.differing > 0 {
             text.push_str(&format!(
                 "compared {} keys: {} differ, {} of them repaired\n",

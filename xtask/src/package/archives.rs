@@ -4,24 +4,25 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::files::{Outcome, copy, filled, make_directory, output, run, template, write};
 use super::tree::set_mode;
-use super::{
-    Outcome, Package, copy, filled, glibc_version, make_directory, output, run, template, write,
-};
+use super::{Package, glibc};
 
 /// Names under which scripts and health checks call a server.
 pub(super) const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// Everything below one directory, and debug information beside it.
-pub(super) fn tarball(package: &Package, tree: &Path) -> Outcome<()> {
+/// Everything below one directory; the name says what is special about it.
+pub(super) fn tarball(package: &Package, tree: &Path, what: &str) -> Outcome<()> {
+    let name = format!("iolite-{}-linux-{}{what}", package.version, package.arch);
+    pack(package, tree, &format!("{name}.tar.gz"), Some(&name))
+}
+
+/// Line tables and symbols.
+pub(super) fn debug(package: &Package, debug: &Path) -> Outcome<()> {
+    let directory = package.work.join("debug");
+    copy(debug, &directory.join("iolite.debug"))?;
     let name = format!("iolite-{}-linux-{}", package.version, package.arch);
-    pack(package, tree, &format!("{name}.tar.gz"), Some(&name))?;
-    let debug = package.work.join("debug");
-    copy(
-        &package.work.join("iolite.debug"),
-        &debug.join("iolite.debug"),
-    )?;
-    pack(package, &debug, &format!("{name}-debug.tar.gz"), None)
+    pack(package, &directory, &format!("{name}-debug.tar.gz"), None)
 }
 
 fn pack(package: &Package, from: &Path, name: &str, below: Option<&str>) -> Outcome<()> {
@@ -68,7 +69,10 @@ pub(super) fn deb(package: &Package, tree: &Path) -> Outcome<()> {
         ("@VERSION@", package.version.as_str()),
         ("@DEB_ARCH@", package.deb_arch()),
         ("@INSTALLED_KB@", &installed),
-        ("@GLIBC@", &glibc_version()?),
+        (
+            "@GLIBC@",
+            &glibc::needed_text(&tree.join("usr/bin/iolite"))?,
+        ),
     ];
     write(
         &control.join("control"),
@@ -121,7 +125,10 @@ pub(super) fn rpm(package: &Package, tree: &Path) -> Outcome<()> {
     let words = [
         ("@VERSION@", package.version.as_str()),
         ("@RPM_ARCH@", package.arch),
-        ("@GLIBC@", &glibc_version()?),
+        (
+            "@GLIBC@",
+            &glibc::needed_text(&tree.join("usr/bin/iolite"))?,
+        ),
     ];
     let spec = top.join("iolite.spec");
     write(&spec, &filled(&template("rpm/iolite.spec")?, &words))?;

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::{Outcome, Package, output, read, write};
+use super::Package;
+use super::files::{Outcome, output, read, write};
 use crate::workspace_root;
 
 /// Where it lies on a machine.

@@ -1,10 +1,13 @@
-//! Whether what was packed works: unpacked into an empty root, with nothing of the build beside it, and run.
+//! Whether what was packed works: each package is installed into a root of its own, with nothing of the build beside it,
+//! and run; that takes the rights of root.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::{Outcome, make_directory, output, read, remove, run};
+use super::files::{Outcome, make_directory, output, read, remove, run};
+use super::roots::Root;
+use super::tree::set_mode;
 use crate::parts::target_directory;
 use crate::tools;
 
@@ -34,77 +37,167 @@ pub fn check() -> Outcome<()> {
         .args(["--check", "--quiet", "SHA256SUMS"])
         .current_dir(&out))?;
     let find = |end: &str| find(&out, end);
-    let tarball = work.join("tarball");
-    unpack_tar(
-        &find(&format!("linux-{}.tar.gz", std::env::consts::ARCH))?,
-        &tarball,
-    )?;
-    let inner = first_directory(&tarball)?;
-    serves(
-        "the tarball",
-        Command::new(inner.join("usr/bin/iolite")),
-        &work,
-    )?;
-    check_deb(&find(".deb")?, &work)?;
+    let arch = std::env::consts::ARCH;
+    check_tarball(&find(&format!("linux-{arch}.tar.gz"))?, &work)?;
+    match find(&format!("linux-{arch}-musl.tar.gz")) {
+        Ok(file) => check_tarball_without_libraries(&file, &work)?,
+        Err(_) => println!("there is no tarball without libraries"),
+    }
+    let compat = find_any(&out, |name| name.contains("-compat_"))?;
+    check_deb(&find(".deb")?, &compat, &work)?;
     check_rpm(&find(".rpm")?, &work)?;
+    check_wheel(&find(".whl")?, &work)?;
     check_image(&find(".oci.tar")?, &work)?;
     check_units()?;
     println!("all packages work");
     Ok(())
 }
 
-fn check_deb(file: &Path, work: &Path) -> Outcome<()> {
-    let root = work.join("deb");
-    run(Command::new("dpkg-deb")
-        .arg("--extract")
-        .args([file, &root]))?;
-    let files = output(Command::new("dpkg-deb").arg("--contents").arg(file))?;
-    for wanted in [
-        "./usr/bin/iolite",
-        "./etc/iolite/iolite.conf",
-        "man1/iolite.1.gz",
-        "iolite.service",
-    ] {
-        if !files.contains(wanted) {
-            return Err(format!("{} has no {wanted}", file.display()));
+/// What every package brings beside the server.
+const PAPERS: [&str; 4] = [
+    "usr/share/doc/iolite/LICENSE-APACHE",
+    "usr/share/doc/iolite/LICENSE-MIT",
+    "usr/share/doc/iolite/THIRD-PARTY.md",
+    "usr/share/doc/iolite/iolite.cdx.json",
+];
+
+/// Libraries that a server may ask the machine for.
+const LIBRARIES: [&str; 6] = [
+    "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+    "libc.so.6",
+    "libgcc_s.so.1",
+    "libm.so.6",
+    "libpthread.so.0",
+];
+
+fn has_papers(root: &Root, what: &str) -> Outcome<()> {
+    let missing = PAPERS.iter().find(|path| !root.has(path));
+    missing.map_or(Ok(()), |path| Err(format!("{what} has no {path}")))
+}
+
+/// Unpacks a tarball and puts what is below its one directory into the root.
+fn unpack_into(file: &Path, root: &Root) -> Outcome<()> {
+    let mut tar = Command::new("tar");
+    tar.args(["--extract", "--strip-components=1", "--file"])
+        .arg(file);
+    run(tar.arg("--directory").arg(root.path()))
+}
+
+fn check_tarball(file: &Path, work: &Path) -> Outcome<()> {
+    let root = Root::empty(work.join("tarball"))?;
+    unpack_into(file, &root)?;
+    has_papers(&root, "the tarball")?;
+    let needed = output(
+        Command::new("objdump")
+            .arg("-p")
+            .arg(root.path().join("usr/bin/iolite")),
+    )?;
+    let needed = needed.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        (words.next() == Some("NEEDED")).then(|| words.next().unwrap_or_default().to_owned())
+    });
+    for library in needed {
+        if !LIBRARIES.contains(&library.as_str()) {
+            return Err(format!("the server needs {library}"));
         }
     }
-    let mut judge = Command::new("lintian");
-    judge.args(["--fail-on=error", "--no-tag-display-limit", "--allow-root"]);
-    output(judge.arg(file))?;
+    root.take_libraries_of("usr/bin/iolite")?;
+    serves("the tarball", root.command("/usr/bin/iolite"))
+}
+
+/// The server of the other tarball runs where there is nothing else at all.
+fn check_tarball_without_libraries(file: &Path, work: &Path) -> Outcome<()> {
+    let root = Root::empty(work.join("tarball-musl"))?;
+    unpack_into(file, &root)?;
+    has_papers(&root, "the tarball without libraries")?;
     serves(
-        "the Debian package",
-        Command::new(root.join("usr/bin/iolite")),
-        work,
+        "the tarball without libraries",
+        root.command("/usr/bin/iolite"),
     )
 }
 
-fn check_rpm(file: &Path, work: &Path) -> Outcome<()> {
-    let files = output(
-        Command::new("rpm")
-            .args(["-qpl", "--nosignature"])
-            .arg(file),
-    )?;
-    if !files.lines().any(|line| line == "/usr/bin/iolite") {
-        return Err(format!("{} has no program", file.display()));
+/// Installs the packages for Debian, has the service's user serve, and installs, removes and purges as an operator does.
+fn check_deb(file: &Path, compat: &Path, work: &Path) -> Outcome<()> {
+    let mut judge = Command::new("lintian");
+    judge.args(["--fail-on=error", "--no-tag-display-limit", "--allow-root"]);
+    output(judge.arg(file))?;
+    let root = Root::debian(work.join("deb"))?;
+    let (file, compat) = (root.take(file)?, root.take(compat)?);
+    root.run(&["dpkg", "--install", &file, &compat])?;
+    has_papers(&root, "the Debian package")?;
+    for name in ["iolite", "redis-server", "valkey-server"] {
+        root.run(&[name, "--version"])?;
     }
+    serves("the Debian package", as_service(&root))?;
+    // A newer one keeps what the operator wrote.
+    let config = "/etc/iolite/iolite.conf";
+    root.run(&["sh", "-c", &format!("echo 'maxclients 77' >>{config}")])?;
+    root.run(&["dpkg", "--install", &file])?;
+    root.run(&["grep", "maxclients 77", config])?;
+    serves("the Debian package after an upgrade", as_service(&root))?;
+    root.run(&["dpkg", "--remove", "iolite-redis-compat", "iolite"])?;
+    if root.has("usr/bin/iolite") || !root.has("var/lib/iolite") {
+        return Err("removing the Debian package takes the server, and nothing of the data".into());
+    }
+    root.run(&["dpkg", "--purge", "iolite"])?;
+    for left in ["var/lib/iolite", "etc/iolite"] {
+        if root.has(left) {
+            return Err(format!("purging the Debian package leaves {left}"));
+        }
+    }
+    println!("the Debian package: installed, upgraded, removed and purged");
+    Ok(())
+}
+
+/// The server with the configuration that a package brings, as its user.
+fn as_service(root: &Root) -> Command {
+    let mut command = root.command("setpriv");
+    command.args(["--reuid=iolite", "--regid=iolite", "--clear-groups"]);
+    command.args(["/usr/bin/iolite", "/etc/iolite/iolite.conf"]);
+    command
+}
+
+fn check_rpm(file: &Path, work: &Path) -> Outcome<()> {
     run(Command::new("rpm")
         .args(["-K", "--nosignature"])
         .arg(file)
         .stdout(Stdio::null()))?;
-    let root = work.join("rpm");
-    make_directory(&root)?;
-    let archive = output(Command::new("sh").arg("-c").arg(format!(
-        "cd '{}' && rpm2cpio '{}' | cpio --extract --make-directories --quiet",
-        root.display(),
-        file.display()
-    )));
-    archive?;
-    serves(
-        "the RPM package",
-        Command::new(root.join("usr/bin/iolite")),
-        work,
-    )
+    let root = Root::debian(work.join("rpm"))?;
+    let rpm = |words: &[&str]| {
+        let mut rpm = Command::new("rpm");
+        rpm.arg("--root").arg(root.path()).arg("--force-debian");
+        output(rpm.args(words))
+    };
+    let path = file.display().to_string();
+    // Its C library is not one that this rpm has installed.
+    rpm(&["--install", "--nodeps", "--nosignature", &path])?;
+    has_papers(&root, "the RPM package")?;
+    rpm(&["--verify", "--nodeps", "iolite"])?;
+    serves("the RPM package", as_service(&root))?;
+    rpm(&["--erase", "iolite"])?;
+    match root.has("usr/bin/iolite") {
+        true => Err("removing the RPM package leaves the server".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// Installs the wheel into an environment of a system that knows nothing else, and runs its own tests.
+fn check_wheel(file: &Path, work: &Path) -> Outcome<()> {
+    let root = Root::debian(work.join("wheel"))?;
+    let wheel = root.take(file)?;
+    let tests =
+        root.take(&crate::workspace_root().join("packaging/python/tests/test_plugin.py"))?;
+    root.run(&[
+        "python3",
+        "-m",
+        "venv",
+        "--system-site-packages",
+        "/tmp/env",
+    ])?;
+    root.run(&["/tmp/env/bin/pip", "install", "--no-index", &wheel])?;
+    root.run(&["/tmp/env/bin/python", "-m", "pytest", "-q", &tests])?;
+    serves("the wheel", root.command("/tmp/env/bin/iolite"))
 }
 
 /// Unpacks the image and runs it read-only, as user 999, with a data directory alone that it may write to.
@@ -120,6 +213,7 @@ fn check_image(file: &Path, work: &Path) -> Outcome<()> {
         .arg(&bundle))?;
     let data = work.join("image-data");
     make_directory(&data)?;
+    set_mode(&data, 0o777)?;
     let mut sandbox = Command::new("bwrap");
     sandbox.args([
         "--unshare-user",
@@ -143,7 +237,7 @@ fn check_image(file: &Path, work: &Path) -> Outcome<()> {
     ]);
     // As `docker run iolite redis-server …` enters it.
     sandbox.args(["/usr/local/bin/entrypoint.sh", "redis-server"]);
-    serves("the image", sandbox, work)
+    serves("the image", sandbox)
 }
 
 fn check_units() -> Outcome<()> {
@@ -161,28 +255,26 @@ fn check_units() -> Outcome<()> {
 }
 
 /// Starts a server with this program, and has it keep a value across SHUTDOWN.
-fn serves(what: &str, mut program: Command, work: &Path) -> Outcome<()> {
+fn serves(what: &str, mut program: Command) -> Outcome<()> {
     let port = crate::instructions::free_port()?.to_string();
-    let data = work.join(format!("data-{port}"));
-    make_directory(&data)?;
-    program
-        .current_dir(&data)
-        .args(["--port", &port, "--appendonly", "yes"]);
+    program.args(["--port", &port, "--appendonly", "yes"]);
     program.stdout(Stdio::null());
-    let mut server = program
-        .spawn()
-        .map_err(|error| format!("{what}: {error}"))?;
-    let served = talk(&port);
-    if served.is_err() {
-        let _killed = server.kill();
+    for is_first in [true, false] {
+        let mut server = program
+            .spawn()
+            .map_err(|error| format!("{what}: {error}"))?;
+        let served = talk(&port, is_first);
+        if served.is_err() {
+            let _killed = server.kill();
+        }
+        ended(what, &mut server)?;
+        served.map_err(|error| format!("{what}: {error}"))?;
     }
-    ended(what, &mut server)?;
-    served.map_err(|error| format!("{what}: {error}"))?;
     println!("{what}: serves");
     Ok(())
 }
 
-fn talk(port: &str) -> Outcome<()> {
+fn talk(port: &str, is_first: bool) -> Outcome<()> {
     let ask = |words: &[&str]| output(Command::new("redis-cli").args(["-p", port]).args(words));
     let is_ready = || ask(&["ping"]).is_ok_and(|reply| reply.trim() == "PONG");
     let mut asked = 0;
@@ -193,7 +285,9 @@ fn talk(port: &str) -> Outcome<()> {
         }
         std::thread::sleep(ASKED_EVERY);
     }
-    ask(&["set", "key", "value"])?;
+    if is_first {
+        ask(&["set", "key", "value"])?;
+    }
     let script = ask(&["eval", "return redis.call('get', KEYS[1])", "1", "key"])?;
     if script.trim() != "value" {
         return Err(format!("a script answered {script}"));
@@ -209,33 +303,23 @@ fn ended(what: &str, server: &mut Child) -> Outcome<()> {
     }
 }
 
-fn unpack_tar(file: &Path, to: &Path) -> Outcome<()> {
-    make_directory(to)?;
-    run(Command::new("tar")
-        .arg("--extract")
-        .arg("--file")
-        .arg(file)
-        .arg("--directory")
-        .arg(to))
-}
-
 /// The first file whose name ends so, but for the package of links.
 fn find(directory: &Path, end: &str) -> Outcome<PathBuf> {
+    find_any(directory, |name| {
+        name.ends_with(end) && !name.contains("-compat")
+    })
+    .map_err(|error| format!("{error} that ends with {end}"))
+}
+
+/// The first file with such a name.
+fn find_any(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Outcome<PathBuf> {
     let sums = read(&directory.join("SHA256SUMS"))?;
     let names = sums
         .lines()
         .filter_map(|line| line.split_whitespace().last());
-    let mut found = names.filter(|name| name.ends_with(end) && !name.contains("-compat"));
+    let mut found = names.filter(|name| is_wanted(name));
     let name = found
         .next()
-        .ok_or_else(|| format!("there is no {end}; run cargo xtask package"))?;
+        .ok_or("run cargo xtask package: it left no file")?;
     Ok(directory.join(name))
-}
-
-fn first_directory(path: &Path) -> Outcome<PathBuf> {
-    let mut entries = std::fs::read_dir(path).map_err(|error| error.to_string())?;
-    let entry = entries.next().ok_or("an empty tarball")?;
-    entry
-        .map(|entry| entry.path())
-        .map_err(|error| error.to_string())
 }

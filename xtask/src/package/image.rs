@@ -7,9 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::Package;
 use super::archives::{link_names, tar};
+use super::files::{Outcome, copy, make_directory, output, run, write};
 use super::tree::set_mode;
-use super::{Outcome, Package, copy, make_directory, output, run, write};
 use crate::workspace_root;
 
 /// Names under which scripts call a client.

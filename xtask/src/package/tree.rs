@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Outcome, Package, copy, output, write};
+use super::Package;
+use super::files::{Outcome, copy, output, write};
 use crate::workspace_root;
 
 /// Files of the repository, and where they lie on a machine.
@@ -39,8 +40,8 @@ const MANUALS: [&str; 8] = [
 ];
 
 /// Puts the files together; where they are.
-pub(super) fn make(package: &Package, program: &Path) -> Outcome<PathBuf> {
-    let tree = package.work.join("tree");
+pub(super) fn make(package: &Package, name: &str, program: &Path) -> Outcome<PathBuf> {
+    let tree = package.work.join(name);
     copy(program, &tree.join("usr/bin/iolite"))?;
     set_mode(&tree.join("usr/bin/iolite"), 0o755)?;
     for (from, to) in FILES {

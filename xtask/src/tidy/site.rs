@@ -14,11 +14,15 @@ pub(super) fn faults(sources: &[Source]) -> Vec<String> {
         sources.iter().filter(is_page)
     };
     let mut faults = Vec::new();
-    let listed: BTreeSet<&str> = sources
-        .iter()
-        .filter(|one| one.path == SUMMARY)
-        .flat_map(|one| one.text.lines().flat_map(targets))
-        .collect();
+    let mut listed = BTreeSet::new();
+    for summary in sources.iter().filter(|one| one.path == SUMMARY) {
+        for (number, line) in summary.lines() {
+            let again = targets(line).filter(|target| !listed.insert(*target));
+            faults.extend(
+                again.map(|target| format!("{SUMMARY}:{number}: {target} stands there twice")),
+            );
+        }
+    }
     for page in pages().filter(|page| page.path != SUMMARY) {
         let name = page.path.trim_start_matches("docs/");
         if !listed.contains(name) {
@@ -98,7 +102,7 @@ mod tests {
     #[test]
     fn pages_without_a_chapter_and_links_without_a_heading_are_told() {
         let sources = [
-            source(SUMMARY, "- [A](a.md)\n"),
+            source(SUMMARY, "- [A](a.md)\n- [Again](a.md)\n"),
             source(
                 "docs/a.md",
                 "# A\n## What is `refused`\n[x](#what-is-refused) [y](b.md#c)\n[z](../a.rs)\n",
@@ -109,6 +113,7 @@ mod tests {
         assert_eq!(
             faults(&sources),
             [
+                "docs/SUMMARY.md:2: a.md stands there twice",
                 "docs/b.md:1: no chapter of docs/SUMMARY.md lists it",
                 "docs/a.md:3: no heading for b.md#c",
                 "docs/a.md:4: ../a.rs is no part of the site",

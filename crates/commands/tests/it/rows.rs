@@ -87,6 +87,8 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ("setifmatch", "row", "Garnet's"),
     ("setwithetag", "row", "Garnet's"),
     ("mcdel", "row", "our own"),
+    ("mcflush", "row", "our own"),
+    ("mcwin", "row", "our own"),
     ("mcgat", "row", "our own"),
     ("mcget", "row", "our own"),
     ("mcincr", "row", "our own"),

@@ -1,16 +1,25 @@
 //! Requests whose keys' values lie out of memory wait until these have been read, and run then.
 //!
 //! Asked before a request runs, by the keys that its row names: a request that has to wait has done nothing yet.
+//! Plain requests whose values are in memory, as a look at the index without a lock tells, run like those of a server without
+//! a tier.
+//!
 //! What cannot be told before (a script's undeclared keys, SORT's patterns, a key that was demoted in between) is
 //! read where it is needed, with the key held: right, and slower.
 
-use protocol::{Batch, Request};
+use std::sync::atomic::Ordering;
+
+use protocol::{Batch, Request, Run};
 use store::{COLD_UNIT_BYTES, Key, Locator};
 
+use super::execution::Left;
 use super::place::Place;
 use super::visit::Visit;
 use crate::batch::BATCH_MAX;
+use crate::context::Context;
+use crate::flags::Flags;
 use crate::key_places as places;
+use crate::plan::PlannedRun;
 use crate::port::ValuesAre;
 use crate::resolved::resolve;
 use crate::spec::InTransaction;
@@ -25,6 +34,56 @@ const AHEAD_REQUESTS_MAX: usize = 256;
 const AHEAD_BYTES_MAX: usize = 256 << 10;
 
 impl Visit<'_> {
+    /// Whether the values of all keys of a run are in memory, as far as can be told without a lock.
+    pub(super) fn has_values(&self, run: &Run<'_>, planned: &PlannedRun, found: &Found) -> bool {
+        let Context {
+            shared,
+            store,
+            session,
+            plan,
+            ..
+        } = &self.context;
+        if shared.settings.demotes_always.load(Ordering::Relaxed) {
+            return false;
+        }
+        let needs_none = found.spec.keys.is_empty()
+            || !found.spec.needs_values
+            || run.arguments_count == usize::from(found.sets_with);
+        if needs_none {
+            return true;
+        }
+        // The plan has the keys of the first place alone, and none of those at no fixed place.
+        let keys_count = match found.spec.keys {
+            [_] => run.requests_count * planned.keys_each,
+            _ => 0,
+        };
+        let keys = plan.keys_of(planned).get(..keys_count);
+        let ahead = store.lookahead(session.database);
+        keys_count > 0
+            && keys.is_some_and(|keys| keys.iter().all(|key| ahead.is_in_memory(key.hash())))
+    }
+
+    /// Runs plain requests of which [`Visit::has_values`] said that nothing is to be read for them. A value that has left
+    /// memory since is read where it is needed.
+    #[inline(never)]
+    pub(super) fn execute_in_memory(
+        &mut self,
+        (first, run): (usize, Run<'_>),
+        planned: &PlannedRun,
+        found: &'static Found,
+        reply_bytes_end: usize,
+    ) -> Option<Left> {
+        let start = self.reply.mark();
+        let left = self.execute((first, run.clone()), planned, found, reply_bytes_end);
+        // A write that needed such a value has said so itself, and changed nothing.
+        if store::take_unreadable() && !found.spec.flags.has(Flags::WRITE) {
+            // Some reply says that nothing is there. These requests are counted twice.
+            self.reply.rollback(start);
+            return self.execute_with_care(run, planned, reply_bytes_end);
+        }
+        left
+    }
+
     /// Whether a request has to wait for values that lie out of memory, which are being read then.
     #[cold]
     pub(super) fn waits_for_values(

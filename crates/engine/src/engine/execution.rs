@@ -43,7 +43,7 @@ const VISIT_NS_MAX: u64 = 500_000;
 const BATCH_ARGUMENTS_MAX: usize = 512;
 
 /// Where a batch was left before its end.
-struct Left {
+pub(super) struct Left {
     /// The request that ran last, or that has to wait.
     index: usize,
     next: Next,
@@ -220,11 +220,15 @@ impl Visit<'_> {
                         && planned.is_plain
                         && !self.is_gated()
                         && !self.may_be_busy
-                        && !self.may_be_cold
                         && !self.is_looked_at(found)
-                        && (!self.checks_slots || self.are_mine(&run, found)) =>
+                        && (!self.checks_slots || self.are_mine(&run, found))
+                        && (!self.may_be_cold || self.has_values(&run, &planned, found)) =>
                 {
-                    self.execute((done, run), &planned, found, reply_bytes_end)
+                    let numbered = (done, run);
+                    match self.may_be_cold {
+                        false => self.execute(numbered, &planned, found, reply_bytes_end),
+                        true => self.execute_in_memory(numbered, &planned, found, reply_bytes_end),
+                    }
                 }
                 _ => {
                     if !self.lap.is_empty() {
@@ -263,7 +267,7 @@ impl Visit<'_> {
 
     /// Runs plain requests of a client in no special state.
     #[inline]
-    fn execute(
+    pub(super) fn execute(
         &mut self,
         (first, run): (usize, Run<'_>),
         planned: &PlannedRun,
@@ -346,7 +350,7 @@ impl Visit<'_> {
 
     /// Runs any requests.
     #[inline(never)]
-    fn execute_with_care(
+    pub(super) fn execute_with_care(
         &mut self,
         run: Run<'_>,
         planned: &PlannedRun,

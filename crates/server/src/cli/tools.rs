@@ -52,7 +52,10 @@ pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartErro
     Ok(match matches.subcommand() {
         Some(("check", given)) => {
             let files = given.get_many::<PathBuf>("files").unwrap_or_default();
-            Some(Invocation::Check(files.cloned().collect()))
+            Some(Invocation::Check {
+                files: files.cloned().collect(),
+                is_json: given.get_flag("json"),
+            })
         }
         Some(("doctor", given)) => Some(Invocation::Doctor {
             target: target(given),
@@ -157,7 +160,7 @@ fn command() -> Command {
         .subcommand(
             Command::new("check")
                 .about("Verifies files of this server, RDB files and AOF, and tells what is in them")
-                .arg(files()),
+                .args([files(), json()]),
         )
         .subcommand(
             Command::new("import")
@@ -482,6 +485,6 @@ mod tests {
             assert_eq!(told(words), Ok(None), "{words:?}");
         }
         let checked = told(&["check", "a", "b"]).unwrap().unwrap();
-        assert_eq!(checked, r#"Check(["a", "b"])"#);
+        assert_eq!(checked, r#"Check { files: ["a", "b"], is_json: false }"#);
     }
 }

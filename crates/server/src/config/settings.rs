@@ -255,6 +255,7 @@ impl Settings {
     fn tls(&self) -> Tls {
         Tls {
             port: self.number("tls-port"),
+            memcached_port: self.number("tls-memcached-port"),
             unix_socket: self.path("tls-unixsocket"),
             reload_interval_s: self.number("tls-auto-reload-interval"),
             user_field: self.choice("tls-auth-clients-user", &USER_FIELDS),

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 pub struct Tls {
     /// TCP port, on the addresses of `bind`; 0 means none.
     pub port: u16,
+    /// TCP port for clients that speak the memcached protocol; 0 means none.
+    pub memcached_port: u16,
     /// Path of the Unix socket for encrypted connections, when there is one.
     pub unix_socket: Option<PathBuf>,
     /// Seconds between looks at the files; 0 means that they are read when a directive changes only.
@@ -75,6 +77,6 @@ impl Tls {
     /// Whether encrypted connections come in anywhere.
     #[must_use]
     pub fn is_on(&self) -> bool {
-        self.port != 0 || self.unix_socket.is_some()
+        self.port != 0 || self.memcached_port != 0 || self.unix_socket.is_some()
     }
 }

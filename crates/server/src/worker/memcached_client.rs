@@ -17,10 +17,10 @@ pub(super) struct MemcachedClient {
     pub(super) read: Read,
 }
 
-/// Whether a peer came by the memcached port.
+/// Whether a peer came by one of the memcached ports.
 pub(super) fn came_by(peer: &PeerInfo, config: &Config) -> bool {
-    let port = config.memcached.port;
-    port != 0 && matches!(&peer.local, Endpoint::Tcp(address) if address.port() == port)
+    let ports = [config.memcached.port, config.tls.memcached_port];
+    matches!(&peer.local, Endpoint::Tcp(address) if address.port() != 0 && ports.contains(&address.port()))
 }
 
 impl MemcachedClient {

@@ -1,31 +1,16 @@
 """Every view of the page in a real browser: widths, light and dark, the keyboard, and what must never happen.
 
 Arguments: the management port, the port of clients, the browser's program; with a directory as fourth, pictures go there.
-With PAGE_DIR in the environment the page's files are taken from there, for who works on them.
 """
 
-import os
-import pathlib
-import socket
 import sys
 
-from playwright.sync_api import sync_playwright
+from console_browser import Browser, client
 
 port, clients, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-pictures = pathlib.Path(sys.argv[4]) if len(sys.argv) > 4 else None
-own = os.environ.get("PAGE_DIR")
-base = f"http://127.0.0.1:{port}/"
+command = client(clients)
 VIEWS = ["overview", "commands", "keys", "clients", "slow", "persistence", "replication", "config", "users", "console", "log"]
-WIDTHS = [390, 768, 1440]
 HOSTILE = [b"<img src=x onerror=\"document.title='gone'\">", b"\x00\xff\xfe bytes", b"</script><script>document.title='gone'</script>", "r\u202etl".encode(), b"a:b:c:" + b"x" * 3000]
-
-
-def command(*args):
-    sent = b"*%d\r\n" % len(args) + b"".join(b"$%d\r\n%s\r\n" % (len(one), one) for one in args)
-    with socket.create_connection(("127.0.0.1", clients)) as link:
-        link.sendall(sent)
-        return link.recv(65536)
-
 
 for key in HOSTILE:
     command(b"SET", key, key * 3)
@@ -35,87 +20,95 @@ command(b"RPUSH", b"list:a", *[b"element %d" % n for n in range(600)])
 command(b"XADD", b"stream:a", b"*", b"field", HOSTILE[0])
 command(b"ZADD", b"zset:a", b"1", HOSTILE[0], b"2.5", b"b")
 command(b"CLIENT", b"SETNAME", b"<b>name</b>")
-
-faults = []
-
-
-def watch(page):
-    page.on("console", lambda message: faults.append(f"console: {message.type} {message.text}"))
-    page.on("pageerror", lambda error: faults.append(f"error: {error}"))
-    page.on("request", lambda request: request.url.startswith((base, "data:", "blob:")) or faults.append(f"foreign request: {request.url}"))
-    page.on("dialog", lambda dialog: faults.append(f"dialog: {dialog.message}"))
-    if own:
-        def file(route):
-            name = route.request.url[len(base):] or "index.html"
-            path = pathlib.Path(own) / name
-            if path.is_file():
-                headers = {"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"}
-                route.fulfill(path=str(path), headers={**headers, "Content-Type": {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}[path.suffix]})
-            else:
-                route.continue_()
-        page.route(lambda url: url.startswith(base) and ("." in url[len(base):] and "json" not in url or url == base), file)
+# As much of everything as a view may meet.
+for at in range(0, 60_000, 500):
+    command(b"MSET", *[part for n in range(at, at + 500) for part in (b"user:%d:%d" % (n % 300, n), b"v%d" % n)])
+command(b"HSET", b"wide", *[part for n in range(20_000) for part in (b"field %d" % n, b"w" * 60)])
+for n in range(300):
+    command(b"CONFIG", b"SET", b"slowlog-log-slower-than", b"0") if n == 0 else command(b"SET", b"slow:%d" % n, HOSTILE[n % 5] * 20)
+command(b"CONFIG", b"SET", b"slowlog-log-slower-than", b"10000")
+command(b"SET", b"nine", b"z" * 7_000_000)
 
 
-def picture(page, name):
-    if pictures:
-        page.screenshot(path=str(pictures / f"{name}.png"))
-
-
-def visit(page, width, theme):
-    for view in VIEWS:
-        page.goto(f"{base}#{view}")
-        page.wait_for_selector("main h1")
-        page.wait_for_timeout(700)
-        overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        if overflow > 1:
-            faults.append(f"{view} at {width} px is {overflow} px too wide")
-        picture(page, f"{view}-{width}-{theme}")
-
-
-def browse(page):
-    page.goto(f"{base}#keys")
+def browse(browser, page):
+    page.goto(f"{browser.base}#keys")
+    page.get_by_label("Pattern").fill("*a*")
     page.get_by_role("button", name="Look", exact=True).click()
     page.get_by_text("of the keyspace seen").wait_for()
+    page.get_by_role("button", name="Go on until").click()
     page.get_by_role("button", name="List").click()
     page.wait_for_selector("table[aria-label='Keys found'] tbody tr.pick")
     rows = page.locator("table[aria-label='Keys found'] tbody tr.pick")
     for at in range(min(rows.count(), 14)):
         rows.nth(at).click()
         page.wait_for_selector("text=encoding")
-    longest = page.evaluate("""async () => {
-      let worst = 0, last = performance.now();
-      for (let turn = 0; turn < 40; turn += 1) {
-        await new Promise((done) => setTimeout(done, 5));
-        worst = Math.max(worst, performance.now() - last); last = performance.now();
-      }
-      return worst;
-    }""")
-    if longest > 3000:
-        faults.append(f"the page stood still for {longest} ms")
-    picture(page, "value")
+    browser.picture(page, "value")
 
 
-def console(page):
-    page.goto(f"{base}#console")
+def found(page, pattern):
+    """Looks for keys until the first of them is there; its row."""
+    page.get_by_label("Pattern").fill(pattern)
+    page.get_by_role("button", name="List").click()
+    page.get_by_role("button", name="Look", exact=True).click()
+    # Rows of what was looked for before may still be there.
+    row = page.locator("table[aria-label='Keys found'] tbody tr.pick", has_text=pattern.rstrip("*")).first
+    more = page.get_by_role("button", name="Go on until")
+    while not row.is_visible():
+        if more.is_visible():
+            more.click()
+        page.wait_for_timeout(300)
+    return row
+
+
+def look_at_everything(browser, page):
+    """A tree of all keys, and each kind of value that is large or hostile."""
+    page.goto(f"{browser.base}#keys")
+    page.get_by_label("Pattern").fill("")
+    page.get_by_role("button", name="Look", exact=True).click()
+    for _ in range(12):
+        if not page.get_by_role("button", name="Go on until").is_visible():
+            break
+        page.get_by_role("button", name="Go on until").click()
+        page.wait_for_timeout(400)
+    page.get_by_role("button", name="List").click()
+    page.get_by_role("button", name="Tree").click()
+    browser.picture(page, "tree")
+    for pattern in ["large", "nine", "wide", "list:a", "hash:*", "stream:a", "zset:a"]:
+        found(page, pattern).click()
+        page.wait_for_selector("text=encoding")
+        if page.get_by_role("button", name="Next page").is_visible():
+            page.get_by_role("button", name="Next page").click()
+    with page.expect_download() as download:
+        found(page, "large").click()
+        page.get_by_role("button", name="Download").click()
+    size = len(open(download.value.path(), "rb").read())
+    if size != 10_000_000:
+        browser.faults.append(f"a download of 10,000,000 bytes had {size}")
+
+
+def console(browser, page):
+    page.goto(f"{browser.base}#console")
     box = page.get_by_label("Command", exact=True)
-    for line in ["SET greeting 'hello world'", "GET greeting", "HGETALL nothing", "CONFIG GET maxmemory*", "ZRANGE zset:a 0 -1 WITHSCORES", "NOPE"]:
+    for line in ["SET greeting 'hello world'", "GET greeting", "HGETALL nothing", "CONFIG GET maxmemory*", "ZRANGE zset:a 0 -1 WITHSCORES", "NOPE",
+                 "KEYS *", "HGETALL wide", "GET nine", "COMMAND", "INFO everything", "CLIENT LIST"]:
         box.fill(line)
         box.press("Enter")
         page.wait_for_timeout(150)
         if page.locator("dialog").count():
             page.get_by_role("button", name="Run it").click()
-        page.wait_for_timeout(250)
+        page.wait_for_timeout(600)
+        if line == "NOPE":
+            browser.picture(page, "console-used")
     text = page.locator(".term .out").inner_text()
     for wanted in ['"hello world"', "(error) ERR unknown command"]:
         if wanted not in text:
-            faults.append(f"console: {wanted} is not in {text}")
+            browser.faults.append(f"console: {wanted} is not in {text[:2000]}")
     box.fill("set k")
     page.wait_for_timeout(400)
-    picture(page, "console-used")
 
 
-def keyboard(page):
-    page.goto(f"{base}#overview")
+def keyboard(browser, page):
+    page.goto(f"{browser.base}#overview")
     page.wait_for_selector("main h1")
     page.locator("body").press("Tab")
     reached = set()
@@ -124,28 +117,14 @@ def keyboard(page):
         reached.add(page.evaluate("document.activeElement.getAttribute('href') || document.activeElement.textContent"))
     for wanted in ["#keys", "#log", "1 h"]:
         if wanted not in reached:
-            faults.append(f"the keyboard does not reach {wanted}: {reached}")
+            browser.faults.append(f"the keyboard does not reach {wanted}: {reached}")
 
 
-with sync_playwright() as playwright:
-    browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-    for theme in ["light", "dark"]:
-        for width in WIDTHS:
-            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
-            page = context.new_page()
-            watch(page)
-            visit(page, width, theme)
-            if page.title() == "gone":
-                faults.append("a key or value was executed")
-            if width == 1440 and theme == "light":
-                browse(page)
-                console(page)
-                keyboard(page)
-            if page.title() == "gone":
-                faults.append("a key or value was executed")
-            context.close()
-    browser.close()
-
-for fault in dict.fromkeys(faults):
-    print(fault)
-sys.exit(1 if faults else 0)
+with Browser(f"http://127.0.0.1:{port}/", program, sys.argv[4] if len(sys.argv) > 4 else None) as browser:
+    for width, theme, page in browser.pages():
+        for view in VIEWS:
+            browser.visit(page, view, width, theme)
+        if width == 1440 and theme == "light":
+            for part in [browse, look_at_everything, console, keyboard]:
+                browser.without_freezing(page, part.__name__, lambda: part(browser, page))
+    sys.exit(browser.verdict())

@@ -39,6 +39,7 @@ mod loading;
 mod logged;
 mod memcached;
 mod memory;
+mod migrations;
 mod notifications;
 mod own_link;
 mod payloads;

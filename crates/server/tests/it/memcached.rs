@@ -100,6 +100,61 @@ fn both_protocols_see_one_store_and_flags_outlive_a_restart() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
+/// The marks are the log's, too.
+#[test]
+fn one_client_fetches_what_is_out_of_date_also_after_a_restart() {
+    let directory = temporary_directory("memcached-stale").unwrap();
+    let dir = directory.to_str().unwrap().to_owned();
+    let args = ["--dir", &dir, "--appendonly", "yes"];
+    let (server, port) = start(&args);
+    let [mut one, mut other] = [Client::connect(port), Client::connect(port)];
+    one.tell("ms k 3 F7\r\nold\r\n", "HD\r\n");
+    one.tell("md k I T600\r\n", "HD\r\n");
+    // Many requests at once, around the one that is asked for once more.
+    let input = "ms a 1\r\nx\r\nmg a v\r\nmg k v f\r\nmg k v\r\nmg a v\r\nmn\r\n";
+    let told = "HD\r\nVA 1\r\nx\r\nVA 3 f7 W X\r\nold\r\nVA 3 X Z\r\nold\r\nVA 1\r\nx\r\nMN\r\n";
+    one.tell(input, told);
+    other.tell("mg k\r\n", "HD X Z\r\n");
+    drop(server);
+    let (_server, port) = start(&args);
+    let mut one = Client::connect(port);
+    one.send(b"mg k c v\r\n");
+    let line = one.line();
+    let cas = line
+        .strip_prefix("VA 3 c")
+        .and_then(|rest| rest.strip_suffix(" X Z"));
+    let cas = cas.unwrap_or_else(|| panic!("{line}")).to_owned();
+    one.expect(b"old\r\n");
+    one.tell(&format!("ms k 3 C{cas}\r\nnew\r\n"), "HD\r\n");
+    one.tell("mg k v\r\n", "VA 3\r\nnew\r\n");
+    // Who asks for what is not there is told to make it, and nobody else is.
+    one.tell("mg none v N60\r\n", "VA 0 W\r\n\r\n");
+    one.tell("mg none v N60\r\n", "VA 0 Z\r\n\r\n");
+    one.tell(
+        "ms soon 1 T5\r\nx\r\nmg soon R1\r\nmg soon R60\r\nmg soon R60\r\n",
+        "HD\r\nHD\r\nHD W\r\nHD Z\r\n",
+    );
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_flush_for_later_is_done_then() {
+    let (server, port) = start(&[]);
+    let mut client = Client::connect(port);
+    client.tell("set k 0 0 1\r\nv\r\nflush_all 1000\r\n", "STORED\r\nOK\r\n");
+    client.tell(
+        "flush_all 1\r\nget k\r\n",
+        "OK\r\nVALUE k 0 1\r\nv\r\nEND\r\n",
+    );
+    crate::limits::eventually("it is empty", || {
+        server.client().unwrap().command(&["DBSIZE"]).unwrap() == Value::Integer(0)
+    });
+    client.tell(
+        "set k 0 0 1\r\nw\r\nget k\r\n",
+        "STORED\r\nVALUE k 0 1\r\nw\r\nEND\r\n",
+    );
+}
+
 #[test]
 fn a_client_waits_while_clients_are_paused_and_goes_on() {
     let (server, port) = start(&[]);

@@ -605,3 +605,45 @@ fn the_management_port_shows_the_servers_certificate() {
     let _closed = plain.read_to_end(&mut text);
     assert!(!text.starts_with(b"HTTP/"), "{}", text.escape_ascii());
 }
+
+/// The port alone has the server make handshakes; what is sent plainly is not understood.
+#[test]
+fn the_memcached_port_may_be_encrypted() {
+    let files = Files::new();
+    let (certificate, key) = (files.path("server.crt"), files.path("server.key"));
+    let port = free_port().unwrap();
+    let words = [
+        "--tls-memcached-port",
+        &port.to_string(),
+        "--tls-auth-clients",
+        "no",
+        "--tls-cert-file",
+        certificate.to_str().unwrap(),
+        "--tls-key-file",
+        key.to_str().unwrap(),
+    ];
+    let server = ServerBuilder::iolite().args(&words).start().unwrap();
+    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let stream = files.client(false).connect(socket.into(), "localhost");
+    let mut stream = stream.unwrap();
+    while stream.handshake().unwrap() != Handshake::Done {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut link = TlsLink(stream);
+    let requests = b"set k 5 0 5\r\nhello\r\nget k\r\nquit\r\n";
+    link.write_all(requests).unwrap();
+    let mut text = Vec::new();
+    // Whether the end is announced does not matter.
+    let _ended = link.read_to_end(&mut text);
+    let text = String::from_utf8_lossy(&text);
+    assert_eq!(text, "STORED\r\nVALUE k 5 5\r\nhello\r\nEND\r\n");
+    let value = server.client().unwrap().command(&["GET", "k"]).unwrap();
+    assert_eq!(value, Value::Bulk(b"hello".to_vec()));
+    let mut plain = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    plain.set_read_timeout(Some(PATIENCE)).unwrap();
+    plain.write_all(b"get k\r\n").unwrap();
+    let mut told = Vec::new();
+    let _ended = plain.read_to_end(&mut told);
+    assert!(!told.starts_with(b"VALUE"), "{}", told.escape_ascii());
+}

@@ -21,7 +21,7 @@ fn started() -> (Server, String) {
     (server, port)
 }
 
-fn tool(words: &[&str]) -> Output {
+pub(crate) fn tool(words: &[&str]) -> Output {
     Command::new(iolite_program())
         .args(words)
         .env_remove("IOLITE_AUTH")
@@ -256,6 +256,85 @@ fn an_analysis_knows_values_that_are_in_a_tier() {
     assert!(checkpoint["bytes"].as_u64() < Some(500), "{checkpoint}");
 }
 
+/// What a log has after its base, or a checkpoint, is counted apart.
+#[test]
+fn an_analysis_tells_what_logs_have() {
+    let log = ["--appendonly", "yes"];
+    let builders = [ServerBuilder::iolite(), ServerBuilder::oracle()];
+    for builder in builders {
+        let Ok(server) = builder.args(&log).tcp().start() else {
+            // There is no redis-server.
+            continue;
+        };
+        let port = server.address().unwrap().port().to_string();
+        fill_quietly(&port, "kept:1", 1_000);
+        fill_quietly(&port, "kept:2", 1_000);
+        match server.name() {
+            "iolite" => fill(&port, &["SAVE"]),
+            _ => {
+                fill(&port, &["BGREWRITEAOF"]);
+                crate::limits::eventually("rewritten", || {
+                    let info = told(&["cli", "-p", &port, "INFO", "persistence"]);
+                    info.contains("aof_rewrite_in_progress:0")
+                        && info.contains("aof_rewrite_scheduled:0")
+                });
+            }
+        }
+        for _ in 0..3 {
+            fill_quietly(&port, "later:1", 100);
+        }
+        fill(&port, &["-n", "2", "RPUSH", "list:1", "a"]);
+        fill(&port, &["DEL", "kept:1"]);
+        let directory = server.directory().to_str().unwrap().to_owned();
+        let stopped = tool(&["cli", "-p", &port, "SHUTDOWN", "NOSAVE"]);
+        crate::limits::eventually("it has ended", || {
+            !tool(&["cli", "-p", &port, "PING"]).status.success()
+        });
+        let told = analysis(&[&directory]);
+        let written = &told["written"];
+        assert_eq!(told["keys"], 2, "{stopped:?} {told}");
+        assert_eq!(written["writes"], 5, "{told}");
+        assert_eq!(written["prefixes"][0]["name"], "later:");
+        assert_eq!(written["prefixes"][0]["writes"], 3);
+        assert_eq!(written["keys"][0]["key"], "later:1");
+        let text = self::told(&["analyze", &directory]);
+        assert!(text.contains("WRITTEN AFTER THAT: 5 commands"), "{text}");
+        let csv = self::told(&["analyze", &directory, "--csv"]);
+        assert!(csv.contains("\n\"kept:\",2,"), "{csv}");
+        assert!(csv.contains("\n\"later:\",0,0,0,3,"), "{csv}");
+        let page = self::told(&["analyze", &directory, "--html"]);
+        assert!(page.contains("Most written"), "{page}");
+    }
+}
+
+/// As a server has it that writes no base: one file of requests, here cut within one.
+#[test]
+fn an_analysis_reads_a_plain_append_only_file() {
+    let directory = temporary_directory("analyze-aof").unwrap();
+    let file = directory.join("appendonly.aof");
+    let request = "*3\r\n$3\r\nSET\r\n$3\r\na:1\r\n$1\r\nx\r\n";
+    std::fs::write(&file, format!("{request}{request}*3\r\n$3\r\nSET")).unwrap();
+    let path = file.to_str().unwrap();
+    let told = analysis(&[path]);
+    std::fs::write(&file, format!("{request}nonsense")).unwrap();
+    let refused = tool(&["analyze", path]);
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(
+        (&told["keys"], &told["written"]["writes"]),
+        (&0.into(), &2.into())
+    );
+    let source = told["source"].as_str().unwrap();
+    assert!(
+        source.ends_with("ends within the request at 58"),
+        "{source}"
+    );
+    let refused = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        refused.contains("at offset 29: this is no request"),
+        "{refused}"
+    );
+}
+
 fn analysis(words: &[&str]) -> serde_json::Value {
     let mut all = vec!["analyze", "--json"];
     all.extend(words);
@@ -455,7 +534,14 @@ fn a_migration_that_goes_on_keeps_to_its_rate_at_once() {
     let pair = pair("migrate-rate");
     fill(&pair.ports[0], &["DEBUG", "POPULATE", "300", "key", "30"]);
     let state = pair.state();
-    let text = format!("iolite migrate 1\n{} {}\n0 0 2400000\n", pair.from, pair.to);
+    let port = pair.ports[0].as_str();
+    let info = told(&["cli", "-p", port, "INFO", "server"]);
+    let process = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+    let process = process.unwrap().trim();
+    let text = format!(
+        "iolite migrate 2\n{} {}\ntarget empty\nwalk 0 {process} 0 2400000\n",
+        pair.from, pair.to
+    );
     std::fs::write(&state, text).unwrap();
     let patience = Patience::of(Duration::from_secs(60));
     let (told, code) = pair.migrate(&["--state", &state, "--rate", "20000", "--count", "10"]);
@@ -466,6 +552,27 @@ fn a_migration_that_goes_on_keeps_to_its_rate_at_once() {
     );
     // It would be two minutes for all that the file names.
     assert!(patience.lasts());
+}
+
+/// A cursor says something to the process that gave it alone: another one keeps its keys in another order.
+#[test]
+fn a_migration_begins_anew_at_a_source_that_was_started_anew() {
+    let pair = pair("migrate-restarted");
+    fill(&pair.ports[0], &["DEBUG", "POPULATE", "300", "key", "30"]);
+    let state = pair.state();
+    let text = format!(
+        "iolite migrate 2\n{} {}\ntarget empty\nwalk 0 {} done 300\n",
+        pair.from,
+        pair.to,
+        "0".repeat(40)
+    );
+    std::fs::write(&state, text).unwrap();
+    let (told, code) = pair.migrate(&["--state", &state]);
+    assert_eq!(
+        (told["copied"].as_u64(), code),
+        (Some(300), Some(0)),
+        "{told}"
+    );
 }
 
 /// A source that does not tell what it has was not copied.
@@ -488,4 +595,99 @@ fn a_migration_by_replication_hands_over() {
     let done = told(&["migrate", &pair.from, &pair.to, "--replicate", "-q"]);
     assert!(done.contains("has all that it has"), "{done}");
     assert!(pair.is_same());
+}
+
+/// Programs are told the same as people.
+#[test]
+fn a_check_tells_programs_which_file_is_damaged() {
+    let directory = temporary_directory("check-json").unwrap();
+    let [good, bad] = ["good.aof", "bad.aof"].map(|name| directory.join(name));
+    std::fs::write(&good, "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n").unwrap();
+    std::fs::write(&bad, "*3\r\n\"nonsense\r\n").unwrap();
+    let paths = [good.to_str().unwrap(), bad.to_str().unwrap()];
+    let output = tool(&["check", "--json", paths[0], paths[1]]);
+    std::fs::remove_dir_all(&directory).unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(told["is_good"], false);
+    assert_eq!(told["files"][0]["path"], paths[0]);
+    assert_eq!(told["files"][0]["is_good"], true, "{told}");
+    assert!(told["files"][0]["damage"].is_null());
+    assert!(
+        told["files"][1]["damage"]
+            .as_str()
+            .is_some_and(|text| !text.is_empty()),
+        "{told}"
+    );
+}
+
+/// What scripts read of both has the same shape; times and counts differ from run to run.
+#[test]
+fn figures_are_told_as_redis_cli_tells_them() {
+    let (_server, port) = started();
+    fill(&port, &["SET", "s", "abc"]);
+    let shape = |text: &str| -> String {
+        let mut shape = String::new();
+        for letter in text.chars() {
+            // A number is one sign, and so is a run of blanks.
+            let sign = if letter.is_ascii_digit() { '#' } else { letter };
+            if !(matches!(sign, '#' | ' ') && shape.ends_with(sign)) {
+                shape.push(sign);
+            }
+        }
+        shape
+    };
+    for words in [
+        &["--latency", "--raw"][..],
+        &["--latency", "--csv"],
+        &["--scan"],
+        &["-D", ";", "--raw", "GET", "s"],
+        &["--quoted-input", "--raw", "GET", "\"\\x73\""],
+        &["--quoted-json", "GET", "s"],
+    ] {
+        let mut other = Command::new("redis-cli");
+        let Ok(other) = other.args(["-p", &port]).args(words).output() else {
+            return;
+        };
+        let other = String::from_utf8(other.stdout).unwrap();
+        if other.contains("Unrecognized option") {
+            continue;
+        }
+        let mut all = vec!["cli", "-p", &port];
+        all.extend(words);
+        assert_eq!(shape(&told(&all)), shape(&other), "{words:?}");
+    }
+    // It goes on until it is ended; a line of ours is compared with one of theirs.
+    let first_lines = |program: &mut Command| -> Option<String> {
+        let mut child = program
+            .args(["-p", &port, "--stat", "-i", "0.01"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()?;
+        let mut text = Vec::new();
+        let mut output = child.stdout.take()?;
+        let mut byte = [0];
+        while text.iter().filter(|byte| **byte == b'\n').count() < 4 {
+            output.read_exact(&mut byte).ok()?;
+            text.push(byte[0]);
+        }
+        child.kill().ok()?;
+        child.wait().ok()?;
+        String::from_utf8(text).ok()
+    };
+    let own = first_lines(Command::new(iolite_program()).arg("cli")).unwrap();
+    let Some(other) = first_lines(&mut Command::new("redis-cli")) else {
+        return;
+    };
+    let head = |text: &str| text.lines().take(2).collect::<Vec<_>>().join("\n");
+    assert_eq!(head(&own), head(&other));
+    let columns = |text: &str| -> Vec<usize> {
+        let line = text.lines().nth(3).unwrap_or_default();
+        let starts = line
+            .char_indices()
+            .filter(|(at, letter)| *letter != ' ' && (*at == 0 || line[..*at].ends_with(' ')));
+        starts.map(|(at, _)| at).collect()
+    };
+    assert_eq!(columns(&own), columns(&other), "{own}{other}");
 }

@@ -76,3 +76,105 @@ fn directories_of_older_forms_are_read_and_written_anew() {
         std::fs::remove_dir_all(&place).unwrap();
     }
 }
+
+/// The forms that a directory is of, by the numbers in its files, as golden directories are named.
+fn form(directory: &Path) -> String {
+    let data = directory.join("iolite-data");
+    let manifest = std::fs::read_to_string(data.join("MANIFEST")).unwrap();
+    let first = manifest.lines().next().unwrap();
+    let manifest_version = first.strip_prefix("iolite-manifest ").unwrap();
+    let checkpoint = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("directory "));
+    let part = std::fs::read(data.join(checkpoint.unwrap()).join("0000.part")).unwrap();
+    let mut segments: Vec<PathBuf> = std::fs::read_dir(data.join("log"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "log"))
+        .collect();
+    segments.sort();
+    let log = std::fs::read(segments.last().unwrap()).unwrap();
+    // A version follows the eight bytes that say what the file is.
+    let version = |bytes: &[u8]| u16::from_le_bytes([bytes[8], bytes[9]]);
+    format!(
+        "manifest-{manifest_version}-part-{}-log-{}",
+        version(&part),
+        version(&log)
+    )
+}
+
+/// Whoever changes a form adds a directory of it, and says how a server before it comes to read what is written.
+#[test]
+fn what_is_written_now_is_of_the_form_of_the_last_golden_directory() {
+    let last = golden().pop().unwrap();
+    let place = temporary_directory("form").unwrap();
+    let server = start(&place);
+    text(&server, &["SET", "a", "1"]);
+    assert_eq!(text(&server, &["SAVE"]), "OK");
+    text(&server, &["SET", "b", "2"]);
+    drop(server);
+    let form = form(&place);
+    assert_eq!(self::form(&last), form);
+    assert!(last.to_str().unwrap().ends_with(&form), "{last:?} {form}");
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+/// Up and back again: a directory that a server of before wrote is written by this one, and goes on there. `OLD_SERVER_BIN` names
+/// that server; without one it is this one, which writes the same form as long as the test above holds.
+#[test]
+fn an_older_server_goes_on_with_what_this_one_wrote() {
+    let old = std::env::var_os("OLD_SERVER_BIN").map(PathBuf::from);
+    let old = old.unwrap_or_else(testkit::process::iolite_program);
+    let start_old = |directory: &Path| {
+        let directory = directory.to_str().unwrap();
+        let words = [
+            "--dir",
+            directory,
+            "--appendonly",
+            "yes",
+            "--enable-debug-command",
+            "yes",
+        ];
+        let builder = ServerBuilder::new("iolite", old.clone()).args(&words);
+        builder.start().unwrap()
+    };
+    for golden in golden() {
+        let place = temporary_directory("back").unwrap();
+        copy(&golden, &place);
+        let mut digest = std::fs::read_to_string(golden.join("DIGEST"))
+            .unwrap()
+            .trim()
+            .to_owned();
+        for (round, is_old) in [true, false, true, false].into_iter().enumerate() {
+            let server = match is_old {
+                true => start_old(&place),
+                false => start(&place),
+            };
+            assert_eq!(
+                text(&server, &["DEBUG", "DIGEST"]),
+                digest,
+                "{golden:?} {round}"
+            );
+            assert_eq!(text(&server, &["FCALL", "f", "0"]), "Integer(1)");
+            let number = round.to_string();
+            // In a checkpoint, and in the log behind it.
+            text(&server, &["RPUSH", "rounds", &number]);
+            text(&server, &["HSET", "of:rounds", &number, "x"]);
+            assert_eq!(text(&server, &["SAVE"]), "OK");
+            text(
+                &server,
+                &["SET", &format!("round:{number}"), "x", "EX", "100000"],
+            );
+            text(
+                &server,
+                &["HPEXPIRE", "of:rounds", "100000000", "FIELDS", "1", &number],
+            );
+            text(
+                &server,
+                &["DEL", &format!("round:{}", round.saturating_sub(1))],
+            );
+            digest = text(&server, &["DEBUG", "DIGEST"]);
+        }
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+}

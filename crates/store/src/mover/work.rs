@@ -9,6 +9,8 @@ use crate::chunk::ChunkId;
 #[derive(Debug)]
 pub(crate) struct Mover {
     pub(super) is_moving: AtomicBool,
+    /// Somebody moves pieces of objects.
+    pub(super) is_moving_pieces: AtomicBool,
     pub(super) work: Mutex<Work>,
     /// Nothing is moved while less than this lies idle …
     pub(super) ignore_bytes: AtomicU64,
@@ -75,6 +77,7 @@ impl Default for Mover {
     fn default() -> Self {
         Self {
             is_moving: AtomicBool::new(false),
+            is_moving_pieces: AtomicBool::new(false),
             work: Mutex::new(Work::default()),
             ignore_bytes: AtomicU64::new(Self::IGNORE_BYTES),
             threshold_percent: AtomicU64::new(Self::THRESHOLD_PERCENT),
@@ -102,6 +105,19 @@ impl Mover {
         self.ignore_bytes.store(ignore_bytes, Ordering::Relaxed);
         self.threshold_percent
             .store(threshold_percent, Ordering::Relaxed);
+    }
+
+    /// From when on memory that lies idle is worth the work.
+    pub(super) fn threshold(&self) -> (u64, u64) {
+        (
+            self.ignore_bytes.load(Ordering::Relaxed),
+            self.threshold_percent.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Whether records or pieces of objects are being moved.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.is_moving() || self.is_moving_pieces.load(Ordering::Relaxed)
     }
 
     /// Whether there is work at hand: one load.

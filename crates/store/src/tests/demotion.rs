@@ -278,6 +278,28 @@ fn what_cannot_be_read_is_told_and_left_alone() {
 }
 
 #[test]
+fn a_look_ahead_tells_which_values_are_in_memory() {
+    let (mut handle, elsewhere) = store();
+    // So many that some are not in their home buckets.
+    let names: Vec<String> = (0..500).map(|number| format!("key {number}")).collect();
+    for name in &names {
+        set(&mut handle, name, &[1; 200], Deadline::Never);
+    }
+    for name in names.iter().step_by(2) {
+        assert!(demote(&mut handle, &elsewhere, name));
+    }
+    handle.enter();
+    let ahead = handle.lookahead(0);
+    let is_in_memory = |name: &str| ahead.is_in_memory(ahead.hash(name.as_bytes()));
+    for (number, name) in names.iter().enumerate() {
+        assert_eq!(is_in_memory(name), number % 2 == 1, "{name}");
+    }
+    assert!(is_in_memory("another"));
+    assert!(handle.lookahead(1).is_in_memory(ahead.hash(b"key 0")));
+    handle.leave();
+}
+
+#[test]
 fn a_stub_that_is_put_in_is_found_and_a_place_is_named_in_whatever_database() {
     let (mut handle, elsewhere) = store();
     let kind = ColdKind::BYTES;

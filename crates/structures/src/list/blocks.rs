@@ -12,6 +12,7 @@ use super::{BlockLimit, End};
 use crate::element::Element;
 use crate::memory::allocated;
 use crate::packed::{At, Packed};
+use crate::relocation::Relocation;
 
 /// Blocks of packed elements, none of them empty.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +81,25 @@ impl Blocks {
             + allocated(self.blocks.capacity() * size_of::<Block>())
             + self.blocks.len() * SHARED_BYTES
             + self.buffer_bytes
+    }
+
+    /// Moves its pieces, block after block, as far as a relocation says.
+    pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        if relocation.is_one_next() {
+            // A row that goes around its end is made straight by this.
+            let mut row = Vec::from(std::mem::take(&mut self.blocks));
+            relocation.buffer(&mut row);
+            self.blocks = row.into();
+        }
+        let first = relocation.pass_by(self.blocks.len());
+        for block in self.blocks.range_mut(first..) {
+            if !relocation.is_next() {
+                return;
+            }
+            if let Some(packed) = relocation.unshared(&mut block.packed, Packed::new) {
+                packed.move_pieces(relocation);
+            }
+        }
     }
 
     pub(super) fn as_slices(&self) -> (&[Block], &[Block]) {

@@ -19,6 +19,7 @@ use base::cache::prefetch;
 use super::members::MemberRef;
 use super::pool::{Kept, Pool};
 use crate::memory::allocated;
+use crate::relocation::Relocation;
 
 /// Entries of a group.
 const GROUP: usize = 8;
@@ -66,6 +67,13 @@ impl Index {
     /// About how many allocations it has.
     pub(super) fn allocations(&self) -> usize {
         self.buckets.len()
+    }
+
+    /// Moves its pieces, as far as a relocation says.
+    pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        self.buckets.move_pieces(relocation, |bucket, relocation| {
+            relocation.buffer(bucket);
+        });
     }
 
     /// Asks the cache for the tags and references of a hash's bucket.

@@ -8,6 +8,7 @@ use super::members::{MemberRef, Members};
 use super::tree::{self, Tree};
 use crate::element::ElementText;
 use crate::hashing::hash;
+use crate::relocation::Relocation;
 use crate::table::{AHEAD_MAX, Full};
 
 /// A large sorted set. Every member has one record, one entry in the index, and one in the tree.
@@ -30,6 +31,13 @@ impl Large {
 
     pub(super) fn allocations(&self) -> usize {
         self.members.allocations() + self.index.allocations() + self.tree.allocations()
+    }
+
+    /// Moves its pieces, as far as a relocation says: those of the members, of the index, of the tree.
+    pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        self.members.move_pieces(relocation);
+        self.index.move_pieces(relocation);
+        self.tree.move_pieces(relocation);
     }
 
     /// Asks the cache for what leads to the entries of these members, at most [`AHEAD_MAX`]: bucket,

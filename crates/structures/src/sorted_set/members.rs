@@ -17,6 +17,7 @@ use base::cache::prefetch;
 
 use super::pool::{Kept, NONE, Pool};
 use crate::memory::allocated;
+use crate::relocation::Relocation;
 
 /// Bits of a reference that are the offset in a chunk.
 const OFFSET_BITS: u32 = 12;
@@ -61,6 +62,15 @@ impl Members {
     /// About how many allocations it has.
     pub(super) fn allocations(&self) -> usize {
         self.chunks.len() + self.long.len()
+    }
+
+    /// Moves its pieces, as far as a relocation says.
+    pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        self.chunks.move_pieces(relocation, |chunk, relocation| {
+            relocation.buffer(&mut chunk.bytes);
+        });
+        self.long
+            .move_pieces(relocation, |member, relocation| relocation.bytes(member));
     }
 
     /// Keeps a member, not in any leaf yet; none when there is no room for another.

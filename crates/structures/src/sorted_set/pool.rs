@@ -12,6 +12,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::memory::allocated;
+use crate::relocation::Relocation;
 
 /// Values in one piece, unless somebody says otherwise: short ones.
 const PIECE: usize = 8;
@@ -52,6 +53,28 @@ impl<T: Clone + Default, const PIECE: usize> Pool<T, PIECE> {
         self.pieces.len() * allocated(COUNTS_BYTES + PIECE * size_of::<T>())
             + allocated(self.pieces.capacity() * size_of::<Arc<[T; PIECE]>>())
             + allocated(self.free.capacity() * size_of::<u32>())
+    }
+
+    /// Moves its pieces, and with each what `inner` moves of each of its values, as far as a relocation says.
+    pub(super) fn move_pieces(
+        &mut self,
+        relocation: &mut Relocation<'_>,
+        mut inner: impl FnMut(&mut T, &mut Relocation<'_>),
+    ) {
+        if relocation.is_one_next() {
+            relocation.buffer(&mut self.pieces);
+            relocation.buffer(&mut self.free);
+        }
+        let first = relocation.pass_by(self.pieces.len());
+        for piece in &mut self.pieces[first..] {
+            if !relocation.is_next() {
+                return;
+            }
+            let empty = || array::from_fn(|_| T::default());
+            if let Some(values) = relocation.unshared(piece, empty) {
+                values.iter_mut().for_each(|value| inner(value, relocation));
+            }
+        }
     }
 
     /// The number that `value` is kept under.

@@ -9,6 +9,7 @@ use super::{Scored, is_whole};
 use crate::compact::OneBuffer;
 use crate::element::Element;
 use crate::packed::{self, At, Packed};
+use crate::relocation::Relocation;
 
 /// In front of the bytes of a score: nine bytes that begin with it spell no number.
 const MARK: u8 = b's';
@@ -46,6 +47,10 @@ impl Small {
 
     pub(super) fn memory_bytes(&self) -> usize {
         self.packed.memory_bytes()
+    }
+
+    pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        self.packed.move_pieces(relocation);
     }
 
     /// Whether there is room for a member in one block at all.

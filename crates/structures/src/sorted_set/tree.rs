@@ -25,6 +25,7 @@ use base::cache::prefetch;
 use super::members::{MemberRef, Members};
 use super::pool::{Kept, NONE, Pool};
 use crate::memory::allocated;
+use crate::relocation::Relocation;
 
 mod balance;
 
@@ -108,6 +109,17 @@ impl Tree {
     /// About how many allocations it has.
     pub(super) fn allocations(&self) -> usize {
         (self.leaves.len() + self.inners.len()) * 2
+    }
+
+    /// Moves its pieces, as far as a relocation says.
+    pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        self.leaves.move_pieces(relocation, |leaf, relocation| {
+            relocation.buffer(&mut leaf.scores);
+            relocation.buffer(&mut leaf.members);
+        });
+        self.inners.move_pieces(relocation, |inner, relocation| {
+            relocation.buffer(&mut inner.children);
+        });
     }
 
     /// Adds an entry for a member that has none.

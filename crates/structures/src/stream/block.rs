@@ -16,6 +16,7 @@ use super::id::EntryId;
 use super::varint::{self, put, put_over, put_text, take, take_text};
 use crate::element::Element;
 use crate::memory::allocated;
+use crate::relocation::Relocation;
 
 /// Below this a buffer is made no smaller.
 const SHRINK_FROM_BYTES: usize = 128;
@@ -93,6 +94,23 @@ impl Block {
             first: id,
             newest: id,
         }
+    }
+
+    /// In place of one that is moved.
+    pub(super) fn empty() -> Self {
+        Self {
+            buffer: Vec::new(),
+            names_end: 0,
+            start: 0,
+            len: 0,
+            removed: 0,
+            first: EntryId::MIN,
+            newest: EntryId::MIN,
+        }
+    }
+
+    pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        relocation.buffer(&mut self.buffer);
     }
 
     pub(super) fn len(&self) -> usize {

@@ -8,6 +8,7 @@ use super::entry::Entry;
 use super::id::EntryId;
 use super::range::{Backwards, Blocks, Range};
 use crate::memory::allocated;
+use crate::relocation::Relocation;
 
 /// The longest entry: bytes of its fields and values together.
 pub const ENTRY_BYTES_MAX: usize = 1 << 30;
@@ -15,8 +16,12 @@ pub const ENTRY_BYTES_MAX: usize = 1 << 30;
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 
 /// What a sealed block takes beside its buffer: itself with two counts, and its part of a node.
-const SEALED_BYTES: usize = SHARED_BYTES + 48;
+const SEALED_BYTES: usize = SHARED_BYTES + NODE_PART_BYTES;
+const NODE_PART_BYTES: usize = 48;
 const SHARED_BYTES: usize = allocated(2 * size_of::<usize>() + size_of::<Block>());
+
+/// The map of blocks is made anew, to move it, for no more of them than this.
+const MAP_MOVED_MAX: usize = 512;
 
 /// How long a block may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +129,29 @@ impl EntryLog {
     pub(super) fn memory_bytes(&self) -> usize {
         let tail = if self.tail.is_some() { SHARED_BYTES } else { 0 };
         self.buffer_bytes + self.sealed.len() * SEALED_BYTES + tail
+    }
+
+    /// Moves its pieces, as far as a relocation says: the map of blocks, unless it is large, the tail, then block
+    /// after block.
+    pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        if relocation.is_one_next() {
+            if let Some((_, block)) = self.sealed.first_key_value()
+                && self.sealed.len() <= MAP_MOVED_MAX
+                && relocation.wants_at(block, self.sealed.len() * NODE_PART_BYTES)
+            {
+                self.sealed = std::mem::take(&mut self.sealed).into_iter().collect();
+            }
+            if let Some(tail) = &mut self.tail {
+                relocate_block(tail, relocation);
+            }
+        }
+        let first = relocation.pass_by(self.sealed.len());
+        for block in self.sealed.values_mut().skip(first) {
+            if !relocation.is_next() {
+                return;
+            }
+            relocate_block(block, relocation);
+        }
     }
 
     pub(super) fn allocations(&self) -> usize {
@@ -449,6 +477,12 @@ impl EntryLog {
 impl PartialEq for EntryLog {
     fn eq(&self, other: &Self) -> bool {
         self.len == other.len && self.counters == other.counters && self.iter().eq(other.iter())
+    }
+}
+
+fn relocate_block(block: &mut Arc<Block>, relocation: &mut Relocation<'_>) {
+    if let Some(block) = relocation.unshared(block, Block::empty) {
+        block.move_pieces(relocation);
     }
 }
 

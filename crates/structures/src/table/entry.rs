@@ -8,6 +8,8 @@
 //! All numbers are little-endian. A set has entries without a value, which cost two bytes beside
 //! the member.
 
+use crate::relocation::Relocation;
+
 const DEADLINE: u8 = 1;
 const VALUE: u8 = 2;
 const WIDE: u8 = 4;
@@ -45,6 +47,10 @@ impl Large {
 
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        relocation.bytes(&mut self.bytes);
     }
 
     fn parts(&self) -> (&[u8], &[u8]) {

@@ -19,6 +19,7 @@
 use base::{cache, lanes};
 
 use super::entry::{self, Entry, EntryLayout, Large};
+use crate::relocation::Relocation;
 
 const GROUP: usize = 16;
 const GROUPS: usize = 8;
@@ -114,6 +115,17 @@ impl Page {
                 + outside.bytes
         });
         size_of::<Self>() + KEPT_BESIDE_BYTES + self.heap.capacity() + outside
+    }
+
+    /// Moves what it has besides itself, as far as a relocation says.
+    pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
+        relocation.buffer(&mut self.heap);
+        if let Some(outside) = &mut self.outside {
+            relocation.boxed(outside, Outside::default);
+            relocation.buffer(&mut outside.entries);
+            let large = outside.entries.iter_mut().flatten();
+            large.for_each(|one| one.move_pieces(relocation));
+        }
     }
 
     /// The last hash that belongs here.

@@ -1,7 +1,6 @@
-//! Keys of files: RDB, and our checkpoints.
+//! Keys of files: RDB, and our checkpoints. What logs have is counted by `logs`.
 
-use std::fs::File;
-use std::io::{BufReader, Read as _};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use base::clock::{Clock as _, SystemClock};
@@ -13,6 +12,7 @@ use rdb::{Limits, Malformed, Reader, Value, value};
 use structures::{Encoding, Object};
 
 use super::tally::{Seen, Tally};
+use super::{append_only, logs};
 use crate::error::BenchError;
 
 /// The longest text that a server takes.
@@ -56,15 +56,21 @@ const COLD_KIND_AT: usize = 20;
 /// Where a server keeps its files below `dir`.
 const DATA_NAME: &str = "iolite-data";
 
-/// Counts the keys of a file; what it was.
+/// Counts the keys of a file, and what a log says was written after them; what it was.
 pub(super) fn read(path: &Path, tally: &mut Tally) -> Result<String, BenchError> {
-    let places = [path.to_owned(), path.join(DATA_NAME)];
-    for place in places {
+    for place in [path.to_owned(), path.join(DATA_NAME)] {
+        let has_log = place.join(logs::LOG_NAME).is_dir();
         if place.join(MANIFEST_NAME).is_file() {
             return checkpoint(&place, tally);
         }
+        if has_log {
+            return logs::own(&place, None, tally);
+        }
     }
-    rdb_file(path, tally)
+    if let Some(files) = append_only::find(path).map_err(|error| fault(path, error))? {
+        return logs::append_only(path, &files, tally);
+    }
+    logs::append_only(path, &[path.to_owned()], tally)
 }
 
 fn limits() -> Limits {
@@ -74,21 +80,16 @@ fn limits() -> Limits {
     }
 }
 
-fn fault(path: &Path, error: impl ToString) -> BenchError {
+pub(super) fn fault(path: &Path, error: impl ToString) -> BenchError {
     BenchError::File(PathBuf::from(path), error.to_string())
 }
 
-fn rdb_file(path: &Path, tally: &mut Tally) -> Result<String, BenchError> {
-    let mut file = File::open(path).map_err(|error| fault(path, error))?;
-    let mut start = [0; 5];
-    let is_rdb = file.read_exact(&mut start).is_ok() && matches!(&start, b"REDIS" | b"VALKE");
-    if !is_rdb {
-        return Err(fault(
-            path,
-            "this is neither an RDB file nor a directory with a checkpoint",
-        ));
-    }
-    let source = std::io::Cursor::new(start).chain(BufReader::new(file));
+/// Counts the records of an RDB file; its version, and what follows it.
+pub(super) fn records<R: Read>(
+    path: &Path,
+    source: R,
+    tally: &mut Tally,
+) -> Result<(u16, FileReader<R>), BenchError> {
     let limits = limits();
     let mut reader = FileReader::open(source, limits).map_err(|error| fault(path, error))?;
     let version = reader.version();
@@ -108,7 +109,7 @@ fn rdb_file(path: &Path, tally: &mut Tally) -> Result<String, BenchError> {
             now_unix_ms,
         ));
     }
-    Ok(format!("{}, RDB version {version}", path.display()))
+    Ok((version, reader))
 }
 
 fn checkpoint(path: &Path, tally: &mut Tally) -> Result<String, BenchError> {
@@ -127,11 +128,7 @@ fn checkpoint(path: &Path, tally: &mut Tally) -> Result<String, BenchError> {
             }
         }
     }
-    Ok(format!(
-        "{}, checkpoint of generation {}; what the log has after it is not counted",
-        path.display(),
-        manifest.generation
-    ))
+    logs::own(path, Some(&manifest), tally)
 }
 
 fn seen_in_part<'r>(
@@ -324,6 +321,6 @@ mod tests {
         assert_eq!(tally.total.keys, 2);
         assert_eq!(tally.total.bytes, 140 + 10_252);
         assert_eq!(tally.biggest()[0].key, b"b:1");
-        assert!(refused.to_string().contains("neither an RDB file"));
+        assert!(refused.to_string().contains("this is no RDB file"));
     }
 }

@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 
 use base::memory_size::human;
 
-use super::report::{percent, sections, shown};
+use super::report::{percent, sections, shown, written_sections};
 use super::tally::{Big, Sum, Tally};
+use super::writes::Writes;
 
 const HEAD: &str = "<!doctype html>
 <html lang=\"en\"><head><meta charset=\"utf-8\">
@@ -45,8 +46,37 @@ pub(super) fn page(source: &str, tally: &Tally, prefixes: usize) -> String {
     }
     keys(&mut text, "BIGGEST KEYS", &tally.biggest());
     keys(&mut text, "MOST ELEMENTS", &tally.longest());
+    if let Some(writes) = &tally.writes {
+        written(&mut text, writes, prefixes);
+    }
     text.push_str("</body></html>\n");
     text
+}
+
+/// What a log has.
+fn written(text: &mut String, writes: &Writes, prefixes: usize) {
+    let total = writes.total;
+    let _written = writeln!(
+        text,
+        "<p>Written after that: {} commands, {} ({} bytes), not counted above</p>",
+        total.writes,
+        escaped(&human(total.bytes)),
+        total.bytes
+    );
+    for (title, rows) in written_sections(writes, prefixes) {
+        begin(text, title, &["Name", "Writes", "Bytes", "Share"]);
+        for (name, of) in &rows {
+            let _written = writeln!(
+                text,
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1} %</td></tr>",
+                escaped(&shortened(name)),
+                of.writes,
+                escaped(&human(of.bytes)),
+                percent(of.bytes, total.bytes)
+            );
+        }
+        text.push_str("</table></div>\n");
+    }
 }
 
 fn begin(text: &mut String, title: &str, columns: &[&str]) {
@@ -162,8 +192,14 @@ mod tests {
                 ttl_ms: None,
             });
         }
+        tally.writes().begin();
+        for part in [&b"<i>SET"[..], b"<script>:x", b"v"] {
+            tally.writes().part(part, 1);
+        }
+        tally.writes().end();
         let page = page("<b>dump.rdb", &tally, 20);
         assert!(!page.contains("<script") && !page.contains("<img") && !page.contains("<b>"));
+        assert!(page.contains("&lt;I&gt;SET") && !page.contains("<I>"));
         assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
         assert!(page.contains("<p>3 keys, ") && page.ends_with("</body></html>\n"));
         assert!(!page.contains("http://") && !page.contains("https://"));

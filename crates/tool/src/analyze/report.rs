@@ -1,14 +1,18 @@
 //! Sums as text, JSON and CSV; as a page in `html`.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use base::memory_size::human;
 use serde_json::{Value, json};
 
 use super::tally::{Big, SPANS, Sum, Tally};
+use super::writes::{Writes, Written};
 
 /// Bytes of a key that are shown.
 const KEY_BYTES_SHOWN: usize = 60;
+/// Keys whose prefixes were too many to be kept apart.
+const LATE_PREFIXES: &str = "(of prefixes that came too late)";
 
 pub(super) fn text(source: &str, tally: &Tally, prefixes: usize) -> String {
     let mut text = String::new();
@@ -25,7 +29,65 @@ pub(super) fn text(source: &str, tally: &Tally, prefixes: usize) -> String {
     }
     keys(&mut text, "BIGGEST KEYS", &tally.biggest());
     keys(&mut text, "MOST ELEMENTS", &tally.longest());
+    if let Some(writes) = &tally.writes {
+        written(&mut text, writes, prefixes);
+    }
     text
+}
+
+/// What a log has.
+fn written(text: &mut String, writes: &Writes, prefixes: usize) {
+    let _written = writeln!(
+        text,
+        "\nWRITTEN AFTER THAT: {} commands, {} ({} bytes), not counted above",
+        writes.total.writes,
+        human(writes.total.bytes),
+        writes.total.bytes
+    );
+    for (title, rows) in written_sections(writes, prefixes) {
+        let _written = writeln!(
+            text,
+            "\n{title:<34}{:>10}{:>12}{:>8}",
+            "WRITES", "BYTES", "SHARE"
+        );
+        for (name, of) in rows {
+            let _written = writeln!(
+                text,
+                "{:<34}{:>10}{:>12}{:>6.1} %",
+                shortened(&name, 33),
+                of.writes,
+                human(of.bytes),
+                percent(of.bytes, writes.total.bytes)
+            );
+        }
+    }
+}
+
+/// The sums of a log, each a title and rows.
+pub(super) fn written_sections(
+    writes: &Writes,
+    prefixes: usize,
+) -> Vec<(&'static str, Vec<(String, Written)>)> {
+    let commands = writes.commands().into_iter().take(prefixes);
+    let commands = commands.map(|(name, of)| (name.escape_default().to_string(), of));
+    let mut sections = vec![("COMMAND", commands.collect())];
+    if writes.by_database.len() > 1 {
+        let databases = writes.by_database.iter();
+        let databases = databases.map(|(number, of)| (format!("db{number}"), *of));
+        sections.push(("WRITTEN DATABASE", databases.collect()));
+    }
+    let named = writes.prefixes().into_iter().take(prefixes);
+    let mut named: Vec<(String, Written)> = named
+        .map(|(prefix, of)| (prefix_name(prefix), of))
+        .collect();
+    if writes.beyond.writes > 0 {
+        named.push((LATE_PREFIXES.to_owned(), writes.beyond));
+    }
+    sections.push(("WRITTEN PREFIX", named));
+    let most = writes.most_written().into_iter();
+    let most = most.map(|((database, key), of)| (format!("db{database} {}", shown(key)), of));
+    sections.push(("MOST WRITTEN", most.collect()));
+    sections
 }
 
 /// The sums by what they are of, each a title and rows.
@@ -45,7 +107,7 @@ pub(super) fn sections(tally: &Tally, prefixes: usize) -> Vec<(&'static str, Vec
         .map(|(prefix, sum)| (prefix_name(prefix), *sum))
         .collect();
     if tally.beyond.keys > 0 {
-        named.push(("(of prefixes that came too late)".to_owned(), tally.beyond));
+        named.push((LATE_PREFIXES.to_owned(), tally.beyond));
     }
     sections.push(("PREFIX", named));
     sections
@@ -147,6 +209,7 @@ pub(super) fn json(source: &str, tally: &Tally, prefixes: usize) -> String {
         "prefixes_beyond": sum_json("", &tally.beyond),
         "biggest": tally.biggest().iter().map(big_json).collect::<Vec<_>>(),
         "most_elements": tally.longest().iter().map(big_json).collect::<Vec<_>>(),
+        "written": tally.writes.as_ref().map(|writes| written_json(writes, prefixes)),
     })
     .to_string();
     text.push('\n');
@@ -167,15 +230,54 @@ fn big_json(big: &Big) -> Value {
     })
 }
 
-/// A line a prefix.
+fn written_json(writes: &Writes, prefixes: usize) -> Value {
+    let of =
+        |name: &str, of: Written| json!({"name": name, "writes": of.writes, "bytes": of.bytes});
+    let commands = writes.commands().into_iter();
+    let named = writes.prefixes().into_iter().take(prefixes);
+    let most = writes.most_written().into_iter();
+    json!({
+        "writes": writes.total.writes,
+        "bytes": writes.total.bytes,
+        "commands": commands.map(|(name, sum)| of(name, sum)).collect::<Vec<_>>(),
+        "prefixes": named
+            .map(|(prefix, sum)| of(&String::from_utf8_lossy(prefix), sum))
+            .collect::<Vec<_>>(),
+        "prefixes_beyond": of("", writes.beyond),
+        "keys": most
+            .map(|((database, key), sum)| json!({
+                "key": String::from_utf8_lossy(key),
+                "database": database,
+                "writes": sum.writes,
+                "bytes": sum.bytes,
+            }))
+            .collect::<Vec<_>>(),
+    })
+}
+
+/// A line a prefix: of what keys take, and of what a log has.
 pub(super) fn csv(tally: &Tally, prefixes: usize) -> String {
-    let mut text = "prefix,keys,bytes,elements\n".to_owned();
-    for (prefix, sum) in tally.prefixes().iter().take(prefixes) {
+    let mut text = "prefix,keys,bytes,elements,writes,written_bytes\n".to_owned();
+    let kept = tally.prefixes();
+    let kept = &kept[..kept.len().min(prefixes)];
+    let written = tally
+        .writes
+        .as_ref()
+        .map(Writes::prefixes)
+        .unwrap_or_default();
+    let of_log: HashMap<&[u8], Written> = written.iter().copied().collect();
+    let only_written = written
+        .iter()
+        .take(prefixes)
+        .filter(|(prefix, _)| !kept.iter().any(|(own, _)| own == prefix))
+        .map(|(prefix, _)| (*prefix, Sum::default()));
+    for (prefix, sum) in kept.iter().copied().chain(only_written) {
         let name = String::from_utf8_lossy(prefix).replace('"', "\"\"");
+        let written = of_log.get(prefix).copied().unwrap_or_default();
         let _written = writeln!(
             text,
-            "\"{name}\",{},{},{}",
-            sum.keys, sum.bytes, sum.elements
+            "\"{name}\",{},{},{},{},{}",
+            sum.keys, sum.bytes, sum.elements, written.writes, written.bytes
         );
     }
     text

@@ -3,8 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
+use super::writes::Writes;
+
 /// Prefixes that are kept apart; the keys of those that come later are counted together.
-const PREFIXES_MAX: usize = 100_000;
+pub(super) const PREFIXES_MAX: usize = 100_000;
 
 /// What is counted.
 #[derive(Clone, Debug)]
@@ -117,9 +119,18 @@ pub(super) struct Tally {
     pub(super) beyond: Sum,
     by_bytes: Top,
     by_elements: Top,
+    /// What a log has, where there is one.
+    pub(super) writes: Option<Writes>,
 }
 
 impl Tally {
+    /// What a log has is counted here.
+    pub(super) fn writes(&mut self) -> &mut Writes {
+        let rules = &self.rules;
+        self.writes
+            .get_or_insert_with(|| Writes::new(rules.clone()))
+    }
+
     pub(super) fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -132,6 +143,7 @@ impl Tally {
             beyond: Sum::default(),
             by_bytes: Top::default(),
             by_elements: Top::default(),
+            writes: None,
         }
     }
 
@@ -187,7 +199,7 @@ impl Tally {
 }
 
 /// The first parts of a key with the delimiter behind them; nothing for a key without one.
-fn prefix_of<'k>(rules: &Rules, key: &'k [u8]) -> &'k [u8] {
+pub(super) fn prefix_of<'k>(rules: &Rules, key: &'k [u8]) -> &'k [u8] {
     let delimiter = &rules.delimiter;
     let mut end = 0;
     for _ in 0..rules.depth {

@@ -26,6 +26,10 @@ pub(super) enum Mode {
     MemoryKeys,
     Stat,
     Latency,
+    /// The same, a line each so often.
+    LatencyHistory,
+    /// How long this machine keeps a process waiting, in so much time.
+    IntrinsicLatency(Duration),
     Pipe,
 }
 
@@ -42,6 +46,8 @@ pub(super) struct Options {
     pub(super) pause: Duration,
     /// Whether the last word is what standard input has.
     pub(super) takes_last_of_input: bool,
+    /// The word whose place standard input takes.
+    pub(super) input_tag: Option<String>,
     pub(super) fails_on_errors: bool,
     pub(super) follows_redirections: bool,
     pub(super) shows_pushes: bool,
@@ -91,6 +97,15 @@ fn requests() -> Vec<Arg> {
             "Wait so long between; between 100 keys where keys are walked through",
         ),
         flag("-x", "The last argument is what standard input has"),
+        option(
+            "-X",
+            "WORD",
+            "The argument that is this word is what standard input has",
+        ),
+        flag(
+            "--quoted-input",
+            "Arguments are taken in quotes, as \"a\\x00b\"",
+        ),
         flag("-c", "Follow MOVED and ASK of a cluster"),
         flag("-e", "Exit code 1 for an error"),
         option("--eval", "FILE", "Run this script; then: KEYS , ARGUMENTS"),
@@ -111,7 +126,12 @@ fn replies() -> Vec<Arg> {
             "--json",
             "As JSON, with RESP3; bytes that are no UTF-8 as \\u00XX each",
         ),
+        flag(
+            "--quoted-json",
+            "As JSON, with texts in quotes as for people: ASCII alone",
+        ),
         option("-d", "TEXT", "Between elements, with --raw (a line break)"),
+        option("-D", "TEXT", "Behind replies, with --raw (a line break)"),
         option(
             "--show-pushes",
             "yes|no",
@@ -130,11 +150,22 @@ fn modes() -> Vec<Arg> {
             "N",
             "Elements that MEMORY USAGE looks at (0: all)",
         ),
-        option("--pattern", "PATTERN", "Only keys like this").visible_alias("quoted-pattern"),
+        option("--pattern", "PATTERN", "Only keys like this"),
+        option("--quoted-pattern", "PATTERN", "The same, in quotes"),
         option("--type", "TYPE", "Only keys of this type, with --scan"),
         option("--count", "N", "Keys that SCAN looks at in a step (10)"),
         flag("--stat", "A line a second: keys, memory, clients, requests"),
         flag("--latency", "How long PING takes, again and again"),
+        flag(
+            "--latency-history",
+            "The same, a line each 15 seconds (-i: each so many)",
+        ),
+        option(
+            "--intrinsic-latency",
+            "SECONDS",
+            "How long this machine keeps a process waiting, measured for so long",
+        ),
+        flag("--version", "What version this is").short('v'),
         flag(
             "--pipe",
             "Requests of the protocol from standard input, as many as there are",
@@ -158,6 +189,9 @@ pub(super) fn read(words: Vec<String>) -> Result<Result<Options, String>, BenchE
         Err(error) if error.kind() == ErrorKind::DisplayHelp => return Ok(Err(error.to_string())),
         Err(error) => return Err(BenchError::Usage(error.to_string().trim_end().to_owned())),
     };
+    if matches.get_flag("--version") {
+        return Ok(Err(format!("iolite-cli {}\n", env!("CARGO_PKG_VERSION"))));
+    }
     options_of(&Given(&matches)).map(Ok)
 }
 
@@ -165,13 +199,15 @@ fn options_of(given: &Given<'_>) -> Result<Options, BenchError> {
     let is_terminal = std::io::stdout().is_terminal();
     let mut endpoint = server::endpoint(given)?;
     let form = match () {
+        () if given.has("--quoted-json") => Form::QuotedJson,
         () if given.has("--json") => Form::Json,
         () if given.has("--csv") => Form::Csv,
         () if given.has("--raw") => Form::Raw,
         () if given.has("--no-raw") || is_terminal => Form::Typed,
         () => Form::Raw,
     };
-    endpoint.is_resp3 |= form == Form::Json && !given.has("-2");
+    let is_json = matches!(form, Form::Json | Form::QuotedJson);
+    endpoint.is_resp3 |= is_json && !given.has("-2");
     let repeats = match given.number::<i64>("-r")?.unwrap_or(1) {
         count if count < 0 => None,
         count => Some(count.unsigned_abs()),
@@ -180,6 +216,9 @@ fn options_of(given: &Given<'_>) -> Result<Options, BenchError> {
     if let Some(delimiter) = given.text("-d") {
         printer.set_delimiter(delimiter);
     }
+    if let Some(end) = given.text("-D") {
+        printer.set_end(end);
+    }
     Ok(Options {
         endpoint,
         mode: mode(given)?,
@@ -187,13 +226,14 @@ fn options_of(given: &Given<'_>) -> Result<Options, BenchError> {
         repeats,
         pause: given.seconds("-i")?.unwrap_or_default(),
         takes_last_of_input: given.has("-x"),
+        input_tag: given.text("-X").map(str::to_owned),
         fails_on_errors: given.has("-e"),
         follows_redirections: given.has("-c"),
         shows_pushes: given
             .text("--show-pushes")
             .map_or(is_terminal, |text| text == "yes"),
         is_terminal,
-        pattern: given.text("--pattern").map(str::to_owned),
+        pattern: pattern(given)?,
         type_name: given.text("--type").map(str::to_owned),
         count: given.number("--count")?.unwrap_or(10),
         samples: given.number("--memkeys-samples")?.unwrap_or(0),
@@ -211,20 +251,50 @@ fn mode(given: &Given<'_>) -> Result<Mode, BenchError> {
         ("--bigkeys", Mode::BigKeys),
         ("--memkeys", Mode::MemoryKeys),
         ("--stat", Mode::Stat),
+        ("--latency-history", Mode::LatencyHistory),
         ("--latency", Mode::Latency),
         ("--pipe", Mode::Pipe),
     ];
     if let Some((_, mode)) = flags.into_iter().find(|(flag, _)| given.has(flag)) {
         return Ok(mode);
     }
-    let words: Vec<Vec<u8>> = given
+    if let Some(time) = given.seconds("--intrinsic-latency")? {
+        return Ok(Mode::IntrinsicLatency(time));
+    }
+    let words = given
         .all("command")
-        .map(|word| word.as_bytes().to_vec())
-        .collect();
+        .map(|word| match given.has("--quoted-input") {
+            true => unquoted(word),
+            false => Ok(word.as_bytes().to_vec()),
+        });
+    let words: Vec<Vec<u8>> = words.collect::<Result<_, _>>()?;
     match given.text("--eval") {
         Some(path) => script(path, words).map(Mode::Commands),
         None => Ok(Mode::Commands(words)),
     }
+}
+
+/// A word that may stand in quotes, as it is meant.
+fn unquoted(word: &str) -> Result<Vec<u8>, BenchError> {
+    if !word.starts_with(['"', '\'']) {
+        return Ok(word.as_bytes().to_vec());
+    }
+    let parts = protocol::split_line(word.as_bytes());
+    match parts.as_deref() {
+        Ok([only]) => Ok(only.clone()),
+        _ => Err(BenchError::Usage(format!(
+            "Invalid quoted string specified: {word}"
+        ))),
+    }
+}
+
+fn pattern(given: &Given<'_>) -> Result<Option<String>, BenchError> {
+    let Some(word) = given.text("--quoted-pattern") else {
+        return Ok(given.text("--pattern").map(str::to_owned));
+    };
+    let pattern = String::from_utf8(unquoted(word)?);
+    let refused = |_| BenchError::Usage("--quoted-pattern is no UTF-8".to_owned());
+    pattern.map(Some).map_err(refused)
 }
 
 /// The request that runs a script: what stands before a lone comma are keys.
@@ -264,5 +334,10 @@ mod tests {
         assert!(!given(&["--json", "-2", "PING"]).endpoint.is_resp3);
         assert_eq!(given(&["-r", "-1", "PING"]).repeats, None);
         assert_eq!(given(&["--memkeys"]).mode, Mode::MemoryKeys);
+        let quoted = given(&["--quoted-input", "SET", "\"a\\x00b\"", "it's"]);
+        let words = [b"SET".to_vec(), b"a\0b".to_vec(), b"it's".to_vec()];
+        assert_eq!(quoted.mode, Mode::Commands(words.to_vec()));
+        let pattern = given(&["--scan", "--quoted-pattern", "\"a\\x41*\""]).pattern;
+        assert_eq!(pattern.as_deref(), Some("aA*"));
     }
 }

@@ -9,34 +9,64 @@ pub(super) enum Form {
     Raw,
     Csv,
     Json,
+    /// As JSON, but texts are quoted as for people: ASCII alone.
+    QuotedJson,
 }
 
 /// Shows replies.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Printer {
     form: Form,
-    /// Between elements of raw replies; as much of it as fits.
-    delimiter: [u8; DELIMITER_BYTES_MAX],
-    delimiter_bytes: usize,
+    /// Between elements of raw replies.
+    between: Delimiter,
+    /// Behind raw replies.
+    behind: Delimiter,
+}
+
+/// A short text; as much of it as fits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delimiter {
+    bytes: [u8; DELIMITER_BYTES_MAX],
+    len: usize,
+}
+
+impl Delimiter {
+    fn new(text: &str) -> Self {
+        let mut delimiter = Self {
+            len: text.len().min(DELIMITER_BYTES_MAX),
+            ..Self::default()
+        };
+        let len = delimiter.len;
+        delimiter.bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
+        delimiter
+    }
+
+    fn text(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
 }
 
 const DELIMITER_BYTES_MAX: usize = 16;
 
 impl Printer {
     pub(super) fn new(form: Form) -> Self {
-        let mut printer = Self {
+        Self {
             form,
-            delimiter: [0; DELIMITER_BYTES_MAX],
-            delimiter_bytes: 0,
-        };
-        printer.set_delimiter("\n");
-        printer
+            between: Delimiter::new("\n"),
+            behind: Delimiter::new("\n"),
+        }
+    }
+
+    pub(super) fn form(&self) -> Form {
+        self.form
     }
 
     pub(super) fn set_delimiter(&mut self, text: &str) {
-        let len = text.len().min(DELIMITER_BYTES_MAX);
-        self.delimiter[..len].copy_from_slice(&text.as_bytes()[..len]);
-        self.delimiter_bytes = len;
+        self.between = Delimiter::new(text);
+    }
+
+    pub(super) fn set_end(&mut self, text: &str) {
+        self.behind = Delimiter::new(text);
     }
 
     /// A reply with the line break behind it; text for people is shown as it is.
@@ -54,16 +84,21 @@ impl Printer {
                 typed(reply, "", &mut out);
                 return out;
             }
-            (Form::Raw, reply) => self.raw(reply, &mut out),
+            (Form::Raw, reply) => {
+                self.raw(reply, &mut out);
+                out.extend_from_slice(self.behind.text());
+                return out;
+            }
             (Form::Csv, reply) => csv(reply, &mut out),
-            (Form::Json, reply) => json(reply, &mut out),
+            (Form::Json, reply) => json(reply, &json_text, &mut out),
+            (Form::QuotedJson, reply) => json(reply, &quoted_text, &mut out),
         }
         out.push(b'\n');
         out
     }
 
     fn raw(&self, reply: &Value, out: &mut Vec<u8>) {
-        let delimiter = &self.delimiter[..self.delimiter_bytes];
+        let delimiter = self.between.text();
         let mut each = |values: &mut dyn Iterator<Item = &Value>, between: &[&[u8]]| {
             for (at, value) in values.enumerate() {
                 if at > 0 {
@@ -210,14 +245,15 @@ fn csv(reply: &Value, out: &mut Vec<u8>) {
     }
 }
 
-fn json(reply: &Value, out: &mut Vec<u8>) {
+/// A reply as JSON; `text` writes its texts.
+fn json(reply: &Value, text: &dyn Fn(&[u8], &mut Vec<u8>), out: &mut Vec<u8>) {
     let each = |values: &[Value], out: &mut Vec<u8>| {
         out.push(b'[');
         for (at, value) in values.iter().enumerate() {
             if at > 0 {
                 out.push(b',');
             }
-            json(value, out);
+            json(value, text, out);
         }
         out.push(b']');
     };
@@ -230,13 +266,13 @@ fn json(reply: &Value, out: &mut Vec<u8>) {
                     out.push(b',');
                 }
                 // A name is a text in JSON, whatever it is here.
-                json_text(&text_of(name), out);
+                text(&text_of(name), out);
                 out.push(b':');
-                json(value, out);
+                json(value, text, out);
             }
             out.push(b'}');
         }
-        Value::Attribute { value, .. } => json(value, out),
+        Value::Attribute { value, .. } => json(value, text, out),
         Value::Null | Value::NullArray => out.extend_from_slice(b"null"),
         Value::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
         Value::Boolean(value) => out.extend_from_slice(value.to_string().as_bytes()),
@@ -244,14 +280,19 @@ fn json(reply: &Value, out: &mut Vec<u8>) {
         Value::Double(double) if double.value.is_finite() => {
             out.extend_from_slice(double.value.to_string().as_bytes());
         }
-        Value::BigNumber(text) => out.extend_from_slice(text.as_bytes()),
-        Value::Error(text) => {
+        Value::BigNumber(number) => out.extend_from_slice(number.as_bytes()),
+        Value::Error(error) => {
             out.extend_from_slice(b"{\"error\":");
-            json_text(text, out);
+            text(error, out);
             out.push(b'}');
         }
-        other => json_text(&text_of(other), out),
+        other => text(&text_of(other), out),
     }
+}
+
+/// A text in quotes, as for people.
+fn quoted_text(bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(quoted(bytes).as_bytes());
 }
 
 /// A text of JSON. Bytes that are no UTF-8 are one character each, from U+0080 to U+00FF.
@@ -316,5 +357,16 @@ mod tests {
             "\"\\u00ff\\n\\u0001\"\n"
         );
         assert_eq!(shown(Form::Json, b"-ERR x\r\n"), "{\"error\":\"ERR x\"}\n");
+        let text = shown(Form::QuotedJson, b"*1\r\n$3\r\n\xff\n\x01\r\n");
+        assert_eq!(text, "[\"\\xff\\n\\x01\"]\n");
+    }
+
+    #[test]
+    fn what_stands_between_and_behind_raw_replies_is_chosen() {
+        let mut printer = Printer::new(Form::Raw);
+        printer.set_delimiter(", ");
+        printer.set_end("");
+        let reply = Value::Array(vec![Value::Integer(1), Value::Integer(2)]);
+        assert_eq!(printer.show(&reply, false), b"1, 2");
     }
 }

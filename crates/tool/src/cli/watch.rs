@@ -7,6 +7,7 @@ use base::clock::{Clock as _, SystemClock};
 use base::memory_size::human;
 
 use super::options::Options;
+use super::print::Form;
 use super::written;
 use crate::endpoint::{databases, info_field};
 use crate::error::BenchError;
@@ -15,6 +16,8 @@ use crate::error::BenchError;
 const PING_PAUSE: Duration = Duration::from_millis(10);
 /// So long is measured where nobody reads along.
 const UNATTENDED: Duration = Duration::from_secs(1);
+/// A line of the history is of so much time.
+const HISTORY_SPAN: Duration = Duration::from_secs(15);
 /// The head is shown again after so many lines.
 const LINES_PER_HEAD: u64 = 20;
 
@@ -68,39 +71,170 @@ pub(super) fn stat(options: &Options, out: &mut dyn Write) -> Result<(), BenchEr
     }
 }
 
-/// How long PING takes: a line that is written over where somebody reads along, one line after a second elsewhere.
+/// What came of many PING.
+struct Sampled {
+    least_ms: u64,
+    most_ms: u64,
+    total_us: u64,
+    count: u64,
+}
+
+impl Sampled {
+    fn new() -> Self {
+        Self {
+            least_ms: u64::MAX,
+            most_ms: 0,
+            total_us: 0,
+            count: 0,
+        }
+    }
+
+    fn add(&mut self, elapsed_us: u64) {
+        let elapsed_ms = elapsed_us / 1_000;
+        self.least_ms = self.least_ms.min(elapsed_ms);
+        self.most_ms = self.most_ms.max(elapsed_ms);
+        self.total_us = self.total_us.saturating_add(elapsed_us);
+        self.count += 1;
+    }
+
+    /// As `redis-cli` writes it, in milliseconds.
+    fn told(&self, form: Form) -> String {
+        let Self {
+            least_ms,
+            most_ms,
+            count,
+            ..
+        } = self;
+        #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
+        let average = self.total_us as f64 / self.count.max(1) as f64 / 1e3;
+        match form {
+            Form::Typed => {
+                format!("min: {least_ms}, max: {most_ms}, avg: {average:.2} ({count} samples)")
+            }
+            Form::Csv => format!("{least_ms},{most_ms},{average:.2},{count}\n"),
+            Form::Json | Form::QuotedJson => format!(
+                "{{\"min\": {least_ms}, \"max\": {most_ms}, \"avg\": {average:.2}, \"count\": {count}}}\n"
+            ),
+            Form::Raw => format!("{least_ms} {most_ms} {average:.2} {count}\n"),
+        }
+    }
+}
+
+/// How long PING takes: a line that is written over for people, one line after a second for others.
 pub(super) fn latency(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
-    let mut session = options.endpoint.connect()?;
-    let clock = SystemClock::new();
-    let begin_ns = clock.monotonic_ns();
     let limit = match options.pause {
         Duration::ZERO => UNATTENDED,
         pause => pause,
     };
-    let (mut least, mut most, mut total, mut count) = (u64::MAX, 0, 0_u64, 0_u64);
+    sample(
+        options,
+        out,
+        &mut |sampled, elapsed, out| match options.printer.form() {
+            Form::Typed => over(sampled, out).map(|()| Next::On),
+            _ if elapsed < limit => Ok(Next::On),
+            form => {
+                written(out.write_all(sampled.told(form).as_bytes()))?;
+                Ok(Next::End)
+            }
+        },
+    )
+}
+
+/// The same, a line for each span of time.
+pub(super) fn latency_history(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
+    let span = match options.pause {
+        Duration::ZERO => HISTORY_SPAN,
+        pause => pause,
+    };
+    let mut left = options.repeats.filter(|count| *count > 1);
+    sample(options, out, &mut |sampled, elapsed, out| {
+        let form = options.printer.form();
+        if form == Form::Typed {
+            over(sampled, out)?;
+        }
+        if elapsed < span {
+            return Ok(Next::On);
+        }
+        let text = match form {
+            Form::Typed => format!(" -- {:.2} seconds range\n", elapsed.as_secs_f64()),
+            form => sampled.told(form),
+        };
+        written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))?;
+        left = left.map(|left| left - 1);
+        Ok(if left == Some(0) {
+            Next::End
+        } else {
+            Next::Anew
+        })
+    })
+}
+
+/// What follows a sample.
+enum Next {
+    On,
+    /// The sum begins anew.
+    Anew,
+    End,
+}
+
+fn over(sampled: &Sampled, out: &mut dyn Write) -> Result<(), BenchError> {
+    let line = format!("\r\x1b[2K{}", sampled.told(Form::Typed));
+    written(out.write_all(line.as_bytes()).and_then(|()| out.flush()))
+}
+
+type After<'a> = &'a mut dyn FnMut(&Sampled, Duration, &mut dyn Write) -> Result<Next, BenchError>;
+
+/// Sends PING again and again; what follows each, with the time since the sum began, is said by `after`.
+fn sample(options: &Options, out: &mut dyn Write, after: After<'_>) -> Result<(), BenchError> {
+    let mut session = options.endpoint.connect()?;
+    let clock = SystemClock::new();
+    let mut begin_ns = clock.monotonic_ns();
+    let mut sampled = Sampled::new();
     loop {
         let sent_ns = clock.monotonic_ns();
         session.demand("PING", &["PING"])?;
-        let elapsed_us = (clock.monotonic_ns() - sent_ns) / 1000;
-        least = least.min(elapsed_us);
-        most = most.max(elapsed_us);
-        total = total.saturating_add(elapsed_us);
-        count += 1;
-        #[expect(clippy::cast_precision_loss, reason = "three decimals are shown")]
-        let (least, most, average) = (
-            least as f64 / 1e3,
-            most as f64 / 1e3,
-            total as f64 / count as f64 / 1e3,
-        );
-        if options.is_terminal {
-            let line = format!(
-                "\r\x1b[Kmin: {least:.3} ms, max: {most:.3} ms, avg: {average:.3} ms ({count} samples)"
-            );
-            written(out.write_all(line.as_bytes()).and_then(|()| out.flush()))?;
-        } else if Duration::from_nanos(clock.monotonic_ns() - begin_ns) >= limit {
-            let line = format!("{least:.3} {most:.3} {average:.3} {count}\n");
-            return written(out.write_all(line.as_bytes()));
+        let now_ns = clock.monotonic_ns();
+        sampled.add((now_ns - sent_ns) / 1_000);
+        match after(&sampled, Duration::from_nanos(now_ns - begin_ns), out)? {
+            Next::On => {}
+            Next::Anew => {
+                sampled = Sampled::new();
+                begin_ns = now_ns;
+            }
+            Next::End => return Ok(()),
         }
         std::thread::sleep(PING_PAUSE);
     }
+}
+
+/// How long this machine keeps a process that always wants to run waiting.
+pub(super) fn intrinsic_latency(time: Duration, out: &mut dyn Write) -> Result<(), BenchError> {
+    let clock = SystemClock::new();
+    let begin_ns = clock.monotonic_ns();
+    let end_ns = begin_ns.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let (mut most_ns, mut count) = (0_u64, 0_u64);
+    let mut before_ns = begin_ns;
+    while before_ns < end_ns {
+        std::hint::black_box(count);
+        let now_ns = clock.monotonic_ns();
+        let elapsed_ns = now_ns - before_ns;
+        if elapsed_ns > most_ns {
+            most_ns = elapsed_ns;
+            let line = format!("Max latency so far: {} microseconds.\n", most_ns / 1_000);
+            written(out.write_all(line.as_bytes()).and_then(|()| out.flush()))?;
+        }
+        before_ns = now_ns;
+        count += 1;
+    }
+    let elapsed_ns = before_ns - begin_ns;
+    #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
+    let average_ns = elapsed_ns as f64 / count.max(1) as f64;
+    #[expect(clippy::cast_precision_loss, reason = "a ratio is shown")]
+    let ratio = most_ns as f64 / average_ns.max(f64::MIN_POSITIVE);
+    let text = format!(
+        "\n{count} total runs (avg latency: {:.4} microseconds / {average_ns:.2} nanoseconds per run).\n\
+         Worst run took {ratio:.0}x longer than the average latency.\n",
+        average_ns / 1e3
+    );
+    written(out.write_all(text.as_bytes()))
 }

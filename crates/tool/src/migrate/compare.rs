@@ -3,9 +3,13 @@
 use base::clock::{Clock as _, SystemClock};
 
 use super::copy::Copying;
-use super::link::{Held, Link, is_same};
+use super::end::{End, Looked};
+use super::follow::Followed;
+use super::keys::Digest;
+use super::ledger::Ledger;
+use super::link::{Held, is_about, is_same};
 use super::{Options, Outcome};
-use crate::cli::keys::scan_step;
+use crate::endpoint::Address;
 use crate::error::BenchError;
 
 /// Servers without deadlines as times round what is left of them, and clocks differ.
@@ -13,32 +17,100 @@ const TOLERANCE_MS: i64 = 1_000;
 /// A key that differs is looked at again so often: it may have changed between the two looks.
 const LOOKS: u32 = 3;
 
+/// What follows when keys differ.
+#[derive(Clone, Copy)]
+struct Plan {
+    /// What differs is copied.
+    repairs: bool,
+    /// What only the target has is deleted.
+    deletes: bool,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    compared: u64,
+    differing: u64,
+    repaired: u64,
+}
+
+/// Compares all keys of both, and repairs what is wanted.
 pub(super) fn run(options: &Options, outcome: &mut Outcome) -> Result<(), BenchError> {
     let mut copying = Copying::begin(options)?;
-    let mut databases: Vec<u32> = copying
-        .source
-        .session
-        .keyspace()?
-        .iter()
-        .map(|(number, _)| *number)
-        .collect();
-    databases.extend(
-        copying
-            .target
-            .session
-            .keyspace()?
-            .iter()
-            .map(|(number, _)| *number),
-    );
-    databases.sort_unstable();
-    databases.dedup();
-    databases.retain(|number| options.has_database(*number));
-    for database in databases {
-        walk(&mut copying, options, database, Side::Source, outcome)?;
-        // What only the target has.
-        walk(&mut copying, options, database, Side::Target, outcome)?;
+    let plan = Plan {
+        repairs: options.repairs,
+        deletes: options.repairs,
+    };
+    let before = outcome.clone();
+    for _ in 0..LOOKS {
+        let found = both(&mut copying, plan, outcome, &mut |_| Ok(()))?;
+        outcome.compared = found.compared;
+        outcome.differing = found.differing;
+        outcome.repaired = found.repaired;
+        let mut is_disturbed = copying.source.take_disturbed();
+        is_disturbed |= copying.target.take_disturbed();
+        if !is_disturbed {
+            break;
+        }
+        outcome.failures.clone_from(&before.failures);
+        outcome.failed = before.failed;
     }
     Ok(())
+}
+
+/// Puts right what was missed: copies what differs, and deletes what only the target has, if all that it has came from here.
+pub(super) fn check(
+    copying: &mut Copying<'_>,
+    ledger: &mut Ledger,
+    mut followed: Option<&mut Followed<'_>>,
+    outcome: &mut Outcome,
+) -> Result<(), BenchError> {
+    let plan = Plan {
+        repairs: true,
+        deletes: ledger.target_was_empty(),
+    };
+    let found = both(copying, plan, outcome, &mut |copying| {
+        copying.listen(ledger, followed.as_deref_mut())
+    })?;
+    outcome.checked += found.compared;
+    outcome.put_right += found.repaired;
+    Ok(())
+}
+
+/// Calls after each step, so that nothing waits for long.
+type EachStep<'s, 'o> = &'s mut dyn FnMut(&mut Copying<'o>) -> Result<(), BenchError>;
+
+fn both<'o>(
+    copying: &mut Copying<'o>,
+    plan: Plan,
+    outcome: &mut Outcome,
+    each_step: EachStep<'_, 'o>,
+) -> Result<Found, BenchError> {
+    let mut found = Found::default();
+    // What only the target has is found on the second way.
+    for side in [Side::Source, Side::Target] {
+        if side == Side::Target && plan.repairs && !plan.deletes {
+            break;
+        }
+        for address in side.of(copying).addresses() {
+            let Some(Looked { process, keyspace }) = side.of(copying).look(&address)? else {
+                continue;
+            };
+            for (database, _) in keyspace {
+                if copying.options.has_database(database) {
+                    let walk = Walk {
+                        side,
+                        address: &address,
+                        process: &process,
+                        database,
+                        plan,
+                    };
+                    walk.go(copying, &mut found, outcome, each_step)?;
+                }
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Whose keys are walked through.
@@ -48,53 +120,90 @@ enum Side {
     Target,
 }
 
-fn walk(
-    copying: &mut Copying<'_>,
-    options: &Options,
-    database: u32,
+impl Side {
+    fn of<'c>(self, copying: &'c mut Copying<'_>) -> &'c mut End {
+        match self {
+            Self::Source => &mut copying.source,
+            Self::Target => &mut copying.target,
+        }
+    }
+}
+
+/// A way through a database of a server.
+struct Walk<'w> {
     side: Side,
-    outcome: &mut Outcome,
-) -> Result<(), BenchError> {
-    let mut cursor = b"0".to_vec();
-    loop {
-        let link = match side {
-            Side::Source => &mut copying.source,
-            Side::Target => &mut copying.target,
-        };
-        link.select(database)?;
-        let pattern = options.pattern.as_deref();
-        let step = scan_step(&mut link.session, &cursor, pattern, None, options.count)?;
-        let keys = match side {
-            Side::Source => step.keys,
-            Side::Target => missing(copying, database, step.keys)?,
-        };
-        if side == Side::Source {
-            outcome.compared += keys.len() as u64;
+    address: &'w Address,
+    process: &'w str,
+    database: u32,
+    plan: Plan,
+}
+
+impl Walk<'_> {
+    /// Goes it. Where the server is lost it ends: that end is disturbed then, and all is walked again.
+    fn go<'o>(
+        &self,
+        copying: &mut Copying<'o>,
+        found: &mut Found,
+        outcome: &mut Outcome,
+        each_step: EachStep<'_, 'o>,
+    ) -> Result<(), BenchError> {
+        let options = copying.options;
+        let mut cursor = b"0".to_vec();
+        loop {
+            let step = (cursor.as_slice(), options.pattern.as_deref(), options.count);
+            let end = self.side.of(copying);
+            let step = end.scan(self.address, self.process, self.database, step)?;
+            let Some(step) = step else {
+                return Ok(());
+            };
+            each_step(copying)?;
+            let keys = match self.side {
+                Side::Source => step.keys,
+                Side::Target => missing(copying, self.database, step.keys)?,
+            };
+            if self.side == Side::Source {
+                found.compared += keys.len() as u64;
+            }
+            self.look_at(copying, keys, found, outcome)?;
+            cursor = step.cursor;
+            if cursor == b"0" {
+                return Ok(());
+            }
         }
+    }
+
+    /// Compares keys, and does with those that differ what is wanted.
+    fn look_at(
+        &self,
+        copying: &mut Copying<'_>,
+        keys: Vec<Vec<u8>>,
+        found: &mut Found,
+        outcome: &mut Outcome,
+    ) -> Result<(), BenchError> {
         let mut differing = keys;
+        if copying.options.by_digest && self.side == Side::Source {
+            differing = unlike(copying, self.database, differing)?;
+        }
         for _ in 0..LOOKS {
-            differing = differences(copying, database, &differing, outcome)?;
             if differing.is_empty() {
-                break;
+                return Ok(());
             }
+            differing = differences(copying, self.database, &differing, outcome)?;
         }
-        outcome.differing += differing.len() as u64;
-        if options.repairs && !differing.is_empty() {
+        found.differing += differing.len() as u64;
+        if self.plan.repairs {
             let failed = outcome.failed;
-            copying.copy(database, &differing, outcome)?;
-            outcome.repaired += differing.len() as u64 - (outcome.failed - failed);
-        } else {
-            for key in &differing {
-                outcome
-                    .failures
-                    .push((key.escape_ascii().to_string(), "differs".to_owned()));
-                outcome.failures.truncate(super::FAILURES_NAMED);
-            }
-        }
-        cursor = step.cursor;
-        if cursor == b"0" {
+            copying.copy(self.database, &differing, outcome)?;
+            found.repaired += differing.len() as u64 - (outcome.failed - failed);
             return Ok(());
         }
+        for key in &differing {
+            outcome
+                .failures
+                .push((key.escape_ascii().to_string(), "differs".to_owned()));
+            outcome.failures.truncate(super::FAILURES_NAMED);
+        }
+        Ok(())
     }
 }
 
@@ -104,12 +213,38 @@ fn missing(
     database: u32,
     keys: Vec<Vec<u8>>,
 ) -> Result<Vec<Vec<u8>>, BenchError> {
-    copying.source.select(database)?;
-    let requests: Vec<Vec<&[u8]>> = keys.iter().map(|key| vec![&b"EXISTS"[..], key]).collect();
-    let replies = crate::cli::keys::together(&mut copying.source.session, &requests)?;
-    let missing = keys.into_iter().zip(replies);
-    let missing = missing.filter(|(_, reply)| *reply == protocol::Value::Integer(0));
+    copying.pace(keys.len());
+    let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let there = copying.source.have(database, &names)?;
+    let missing = keys.into_iter().zip(there).filter(|(_, there)| !there);
     Ok(missing.map(|(key, _)| key).collect())
+}
+
+/// The keys whose digests differ, or are not told: those are compared as values.
+fn unlike(
+    copying: &mut Copying<'_>,
+    database: u32,
+    keys: Vec<Vec<u8>>,
+) -> Result<Vec<Vec<u8>>, BenchError> {
+    copying.pace(keys.len());
+    let now_unix_ms = SystemClock::new().now_unix_ms();
+    let source = copying.source.digests(database, &keys, now_unix_ms)?;
+    let target = copying.target.digests(database, &keys, now_unix_ms)?;
+    let alike = |(source, target): (Option<Digest>, Option<Digest>)| match (source, target) {
+        (Some(source), Some(target)) => {
+            source.value == target.value
+                && is_about(
+                    source.deadline_unix_ms,
+                    target.deadline_unix_ms,
+                    TOLERANCE_MS,
+                )
+        }
+        _ => false,
+    };
+    let looked = keys.into_iter().zip(source.into_iter().zip(target));
+    Ok(looked
+        .filter_map(|(key, both)| (!alike(both)).then_some(key))
+        .collect())
 }
 
 /// The keys that do not hold the same on both sides.
@@ -119,13 +254,10 @@ fn differences(
     keys: &[Vec<u8>],
     outcome: &mut Outcome,
 ) -> Result<Vec<Vec<u8>>, BenchError> {
+    copying.pace(keys.len());
     let now_unix_ms = SystemClock::new().now_unix_ms();
-    let read = |link: &mut Link| {
-        link.select(database)?;
-        link.read(keys, now_unix_ms)
-    };
-    let source = read(&mut copying.source)?;
-    let target = read(&mut copying.target)?;
+    let source = copying.source.read(database, keys, now_unix_ms)?;
+    let target = copying.target.read(database, keys, now_unix_ms)?;
     let mut differing = Vec::new();
     for ((key, source), target) in keys.iter().zip(source).zip(target) {
         match same(source, target) {

@@ -1,15 +1,17 @@
-//! The copy: all keys once by SCAN, and those that changed again.
+//! The copy: all keys once by SCAN, and those that changed again; where something may have been missed, a look at all of both.
 
 use std::io::Write as _;
 use std::time::Duration;
 
 use base::clock::{Clock as _, SystemClock};
 
+use super::compare;
+use super::end::{End, Looked};
 use super::follow::Followed;
 use super::ledger::{DONE, Ledger};
-use super::link::{Held, Link, rewritten};
+use super::link::{Held, rewritten};
 use super::{Options, Outcome};
-use crate::cli::keys::scan_step;
+use crate::endpoint::{Address, info_field};
 use crate::error::BenchError;
 
 /// Steps with more bytes are made smaller.
@@ -20,12 +22,16 @@ const LINE_EVERY_NS: u64 = 1_000_000_000;
 const QUIET_ROUNDS: u32 = 3;
 /// Between two looks at what changed.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(20);
+/// A cluster that is followed is asked so often who owns what.
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
+/// Commands that change keys without an event, as INFO counts them.
+const EMPTYING: [&str; 3] = ["cmdstat_flushall", "cmdstat_flushdb", "cmdstat_swapdb"];
 
 /// A copy under way.
 pub(super) struct Copying<'o> {
-    options: &'o Options,
-    pub(super) source: Link,
-    pub(super) target: Link,
+    pub(super) options: &'o Options,
+    pub(super) source: End,
+    pub(super) target: End,
     clock: SystemClock,
     begin_ns: u64,
     line_ns: u64,
@@ -35,6 +41,10 @@ pub(super) struct Copying<'o> {
     passed: u64,
     /// Keys that this run has read, those that changed again each time.
     read: u64,
+    /// Whether something may have been missed, so that all keys of both are compared.
+    owes_check: bool,
+    /// When to end following, once the first pass is over.
+    end_ns: Option<u64>,
 }
 
 impl<'o> Copying<'o> {
@@ -43,14 +53,16 @@ impl<'o> Copying<'o> {
         let now_ns = clock.monotonic_ns();
         Ok(Self {
             options,
-            source: Link::connect(&options.source)?,
-            target: Link::connect(&options.target)?,
+            source: End::connect(&options.source, options.is_quiet)?,
+            target: End::connect(&options.target, options.is_quiet)?,
             clock,
             begin_ns: now_ns,
             line_ns: now_ns,
             expected: 0,
             passed: 0,
             read: 0,
+            owes_check: false,
+            end_ns: None,
         })
     }
 
@@ -58,82 +70,181 @@ impl<'o> Copying<'o> {
         let options = self.options;
         let servers = format!("{} {}", options.source.address, options.target.address);
         let mut ledger = Ledger::open(options.ledger.as_deref(), &servers)?;
-        let databases: Vec<(u32, u64)> = self
-            .source
-            .session
-            .keyspace()?
-            .into_iter()
-            .filter(|(number, _)| options.has_database(*number))
-            .collect();
-        self.expected = databases.iter().map(|(_, keys)| keys).sum();
-        if !options.replaces && !ledger.is_begun() {
-            self.expect_empty(&databases)?;
+        let databases = self.source.keyspace()?;
+        let databases = databases
+            .iter()
+            .filter(|(number, _)| options.has_database(**number));
+        self.expected = databases.map(|(_, keys)| keys).sum();
+        // What changed while nobody listened is known to nobody.
+        self.owes_check = ledger.is_begun() && (options.follows || self.source.is_cluster());
+        if !ledger.is_begun() {
+            let is_empty = self.expect_empty()?;
+            ledger.begin(is_empty)?;
         }
-        let mut followed = match options.follows {
-            true => Some(Followed::begin(options, &mut self.source)?),
-            false => None,
-        };
-        let copied = self.copy_all(&databases, &mut ledger, followed.as_mut(), outcome);
+        let mut followed = options.follows.then(|| Followed::new(options));
+        let copied = self.copy_all(&mut ledger, followed.as_mut(), outcome);
         let ended = followed.map_or(Ok(()), |followed| followed.end(&mut self.source));
         copied.and(ended)
     }
 
     fn copy_all(
         &mut self,
-        databases: &[(u32, u64)],
         ledger: &mut Ledger,
         mut followed: Option<&mut Followed<'_>>,
         outcome: &mut Outcome,
     ) -> Result<(), BenchError> {
-        for (database, _) in databases {
-            self.copy_database(*database, ledger, followed.as_deref_mut(), outcome)?;
+        if let Some(followed) = followed.as_deref_mut() {
+            followed.hear(&mut self.source, ledger)?;
         }
-        match followed {
-            Some(followed) => self.settle(followed, outcome),
-            None => Ok(()),
+        let mut emptied = self.emptied()?;
+        self.copy_nodes(ledger, followed.as_deref_mut(), outcome)?;
+        self.end_ns = self.options.follow_for.map(|time| {
+            self.clock.monotonic_ns() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+        });
+        loop {
+            self.listen(ledger, followed.as_deref_mut())?;
+            if std::mem::take(&mut self.owes_check) {
+                compare::check(self, ledger, followed.as_deref_mut(), outcome)?;
+                continue;
+            }
+            let Some(followed) = followed.as_deref_mut() else {
+                return Ok(());
+            };
+            self.settle(ledger, followed, outcome)?;
+            let now = self.emptied()?;
+            if now == emptied && !self.owes_check {
+                return Ok(());
+            }
+            self.owes_check |= now != emptied;
+            emptied = now;
         }
     }
 
-    /// Nothing of the target is overwritten unless that is wanted.
-    fn expect_empty(&mut self, databases: &[(u32, u64)]) -> Result<(), BenchError> {
-        let there = self.target.session.keyspace()?;
-        let full = there
-            .iter()
-            .find(|(number, keys)| *keys > 0 && databases.iter().any(|(own, _)| own == number));
+    /// Takes events, and hears again whom it hears no more. What may have been missed is to be looked for.
+    pub(super) fn listen(
+        &mut self,
+        ledger: &mut Ledger,
+        followed: Option<&mut Followed<'_>>,
+    ) -> Result<(), BenchError> {
+        let mut is_disturbed = self.source.take_disturbed();
+        is_disturbed |= self.target.take_disturbed();
+        if let Some(followed) = followed {
+            followed.take()?;
+            is_disturbed |= followed.take_gap();
+            if is_disturbed {
+                followed.hear(&mut self.source, ledger)?;
+            }
+        }
+        self.owes_check |= is_disturbed;
+        Ok(())
+    }
+
+    /// How often databases of the source were emptied or exchanged: no event tells of it.
+    fn emptied(&mut self) -> Result<Vec<String>, BenchError> {
+        if !self.options.follows {
+            return Ok(Vec::new());
+        }
+        self.source.of_all(|link| {
+            let info = link.session.info("commandstats")?;
+            let calls = EMPTYING.map(|name| {
+                let told = info_field(&info, name).unwrap_or_default();
+                told.split(',').next().unwrap_or_default().to_owned()
+            });
+            Ok(calls.join(" "))
+        })
+    }
+
+    /// Whether the target is empty. Nothing of it is overwritten unless that is wanted.
+    fn expect_empty(&mut self) -> Result<bool, BenchError> {
+        let own = self.source.keyspace()?;
+        let mut there = self.target.keyspace()?;
+        there.retain(|number, keys| *keys > 0 && self.options.has_database(*number));
+        let full = there.iter().find(|(number, _)| own.contains_key(number));
         match full {
-            Some((number, keys)) => Err(BenchError::Usage(format!(
+            Some((number, keys)) if !self.options.replaces => Err(BenchError::Usage(format!(
                 "the target has {keys} keys in database {number}; --replace allows to replace them"
             ))),
-            None => Ok(()),
+            _ => Ok(there.is_empty()),
         }
+    }
+
+    /// Copies what all servers of the source have. Who was lost, or changed, is asked again.
+    fn copy_nodes(
+        &mut self,
+        ledger: &mut Ledger,
+        mut followed: Option<&mut Followed<'_>>,
+        outcome: &mut Outcome,
+    ) -> Result<(), BenchError> {
+        let mut begin_ns = self.clock.monotonic_ns();
+        loop {
+            let read = self.read;
+            self.passed = 0;
+            let mut lost = None;
+            for address in self.source.addresses() {
+                if !self.copy_node(&address, ledger, followed.as_deref_mut(), outcome)? {
+                    lost = Some(address);
+                    break;
+                }
+            }
+            let Some(address) = lost else {
+                return Ok(());
+            };
+            if self.read > read {
+                begin_ns = self.clock.monotonic_ns();
+            }
+            let error = std::io::ErrorKind::NotConnected.into();
+            let error = BenchError::Connection(address, error);
+            self.source.recover(&error, begin_ns)?;
+            self.owes_check = true;
+        }
+    }
+
+    /// Copies what a server of the source has; whether it stayed the same until the end.
+    fn copy_node(
+        &mut self,
+        address: &Address,
+        ledger: &mut Ledger,
+        mut followed: Option<&mut Followed<'_>>,
+        outcome: &mut Outcome,
+    ) -> Result<bool, BenchError> {
+        let Some(Looked { process, keyspace }) = self.source.look(address)? else {
+            return Ok(false);
+        };
+        for (database, _) in keyspace {
+            if !self.options.has_database(database) {
+                continue;
+            }
+            let walk = (address, process.as_str(), database);
+            if !self.copy_database(walk, ledger, followed.as_deref_mut(), outcome)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn copy_database(
         &mut self,
-        database: u32,
+        (address, process, database): (&Address, &str, u32),
         ledger: &mut Ledger,
         mut followed: Option<&mut Followed<'_>>,
         outcome: &mut Outcome,
-    ) -> Result<(), BenchError> {
-        let (cursor, mut keys) = match ledger.databases.get(&database) {
-            Some((cursor, keys)) if cursor == DONE => {
-                self.passed += keys;
-                return Ok(());
-            }
-            Some((cursor, keys)) => (cursor.clone(), *keys),
-            None => ("0".to_owned(), 0),
-        };
+    ) -> Result<bool, BenchError> {
+        let (cursor, mut keys) = ledger.how_far(database, process);
         self.passed += keys;
+        if cursor == DONE {
+            return Ok(true);
+        }
         let mut cursor = cursor.into_bytes();
         let mut count = self.options.count;
         loop {
-            self.source.select(database)?;
             let pattern = self.options.pattern.as_deref();
-            let step = scan_step(&mut self.source.session, &cursor, pattern, None, count)?;
+            let walk = (cursor.as_slice(), pattern, count);
+            let step = self.source.scan(address, process, database, walk)?;
+            let Some(step) = step else {
+                return Ok(false);
+            };
             // The events of what is read now are taken before it: see the module of all this.
-            if let Some(followed) = followed.as_deref_mut() {
-                followed.take()?;
-            }
+            self.listen(ledger, followed.as_deref_mut())?;
             let bytes = self.copy(database, &step.keys, outcome)?;
             let found = step.keys.len() as u64;
             (keys, self.passed) = (keys + found, self.passed + found);
@@ -143,9 +254,11 @@ impl<'o> Copying<'o> {
             };
             cursor = step.cursor;
             if cursor == b"0" {
-                return ledger.note(database, DONE, keys);
+                ledger.note(database, process, DONE, keys)?;
+                return Ok(true);
             }
-            ledger.note(database, &String::from_utf8_lossy(&cursor), keys)?;
+            let text = String::from_utf8_lossy(&cursor);
+            ledger.note(database, process, &text, keys)?;
             self.tell(database, outcome);
         }
     }
@@ -157,10 +270,8 @@ impl<'o> Copying<'o> {
         keys: &[Vec<u8>],
         outcome: &mut Outcome,
     ) -> Result<usize, BenchError> {
-        self.source.select(database)?;
-        self.target.select(database)?;
         let now_unix_ms = self.clock.now_unix_ms();
-        let held = self.source.read(keys, now_unix_ms)?;
+        let held = self.source.read(database, keys, now_unix_ms)?;
         let mut there: Vec<(&[u8], &Held)> = Vec::new();
         let mut gone: Vec<&[u8]> = Vec::new();
         for (key, held) in keys.iter().zip(&held) {
@@ -171,28 +282,27 @@ impl<'o> Copying<'o> {
             }
         }
         outcome.gone += gone.len() as u64;
-        outcome.deleted += self.target.delete(&gone)?;
-        let refused = self.target.write(&there, now_unix_ms)?;
+        outcome.deleted += self.target.delete(database, &gone)?;
+        let refused = self.target.write(database, &there, now_unix_ms)?;
         let bytes = there.iter().map(|(_, held)| held.payload.len()).sum();
         for ((key, held), refused) in there.into_iter().zip(refused) {
             match refused {
                 None => outcome.copied += 1,
-                Some(reason) => self.write_anew(key, held, &reason, outcome)?,
+                Some(reason) => self.write_anew(database, key, held, (&reason, outcome))?,
             }
         }
         outcome.bytes += bytes as u64;
-        self.read += keys.len() as u64;
-        self.pace();
+        self.pace(keys.len());
         Ok(bytes)
     }
 
     /// Writes a key whose payload the target does not know in a version that it may.
     fn write_anew(
         &mut self,
+        database: u32,
         key: &[u8],
         held: &Held,
-        reason: &str,
-        outcome: &mut Outcome,
+        (reason, outcome): (&str, &mut Outcome),
     ) -> Result<(), BenchError> {
         let payload = match rewritten(&held.payload) {
             Ok(payload) => payload,
@@ -206,7 +316,7 @@ impl<'o> Copying<'o> {
             ..held.clone()
         };
         let now_unix_ms = self.clock.now_unix_ms();
-        let refused = self.target.write(&[(key, &anew)], now_unix_ms)?;
+        let refused = self.target.write(database, &[(key, &anew)], now_unix_ms)?;
         match refused.into_iter().next().flatten() {
             Some(reason) => outcome.fail(key, &reason),
             None => {
@@ -217,43 +327,57 @@ impl<'o> Copying<'o> {
         Ok(())
     }
 
-    /// Copies what changed, until little does or the time is over.
+    /// Copies what changed, until nothing does or the time is over, or something may have been missed. What is known when the
+    /// time is over is copied once: a source that is written to all the time would have it never end.
     fn settle(
         &mut self,
+        ledger: &mut Ledger,
         followed: &mut Followed<'_>,
         outcome: &mut Outcome,
     ) -> Result<(), BenchError> {
-        let end_ns = self.options.follow_for.map(|time| {
-            self.clock.monotonic_ns() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-        });
         let mut quiet = 0;
+        let mut looked_ns = self.clock.monotonic_ns();
         loop {
-            followed.take()?;
-            let before = followed.waiting();
-            while let Some((database, keys)) = followed.some(self.count()) {
+            let is_over = self.is_time_over();
+            self.listen(ledger, Some(followed))?;
+            let mut left = followed.waiting();
+            quiet = if left == 0 { quiet + 1 } else { 0 };
+            while let Some((database, keys)) = followed.some(self.count().min(left)) {
+                left -= keys.len();
                 outcome.again += keys.len() as u64;
                 self.copy(database, &keys, outcome)?;
-                followed.take()?;
+                // Keys that come in now may take the place of others: those that are copied last are not mixed with them.
+                if !is_over {
+                    self.listen(ledger, Some(followed))?;
+                }
                 self.tell(database, outcome);
             }
-            quiet = if before == 0 { quiet + 1 } else { 0 };
-            let is_over = match end_ns {
-                Some(end_ns) => self.clock.monotonic_ns() >= end_ns && before == 0,
-                None => quiet >= QUIET_ROUNDS,
-            };
-            if is_over {
+            let is_over = is_over || (self.end_ns.is_none() && quiet >= QUIET_ROUNDS);
+            let now_ns = self.clock.monotonic_ns();
+            if self.source.is_cluster() && (is_over || now_ns - looked_ns > LOOK_EVERY_NS) {
+                looked_ns = now_ns;
+                self.source.refresh();
+                self.listen(ledger, Some(followed))?;
+            }
+            if is_over || self.owes_check {
                 return Ok(());
             }
             std::thread::sleep(FOLLOW_PAUSE);
         }
     }
 
+    fn is_time_over(&self) -> bool {
+        let now_ns = self.clock.monotonic_ns();
+        self.end_ns.is_some_and(|end_ns| now_ns >= end_ns)
+    }
+
     fn count(&self) -> usize {
         usize::try_from(self.options.count).unwrap_or(usize::MAX)
     }
 
-    /// Waits where keys are to be copied no faster.
-    fn pace(&self) {
+    /// Counts keys that were read, and waits where that is to be no faster.
+    pub(super) fn pace(&mut self, keys: usize) {
+        self.read += keys as u64;
         let Some(rate) = self.options.rate else {
             return;
         };

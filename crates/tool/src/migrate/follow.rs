@@ -1,4 +1,6 @@
-//! Keys that change at the source while they are copied: its key events, by a connection of their own.
+//! Keys that change at the source while they are copied: the key events of its servers, each by a connection of its own.
+//!
+//! A server whose events are not heard any more leaves a *gap*: what changed there may never be told.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -7,9 +9,10 @@ use std::time::Duration;
 use protocol::Value;
 
 use super::Options;
-use super::link::Link;
+use super::end::End;
+use super::ledger::Ledger;
 use crate::cli::keys::text_of;
-use crate::endpoint::Session;
+use crate::endpoint::{Address, Session};
 use crate::error::BenchError;
 
 /// What the source has to tell: every event, by the key.
@@ -21,59 +24,92 @@ const CHANNELS: &str = "__keyspace@*__:*";
 /// More keys that changed are not kept: then the copy begins anew.
 const CHANGED_MAX: usize = 20_000_000;
 
-/// A subscription to the events of a server.
+/// A subscription to the events of all servers of the source.
 pub(super) struct Followed<'o> {
     options: &'o Options,
-    session: Session,
-    /// What the directive was before.
-    before: String,
+    heard: Vec<Heard>,
     /// Keys that are to be copied again: of other keys nothing is kept.
     changed: BTreeSet<(u32, Vec<u8>)>,
+    has_gap: bool,
+    /// Servers that were heard, and are no primaries any more.
+    former: Vec<Address>,
+    /// What the directive was before.
+    before: String,
+}
+
+/// A server whose events are heard.
+struct Heard {
+    address: Address,
+    session: Session,
 }
 
 impl<'o> Followed<'o> {
-    /// Begins: from here on every change has an event.
-    pub(super) fn begin(options: &'o Options, source: &mut Link) -> Result<Self, BenchError> {
-        let reply = source.session.demand(
-            "CONFIG GET notify-keyspace-events",
-            &["CONFIG", "GET", "notify-keyspace-events"],
-        )?;
-        let before = match reply {
-            Value::Array(parts) => parts.get(1).map(text_of),
-            Value::Map(pairs) => pairs.first().map(|(_, value)| text_of(value)),
-            _ => None,
-        };
-        let before = String::from_utf8_lossy(&before.unwrap_or_default()).into_owned();
-        let mut wanted = before.clone();
-        wanted.extend(EVENTS.chars().filter(|class| !before.contains(*class)));
-        let mut session = options.source.connect()?;
-        session.demand("PSUBSCRIBE", &["PSUBSCRIBE", CHANNELS])?;
-        session.set_patience(Some(PATIENCE))?;
-        source.session.demand(
-            "CONFIG SET notify-keyspace-events",
-            &["CONFIG", "SET", "notify-keyspace-events", &wanted],
-        )?;
-        Ok(Self {
+    pub(super) fn new(options: &'o Options) -> Self {
+        Self {
             options,
-            session,
-            before,
+            heard: Vec::new(),
             changed: BTreeSet::new(),
-        })
+            has_gap: false,
+            former: Vec::new(),
+            before: String::new(),
+        }
     }
 
-    /// Takes the events that are there.
-    pub(super) fn take(&mut self) -> Result<(), BenchError> {
+    /// Hears the servers of the source that are not heard yet: from here on every change there has an event.
+    pub(super) fn hear(&mut self, source: &mut End, ledger: &mut Ledger) -> Result<(), BenchError> {
+        let begin_ns = source.now_ns();
         loop {
-            match self.session.reply() {
-                Ok(message) => self.note(&message)?,
-                Err(BenchError::Connection(_, error))
-                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
-                {
-                    return Ok(());
+            let addresses = source.addresses();
+            let (heard, former) = std::mem::take(&mut self.heard)
+                .into_iter()
+                .partition(|heard| addresses.contains(&heard.address));
+            self.heard = heard;
+            let former: Vec<Heard> = former;
+            self.former
+                .extend(former.into_iter().map(|heard| heard.address));
+            let missing = addresses
+                .into_iter()
+                .find(|address| !self.heard.iter().any(|heard| heard.address == *address));
+            let Some(address) = missing else {
+                return Ok(());
+            };
+            match subscribed(source, &address, ledger) {
+                Ok((session, before)) => {
+                    self.before = before;
+                    self.heard.push(Heard { address, session });
+                }
+                Err(error @ BenchError::Connection(..)) if source.is_met(&address) => {
+                    source.recover(&error, begin_ns)?;
                 }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Takes the events that are there.
+    pub(super) fn take(&mut self) -> Result<(), BenchError> {
+        let mut at = 0;
+        while at < self.heard.len() {
+            match self.heard[at].session.reply() {
+                Ok(message) => self.note(&message)?,
+                Err(BenchError::Connection(_, error))
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
+                    at += 1;
+                }
+                Err(BenchError::Connection(..)) => {
+                    self.heard.remove(at);
+                    self.has_gap = true;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether events may have been lost since this was asked last.
+    pub(super) fn take_gap(&mut self) -> bool {
+        std::mem::take(&mut self.has_gap)
     }
 
     fn note(&mut self, message: &Value) -> Result<(), BenchError> {
@@ -98,7 +134,7 @@ impl<'o> Followed<'o> {
 
     /// Some keys that changed, of one database; they are forgotten here.
     pub(super) fn some(&mut self, count: usize) -> Option<(u32, Vec<Vec<u8>>)> {
-        let (database, _) = *self.changed.first()?;
+        let (database, _) = *self.changed.first().filter(|_| count > 0)?;
         let mut keys = Vec::new();
         while keys.len() < count {
             match self.changed.first() {
@@ -115,14 +151,54 @@ impl<'o> Followed<'o> {
         self.changed.len()
     }
 
-    /// Ends: the directive is what it was.
-    pub(super) fn end(self, source: &mut Link) -> Result<(), BenchError> {
+    /// Ends: the directive is what it was, wherever it can be reached.
+    pub(super) fn end(self, source: &mut End) -> Result<(), BenchError> {
         let words = ["CONFIG", "SET", "notify-keyspace-events", &self.before];
-        source
-            .session
-            .demand("CONFIG SET notify-keyspace-events", &words)?;
+        let heard = self.heard.into_iter().map(|heard| heard.address);
+        for address in heard.chain(self.former) {
+            let set = source.link(&address).and_then(|link| {
+                link.session
+                    .demand("CONFIG SET notify-keyspace-events", &words)
+            });
+            match set {
+                // Who is away is started with what its file says.
+                Err(BenchError::Connection(..)) | Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
     }
+}
+
+/// Has a server tell its events; the connection, and what the directive was before.
+fn subscribed(
+    source: &mut End,
+    address: &Address,
+    ledger: &mut Ledger,
+) -> Result<(Session, String), BenchError> {
+    let endpoint = source.endpoint_of(address);
+    let link = source.link(address)?;
+    let reply = link.session.demand(
+        "CONFIG GET notify-keyspace-events",
+        &["CONFIG", "GET", "notify-keyspace-events"],
+    )?;
+    let now = match reply {
+        Value::Array(parts) => parts.get(1).map(text_of),
+        Value::Map(pairs) => pairs.first().map(|(_, value)| text_of(value)),
+        _ => None,
+    };
+    let now = String::from_utf8_lossy(&now.unwrap_or_default()).into_owned();
+    let mut wanted = now.clone();
+    wanted.extend(EVENTS.chars().filter(|class| !now.contains(*class)));
+    let before = ledger.events_before(&now)?;
+    let mut session = endpoint.connect()?;
+    session.demand("PSUBSCRIBE", &["PSUBSCRIBE", CHANNELS])?;
+    session.set_patience(Some(PATIENCE))?;
+    link.session.demand(
+        "CONFIG SET notify-keyspace-events",
+        &["CONFIG", "SET", "notify-keyspace-events", &wanted],
+    )?;
+    Ok((session, before))
 }
 
 /// Database and key of a channel of events.

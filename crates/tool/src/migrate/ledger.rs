@@ -1,7 +1,15 @@
 //! The file that keeps how far a copy is, so that it goes on there after any end of the process.
 //!
-//! A line a database: its number, the cursor from which on it is not copied, and the keys that were. It is written beside
-//! its place and renamed, so that it is whole at any time.
+//! ```text
+//!   iolite migrate 2
+//!   127.0.0.1:6379 127.0.0.1:6380                source and target
+//!   target empty                                 or `target used`: it had keys of its own
+//!   events KE$                                   what `notify-keyspace-events` of the source was before; `-` for nothing
+//!   walk 0 8d0c…e1 1234 50                       database, process, the cursor from which on it is not copied, keys that were
+//! ```
+//!
+//! It is there before the first key is written, and is written beside its place and renamed, so that it is whole at any time.
+//! A cursor is worth something to the process that gave it alone, so that is named by its `run_id`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,18 +17,26 @@ use std::path::{Path, PathBuf};
 
 use crate::error::BenchError;
 
-/// The first line: what the file is, and for which servers.
-const HEAD: &str = "iolite migrate 1";
+/// The first line: what the file is.
+const HEAD: &str = "iolite migrate 2";
 /// The cursor of a database that is copied.
 pub(super) const DONE: &str = "done";
+/// In place of an empty text.
+const NOTHING: &str = "-";
 
 /// How far a copy is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
     path: Option<PathBuf>,
     servers: String,
-    /// Cursor and keys of each database that was begun.
-    pub(super) databases: BTreeMap<u32, (String, u64)>,
+    /// Whether a run before this one wrote it.
+    is_begun: bool,
+    /// Whether all that the target has came from the source.
+    target_was_empty: bool,
+    /// `notify-keyspace-events` of the source, as it was.
+    events: Option<String>,
+    /// Cursor and keys of each database of a process that was begun.
+    walks: BTreeMap<(u32, String), (String, u64)>,
 }
 
 impl Ledger {
@@ -29,7 +45,7 @@ impl Ledger {
         let mut ledger = Self {
             path: path.map(Path::to_owned),
             servers: servers.to_owned(),
-            databases: BTreeMap::new(),
+            ..Self::default()
         };
         let Some(path) = path else {
             return Ok(ledger);
@@ -49,46 +65,98 @@ impl Ledger {
                 "this is the state of a migration of other servers".to_owned(),
             ));
         }
+        ledger.is_begun = true;
         for line in lines {
-            let mut words = line.split(' ');
-            let mut word = || {
-                words
-                    .next()
-                    .ok_or_else(|| refuse(format!("a line is damaged: {line}")))
-            };
-            let (database, cursor, keys) = (word()?, word()?, word()?);
-            let number = |text: &str| {
-                text.parse()
-                    .map_err(|_| refuse(format!("a line is damaged: {line}")))
-            };
-            let keys: u64 = number(keys)?;
-            let database = database
-                .parse()
-                .map_err(|_| refuse(format!("a line is damaged: {line}")))?;
-            ledger.databases.insert(database, (cursor.to_owned(), keys));
+            let read = ledger.take(line);
+            read.ok_or_else(|| refuse(format!("a line is damaged: {line}")))?;
         }
         Ok(ledger)
     }
 
+    /// Takes a line; none if it is damaged.
+    fn take(&mut self, line: &str) -> Option<()> {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["target", "empty"] => self.target_was_empty = true,
+            ["target", "used"] => self.target_was_empty = false,
+            ["events", classes] => {
+                let classes = if classes == NOTHING { "" } else { classes };
+                self.events = Some(classes.to_owned());
+            }
+            ["walk", database, process, cursor, keys] => {
+                let walk = (database.parse().ok()?, process.to_owned());
+                let how_far = (cursor.to_owned(), keys.parse().ok()?);
+                self.walks.insert(walk, how_far);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
     pub(super) fn is_begun(&self) -> bool {
-        !self.databases.is_empty()
+        self.is_begun
+    }
+
+    pub(super) fn target_was_empty(&self) -> bool {
+        self.target_was_empty
+    }
+
+    /// Notes that a copy begins, before it writes anything.
+    pub(super) fn begin(&mut self, target_was_empty: bool) -> Result<(), BenchError> {
+        self.target_was_empty = target_was_empty;
+        self.save()
+    }
+
+    /// What the directive was before it was changed: what is kept, or what it is now, which is kept then. The servers of a
+    /// cluster may share it, so that only the first of them tells.
+    pub(super) fn events_before(&mut self, now: &str) -> Result<String, BenchError> {
+        if let Some(before) = &self.events {
+            return Ok(before.clone());
+        }
+        self.events = Some(now.to_owned());
+        self.save()?;
+        Ok(now.to_owned())
+    }
+
+    /// The cursor from which on a database of a process is not copied, and how many keys are. Nothing is known of a process
+    /// without a name.
+    pub(super) fn how_far(&self, database: u32, process: &str) -> (String, u64) {
+        let walk = self.walks.get(&(database, process.to_owned()));
+        walk.cloned().unwrap_or_else(|| ("0".to_owned(), 0))
     }
 
     /// Notes that all keys before a cursor are copied.
     pub(super) fn note(
         &mut self,
         database: u32,
+        process: &str,
         cursor: &str,
         keys: u64,
     ) -> Result<(), BenchError> {
-        self.databases.insert(database, (cursor.to_owned(), keys));
+        let walk = (database, process.to_owned());
+        self.walks.insert(walk, (cursor.to_owned(), keys));
+        self.save()
+    }
+
+    fn save(&self) -> Result<(), BenchError> {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        let mut text = format!("{HEAD}\n{}\n", self.servers);
-        for (database, (cursor, keys)) in &self.databases {
+        let target = if self.target_was_empty {
+            "empty"
+        } else {
+            "used"
+        };
+        let mut text = format!("{HEAD}\n{}\ntarget {target}\n", self.servers);
+        if let Some(classes) = &self.events {
+            let classes = if classes.is_empty() { NOTHING } else { classes };
             // Writing to a string does not fail.
-            let _written = writeln!(text, "{database} {cursor} {keys}");
+            let _written = writeln!(text, "events {classes}");
+        }
+        for ((database, process), (cursor, keys)) in &self.walks {
+            if !process.is_empty() {
+                let _written = writeln!(text, "walk {database} {process} {cursor} {keys}");
+            }
         }
         let beside = path.with_extension("tmp");
         let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
@@ -105,20 +173,34 @@ mod tests {
         let path = std::env::temp_dir().join(format!("iolite-ledger-{}", std::process::id()));
         let mut ledger = Ledger::open(Some(&path), "a:1 b:2").unwrap();
         assert!(!ledger.is_begun());
-        ledger.note(0, "1234", 50).unwrap();
-        ledger.note(3, DONE, 7).unwrap();
-        let again = Ledger::open(Some(&path), "a:1 b:2").unwrap();
+        ledger.begin(true).unwrap();
+        assert_eq!(ledger.events_before("").unwrap(), "");
+        ledger.note(0, "run", "1234", 50).unwrap();
+        ledger.note(3, "run", DONE, 7).unwrap();
+        ledger.note(0, "", "9", 9).unwrap();
+        let mut again = Ledger::open(Some(&path), "a:1 b:2").unwrap();
         let others = Ledger::open(Some(&path), "a:1 b:3")
             .unwrap_err()
             .to_string();
+        assert!(again.is_begun() && again.target_was_empty());
+        assert_eq!(again.how_far(0, "run"), ("1234".to_owned(), 50));
+        assert_eq!(again.how_far(3, "run"), (DONE.to_owned(), 7));
+        // Cursors of another process, or of one that cannot be told from others, say nothing.
+        assert_eq!(again.how_far(0, "other"), ("0".to_owned(), 0));
+        assert_eq!(again.how_far(0, ""), ("0".to_owned(), 0));
+        // What a run that was killed has set is not what it was before.
+        assert_eq!(again.events_before("AK").unwrap(), "");
         std::fs::write(&path, "something").unwrap();
         let wrong = Ledger::open(Some(&path), "a:1 b:2")
             .unwrap_err()
             .to_string();
+        std::fs::write(&path, format!("{HEAD}\na:1 b:2\nwalk 0 run\n")).unwrap();
+        let damaged = Ledger::open(Some(&path), "a:1 b:2")
+            .unwrap_err()
+            .to_string();
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(again, ledger);
-        assert_eq!(again.databases[&0], ("1234".to_owned(), 50));
         assert!(others.contains("other servers"), "{others}");
         assert!(wrong.contains("no state"), "{wrong}");
+        assert!(damaged.contains("a line is damaged"), "{damaged}");
     }
 }

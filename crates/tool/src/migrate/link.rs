@@ -1,10 +1,9 @@
-//! Keys of one server as payloads, and into another.
+//! A connection to one server, and what keys hold as payloads.
 
 use protocol::Value;
 use rdb::{Limits, dump};
 
-use crate::cli::keys::{text_of, together};
-use crate::endpoint::{Endpoint, Session};
+use crate::endpoint::{Endpoint, Session, info_field};
 use crate::error::BenchError;
 
 /// The longest text that is understood.
@@ -22,7 +21,9 @@ pub(super) struct Held {
 pub(super) struct Link {
     pub(super) session: Session,
     /// Whether it tells deadlines as times; else what is left of them.
-    tells_deadlines: bool,
+    pub(super) tells_deadlines: bool,
+    /// The name of the process that answers, which another start changes; empty where the server has none.
+    pub(super) process: String,
     database: u32,
 }
 
@@ -38,9 +39,18 @@ impl Link {
     pub(super) fn connect(endpoint: &Endpoint) -> Result<Self, BenchError> {
         let mut session = endpoint.connect()?;
         let answer = session.ask(&["PEXPIRETIME", "iolite:migrate:no-such-key"])?;
+        let tells_deadlines = match answer {
+            Value::Integer(_) => true,
+            // Another node has the slot of that key, or none has: the command is known.
+            Value::Error(text) => text.starts_with(b"MOVED") || text.starts_with(b"CLUSTERDOWN"),
+            _ => false,
+        };
+        let info = session.info("server")?;
+        let process = info_field(&info, "run_id").unwrap_or_default().to_owned();
         Ok(Self {
             session,
-            tells_deadlines: matches!(answer, Value::Integer(_)),
+            tells_deadlines,
+            process,
             database: endpoint.database,
         })
     }
@@ -52,101 +62,6 @@ impl Link {
             self.database = database;
         }
         Ok(())
-    }
-
-    /// What keys hold; nothing for those that are not there.
-    pub(super) fn read(
-        &mut self,
-        keys: &[Vec<u8>],
-        now_unix_ms: u64,
-    ) -> Result<Vec<Result<Option<Held>, String>>, BenchError> {
-        let deadline: &[u8] = match self.tells_deadlines {
-            true => b"PEXPIRETIME",
-            false => b"PTTL",
-        };
-        let requests: Vec<Vec<&[u8]>> = keys
-            .iter()
-            .flat_map(|key| [vec![&b"DUMP"[..], key], vec![deadline, key]])
-            .collect();
-        let replies = together(&mut self.session, &requests)?;
-        let held = replies
-            .chunks_exact(2)
-            .map(|pair| match (&pair[0], &pair[1]) {
-                // A key that went between the two has an event to come.
-                (Value::Null | Value::NullArray, _) => Ok(None),
-                (Value::Bulk(payload), Value::Integer(time)) => {
-                    let deadline_unix_ms = match *time {
-                        time if time < 0 => 0,
-                        time if self.tells_deadlines => time,
-                        left => left.saturating_add(i64::try_from(now_unix_ms).unwrap_or(i64::MAX)),
-                    };
-                    Ok(Some(Held {
-                        payload: payload.clone(),
-                        deadline_unix_ms,
-                    }))
-                }
-                (Value::Error(text), _) | (_, Value::Error(text)) => {
-                    Err(String::from_utf8_lossy(text).into_owned())
-                }
-                (other, _) => Err(format!("DUMP was answered with {other:?}")),
-            });
-        Ok(held.collect())
-    }
-
-    /// Writes what keys hold; which were refused, and why.
-    pub(super) fn write(
-        &mut self,
-        keys: &[(&[u8], &Held)],
-        now_unix_ms: u64,
-    ) -> Result<Vec<Option<String>>, BenchError> {
-        let times: Vec<String> = keys
-            .iter()
-            .map(
-                |(_, held)| match (held.deadline_unix_ms, self.tells_deadlines) {
-                    (0, _) => "0".to_owned(),
-                    (at, true) => at.to_string(),
-                    // Servers without PEXPIRETIME may lack ABSTTL.
-                    (at, false) => {
-                        let now = i64::try_from(now_unix_ms).unwrap_or(i64::MAX);
-                        at.saturating_sub(now).max(1).to_string()
-                    }
-                },
-            )
-            .collect();
-        let requests: Vec<Vec<&[u8]>> = keys
-            .iter()
-            .zip(&times)
-            .map(|((key, held), time)| {
-                let mut words: Vec<&[u8]> =
-                    vec![b"RESTORE", key, time.as_bytes(), &held.payload, b"REPLACE"];
-                if self.tells_deadlines {
-                    words.push(b"ABSTTL");
-                }
-                words
-            })
-            .collect();
-        let replies = together(&mut self.session, &requests)?;
-        let refused = replies.iter().map(|reply| match reply {
-            Value::Error(text) => Some(String::from_utf8_lossy(text).into_owned()),
-            _ => None,
-        });
-        Ok(refused.collect())
-    }
-
-    pub(super) fn delete(&mut self, keys: &[&[u8]]) -> Result<u64, BenchError> {
-        if keys.is_empty() {
-            return Ok(0);
-        }
-        let words: Vec<&[u8]> = std::iter::once(&b"DEL"[..])
-            .chain(keys.iter().copied())
-            .collect();
-        match self.session.request(&words)? {
-            Value::Integer(count) => Ok(count.max(0).unsigned_abs()),
-            other => Err(BenchError::Refused {
-                request: "DEL".to_owned(),
-                reply: String::from_utf8_lossy(&text_of(&other)).into_owned(),
-            }),
-        }
     }
 }
 
@@ -161,11 +76,15 @@ pub(super) fn rewritten(payload: &[u8]) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
+/// Whether two deadlines, 0 for none, are the same but for what servers round.
+pub(super) fn is_about(one_unix_ms: i64, other_unix_ms: i64, tolerance_ms: i64) -> bool {
+    let is_both = (one_unix_ms == 0) == (other_unix_ms == 0);
+    is_both && one_unix_ms.abs_diff(other_unix_ms) <= tolerance_ms.unsigned_abs()
+}
+
 /// Whether two keys hold the same, whatever the form; an error when that cannot be told.
 pub(super) fn is_same(one: &Held, other: &Held, tolerance_ms: i64) -> Result<bool, String> {
-    let distance = one.deadline_unix_ms.abs_diff(other.deadline_unix_ms);
-    let is_once = (one.deadline_unix_ms == 0) == (other.deadline_unix_ms == 0);
-    if !is_once || distance > tolerance_ms.unsigned_abs() {
+    if !is_about(one.deadline_unix_ms, other.deadline_unix_ms, tolerance_ms) {
         return Ok(false);
     }
     if one.payload == other.payload {

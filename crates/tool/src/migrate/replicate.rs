@@ -14,8 +14,29 @@ const LOOKS_MAX: u32 = 120;
 /// How long the source may hold writes back, in milliseconds.
 const HAND_OVER_MS: &str = "10000";
 
-/// Has the target follow; what was reached.
-pub(super) fn run(options: &Options) -> Result<String, BenchError> {
+/// What was reached, for people or programs.
+pub(super) fn told(options: &Options, has_taken_over: bool) -> String {
+    let (source, target) = (&options.source.address, &options.target.address);
+    if options.is_json {
+        let object = serde_json::json!({
+            "source": source.to_string(),
+            "target": target.to_string(),
+            "has_taken_over": has_taken_over,
+            "is_good": true,
+        });
+        return format!("{object}\n");
+    }
+    match has_taken_over {
+        true => format!("{target} has taken over; {source} follows it\n"),
+        false => format!(
+            "{target} follows {source} and has all that it has. To take over: iolite migrate … --replicate --hand-over, or \
+             FAILOVER TO at the source\n"
+        ),
+    }
+}
+
+/// Has the target follow, and take over where that is wanted; whether it has taken over.
+pub(super) fn run(options: &Options) -> Result<bool, BenchError> {
     let Address::Tcp(host, port) = &options.source.address else {
         return Err(BenchError::Usage(
             "--replicate needs a source with a port: a replica cannot use a Unix socket".to_owned(),
@@ -23,6 +44,14 @@ pub(super) fn run(options: &Options) -> Result<String, BenchError> {
     };
     let mut source = options.source.connect()?;
     let mut target = options.target.connect()?;
+    for session in [&mut source, &mut target] {
+        let info = session.info("cluster")?;
+        if info_field(&info, "cluster_enabled") == Some("1") {
+            return Err(BenchError::Usage(
+                "--replicate is for servers without cluster mode; without it, keys of clusters are copied".to_owned(),
+            ));
+        }
+    }
     if !options.replaces && target.keys_count()? > 0 {
         return Err(BenchError::Usage(
             "the target has keys, which it loses when it follows; --replace allows that".to_owned(),
@@ -43,11 +72,7 @@ pub(super) fn run(options: &Options) -> Result<String, BenchError> {
     target.demand("REPLICAOF", &["REPLICAOF", host, &port.to_string()])?;
     wait(options, &mut source, &mut target)?;
     if !options.hands_over {
-        return Ok(format!(
-            "{} follows {} and has all that it has. To take over: iolite migrate … --replicate --hand-over, or FAILOVER TO at \
-             the source\n",
-            options.target.address, options.source.address
-        ));
+        return Ok(false);
     }
     let Address::Tcp(host, port) = &options.target.address else {
         return Err(BenchError::Usage(
@@ -62,10 +87,7 @@ pub(super) fn run(options: &Options) -> Result<String, BenchError> {
     for _ in 0..LOOKS_MAX {
         let info = target.info("replication")?;
         if info_field(&info, "role") == Some("master") {
-            return Ok(format!(
-                "{} has taken over; {} follows it\n",
-                options.target.address, options.source.address
-            ));
+            return Ok(true);
         }
         std::thread::sleep(PAUSE);
     }

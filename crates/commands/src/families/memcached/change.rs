@@ -9,7 +9,8 @@ use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use protocol::Reply;
 use store::{Deadline, Entry, Record};
 
-use super::item::{etag_behind, flags_of, has_cas};
+use super::item::{Marks, etag_behind, etag_kept, flags_of, has_cas, is_before, number_of};
+use super::read::move_deadline;
 use super::{Status, deadline_argument, delete, is_over, natural};
 use crate::families::etags::state_etag;
 use crate::families::strings::shared::{check_length, check_string, state_set, tell_set};
@@ -40,7 +41,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         arity: Arity::AtLeast(6),
         summary: "Stores an item of memcached.",
         syntax: "key value flags:integer unix-time-milliseconds \
-                 <SET | ADD | REPLACE | APPEND | PREPEND> [CAS cas:integer]",
+                 <SET | ADD | REPLACE | APPEND | PREPEND> [CAS cas:integer [STALE]]",
         handler: set,
         ..CHANGER
     },
@@ -59,12 +60,37 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         arity: Arity::AtLeast(2),
         flags: Flags::WRITE.with(Flags::FAST),
         keys: &[KeySpec::one(1, KeyAccess::RM.with(KeyAccess::DELETE))],
-        summary: "Deletes an item of memcached.",
-        syntax: "key [CAS cas:integer]",
+        summary: "Deletes an item of memcached, or marks it as out of date.",
+        syntax: "key [CAS cas:integer] [EMPTY] [STALE [PXAT unix-time-milliseconds]]",
         handler: remove,
         ..CHANGER
     },
 ];
+
+/// The row of what empties the database later.
+pub(super) const FLUSH: CommandSpec = CommandSpec {
+    name: "MCFLUSH",
+    arity: Arity::Exactly(2),
+    flags: Flags::WRITE.with(Flags::FAST),
+    keys: &[],
+    group: Group::Server,
+    categories: &["keyspace", "dangerous"],
+    summary: "Has database 0 emptied later; 0 for not at all.",
+    syntax: "unix-time-milliseconds",
+    handler: flush_later,
+    ..CHANGER
+};
+
+fn flush_later(
+    context: &mut Context<'_>,
+    args: &mut Args<'_>,
+    reply: &mut Reply<'_>,
+) -> CommandResult {
+    let unix_ms = natural(args)?;
+    context.shared.delayed_flush.set(unix_ms);
+    reply.ok();
+    Ok(())
+}
 
 /// When an item is stored, and what becomes of the value that is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,15 +120,6 @@ impl Mode {
     }
 }
 
-/// `CAS number` at the end of a request, if it is there.
-fn cas_argument(args: &mut Args<'_>) -> Result<Option<u64>, CommandError> {
-    let cas = args.take_word("CAS").then(|| natural(args)).transpose()?;
-    if args.remaining() > 0 {
-        return Err(CommandError::Syntax);
-    }
-    Ok(cas)
-}
-
 /// Why a change with that number is not made; `None` if it is.
 fn refusal(record: Option<&Record<'_>>, cas: Option<u64>) -> Option<Status> {
     let cas = cas?;
@@ -119,6 +136,8 @@ struct Item<'a> {
     deadline: Deadline,
     mode: Mode,
     cas: Option<u64>,
+    /// Who saw a value before the one that is there stores all the same, marked as out of date.
+    may_be_stale: bool,
 }
 
 fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
@@ -128,8 +147,12 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
         flags: u32::try_from(natural(args)?).map_err(|_| CommandError::NotInteger)?,
         deadline: deadline_argument(args)?,
         mode: Mode::parse(args)?,
-        cas: cas_argument(args)?,
+        cas: args.take_word("CAS").then(|| natural(args)).transpose()?,
+        may_be_stale: args.take_word("STALE"),
     };
+    if args.remaining() > 0 {
+        return Err(CommandError::Syntax);
+    }
     let settings = &context.shared.settings;
     let (random, now_unix_ms) = (&mut *context.random, context.now_unix_ms);
     let (status, etag) = context.store.modify(&key, |entry| {
@@ -158,7 +181,7 @@ impl Item<'_> {
         if self.mode.joins() || self.cas.is_some() {
             check_string(record.as_ref())?;
         }
-        let refused = refusal(record.as_ref(), self.cas);
+        let refused = refusal(record.as_ref(), self.cas).filter(|_| !self.is_late(entry));
         let is_there = record.is_some();
         Ok(refused.or(match self.mode {
             Mode::Add if is_there => Some(Status::NotStored),
@@ -167,9 +190,25 @@ impl Item<'_> {
         }))
     }
 
+    /// Whether it is stored although another value was stored since its client looked.
+    fn is_late(&self, entry: &Entry<'_>) -> bool {
+        let etag = entry.record().map_or(0, |record| record.etag());
+        let is_before = self.cas.is_some_and(|cas| is_before(cas, etag));
+        self.may_be_stale && self.mode == Mode::Set && is_before
+    }
+
     /// Stores it; its etag.
     fn store(&self, entry: &mut Entry<'_>, random: &mut Prng) -> Result<u64, CommandError> {
         let before = entry.record().map_or(0, |record| record.etag());
+        if self.is_late(entry) {
+            let marks = Marks {
+                is_stale: true,
+                ..Marks::of(before)
+            };
+            let etag = marks.on(etag_kept(before, self.flags));
+            put(entry, self.value, Deadline::Keep, etag)?;
+            return Ok(number_of(etag));
+        }
         let there = entry.record().filter(|_| self.mode.joins());
         let Some(there) = there else {
             let etag = etag_behind(before, self.flags, random);
@@ -188,7 +227,12 @@ impl Item<'_> {
 }
 
 /// Has a key hold a string with an etag, and states it.
-fn put(entry: &mut Entry<'_>, value: &[u8], deadline: Deadline, etag: u64) -> CommandResult {
+pub(super) fn put(
+    entry: &mut Entry<'_>,
+    value: &[u8],
+    deadline: Deadline,
+    etag: u64,
+) -> CommandResult {
     entry.set_with_etag(value, deadline, etag)?;
     state_set(entry, value, deadline);
     state_etag(entry, etag);
@@ -301,18 +345,82 @@ fn put_number(entry: &mut Entry<'_>, number: u64, deadline: Deadline, etag: u64)
     )
 }
 
+/// What MCDEL is asked for.
+struct Removal {
+    cas: Option<u64>,
+    /// The item stays, without its value and flags.
+    empties: bool,
+    /// The item stays, marked as out of date.
+    marks_stale: bool,
+    deadline: Deadline,
+}
+
+impl Removal {
+    fn parse(args: &mut Args<'_>) -> Result<Self, CommandError> {
+        let mut removal = Self {
+            cas: None,
+            empties: false,
+            marks_stale: false,
+            deadline: Deadline::Keep,
+        };
+        while let Some(word) = args.option_word() {
+            match word.as_bytes() {
+                b"CAS" => removal.cas = Some(natural(args)?),
+                b"EMPTY" => removal.empties = true,
+                b"STALE" => removal.marks_stale = true,
+                b"PXAT" => removal.deadline = deadline_argument(args)?,
+                _ => return Err(CommandError::Syntax),
+            }
+        }
+        if removal.deadline != Deadline::Keep && !removal.marks_stale {
+            return Err(CommandError::Syntax);
+        }
+        Ok(removal)
+    }
+
+    /// Has an item stay, marked.
+    fn mark(
+        &self,
+        entry: &mut Entry<'_>,
+        random: &mut Prng,
+        now_unix_ms: u64,
+    ) -> Result<(), CommandError> {
+        let record = entry.record();
+        check_string(record.as_ref())?;
+        let before = record.map_or(0, |record| record.etag());
+        let flags = if self.empties { 0 } else { flags_of(before) };
+        let marks = Marks {
+            is_stale: self.marks_stale,
+            is_sent: false,
+        };
+        let etag = marks.on(etag_behind(before, flags, random));
+        if self.empties {
+            put(entry, b"", Deadline::Keep, etag)?;
+        } else {
+            entry.set_etag(etag)?;
+            state_etag(entry, etag);
+        }
+        move_deadline(entry, self.deadline, now_unix_ms)
+    }
+}
+
 fn remove(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
-    let cas = cas_argument(args)?;
+    let removal = Removal::parse(args)?;
+    let (random, now_unix_ms) = (&mut *context.random, context.now_unix_ms);
     let status = context.store.modify(&key, |entry| {
         let record = entry.record();
         if record.is_none() {
             return Ok(Status::NotFound);
         }
-        if let Some(status) = refusal(record.as_ref(), cas) {
+        if let Some(status) = refusal(record.as_ref(), removal.cas) {
             return Ok(status);
         }
-        delete(entry);
+        if removal.empties || removal.marks_stale {
+            removal.mark(entry, random, now_unix_ms)?;
+        } else {
+            delete(entry);
+        }
         Ok::<_, CommandError>(Status::Deleted)
     })?;
     status.write(reply);

@@ -1,12 +1,16 @@
 //! What an etag says of an item.
 //!
 //! ```text
-//!   etag:   0 | flags, 32 bits | version, 31 bits, never 0
+//!   etag:   0 | flags, 32 bits | sent | stale | version, 29 bits, never 0
 //! ```
+//!
+//! *Stale*: somebody marked the value as out of date, but it is still given out. *Sent*: a client was told that it may fetch the
+//! value anew, so that no other one is. The number that clients see is the etag without these two, which change while the
+//! value does not.
 //!
 //! A change through memcached counts the version up, and a new item begins at a random one below half: a client that
 //! remembers the number of an item that was deleted and made again does not meet it. Other commands that change a value in
-//! place count the whole etag up, which leaves the flags for a thousand million changes; those that put another value in its
+//! place count the whole etag up, which leaves marks and flags for 268 million changes; those that put another value in its
 //! place take the etag away, and the flags with it.
 //!
 //! A string without an etag has no number. The one that is told instead is a hash of its bytes with the topmost bit set, which
@@ -19,13 +23,61 @@ use base::hash::KeyHasher;
 use base::random::Prng;
 use store::Record;
 
-const VERSION_BITS: u32 = 31;
+const VERSION_BITS: u32 = 29;
 const VERSION_MAX: u64 = (1 << VERSION_BITS) - 1;
+const FLAGS_AT: u32 = 31;
+const STALE: u64 = 1 << VERSION_BITS;
+const SENT: u64 = 1 << (VERSION_BITS + 1);
 const OF_CONTENT: u64 = 1 << 63;
 
 /// The flags that an etag holds.
 pub(super) fn flags_of(etag: u64) -> u32 {
-    u32::try_from((etag & !OF_CONTENT) >> VERSION_BITS).unwrap_or(u32::MAX)
+    u32::try_from((etag & !OF_CONTENT) >> FLAGS_AT).unwrap_or(u32::MAX)
+}
+
+/// What is known of an item beside its value and flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// It is out of date.
+    pub(super) is_stale: bool,
+    /// Some client may fetch it anew.
+    pub(super) is_sent: bool,
+}
+
+impl Marks {
+    pub(super) fn of(etag: u64) -> Self {
+        Self {
+            is_stale: etag & STALE != 0,
+            is_sent: etag & SENT != 0,
+        }
+    }
+
+    /// An etag with these marks.
+    pub(super) fn on(self, etag: u64) -> u64 {
+        let stale = if self.is_stale { STALE } else { 0 };
+        let sent = if self.is_sent { SENT } else { 0 };
+        number_of(etag) | stale | sent
+    }
+
+    /// As clients are told: 1 for stale, 2 for sent.
+    pub(super) fn code(self) -> i64 {
+        i64::from(self.is_stale) | i64::from(self.is_sent) << 1
+    }
+}
+
+/// The number that clients see.
+pub(super) fn number_of(etag: u64) -> u64 {
+    etag & !(STALE | SENT)
+}
+
+/// The etag of an item that is stored although a newer one was seen: what it is named by stays, flags are its own.
+pub(super) fn etag_kept(before: u64, flags: u32) -> u64 {
+    before & (STALE | SENT | VERSION_MAX) | u64::from(flags) << FLAGS_AT
+}
+
+/// Whether a number is of a value before the one with this etag.
+pub(super) fn is_before(cas: u64, etag: u64) -> bool {
+    cas & VERSION_MAX < etag & VERSION_MAX
 }
 
 /// The etag of an item with these flags behind one with `before`, 0 for none.
@@ -35,21 +87,21 @@ pub(super) fn etag_behind(before: u64, flags: u32, random: &mut Prng) -> u64 {
         VERSION_MAX => 1,
         version => version + 1,
     };
-    u64::from(flags) << VERSION_BITS | version
+    u64::from(flags) << FLAGS_AT | version
 }
 
 /// The number that tells one value of an item from another.
 pub(super) fn cas_of(record: &Record<'_>) -> u64 {
     match record.etag() {
         0 if record.is_string() => OF_CONTENT | hash(&record.to_vec()),
-        etag => etag,
+        etag => number_of(etag),
     }
 }
 
 /// Whether the value is the one with that number.
 pub(super) fn has_cas(record: &Record<'_>, cas: u64) -> bool {
     if cas & OF_CONTENT == 0 {
-        return record.etag() == cas && cas != 0;
+        return number_of(record.etag()) == cas && cas != 0;
     }
     record.etag() == 0 && cas_of(record) == cas
 }
@@ -70,11 +122,29 @@ mod tests {
             let first = etag_behind(0, flags, &mut random);
             assert_eq!(flags_of(first), flags);
             assert!(first < OF_CONTENT && first & VERSION_MAX != 0);
-            assert!(first & VERSION_MAX <= 1 << 30);
+            assert!(first & VERSION_MAX <= 1 << 28);
             assert_eq!(etag_behind(first, flags, &mut random), first + 1);
-            let last = u64::from(flags) << VERSION_BITS | VERSION_MAX;
+            let last = u64::from(flags) << FLAGS_AT | VERSION_MAX;
             let again = etag_behind(last, flags, &mut random);
             assert_eq!((flags_of(again), again & VERSION_MAX), (flags, 1));
         }
+    }
+    #[test]
+    fn marks_change_neither_flags_nor_the_number() {
+        let mut random = Prng::seeded(1);
+        let etag = etag_behind(0, 0xabcd_ef01, &mut random);
+        for (is_stale, is_sent, code) in [(false, true, 2), (true, false, 1), (true, true, 3)] {
+            let marks = Marks { is_stale, is_sent };
+            let marked = marks.on(etag);
+            assert_eq!((number_of(marked), flags_of(marked)), (etag, 0xabcd_ef01));
+            assert_eq!((Marks::of(marked), marks.code()), (marks, code));
+            // Whatever is stored next has none.
+            assert_eq!(
+                Marks::of(etag_behind(marked, 1, &mut random)),
+                Marks::default()
+            );
+            assert_eq!(Marks::of(etag_kept(marked, 7)), marks);
+        }
+        assert!(is_before(etag - 1, etag) && !is_before(etag, etag));
     }
 }

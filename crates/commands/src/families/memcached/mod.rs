@@ -4,19 +4,22 @@
 //! ```text
 //!   read      MCGET MCGAT
 //!   change    MCSET MCINCR
-//!   delete    MCDEL
+//!   delete    MCDEL, which may leave the item, marked as out of date
+//!   win       MCWIN: who may fetch an item anew that is out of date, about to end, or not there
+//!   later     MCFLUSH: the node that is asked empties database 0 then, if it is a primary
 //! ```
 //!
 //! Flags stand in the upper half of the value's etag (`item`), so whatever keeps an etag keeps flags, and other commands
 //! see a plain string.
 //!
 //! # Effects
-//! `SET key value [PXAT ms | KEEPTTL]` and behind it `SETETAG key etag`; `PEXPIREAT`, `PERSIST` and `DEL` where only the
+//! `SET key value [PXAT ms | KEEPTTL]` and behind it `SETETAG key etag`, which alone states a mark; `PEXPIREAT`, `PERSIST` and `DEL` where only the
 //! deadline changes or the key goes.
 
 mod change;
 mod item;
 mod read;
+mod win;
 
 use base::number::parse_u64;
 use engine::args::Args;
@@ -26,7 +29,12 @@ use protocol::Reply;
 use store::{Deadline, Entry, Event, EventClass};
 
 /// The rows of this family.
-pub const COMMANDS: &[&[CommandSpec]] = &[read::COMMANDS, change::COMMANDS];
+pub const COMMANDS: &[&[CommandSpec]] = &[
+    read::COMMANDS,
+    change::COMMANDS,
+    win::COMMANDS,
+    &[change::FLUSH],
+];
 
 /// What became of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

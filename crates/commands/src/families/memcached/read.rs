@@ -9,7 +9,7 @@ use protocol::Reply;
 use store::{Deadline, Entry, EventClass, Record};
 
 use super::change::CHANGER;
-use super::item::{cas_of, flags_of};
+use super::item::{Marks, cas_of, flags_of, number_of};
 use super::{deadline_argument, delete, is_over};
 use crate::families::strings::shared::{check_string, write_string};
 
@@ -23,7 +23,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         group: Group::String,
         since: "7.2.0",
         summary: "Gives a string as an item of memcached.",
-        syntax: "key [CAS] [NOVALUE]",
+        syntax: "key [CAS] [NOVALUE] [MARKS]",
         handler: get,
         ..CommandSpec::BLANK
     },
@@ -33,7 +33,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         arity: Arity::AtLeast(3),
         flags: Flags::WRITE.with(Flags::FAST),
         summary: "Gives a string as an item of memcached and says when it stops existing.",
-        syntax: "key unix-time-milliseconds [CAS] [NOVALUE]",
+        syntax: "key unix-time-milliseconds [CAS] [NOVALUE] [MARKS]",
         handler: get_and_touch,
         ..CHANGER
     },
@@ -41,9 +41,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 /// What of an item is asked for.
 #[derive(Clone, Copy, Default)]
-struct Wanted {
-    cas: bool,
-    hides_value: bool,
+pub(super) struct Wanted {
+    pub(super) cas: bool,
+    pub(super) hides_value: bool,
+    pub(super) marks: bool,
 }
 
 impl Wanted {
@@ -53,34 +54,50 @@ impl Wanted {
             match word.as_bytes() {
                 b"CAS" => wanted.cas = true,
                 b"NOVALUE" => wanted.hides_value = true,
+                b"MARKS" => wanted.marks = true,
                 _ => return Err(CommandError::Syntax),
             }
         }
         Ok(wanted)
     }
 
-    /// Writes `[flags, cas, deadline, length, value]`, or null for an absent key.
+    /// Writes `[flags, cas, deadline, length, value]`, and behind it the marks where they are wanted; null for an absent
+    /// key.
     fn write(
         self,
         record: Option<&Record<'_>>,
         deadline_unix_ms: Option<u64>,
         reply: &mut Reply<'_>,
     ) {
+        self.write_won(record, deadline_unix_ms, 0, reply);
+    }
+
+    /// The same; `won` is added to the marks.
+    pub(super) fn write_won(
+        self,
+        record: Option<&Record<'_>>,
+        deadline_unix_ms: Option<u64>,
+        won: i64,
+        reply: &mut Reply<'_>,
+    ) {
         let Some(record) = record else {
             return reply.null();
         };
-        reply.array(5);
+        reply.array(if self.marks { 6 } else { 5 });
         reply.integer(i64::from(flags_of(record.etag())));
         let cas = if self.cas {
             cas_of(record)
         } else {
-            record.etag()
+            number_of(record.etag())
         };
         reply.bulk(IntegerText::new_u64(cas).as_bytes());
         let deadline_unix_ms = deadline_unix_ms.unwrap_or_default();
         reply.integer(i64::try_from(deadline_unix_ms).unwrap_or(i64::MAX));
         reply.count(record.len());
         write_string(Some(record).filter(|_| !self.hides_value), reply);
+        if self.marks {
+            reply.integer(Marks::of(record.etag()).code() | won);
+        }
     }
 }
 
@@ -128,7 +145,11 @@ fn get_and_touch(
 }
 
 /// Gives an item another deadline, or deletes it when that time has come.
-fn move_deadline(entry: &mut Entry<'_>, deadline: Deadline, now_unix_ms: u64) -> CommandResult {
+pub(super) fn move_deadline(
+    entry: &mut Entry<'_>,
+    deadline: Deadline,
+    now_unix_ms: u64,
+) -> CommandResult {
     let key = entry.key();
     let before = entry.record().and_then(|record| record.deadline_unix_ms());
     match deadline {

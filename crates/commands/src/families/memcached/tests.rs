@@ -163,6 +163,46 @@ fn numbers_have_64_bits_without_a_sign() {
 }
 
 #[test]
+fn one_of_all_who_ask_is_told_to_fetch_what_is_out_of_date() {
+    let mut server = TestServer::new();
+    let (_, cas) = set(&mut server, "MCSET k v 7 0 SET");
+    assert_eq!(text(&server.run("MCDEL k STALE")), "DELETED");
+    let item = text(&server.run("MCGET k CAS MARKS"));
+    let stale = cas + 1;
+    assert_eq!(item, format!("7 {stale} 0 1 v 1"));
+    assert_eq!(
+        text(&server.run("MCWIN k CAS")),
+        format!("7 {stale} 0 1 v 7")
+    );
+    assert_eq!(
+        text(&server.run("MCWIN k CAS")),
+        format!("7 {stale} 0 1 v 3")
+    );
+    // Who saw the value before it was marked stores it all the same, where that is wanted; it stays out of date.
+    assert_eq!(
+        set(&mut server, &format!("MCSET k w 7 0 SET CAS {cas}")).0,
+        "EXISTS"
+    );
+    let late = set(
+        &mut server,
+        &format!("MCSET k w 7 9000000000000 SET CAS {cas} STALE"),
+    );
+    assert_eq!(late, ("STORED".to_owned(), stale));
+    assert_eq!(
+        text(&server.run("MCWIN k CAS")),
+        format!("7 {stale} 0 1 w 3")
+    );
+    // Who won stores what is no longer out of date.
+    let won = set(&mut server, &format!("MCSET k x 7 0 SET CAS {stale} STALE"));
+    assert_eq!(won.0, "STORED");
+    assert_eq!(
+        text(&server.run("MCWIN k CAS")),
+        format!("7 {} 0 1 x 0", won.1)
+    );
+    server.assert_effects_replay();
+}
+
+#[test]
 fn deleting_may_compare() {
     let mut server = TestServer::new();
     let (_, cas) = set(&mut server, "MCSET k v 0 0 SET");

@@ -23,6 +23,9 @@ const CLIENT_CERTIFICATE: Kind = Kind::Choice(&spellings(CLIENT_CERTIFICATES));
 const USER_FIELD: Kind = Kind::Choice(&spellings(USER_FIELDS));
 
 const PORT: Directive = Directive::new("tls-port", integer(0, PORT_MAX), "0");
+// At start: workers tell its connections by the port.
+const MEMCACHED_PORT: Directive =
+    Directive::new("tls-memcached-port", integer(0, PORT_MAX), "0").at_start();
 const UNIX_SOCKET: Directive = Directive::new("tls-unixsocket", TEXT, "").at_start();
 #[cfg(not(feature = "tls"))]
 const NOT_BUILT: &str = "was built without TLS";
@@ -33,6 +36,10 @@ pub(super) const ROWS: &[Directive] = &[
     PORT,
     #[cfg(not(feature = "tls"))]
     PORT.fixed(NOT_BUILT),
+    #[cfg(feature = "tls")]
+    MEMCACHED_PORT,
+    #[cfg(not(feature = "tls"))]
+    MEMCACHED_PORT.fixed(NOT_BUILT),
     #[cfg(feature = "tls")]
     UNIX_SOCKET,
     #[cfg(not(feature = "tls"))]

@@ -1,0 +1,294 @@
+//! Append-only files of Redis: which there are, and the commands in them, of which a little is held at a time.
+//!
+//! A file may begin as an RDB file does. The last one may end within a request, as a server leaves it that was stopped.
+
+use std::io::{self, BufRead, Read};
+use std::path::{Path, PathBuf};
+
+use base::words::split;
+
+use super::writes::{HEAD_BYTES_MAX, Writes};
+
+/// What the name of a manifest ends with.
+const MANIFEST_SUFFIX: &str = ".manifest";
+/// Where a server keeps such files below `dir`, unless it is told otherwise.
+const DIRECTORY_NAME: &str = "appendonlydir";
+/// A manifest is a few lines.
+const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+/// Digits of a length, with what stands before and behind them.
+const LINE_BYTES_MAX: u64 = 64;
+/// Lines that only people read may be longer.
+const COMMENT_BYTES_MAX: u64 = 64 << 10;
+
+/// The files that a path leads to, in order: a manifest, or a directory with one or above one. None for anything else.
+pub(super) fn find(path: &Path) -> Result<Option<Vec<PathBuf>>, String> {
+    let manifest = match path.is_dir() {
+        true => match manifest_in(path)? {
+            Some(manifest) => Some(manifest),
+            None => manifest_in(&path.join(DIRECTORY_NAME))?,
+        },
+        false => {
+            let is_one = path.to_string_lossy().ends_with(MANIFEST_SUFFIX);
+            is_one.then(|| path.to_owned())
+        }
+    };
+    let Some(manifest) = manifest else {
+        return Ok(None);
+    };
+    let mut text = Vec::new();
+    let file = std::fs::File::open(&manifest).map_err(|error| error.to_string())?;
+    let read = file.take(MANIFEST_BYTES_MAX).read_to_end(&mut text);
+    read.map_err(|error| error.to_string())?;
+    let directory = manifest.parent().unwrap_or_else(|| Path::new(""));
+    let names = names(&text)?;
+    Ok(Some(
+        names.iter().map(|name| directory.join(name)).collect(),
+    ))
+}
+
+/// The one manifest in a directory.
+fn manifest_in(directory: &Path) -> Result<Option<PathBuf>, String> {
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return Ok(None);
+    };
+    let mut found = None;
+    for entry in entries {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        let is_one = path.to_string_lossy().ends_with(MANIFEST_SUFFIX);
+        if is_one && found.replace(path).is_some() {
+            return Err("there is more than one manifest in it".to_owned());
+        }
+    }
+    Ok(found)
+}
+
+/// The names of the files in use: the base, then what came after it.
+fn names(text: &[u8]) -> Result<Vec<String>, String> {
+    let (mut base, mut increments) = (Vec::new(), Vec::new());
+    for line in text.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        let damaged = || {
+            format!(
+                "a line of the manifest is not understood: {}",
+                line.escape_ascii()
+            )
+        };
+        let words = split(line).map_err(|_| damaged())?;
+        let of = |wanted: &str| {
+            let pairs = words.chunks_exact(2);
+            let mut found = pairs.filter(|pair| pair[0].eq_ignore_ascii_case(wanted.as_bytes()));
+            found.next().map(|pair| pair[1].clone())
+        };
+        let name = of("file").and_then(|name| String::from_utf8(name.to_vec()).ok());
+        let name = name.ok_or_else(damaged)?;
+        if name.is_empty() || name == ".." || name.contains('/') {
+            return Err(damaged());
+        }
+        match of("type").as_deref() {
+            Some(b"b") => base.push(name),
+            Some(b"i") => increments.push(name),
+            Some(b"h") => {}
+            _ => return Err(damaged()),
+        }
+    }
+    if base.len() > 1 {
+        return Err("the manifest has two base files".to_owned());
+    }
+    base.append(&mut increments);
+    match base.is_empty() {
+        true => Err("there is no file in the manifest".to_owned()),
+        false => Ok(base),
+    }
+}
+
+/// How a file ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Behind a request.
+    Whole,
+    /// Within the request that begins at this offset.
+    Short(u64),
+}
+
+/// Why a file is not read to its end.
+#[derive(Debug)]
+pub(super) enum Flaw {
+    Io(io::Error),
+    /// What stands at an offset is no request.
+    Damaged(u64),
+}
+
+/// Counts the requests from here to the end; `offset` is that of the next byte.
+pub(super) fn read(
+    mut input: impl BufRead,
+    mut offset: u64,
+    writes: &mut Writes,
+) -> Result<End, Flaw> {
+    loop {
+        let begin = offset;
+        let mut request = Request {
+            input: &mut input,
+            offset,
+        };
+        match request.read(writes) {
+            Ok(true) => {
+                writes.end();
+                offset = request.offset;
+            }
+            Ok(false) => return Ok(End::Whole),
+            Err(Flaw::Io(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(End::Short(begin));
+            }
+            Err(flaw) => return Err(flaw),
+        }
+    }
+}
+
+/// A request that is being read.
+struct Request<'i, I> {
+    input: &'i mut I,
+    offset: u64,
+}
+
+impl<I: BufRead> Request<'_, I> {
+    /// Reads it, or a line for people; whether there was one.
+    fn read(&mut self, writes: &mut Writes) -> Result<bool, Flaw> {
+        writes.begin();
+        let first = self.input.fill_buf().map_err(Flaw::Io)?.first().copied();
+        match first {
+            None => return Ok(false),
+            Some(b'#') => {
+                self.line(COMMENT_BYTES_MAX)?;
+                return Ok(true);
+            }
+            Some(b'*') => {}
+            Some(_) => return Err(Flaw::Damaged(self.offset)),
+        }
+        let parts = self.number(b'*')?;
+        for _ in 0..parts {
+            let len = self.number(b'$')?;
+            let mut head = vec![
+                0;
+                usize::try_from(len)
+                    .unwrap_or(usize::MAX)
+                    .min(HEAD_BYTES_MAX)
+            ];
+            self.input.read_exact(&mut head).map_err(Flaw::Io)?;
+            let rest = len - head.len() as u64;
+            let passed = io::copy(&mut self.input.by_ref().take(rest), &mut io::sink());
+            if passed.map_err(Flaw::Io)? < rest {
+                return Err(Flaw::Io(io::ErrorKind::UnexpectedEof.into()));
+            }
+            self.offset += len;
+            let at = self.offset;
+            let mut end = [0; 2];
+            self.input.read_exact(&mut end).map_err(Flaw::Io)?;
+            if end != *b"\r\n" {
+                return Err(Flaw::Damaged(at));
+            }
+            self.offset += 2;
+            writes.part(&head, len);
+        }
+        Ok(true)
+    }
+
+    /// A line of a sign and a number.
+    fn number(&mut self, sign: u8) -> Result<u64, Flaw> {
+        let at = self.offset;
+        let line = self.line(LINE_BYTES_MAX)?;
+        let number = line.strip_prefix(&[sign]).and_then(base::number::parse_u64);
+        number.ok_or(Flaw::Damaged(at))
+    }
+
+    /// A line without its end.
+    fn line(&mut self, bytes_max: u64) -> Result<Vec<u8>, Flaw> {
+        let at = self.offset;
+        let mut line = Vec::new();
+        let mut limited = self.input.by_ref().take(bytes_max);
+        limited.read_until(b'\n', &mut line).map_err(Flaw::Io)?;
+        self.offset += line.len() as u64;
+        match line.strip_suffix(b"\r\n") {
+            Some(text) => Ok(text.to_vec()),
+            None if (line.len() as u64) < bytes_max && line.last() != Some(&b'\n') => {
+                Err(Flaw::Io(io::ErrorKind::UnexpectedEof.into()))
+            }
+            None => Err(Flaw::Damaged(at)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tally::Rules;
+    use super::*;
+
+    fn writes() -> Writes {
+        Writes::new(Rules {
+            top: 3,
+            depth: 1,
+            delimiter: b":".to_vec(),
+        })
+    }
+
+    fn read_all(bytes: &[u8]) -> (Result<End, Flaw>, Writes) {
+        let mut writes = writes();
+        let read = read(bytes, 0, &mut writes);
+        (read, writes)
+    }
+
+    #[test]
+    fn requests_are_read_to_where_they_are_whole() {
+        let long = "x".repeat(5_000);
+        let whole = format!(
+            "#TS:1\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n*3\r\n$3\r\nSET\r\n$3\r\na:1\r\n$5000\r\n{long}\r\n"
+        );
+        let (end, writes) = read_all(whole.as_bytes());
+        assert_eq!(end.unwrap(), End::Whole);
+        assert_eq!((writes.total.writes, writes.total.bytes), (1, 5_006));
+        assert_eq!(writes.most_written()[0].0, (2, &b"a:1"[..]));
+        let begin = whole.find("*3").unwrap() as u64;
+        for cut in [1, 3, 100, 5_003, 5_020] {
+            let (end, writes) = read_all(&whole.as_bytes()[..whole.len() - cut]);
+            assert_eq!(end.unwrap(), End::Short(begin), "{cut}");
+            assert_eq!(writes.total.writes, 0);
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_with_its_offset() {
+        for (bytes, at) in [
+            (&b"*1\r\n$4\r\nPINGxx"[..], 12),
+            (b"nonsense\r\n", 0),
+            (b"nonsense", 0),
+            (b"*1\r\n:4\r\n", 4),
+            (b"*1\r\n$-1\r\n", 4),
+            (b"*1\n", 0),
+        ] {
+            let (end, _) = read_all(bytes);
+            assert!(
+                matches!(end, Err(Flaw::Damaged(own)) if own == at),
+                "{end:?} {at}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_manifest_names_files_in_order() {
+        let text = b"file a.2.base.rdb seq 2 type b\r\n# x\nfile a.1.incr.aof seq 1 type h\n\
+                     file a.3.incr.aof seq 3 type i\nfile \"a 4\" seq 4 type i\n";
+        let expected = ["a.2.base.rdb", "a.3.incr.aof", "a 4"];
+        assert_eq!(names(text).unwrap(), expected);
+        for wrong in [
+            &b""[..],
+            b"file ../x seq 1 type b\n",
+            b"seq 1 type b\n",
+            b"file x seq 1 type q\n",
+            b"file x seq 1 type b\nfile y seq 2 type b\n",
+        ] {
+            assert!(names(wrong).is_err(), "{}", wrong.escape_ascii());
+        }
+    }
+}

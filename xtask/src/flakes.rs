@@ -1,0 +1,246 @@
+//! `cargo xtask flakes [TIMES] [FILTER]`: tests of the whole server many times over on a busy machine, to find those
+//! that fail now and then.
+//!
+//! Each test runs by itself, some at once, beside threads that keep every core busy: so who waits for a server for too
+//! short a time fails here rather than in somebody's gate. Those that take long the first time are run no more. A
+//! test that does not end is ended, and has failed.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::parts::linted;
+use crate::run::now;
+use crate::workspace_root;
+
+/// Tests of the whole server.
+const TARGETS: &[&str] = &["it", "group"];
+
+/// Tests that run at once.
+const AT_ONCE: usize = 4;
+
+/// What takes longer the first time, on the busy machine, is run no more.
+const QUICK: Duration = Duration::from_secs(10);
+
+/// A test that takes longer does not end.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// How often it is looked whether a test has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Lines of what a test said that are shown when it failed.
+const LINES_SHOWN: usize = 40;
+
+/// How often each test runs, unless said otherwise.
+pub const TIMES: u32 = 20;
+
+/// A test, and the program that it is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Test {
+    program: PathBuf,
+    name: String,
+}
+
+/// Runs the tests whose names contain `filter` so often.
+///
+/// # Errors
+/// Which failed, and how often.
+pub fn run(times: u32, filter: &str) -> Result<(), String> {
+    let mut tests = find_tests(filter)?;
+    let is_over = AtomicBool::new(false);
+    let failures = Mutex::new(BTreeMap::<String, u32>::new());
+    thread::scope(|scope| {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..cores {
+            scope.spawn(|| burn(&is_over));
+        }
+        for round in 1..=times {
+            println!("round {round} of {times}: {} tests", tests.len());
+            tests = round_of(&tests, &failures);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let failures = failures
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    let lines = failures
+        .iter()
+        .map(|(name, count)| format!("{name} failed {count} times"));
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(lines.collect::<Vec<_>>().join("\n")),
+    }
+}
+
+/// Keeps a core busy.
+fn burn(is_over: &AtomicBool) {
+    let mut number = 1_u64;
+    while !is_over.load(Ordering::Relaxed) {
+        for _ in 0..10_000 {
+            number = std::hint::black_box(number.wrapping_mul(6_364_136_223_846_793_005) + 1);
+        }
+    }
+}
+
+/// Runs each of the tests once; those that were quick.
+fn round_of(tests: &[Test], failures: &Mutex<BTreeMap<String, u32>>) -> Vec<Test> {
+    let next = AtomicUsize::new(0);
+    let quick = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let begin = now();
+                    if let Err(said) = run_once(test) {
+                        println!("FAILED: {}\n{said}", test.name);
+                        let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+                        *failures.entry(test.name.clone()).or_default() += 1;
+                    }
+                    if begin.elapsed() <= QUICK {
+                        let mut quick = quick.lock().unwrap_or_else(PoisonError::into_inner);
+                        quick.push(test.clone());
+                    }
+                }
+            });
+        }
+    });
+    quick.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a test; what it said where it failed.
+fn run_once(test: &Test) -> Result<(), String> {
+    let mut child = Command::new(&test.program)
+        .args(["--exact", &test.name, "--nocapture"])
+        .current_dir(workspace_root().join("crates/server"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let readers = [
+        child.stdout.take().map(|from| thread::spawn(|| text(from))),
+        child.stderr.take().map(|from| thread::spawn(|| text(from))),
+    ];
+    let ended = wait(&mut child);
+    if ended == Ok(true) {
+        return Ok(());
+    }
+    let mut said = String::new();
+    for reader in readers.into_iter().flatten() {
+        // A server that the test has left behind holds the other end: nothing more is read then.
+        if ended.is_ok() {
+            said += &reader.join().unwrap_or_default();
+        }
+    }
+    let lines: Vec<&str> = said.lines().collect();
+    let last = &lines[lines.len().saturating_sub(LINES_SHOWN)..];
+    let how = ended.map_or_else(|how| how, |_| "it failed".to_owned());
+    Err(format!("{}\n{how}", last.join("\n")))
+}
+
+/// Whether the test was passed, once it has ended.
+fn wait(child: &mut Child) -> Result<bool, String> {
+    let begin = now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Ok(status.success()),
+            Ok(None) if begin.elapsed() < PATIENCE => thread::sleep(LOOK),
+            Ok(None) => {
+                let _ended_meanwhile = child.kill();
+                let _status = child.wait();
+                return Err(format!("it did not end in {} s", PATIENCE.as_secs()));
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+fn text(mut from: impl Read) -> String {
+    let mut bytes = Vec::new();
+    let _as_far_as_it_goes = from.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Builds the tests, and asks them for their names.
+fn find_tests(filter: &str) -> Result<Vec<Test>, String> {
+    let mut build = linted(&["test", "--workspace", "--no-run", "--message-format=json"]);
+    build.args(TARGETS.iter().flat_map(|target| ["--test", target]));
+    let output = build
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err("the tests do not build".to_owned());
+    }
+    let mut tests = Vec::new();
+    for program in programs(&String::from_utf8_lossy(&output.stdout)) {
+        let list = Command::new(&program)
+            .args(["--list", "--format", "terse"])
+            .output()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let list = String::from_utf8_lossy(&list.stdout).into_owned();
+        let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
+        tests.extend(names.filter(|name| name.contains(filter)).map(|name| Test {
+            program: program.clone(),
+            name: name.to_owned(),
+        }));
+    }
+    match tests.is_empty() {
+        true => Err(format!("no test has {filter} in its name")),
+        false => Ok(tests),
+    }
+}
+
+/// The programs of the server's tests among what cargo says that it has built, an object of JSON a line. Other rooms
+/// have tests of the same names.
+fn programs(said: &str) -> Vec<PathBuf> {
+    let program = |line: &str| {
+        let (_, path) = line.split_once("\"executable\":\"")?;
+        let (path, _) = path.split_once('"')?;
+        let is_test = line.contains("\"kind\":[\"test\"]");
+        (is_test && line.contains("/crates/server#")).then(|| PathBuf::from(path))
+    };
+    said.lines().filter_map(program).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_those_of_the_servers_tests() {
+        let said = r#"{"reason":"compiler-artifact","package_id":"path+file:///w/crates/base#0.1.0","target":{"kind":["test"],"name":"it"},"executable":"/w/target/debug/deps/it-1"}
+{"reason":"compiler-artifact","package_id":"path+file:///w/crates/server#0.1.0","target":{"kind":["test"],"name":"it"},"executable":"/w/target/debug/deps/it-2"}
+{"reason":"compiler-artifact","package_id":"path+file:///w/crates/server#0.1.0","target":{"kind":["bin"],"name":"iolite"},"executable":"/w/target/debug/iolite"}
+{"reason":"compiler-artifact","package_id":"path+file:///w/crates/server#0.1.0","target":{"kind":["lib"],"name":"server"},"executable":null}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(programs(said), [PathBuf::from("/w/target/debug/deps/it-2")]);
+    }
+
+    #[test]
+    fn who_fails_is_named_with_what_it_said() {
+        let test = |name: &str| Test {
+            program: "/bin/sh".into(),
+            name: name.to_owned(),
+        };
+        // It has no such option, and says so.
+        let said = run_once(&test("anything")).expect_err("sh has no tests");
+        assert!(
+            said.contains("option") && said.ends_with("it failed"),
+            "{said}"
+        );
+        let failures = Mutex::default();
+        let left = round_of(&[test("one"), test("two")], &failures);
+        assert_eq!(left.len(), 2);
+        let failures = failures.into_inner().unwrap_or_default();
+        assert_eq!(
+            failures.into_iter().collect::<Vec<_>>(),
+            [("one".to_owned(), 1), ("two".to_owned(), 1)]
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! How the server is built to be handed out: by the profile `dist`, and without a path of this machine in it, so that two
+//! builds of one commit in two directories are equal.
+//!
+//! Of two kinds: with the C library of the machine it runs on, and with all libraries inside (musl), which runs on a machine
+//! that has nothing. Both have the C++ library inside, which the virtual machine of scripts needs.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::files::{Outcome, make_directory, output, run};
+
+/// What a build is made of.
+pub(super) struct Build<'a> {
+    /// The workspace; what is built lies below it.
+    pub(super) source: &'a Path,
+    pub(super) kind: Kind,
+}
+
+/// Which C library the program has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// That of the machine.
+    Shared,
+    /// One of its own.
+    Inside,
+}
+
+/// The program and its debug information, apart.
+pub(super) struct Built {
+    pub(super) program: PathBuf,
+    pub(super) debug: PathBuf,
+}
+
+impl Build<'_> {
+    /// Builds, and puts program and debug information into a directory.
+    pub(super) fn make(&self, into: &Path) -> Outcome<Built> {
+        let built = match self.kind {
+            Kind::Shared => self.shared()?,
+            Kind::Inside => self.inside()?,
+        };
+        apart(&built, into)
+    }
+
+    fn target(&self) -> PathBuf {
+        self.source.join("target/package-build")
+    }
+
+    fn cargo(&self, words: &[&str]) -> Command {
+        let mut cargo = crate::parts::cargo(words);
+        cargo.current_dir(self.source);
+        cargo.env("KEEP_SYMBOLS", "yes");
+        cargo.env("CARGO_TARGET_DIR", self.target());
+        // Parts of earlier builds would be in other places than in a clean one.
+        cargo.env("CARGO_INCREMENTAL", "0");
+        let maps: Vec<String> = self
+            .paths()
+            .map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display()))
+            .collect();
+        for name in ["CFLAGS", "CXXFLAGS"] {
+            cargo.env(name, maps.join(" "));
+        }
+        cargo
+    }
+
+    /// Paths that stay out of the binary, and what stands there instead; the longer ones win, and come last.
+    fn paths(&self) -> impl Iterator<Item = (PathBuf, &'static str)> {
+        let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+        let known = |name: &str, below: &str| {
+            std::env::var_os(name).map_or_else(|| home.join(below), PathBuf::from)
+        };
+        let cargo = (known("CARGO_HOME", ".cargo"), "/cargo");
+        let rustup = (known("RUSTUP_HOME", ".rustup"), "/rustup");
+        [cargo, rustup, (self.source.to_path_buf(), "/iolite")].into_iter()
+    }
+
+    fn flags(&self, more: &[String]) -> OsString {
+        let maps = self
+            .paths()
+            .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
+        let all: Vec<String> = more.iter().cloned().chain(maps).collect();
+        // As `CARGO_ENCODED_RUSTFLAGS` takes them: paths may have spaces.
+        all.join("\u{1f}").into()
+    }
+
+    fn shared(&self) -> Outcome<PathBuf> {
+        let library = output(Command::new("c++").arg("-print-file-name=libstdc++.a"))?;
+        let directory = Path::new(library.trim()).parent();
+        let directory = directory.ok_or("the C++ compiler has no static library")?;
+        let more = [
+            format!("-Lnative={}", directory.display()),
+            "-Clink-arg=-static-libgcc".to_owned(),
+        ];
+        let mut build = self.cargo(&[
+            "build",
+            "--locked",
+            "--profile",
+            "dist",
+            "--package",
+            "server",
+        ]);
+        build.env("CXXSTDLIB", "static=stdc++");
+        build.env("CARGO_ENCODED_RUSTFLAGS", self.flags(&more));
+        run(&mut build)?;
+        Ok(self.target().join("dist/iolite"))
+    }
+
+    /// Zig is the C and C++ compiler, and brings the libraries: Debian has no C++ library for musl.
+    fn inside(&self) -> Outcome<PathBuf> {
+        let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+        run(Command::new("rustup").args(["target", "add", &target]))?;
+        let zig = zig()?;
+        let mut build = self.cargo(&[
+            "zigbuild",
+            "--locked",
+            "--profile",
+            "dist",
+            "--package",
+            "server",
+        ]);
+        build.args(["--target", &target]);
+        build.env("CARGO_ENCODED_RUSTFLAGS", self.flags(&[]));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let paths = std::iter::once(zig.join("bin")).chain(std::env::split_paths(&path));
+        let path = std::env::join_paths(paths).map_err(|error| error.to_string())?;
+        build.env("PATH", path);
+        run(&mut build)?;
+        Ok(self.target().join(target).join("dist/iolite"))
+    }
+}
+
+/// An environment of Python with zig, and what makes cargo use it.
+fn zig() -> Outcome<PathBuf> {
+    const WANTED: [&str; 2] = ["cargo-zigbuild==0.24.0", "ziglang==0.17.0"];
+    let place = crate::parts::target_directory().join("package-zig");
+    if !place.join("bin/cargo-zigbuild").exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(&place))?;
+        let mut install = Command::new(place.join("bin/pip"));
+        install.args(["install", "--quiet", "--disable-pip-version-check"]);
+        run(install.args(WANTED))?;
+    }
+    Ok(place)
+}
+
+/// Takes debug information out of a program.
+pub(super) fn apart(built: &Path, into: &Path) -> Outcome<Built> {
+    make_directory(into)?;
+    let (program, debug) = (into.join("iolite"), into.join("iolite.debug"));
+    run(Command::new("objcopy")
+        .arg("--only-keep-debug")
+        .args([built, &debug]))?;
+    run(Command::new("objcopy")
+        .arg("--strip-all")
+        .arg(format!("--add-gnu-debuglink={}", debug.display()))
+        .args([built, &program]))?;
+    Ok(Built { program, debug })
+}

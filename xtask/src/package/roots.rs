@@ -1,0 +1,93 @@
+//! Clean roots: directories in which something is installed and run, with nothing of this machine but its kernel and network.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::files::{Outcome, copy, make_directory, output, remove, run};
+use crate::debian;
+
+/// What of a Debian system is there beside its smallest form: what a wheel is tried with.
+const INCLUDED: &str = "python3-venv,python3-pytest";
+
+/// Such a directory.
+pub(super) struct Root(PathBuf);
+
+impl Root {
+    /// With nothing in it but what tarballs put there.
+    pub(super) fn empty(path: PathBuf) -> Outcome<Self> {
+        remove(&path)?;
+        for name in ["data", "dev", "proc", "tmp"] {
+            make_directory(&path.join(name))?;
+        }
+        Ok(Self(path))
+    }
+
+    /// Debian in its smallest form; it is fetched once, and copied for each use.
+    pub(super) fn debian(path: PathBuf) -> Outcome<Self> {
+        let kept = crate::parts::target_directory().join("package-debian");
+        if !kept.join("usr/bin/pytest-3").exists() {
+            remove(&kept)?;
+            let (mirror, suite) = (debian::mirror(), debian::suite());
+            let mirror = mirror.ok_or("apt knows no mirror of Debian")?;
+            let suite = suite.ok_or("this machine's system has no name")?;
+            println!("fetching a Debian system");
+            let mut bootstrap = Command::new("debootstrap");
+            bootstrap.args(["--variant=minbase", &format!("--include={INCLUDED}")]);
+            bootstrap.arg(suite).arg(&kept).arg(mirror);
+            output(&mut bootstrap)?;
+        }
+        remove(&path)?;
+        run(Command::new("cp").arg("-a").args([&kept, &path]))?;
+        make_directory(&path.join("data"))?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Puts a file of this machine into it.
+    pub(super) fn take(&self, file: &Path) -> Outcome<String> {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let inside = format!("/tmp/{name}");
+        copy(file, &self.0.join(inside.trim_start_matches('/')))?;
+        Ok(inside)
+    }
+
+    /// Gives a program of it the libraries of this machine that it names.
+    pub(super) fn take_libraries_of(&self, program: &str) -> Outcome<()> {
+        let text = output(Command::new("ldd").arg(self.0.join(program)))?;
+        let words = text.lines().flat_map(str::split_whitespace);
+        for library in words.filter(|word| word.starts_with('/')) {
+            copy(
+                Path::new(library),
+                &self.0.join(library.trim_start_matches('/')),
+            )?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        fs::symlink_metadata(self.0.join(path)).is_ok()
+    }
+
+    /// What runs a program of it, as root of it, with `/data` as its directory.
+    pub(super) fn command(&self, program: &str) -> Command {
+        let mut sandbox = Command::new("bwrap");
+        sandbox.args(["--unshare-pid", "--die-with-parent", "--bind"]);
+        sandbox.arg(&self.0).arg("/");
+        sandbox.args(["--proc", "/proc", "--dev", "/dev", "--chdir", "/data"]);
+        sandbox.args(["--clearenv", "--setenv", "PATH"]);
+        sandbox.arg("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        sandbox.args(["--setenv", "HOME", "/tmp", "--setenv", "LC_ALL", "C"]);
+        sandbox.arg(program);
+        sandbox
+    }
+
+    /// Runs a program of it to its end; what it said.
+    pub(super) fn run(&self, words: &[&str]) -> Outcome<String> {
+        let (program, rest) = words.split_first().ok_or("nothing to run")?;
+        output(self.command(program).args(rest))
+    }
+}

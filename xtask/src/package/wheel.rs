@@ -1,0 +1,21 @@
+//! The wheel for Python: the server, and a plugin for pytest.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::files::{Outcome, output};
+use super::{Package, glibc};
+use crate::workspace_root;
+
+/// Writes it beside the packages.
+pub(super) fn make(package: &Package, program: &Path) -> Outcome<()> {
+    let (major, minor) = glibc::needed(program)?;
+    let platform = format!("manylinux_{major}_{minor}_{}", package.arch);
+    let mut python = Command::new("python3");
+    python
+        .arg(workspace_root().join("packaging/python/wheel.py"))
+        .arg(program)
+        .args([&package.version, &platform, &package.epoch.0])
+        .arg(&package.out);
+    output(&mut python).map(|_| ())
+}
