@@ -184,6 +184,7 @@ impl Engine {
                 next: Next::Close,
             };
         }
+        session.was_refused = false;
         self.visit(session, server, output, |visit, batch| {
             let mut outcome = visit.run(input, share, batch);
             if outcome.needed > 0 {
@@ -200,7 +201,7 @@ impl Engine {
         let last = session.client.last_command.load(Ordering::Relaxed);
         let spec = self.table.spec(last);
         let shows_none = session.transaction.is_none() && spec.is_some_and(shows_no_data);
-        requests != 1 || !shows_none
+        requests != 1 || !(shows_none || session.was_refused)
     }
 
     /// Executes requests that somebody put together, at most [`BATCH_MAX`](crate::BATCH_MAX), whose arguments lie in

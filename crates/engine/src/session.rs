@@ -79,6 +79,8 @@ pub struct Session {
     pub held_pushes: Vec<Push>,
     /// What it publishes is more than can be delivered: it has to wait.
     pub is_throttled: bool,
+    /// A request that ran in the last call was refused before it looked at anything.
+    pub was_refused: bool,
     /// The reply of the running command is sent whatever [`ReplyMode`] says, because it is a push.
     pub reply_is_push: bool,
     /// A request to be run aside ([`crate::Next::Aside`]), as it came.
@@ -131,6 +133,7 @@ impl Session {
             in_script: false,
             held_pushes: Vec::new(),
             is_throttled: false,
+            was_refused: false,
             reply_is_push: false,
             aside: None,
             transaction: None,

@@ -345,11 +345,11 @@ mod tests {
         assert_eq!((pending.len(), pending.sendable_bytes()), (17, 5));
         assert_eq!(take(&mut pending, 99), b"free ");
         assert!(take(&mut pending, 99).is_empty());
-        assert!(!pending.release(&[6, 0, 0]));
-        assert!(pending.release(&[8, 0, 0]));
+        assert!(!pending.release(&[6, 0, 0, 0, 0]));
+        assert!(pending.release(&[8, 0, 0, 0, 0]));
         assert_eq!(take(&mut pending, 3), b"se-");
         assert_eq!(take(&mut pending, 99), b"-ven ");
-        assert!(pending.release(&[9, 0, 0]));
+        assert!(pending.release(&[9, 0, 0, 0, 0]));
         assert_eq!(take(&mut pending, 99), b"nine");
         assert_eq!(pending.len(), 0);
         pending.append(b"x");
@@ -364,11 +364,11 @@ mod tests {
         pending.append(b"quorum ");
         assert!(pending.hold(of(0, 10)), "another watermark");
         pending.append(b"disk");
-        assert!(!pending.release(&[30, 10, 0]));
-        assert!(pending.release(&[30, 20, 0]));
+        assert!(!pending.release(&[30, 10, 0, 0, 0]));
+        assert!(pending.release(&[30, 20, 0, 0, 0]));
         assert_eq!(take(&mut pending, 99), b"quorum disk");
         assert!(pending.hold(of(7, 1)));
-        assert!(!pending.release(&[99, 99, 99]), "no such watermark");
+        assert!(!pending.release(&[99; WATERMARKS]), "no such watermark");
     }
 
     #[test]

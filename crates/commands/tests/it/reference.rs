@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use engine::{CommandSpec, categories_of};
+use engine::spec::{CommandSpec, categories_of};
 
 use crate::transcripts::{family, path};
 

@@ -644,6 +644,7 @@ impl Visit<'_> {
         request: Request<'_>,
     ) -> CommandError {
         self.ledger.counters.count_rejection(index);
+        self.context.session.was_refused = true;
         if let CommandError::Denied(denied) = &refusal {
             let origin = match self.context.session.transaction {
                 Some(_) => Origin::Transaction,
