@@ -50,7 +50,10 @@ fn describe(text: &mut String, tool: &mut Command) {
     if tool.get_name() == "help" || tool.is_hide_set() {
         return;
     }
-    let name = tool.get_bin_name().unwrap_or_else(|| tool.get_name()).to_owned();
+    let name = tool
+        .get_bin_name()
+        .unwrap_or_else(|| tool.get_name())
+        .to_owned();
     let help = tool.render_long_help().to_string();
     let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
     write!(text, "\n## {name}\n\n```text\n{}\n```\n", lines.join("\n")).unwrap();

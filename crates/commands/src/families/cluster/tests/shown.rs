@@ -270,17 +270,11 @@ fn a_node_says_who_it_is_and_counts_reports_about_others() {
 // foo is in slot 12,182, bar in 5,061.
 
 #[test]
-fn keys_of_slots_are_listed_and_counts_have_their_form() {
+fn keys_and_counts_of_slots_have_their_form() {
     let [mut resp2, mut resp3] = both();
     for server in [&mut resp2, &mut resp3] {
-        for key in ["foo", "{foo}1", "bar"] {
-            server.run(&format!("SET {key} v"));
-        }
         assert_eq!(server.integer("CLUSTER COUNTKEYSINSLOT 1"), 0);
-        let mut keys = server.texts("CLUSTER GETKEYSINSLOT 12182 10");
-        keys.sort_unstable();
-        assert_eq!(keys, ["foo", "{foo}1"]);
-        assert_eq!(server.texts("CLUSTER GETKEYSINSLOT 12182 1").len(), 1);
+        assert!(server.texts("CLUSTER GETKEYSINSLOT 12182 10").is_empty());
         assert_eq!(server.integer("CLUSTER KEYSLOT {foo}1"), 12_182);
     }
     // A store counts the keys of slots where the server tells it to: see the tests of processes.
