@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use protocol::Value;
 
-use crate::{Node, has, three, wait_until, writes};
+use crate::{Node, has, three, wait_for_copies, wait_until, writes};
 
 /// The node that takes writes, once there is one among these.
 fn wait_for_primary(nodes: &[&Node], key: &str) -> usize {
@@ -205,6 +205,7 @@ fn three_at_quorum() -> [Node; 3] {
     wait_until("two replicas", &all, || {
         nodes[1..].iter().all(Node::is_synced)
     });
+    wait_for_copies(&all);
     wait_until("a write at quorum", &all, || writes(&nodes[0], "first"));
     nodes
 }

@@ -9,7 +9,7 @@ use protocol::Value;
 use testkit::client::Client;
 use testkit::process::{free_port, iolite_program};
 
-use crate::{Node, has, three, wait_until, writes};
+use crate::{Node, has, three, wait_for_copies, wait_until, writes};
 
 /// What a client of Sentinels does: asks for the primary, writes, and begins anew where the connection ends, or what it
 /// wrote to is a replica or loads.
@@ -75,6 +75,7 @@ fn three_at_quorum(ports: &[u16]) -> [Node; 3] {
         let synced = nodes[1..].iter().all(Node::is_synced);
         synced && nodes[0].field("control_voters") == "3" && writes(&nodes[0], "begun")
     });
+    wait_for_copies(&all);
     nodes
 }
 

@@ -200,6 +200,16 @@ pub(crate) fn has(node: &Node, key: &str) -> bool {
     node.run(&["EXISTS", key]) == Value::Integer(1)
 }
 
+/// Waits until the group counts a copy of the data at each of these nodes, of which the first began alone: before, what is
+/// written at quorum needs one that may be about to be lost. The leader of the moment says so in its log.
+pub(crate) fn wait_for_copies(nodes: &[&Node]) {
+    wait_until("a copy each", nodes, || {
+        let logs = nodes.iter().map(|node| node.log());
+        let ended = logs.map(|log| log.matches("ends a change of who has a copy").count());
+        ended.sum::<usize>() + 1 >= nodes.len()
+    });
+}
+
 /// Three nodes, the first of which is the primary; the others have what it has.
 pub(crate) fn three() -> [Node; 3] {
     let first = Node::first();
@@ -213,5 +223,6 @@ pub(crate) fn three() -> [Node; 3] {
     wait_until("two replicas", &all, || {
         nodes[1..].iter().all(Node::is_synced)
     });
+    wait_for_copies(&all);
     nodes
 }

@@ -3,7 +3,7 @@
 use protocol::Value;
 use testkit::client::Client;
 
-use crate::{Node, wait_until};
+use crate::{Node, wait_for_copies, wait_until};
 
 const LEVEL: [&str; 2] = ["--durability", "quorum"];
 
@@ -18,6 +18,7 @@ pub(crate) fn three_at_quorum(more: &[&str]) -> [Node; 3] {
     wait_until("three voters and two replicas", &all, || {
         nodes[0].field("control_voters") == "3" && nodes[1..].iter().all(Node::is_synced)
     });
+    wait_for_copies(&all);
     wait_until("written", &all, || sets(&nodes[0], "key", "0"));
     nodes
 }
