@@ -108,7 +108,6 @@ fn both_copies_come_back_in_either_order() {
 /// At quorum both copies have to have a write: without one of them none is taken, and none that was is missing afterwards,
 /// whichever is lost. The witness has nothing that a majority of the copies could be made of.
 #[test]
-#[ignore = "minutes: a refusal waits behind what no majority has yet; to be run by the gate when it does not"]
 fn at_quorum_a_lost_copy_stops_writes_and_loses_none() {
     let mut nodes = with_witness(&["--durability", "quorum"]);
     let mut kept = Vec::new();
