@@ -1165,7 +1165,7 @@ impl Runs<'_> {
         if let Some(replies) = self.held_replies {
             let asks = keeping::waits_of(&connected.session);
             replies.requests_ran(&mut connected.wrote, appended_before, asks);
-            // Nothing that ran showed nothing: what ran before in this turn counts.
+            // A look at a connection that ran nothing leaves what was noted in this turn.
             if replies.tells_what_is_shown() && outcome.executed > 0 {
                 let session = &connected.session;
                 let may_show_data = self.engine.may_show_data(session, outcome.executed);
