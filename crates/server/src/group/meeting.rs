@@ -186,13 +186,15 @@ impl Part {
         self.wait_for("this node has no shard yet", |state| {
             state.shard_of(own).is_some()
         })?;
-        self.wait_for("its hash slots are not brought yet", |_| {
+        let slots = || claims.iter().flat_map(|(first, last)| *first..=*last);
+        // They are claimed no more as soon as the leader has them, and this node hears of that a moment later.
+        self.wait_for("its hash slots are not brought yet", |state| {
             node.cluster_mode.claims().is_empty()
+                && slots().all(|slot| state.slots.owner(slot).is_some())
         })?;
         let state = self.log().map(|log| log.watch()).unwrap_or_default();
         let shard = state.shard_of(own);
-        let mut slots = claims.iter().flat_map(|(first, last)| *first..=*last);
-        match slots.find(|slot| state.slots.owner(*slot) != shard) {
+        match slots().find(|slot| state.slots.owner(*slot) != shard) {
             Some(slot) => Err(format!("hash slot {slot} has got another owner meanwhile")),
             None => Ok(()),
         }
