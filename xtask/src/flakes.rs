@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use crate::parts::linted;
-use crate::run::now;
+use crate::run::{ends_well, now};
 use crate::workspace_root;
 
 /// Tests of the whole server.
@@ -29,9 +29,6 @@ const QUICK: Duration = Duration::from_secs(10);
 
 /// A test that takes longer does not end.
 const PATIENCE: Duration = Duration::from_mins(5);
-
-/// How often it is looked whether a test has ended.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Lines of what a test said that are shown when it failed.
 const LINES_SHOWN: usize = 40;
@@ -126,38 +123,25 @@ fn run_once(test: &Test) -> Result<(), String> {
         child.stdout.take().map(|from| thread::spawn(|| text(from))),
         child.stderr.take().map(|from| thread::spawn(|| text(from))),
     ];
-    let ended = wait(&mut child);
-    if ended == Ok(true) {
+    let deadline = now() + PATIENCE;
+    if ends_well(&mut child, deadline) {
         return Ok(());
     }
+    let is_late = now() >= deadline;
     let mut said = String::new();
     for reader in readers.into_iter().flatten() {
-        // A server that the test has left behind holds the other end: nothing more is read then.
-        if ended.is_ok() {
+        // Whoever outlives a test that was killed holds the other end: nothing more is read then.
+        if !is_late {
             said += &reader.join().unwrap_or_default();
         }
     }
     let lines: Vec<&str> = said.lines().collect();
     let last = &lines[lines.len().saturating_sub(LINES_SHOWN)..];
-    let how = ended.map_or_else(|how| how, |_| "it failed".to_owned());
+    let how = match is_late {
+        true => format!("it did not end in {} s", PATIENCE.as_secs()),
+        false => "it failed".to_owned(),
+    };
     Err(format!("{}\n{how}", last.join("\n")))
-}
-
-/// Whether the test was passed, once it has ended.
-fn wait(child: &mut Child) -> Result<bool, String> {
-    let begin = now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Ok(status.success()),
-            Ok(None) if begin.elapsed() < PATIENCE => thread::sleep(LOOK),
-            Ok(None) => {
-                let _ended_meanwhile = child.kill();
-                let _status = child.wait();
-                return Err(format!("it did not end in {} s", PATIENCE.as_secs()));
-            }
-            Err(error) => return Err(error.to_string()),
-        }
-    }
 }
 
 fn text(mut from: impl Read) -> String {

@@ -78,13 +78,8 @@ fn measure(report: Option<&str>) -> ExitCode {
 
 /// Runs the tests of the server many times: `[TIMES] [FILTER]`.
 fn flakes_of(words: &[&str]) -> ExitCode {
-    let (times, rest) = match words {
-        [first, rest @ ..] => match first.parse() {
-            Ok(times) => (times, rest),
-            Err(_) => (flakes::TIMES, words),
-        },
-        [] => (flakes::TIMES, words),
-    };
+    let times = words.first().and_then(|first| first.parse().ok());
+    let (times, rest) = times.map_or((flakes::TIMES, words), |times| (times, &words[1..]));
     match rest {
         [] => answer(flakes::run(times, "")),
         [filter] => answer(flakes::run(times, filter)),

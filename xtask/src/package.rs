@@ -79,7 +79,7 @@ pub fn make() -> Outcome<()> {
 /// What could not be run or written.
 pub fn make_of(program: &str) -> Outcome<()> {
     let package = Package::begin()?;
-    let built = build::apart(Path::new(program), &package.work.join("built"))?;
+    let built = build::apart(Path::new(program), &package.work.join("given"))?;
     package.pack(&built)?;
     package.finish()
 }

@@ -66,7 +66,7 @@ pub const PARTS: &[Part] = &[
         minutes_max: 0.2,
         needs: &[],
         when: When::Always,
-        commands: || vec![cargo(&["test", "-p", "xtask"])],
+        commands: || vec![cargo(&["test", "-p", "xtask", "--no-fail-fast"])],
     },
     Part {
         name: "tests",
@@ -199,7 +199,14 @@ pub(crate) fn process_tests(filter: &str) -> Command {
 }
 
 fn process_tests_of(target: &str, filter: &str) -> Command {
-    linted(&["test", "--workspace", "--test", target, filter])
+    linted(&[
+        "test",
+        "--workspace",
+        "--no-fail-fast",
+        "--test",
+        target,
+        filter,
+    ])
 }
 
 /// Cargo with these words, and with clippy as the compiler of the workspace: what is built to be run is linted on the way.
@@ -259,7 +266,7 @@ fn ignored_of(target: &str, filter: &str) -> Command {
 /// The modules called `model`, under a model checker. It has a target directory of its own, or
 /// everything would be compiled anew afterwards.
 pub(crate) fn model(checker: &str, rooms: &[&str]) -> Command {
-    let mut test = cargo(&["test", "--release", "--lib"]);
+    let mut test = cargo(&["test", "--release", "--lib", "--no-fail-fast"]);
     test.args(rooms.iter().flat_map(|room| ["-p", room]));
     test.arg("model");
     test.env("RUSTFLAGS", format!("--cfg {checker}"));

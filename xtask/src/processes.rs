@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parent_stands_behind_any_name() {
+    fn the_parent_stands_after_any_name() {
         assert_eq!(parent_of("12 (cargo) S 7 12 12 0"), Some(7));
         assert_eq!(parent_of("12 (a) b) (c) R 8 12"), Some(8));
         assert_eq!(parent_of("12 (cut"), None);

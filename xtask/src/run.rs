@@ -8,9 +8,9 @@ use crate::parts::{MINUTES_MAX, Part, When};
 use crate::test_runs::{self, Ended};
 use crate::{changed, processes};
 
-/// Minutes since the gate began after which no part about a change is to be still at work: what a slow machine has no
+/// Minutes after the beginning of the gate by which every part about a change is to be over: what a slow machine has no
 /// time for is left to whoever runs it by name, and to the soak.
-const BEGUN_WITHIN_MINUTES: f64 = 35.0;
+const OVER_WITHIN_MINUTES: f64 = 35.0;
 
 /// What came of a part.
 pub struct Outcome {
@@ -29,7 +29,7 @@ enum PartResult {
     LeftOut(Vec<String>),
     /// Not run: nothing changed that it is about.
     Unchanged,
-    /// Not run: what ran before took so long that this would pass [`BEGUN_WITHIN_MINUTES`].
+    /// Not run: what ran before took so long that this would pass [`OVER_WITHIN_MINUTES`].
     Postponed,
 }
 
@@ -73,7 +73,7 @@ pub fn gate(parts: &[Part]) -> Vec<Outcome> {
         let over_at_minutes = (now() - begin).as_secs_f64() / 60.0 + part.minutes_max;
         match part.when {
             When::Changed(paths) if !changed::below(paths) => not_run(part, PartResult::Unchanged),
-            When::Changed(_) if over_at_minutes > BEGUN_WITHIN_MINUTES => {
+            When::Changed(_) if over_at_minutes > OVER_WITHIN_MINUTES => {
                 not_run(part, PartResult::Postponed)
             }
             _ => one(part),
@@ -151,7 +151,7 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
 
 /// The same of a command that is killed with all it started when it is not over by then: a test that hangs fails, and
 /// what it printed says which one.
-fn succeeds_before(command: &mut Command, deadline: Instant) -> bool {
+pub(crate) fn succeeds_before(command: &mut Command, deadline: Instant) -> bool {
     show(command);
     let child = command.spawn();
     child.is_ok_and(|mut child| ends_well(&mut child, deadline))
@@ -166,7 +166,7 @@ pub(crate) fn ends_well(child: &mut Child, deadline: Instant) -> bool {
             _ => break,
         }
     }
-    println!("it hangs: killed, the time of its part is over");
+    println!("it hangs: killed, its time is over");
     processes::kill_tree(child.id());
     // Reaped, whether the signal or its own end came first.
     drop(child.wait());

@@ -136,7 +136,7 @@ fn unseen(name: &str, patterns: &str) -> String {
 }
 
 fn test(sanitizer: &str, rooms: &[&str], tests: &[&str]) -> Command {
-    let (mut command, _) = prepared(sanitizer, &["test", "--lib"]);
+    let (mut command, _) = prepared(sanitizer, &["test", "--lib", "--no-fail-fast"]);
     command.args(rooms).arg("--").args(tests);
     command
 }

@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::run::{ends_well, now, show};
+use crate::run::{ends_well, now, show, succeeds_before};
 
 /// More than so many failures are no accident, and are not tried again.
 const RETRIED_MAX: usize = 5;
@@ -22,7 +22,8 @@ pub(crate) enum Ended {
     Failed,
 }
 
-/// Runs a command of `cargo test`; what hangs is killed at the deadline.
+/// Runs a command of `cargo test` with `--no-fail-fast`, without which programs after the first that failed would not run
+/// at all; what hangs is killed at the deadline.
 pub(crate) fn run(command: &mut Command, deadline: Instant) -> Ended {
     show(command);
     command.stdout(Stdio::piped());
@@ -60,10 +61,7 @@ pub(crate) fn run(command: &mut Command, deadline: Instant) -> Ended {
 /// Whether these tests pass, one after the other.
 fn passes_alone(command: &Command, names: &[String], deadline: Instant) -> bool {
     println!("once more, alone: {}", names.join(", "));
-    let mut again = again(command, names);
-    show(&again);
-    let child = again.spawn();
-    child.is_ok_and(|mut child| ends_well(&mut child, deadline))
+    succeeds_before(&mut again(command, names), deadline)
 }
 
 /// The same command for these tests only. A filter that it has names none of them in full.
@@ -166,7 +164,11 @@ mod tests {
     #[test]
     fn who_passes_alone_is_flaky_and_who_does_not_fails() {
         let deadline = now() + Duration::from_mins(5);
-        let fails = format!("printf '{}'; exit 1", FAILED.replace('\n', "\\n"));
+        // The second time it fails without a word: what it prints then is for whoever reads the output of this program.
+        let fails = format!(
+            "[ $# = 0 ] && printf '{}'; exit 1",
+            FAILED.replace('\n', "\\n")
+        );
         // The second time it has names.
         let passes_alone = format!("[ \"$*\" = '-- --exact a::c' ] && exit 0; {fails}");
         let flaky = Ended::Flaky(vec!["a::c".to_owned()]);

@@ -74,8 +74,8 @@ pub static LLVM: Tool = Tool {
 
 /// Makes packages for Debian and RPM.
 pub static PACKERS: Tool = Tool {
-    programs: &["dpkg-deb", "rpmbuild", "rpm2cpio", "cpio", "objcopy"],
-    packages: &["dpkg-dev", "rpm", "cpio", "binutils"],
+    programs: &["dpkg-deb", "rpmbuild", "objcopy", "objdump"],
+    packages: &["dpkg-dev", "rpm", "binutils"],
 };
 /// Makes images for containers; the shell in them is Busybox.
 pub static IMAGE_TOOLS: Tool = Tool {

@@ -306,13 +306,13 @@ fn without_tests(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Literals of text in Rust source, but for those in comments: escapes resolved, ends of lines shown as they are.
+/// Literals of text in Rust source, but for those in comments: escapes resolved, `\r` and `\n` left out.
 fn literals(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in source.match_indices('"') {
         let line = source[..at].rfind('\n').map_or(0, |end| end + 1);
         let before = &source[line..at];
-        // Every second sign on a line ends one, which is no beginning of a word that is looked for.
+        // A closing quote is followed by no word that is looked for.
         if before.trim_start().starts_with("//") || !begins_word(&source[at + 1..]) {
             continue;
         }
@@ -327,7 +327,7 @@ fn begins_word(text: &str) -> bool {
     WORDS.iter().any(|(known, ..)| *known == word)
 }
 
-/// What a literal says, from behind its first sign on.
+/// What a literal says, after its opening quote.
 fn literal(text: &str) -> String {
     let mut said = String::new();
     let mut letters = text.chars().peekable();

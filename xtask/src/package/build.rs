@@ -46,8 +46,10 @@ impl Build<'_> {
         self.source.join("target/package-build")
     }
 
-    fn cargo(&self, words: &[&str]) -> Command {
-        let mut cargo = crate::parts::cargo(words);
+    /// Cargo with this verb for the server as it is published.
+    fn cargo(&self, verb: &str) -> Command {
+        let words = [verb, "--locked", "--profile", "dist", "--package", "server"];
+        let mut cargo = crate::parts::cargo(&words);
         cargo.current_dir(self.source);
         cargo.env("KEEP_SYMBOLS", "yes");
         cargo.env("CARGO_TARGET_DIR", self.target());
@@ -55,6 +57,7 @@ impl Build<'_> {
         cargo.env("CARGO_INCREMENTAL", "0");
         let maps: Vec<String> = self
             .paths()
+            .into_iter()
             .map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display()))
             .collect();
         for name in ["CFLAGS", "CXXFLAGS"] {
@@ -63,20 +66,21 @@ impl Build<'_> {
         cargo
     }
 
-    /// Paths that stay out of the binary, and what stands there instead; the longer ones win, and come last.
-    fn paths(&self) -> impl Iterator<Item = (PathBuf, &'static str)> {
+    /// Paths that stay out of the binary, and what stands there instead. Where two fit, the later one counts.
+    fn paths(&self) -> [(PathBuf, &'static str); 3] {
         let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
         let known = |name: &str, below: &str| {
             std::env::var_os(name).map_or_else(|| home.join(below), PathBuf::from)
         };
         let cargo = (known("CARGO_HOME", ".cargo"), "/cargo");
         let rustup = (known("RUSTUP_HOME", ".rustup"), "/rustup");
-        [cargo, rustup, (self.source.to_path_buf(), "/iolite")].into_iter()
+        [cargo, rustup, (self.source.to_path_buf(), "/iolite")]
     }
 
     fn flags(&self, more: &[String]) -> OsString {
         let maps = self
             .paths()
+            .into_iter()
             .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
         let all: Vec<String> = more.iter().cloned().chain(maps).collect();
         // As `CARGO_ENCODED_RUSTFLAGS` takes them: paths may have spaces.
@@ -91,14 +95,7 @@ impl Build<'_> {
             format!("-Lnative={}", directory.display()),
             "-Clink-arg=-static-libgcc".to_owned(),
         ];
-        let mut build = self.cargo(&[
-            "build",
-            "--locked",
-            "--profile",
-            "dist",
-            "--package",
-            "server",
-        ]);
+        let mut build = self.cargo("build");
         build.env("CXXSTDLIB", "static=stdc++");
         build.env("CARGO_ENCODED_RUSTFLAGS", self.flags(&more));
         run(&mut build)?;
@@ -110,14 +107,7 @@ impl Build<'_> {
         let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
         run(Command::new("rustup").args(["target", "add", &target]))?;
         let zig = zig()?;
-        let mut build = self.cargo(&[
-            "zigbuild",
-            "--locked",
-            "--profile",
-            "dist",
-            "--package",
-            "server",
-        ]);
+        let mut build = self.cargo("zigbuild");
         build.args(["--target", &target]);
         build.env("CARGO_ENCODED_RUSTFLAGS", self.flags(&[]));
         let path = std::env::var_os("PATH").unwrap_or_default();

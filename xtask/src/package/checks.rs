@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::archives;
 use super::files::{Outcome, make_directory, output, read, remove, run};
 use super::roots::Root;
 use super::tree::set_mode;
@@ -126,7 +127,7 @@ fn check_deb(file: &Path, compat: &Path, work: &Path) -> Outcome<()> {
     let (file, compat) = (root.take(file)?, root.take(compat)?);
     root.run(&["dpkg", "--install", &file, &compat])?;
     has_papers(&root, "the Debian package")?;
-    for name in ["iolite", "redis-server", "valkey-server"] {
+    for name in ["iolite"].into_iter().chain(archives::NAMES) {
         root.run(&[name, "--version"])?;
     }
     serves("the Debian package", as_service(&root))?;
