@@ -220,17 +220,16 @@ fn touch(sink: &mut Sink<'_>, words: &[&[u8]], is_quiet: bool) -> Taken {
     Taken::All(0)
 }
 
+fn flush_now(sink: &mut Sink<'_>, is_quiet: bool) -> Taken {
+    sink.ask(&[b"FLUSHDB"], Owed::Ok { is_quiet });
+    Taken::All(0)
+}
+
 fn flush(sink: &mut Sink<'_>, words: &[&[u8]], is_quiet: bool) -> Taken {
     match *words {
-        [] | [b"0"] => {
-            sink.ask(&[b"FLUSHDB"], Owed::Ok { is_quiet });
-            Taken::All(0)
-        }
-        // Seconds up to 30 days, or a time, as for items; a negative number is now.
-        [delay] if parse_i64(delay).is_some_and(|delay| delay < 0) => {
-            sink.ask(&[b"FLUSHDB"], Owed::Ok { is_quiet });
-            Taken::All(0)
-        }
+        // Seconds up to 30 days, or a time, as for items; no more than none is now.
+        [] => flush_now(sink, is_quiet),
+        [delay] if parse_i64(delay).is_some_and(|delay| delay <= 0) => flush_now(sink, is_quiet),
         [delay] => match deadline_unix_ms(delay, sink.now_unix_ms) {
             Some(unix_ms) => {
                 let unix_ms = IntegerText::new_u64(unix_ms);

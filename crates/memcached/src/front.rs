@@ -7,7 +7,7 @@ use protocol::{ReplyBuffer, encode_request};
 
 use crate::limits::{AHEAD_BYTES_MAX, AHEAD_REQUESTS_MAX, KEPT_BYTES_MAX};
 use crate::owed::{Key, Owed};
-use crate::replies::Writer;
+use crate::replies::{Writer, skip};
 use crate::words::{Line, line};
 use crate::{classic, meta, meta_reply};
 
@@ -202,9 +202,9 @@ impl Front {
         read
     }
 
-    /// Writes the texts that `replies` become, which are all those of commands that ran, and the texts behind them. An item
-    /// that is out of date may have to be asked for once more: then there are [requests](Self::requests) again, and what is
-    /// behind it waits.
+    /// Writes the texts that `replies` become, which are all those of commands that ran, and the texts after them. An item
+    /// that is out of date may have to be asked for once more: then there are [requests](Self::requests) again, and what
+    /// comes after it waits.
     ///
     /// # Errors
     /// When there are more or fewer replies, or others, than the commands have.
@@ -257,9 +257,9 @@ impl Front {
         let Owed::Meta(meta) = owed else {
             return Ok(false);
         };
-        let Some(key) = meta.asks_again.take() else {
+        if !std::mem::take(&mut meta.asks_again) {
             return Ok(false);
-        };
+        }
         let mut writer = Writer {
             replies,
             requests: &self.requests,
@@ -270,9 +270,27 @@ impl Front {
             return Ok(false);
         };
         let (first, rest) = replies.split_at(bytes);
+        // It runs after all the others, so none of them may be answered after this: the next client may win then.
+        if !self.has_all_replies(rest)? {
+            return Ok(false);
+        }
         meta.first = first.into();
-        meta::ask_to_win(&mut self.requests, meta, &key);
+        meta::ask_to_win(&mut self.requests, meta);
         *replies = rest;
+        Ok(true)
+    }
+
+    /// Whether all requests ran, and these are the replies of all that is owed: none runs elsewhere.
+    fn has_all_replies(&self, mut replies: &[u8]) -> Result<bool, Broken> {
+        if self.ran < self.requests.len() {
+            return Ok(false);
+        }
+        for _ in self.owed.iter().filter(|owed| owed.has_reply()) {
+            if replies.is_empty() {
+                return Ok(false);
+            }
+            replies = skip(replies)?;
+        }
         Ok(true)
     }
 

@@ -61,8 +61,10 @@ pub(crate) fn take(sink: &mut Sink<'_>, line: &[u8], behind: &[u8]) -> Taken {
 }
 
 /// The request of who may win the right to fetch an item that is out of date.
-pub(crate) fn ask_to_win(requests: &mut Vec<u8>, meta: &Meta, key: &[u8]) {
-    let mut words = vec![&b"MCWIN"[..], key];
+pub(crate) fn ask_to_win(requests: &mut Vec<u8>, meta: &Meta) {
+    // It was one before.
+    let key = meta.flags.key(&meta.key).unwrap_or_default();
+    let mut words = vec![&b"MCWIN"[..], &key];
     if meta.flags.returned.contains(&b'c') {
         words.push(b"CAS");
     }
@@ -105,7 +107,7 @@ impl Request {
         };
         // An item that turns out to be out of date is asked for once more, by who may win the right to fetch it.
         let is_plain = flags.made_deadline_unix_ms.is_none() && flags.recache_unix_ms.is_none();
-        let asks_again = (kind == MetaKind::Get && is_plain).then(|| key.as_slice().into());
+        let asks_again = kind == MetaKind::Get && is_plain;
         Ok(Self {
             key,
             mode,

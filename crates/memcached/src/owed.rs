@@ -60,7 +60,8 @@ pub(crate) struct Meta {
     /// Length of the data block of `ms`.
     pub(crate) data_bytes: usize,
     pub(crate) now_unix_ms: u64,
-    /// The key itself, where it may have to be asked for once more, and the reply of the first time.
-    pub(crate) asks_again: Option<Box<[u8]>>,
+    /// The item may have to be asked for once more.
+    pub(crate) asks_again: bool,
+    /// The reply of the first time, then.
     pub(crate) first: Box<[u8]>,
 }

@@ -36,34 +36,55 @@ impl Owed {
     }
 }
 
+/// The first part of replies, and what is after it.
+fn part_of(replies: &[u8]) -> Result<(Part<'_>, &[u8]), Broken> {
+    let end = replies.windows(2).position(|two| two == b"\r\n");
+    let end = end.ok_or(Broken)?;
+    let (marker, text) = replies[..end].split_first().ok_or(Broken)?;
+    let mut rest = &replies[end + 2..];
+    let number = || parse_i64(text).ok_or(Broken);
+    let part = match marker {
+        b'+' => Part::Simple(text),
+        b'-' => Part::Error(text),
+        b':' => Part::Integer(number()?),
+        b'*' => match number()? {
+            -1 => Part::Null,
+            len => Part::Array(len),
+        },
+        b'$' => match number()? {
+            -1 => Part::Null,
+            len => {
+                let len = usize::try_from(len).map_err(|_| Broken)?;
+                let (content, after) = rest.split_at_checked(len).ok_or(Broken)?;
+                rest = after.strip_prefix(b"\r\n").ok_or(Broken)?;
+                Part::Bulk(content)
+            }
+        },
+        _ => return Err(Broken),
+    };
+    Ok((part, rest))
+}
+
+/// What comes after the first of some replies.
+pub(crate) fn skip(mut replies: &[u8]) -> Result<&[u8], Broken> {
+    let mut parts: i64 = 1;
+    while parts > 0 {
+        let (part, rest) = part_of(replies)?;
+        replies = rest;
+        parts -= 1;
+        if let Part::Array(len) = part {
+            parts = i64::saturating_add(parts, len);
+        }
+    }
+    Ok(replies)
+}
+
 impl<'a> Writer<'a> {
     /// The next part of the replies.
     pub(crate) fn part(&mut self) -> Result<Part<'a>, Broken> {
-        let replies = self.replies;
-        let end = replies.windows(2).position(|two| two == b"\r\n");
-        let end = end.ok_or(Broken)?;
-        let (marker, text) = replies[..end].split_first().ok_or(Broken)?;
-        self.replies = &replies[end + 2..];
-        let number = || parse_i64(text).ok_or(Broken);
-        Ok(match marker {
-            b'+' => Part::Simple(text),
-            b'-' => Part::Error(text),
-            b':' => Part::Integer(number()?),
-            b'*' => match number()? {
-                -1 => Part::Null,
-                len => Part::Array(len),
-            },
-            b'$' => match number()? {
-                -1 => Part::Null,
-                len => {
-                    let len = usize::try_from(len).map_err(|_| Broken)?;
-                    let (content, rest) = self.replies.split_at_checked(len).ok_or(Broken)?;
-                    self.replies = rest.strip_prefix(b"\r\n").ok_or(Broken)?;
-                    Part::Bulk(content)
-                }
-            },
-            _ => return Err(Broken),
-        })
+        let (part, rest) = part_of(self.replies)?;
+        self.replies = rest;
+        Ok(part)
     }
 
     /// A number.

@@ -292,6 +292,32 @@ fn an_item_that_is_out_of_date_is_asked_for_once_more() {
     assert!(!front.is_owed());
 }
 
+/// What has yet to run, or runs elsewhere, would be answered before it.
+#[test]
+fn nothing_is_asked_for_once_more_while_others_wait() {
+    let stale = marked(1, 0, 9, 0, "x");
+    let mut front = front();
+    front.read(b"mg a\r\nset b 0 0 1\r\nb\r\n", true, NOW_UNIX_MS);
+    let end = front
+        .requests()
+        .windows(5)
+        .position(|some| some == b"MCSET");
+    front.note_run(end.unwrap() - "*5\r\n$5\r\n".len());
+    assert_eq!(answer(&mut front, &stale).unwrap(), "HD X\r\n");
+    assert_eq!(commands(&front).len(), 1, "the other request");
+    front.note_run(front.requests().len());
+    let stored = answer(&mut front, "*2\r\n+STORED\r\n:9\r\n");
+    assert_eq!(stored.unwrap(), "STORED\r\n");
+    // All has run, and the last of it has yet to answer.
+    front.read(b"mg a\r\nget c\r\nflush_all\r\n", true, NOW_UNIX_MS);
+    front.note_run(front.requests().len());
+    let replies = [stale, item(0, 1, 0, "c")].concat();
+    let told = answer(&mut front, &replies).unwrap();
+    assert_eq!(told, "HD X\r\nVALUE c 0 1\r\nc\r\nEND\r\n");
+    assert_eq!(answer(&mut front, "+OK\r\n").unwrap(), "OK\r\n");
+    assert!(!front.is_owed());
+}
+
 #[test]
 fn nothing_runs_before_a_client_is_logged_in() {
     let mut front = front();

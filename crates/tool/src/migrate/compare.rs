@@ -1,6 +1,6 @@
 //! All keys of both servers, compared as values; what differs is repaired where that is wanted.
 
-use base::clock::{Clock as _, SystemClock};
+use base::clock::Clock as _;
 
 use super::copy::Copying;
 use super::end::{End, Looked};
@@ -50,12 +50,15 @@ pub(super) fn run(options: &Options, outcome: &mut Outcome) -> Result<(), BenchE
         let mut is_disturbed = copying.source.take_disturbed();
         is_disturbed |= copying.target.take_disturbed();
         if !is_disturbed {
-            break;
+            return Ok(());
         }
         outcome.failures.clone_from(&before.failures);
         outcome.failed = before.failed;
     }
-    Ok(())
+    Err(BenchError::Refused {
+        request: "--compare".to_owned(),
+        reply: "servers changed or were lost each time".to_owned(),
+    })
 }
 
 /// Puts right what was missed: copies what differs, and deletes what only the target has, if all that it has came from here.
@@ -93,7 +96,8 @@ fn both<'o>(
             break;
         }
         for address in side.of(copying).addresses() {
-            let Some(Looked { process, keyspace }) = side.of(copying).look(&address)? else {
+            let Some(Looked { process, keyspace }) = side.of(copying).look_patiently(&address)?
+            else {
                 continue;
             };
             for (database, _) in keyspace {
@@ -227,7 +231,7 @@ fn unlike(
     keys: Vec<Vec<u8>>,
 ) -> Result<Vec<Vec<u8>>, BenchError> {
     copying.pace(keys.len());
-    let now_unix_ms = SystemClock::new().now_unix_ms();
+    let now_unix_ms = copying.clock.now_unix_ms();
     let source = copying.source.digests(database, &keys, now_unix_ms)?;
     let target = copying.target.digests(database, &keys, now_unix_ms)?;
     let alike = |(source, target): (Option<Digest>, Option<Digest>)| match (source, target) {
@@ -255,7 +259,7 @@ fn differences(
     outcome: &mut Outcome,
 ) -> Result<Vec<Vec<u8>>, BenchError> {
     copying.pace(keys.len());
-    let now_unix_ms = SystemClock::new().now_unix_ms();
+    let now_unix_ms = copying.clock.now_unix_ms();
     let source = copying.source.read(database, keys, now_unix_ms)?;
     let target = copying.target.read(database, keys, now_unix_ms)?;
     let mut differing = Vec::new();

@@ -32,7 +32,7 @@ pub(super) struct Copying<'o> {
     pub(super) options: &'o Options,
     pub(super) source: End,
     pub(super) target: End,
-    clock: SystemClock,
+    pub(super) clock: SystemClock,
     begin_ns: u64,
     line_ns: u64,
     /// Keys of all databases, as a hint.

@@ -117,6 +117,11 @@ impl End {
         self.links.insert(address.clone(), link);
     }
 
+    /// The connection to a server is lost, and what it had to tell may be, too.
+    fn lose(&mut self, address: &Address) {
+        self.is_disturbed |= self.links.remove(address).is_some();
+    }
+
     /// Whether the server at an address has answered before.
     pub(super) fn is_met(&self, address: &Address) -> bool {
         self.met.contains(&address.to_string())
@@ -135,7 +140,7 @@ impl End {
                 .map(|address| {
                     let told = ask(self.link(address)?);
                     if told.is_err() {
-                        self.links.remove(address);
+                        self.lose(address);
                     }
                     told
                 })
@@ -168,10 +173,30 @@ impl End {
         });
         match looked {
             Err(BenchError::Connection(..)) => {
-                self.links.remove(address);
+                self.lose(address);
+                // Nor is it known what it would have told, where nobody answered.
+                self.is_disturbed = true;
                 Ok(None)
             }
             looked => looked.map(Some),
+        }
+    }
+
+    /// As [`End::look`], of a server that may be away for a while; none where it is none of these servers any more.
+    pub(super) fn look_patiently(
+        &mut self,
+        address: &Address,
+    ) -> Result<Option<Looked>, BenchError> {
+        let begin_ns = self.clock.monotonic_ns();
+        loop {
+            if let Some(looked) = self.look(address)? {
+                return Ok(Some(looked));
+            }
+            let lost = std::io::ErrorKind::NotConnected.into();
+            self.recover(&BenchError::Connection(address.clone(), lost), begin_ns)?;
+            if !self.addresses().contains(address) {
+                return Ok(None);
+            }
         }
     }
 
@@ -193,7 +218,9 @@ impl End {
         });
         match step {
             Err(BenchError::Connection(..)) => {
-                self.links.remove(address);
+                self.lose(address);
+                // Nor is it known what it would have told, where nobody answered.
+                self.is_disturbed = true;
                 Ok(None)
             }
             step => step,
@@ -232,7 +259,7 @@ impl End {
                         }
                     }
                     Err(error @ BenchError::Connection(..)) => {
-                        self.links.remove(&address);
+                        self.lose(&address);
                         again.extend(wanted);
                         reason = Some(error);
                     }
@@ -307,7 +334,7 @@ impl End {
             Ok(both.into_iter().next_back().unwrap_or(Value::Null))
         });
         if asked.is_err() {
-            self.links.remove(address);
+            self.lose(address);
         }
         asked
     }

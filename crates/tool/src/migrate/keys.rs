@@ -4,7 +4,7 @@ use protocol::Value;
 
 use super::end::{End, Request};
 use super::link::Held;
-use crate::cli::keys::text_of;
+use crate::cli::keys::{refused, text_of};
 use crate::error::BenchError;
 
 /// The deadline of a key that is not there: it went after DUMP was answered.
@@ -157,10 +157,7 @@ impl End {
 fn number(reply: &Value, command: &str) -> Result<u64, BenchError> {
     match reply {
         Value::Integer(count) => Ok((*count).max(0).unsigned_abs()),
-        other => Err(BenchError::Refused {
-            request: command.to_owned(),
-            reply: String::from_utf8_lossy(&text_of(other)).into_owned(),
-        }),
+        other => Err(refused(command, other)),
     }
 }
 

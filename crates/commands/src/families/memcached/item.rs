@@ -70,14 +70,14 @@ pub(super) fn number_of(etag: u64) -> u64 {
     etag & !(STALE | SENT)
 }
 
-/// The etag of an item that is stored although a newer one was seen: what it is named by stays, flags are its own.
+/// The etag of an item that is stored out of date: version and marks stay, flags are its own.
 pub(super) fn etag_kept(before: u64, flags: u32) -> u64 {
     before & (STALE | SENT | VERSION_MAX) | u64::from(flags) << FLAGS_AT
 }
 
-/// Whether a number is of a value before the one with this etag.
+/// Whether a number is of a value before the one with this etag. That of a content is before none.
 pub(super) fn is_before(cas: u64, etag: u64) -> bool {
-    cas & VERSION_MAX < etag & VERSION_MAX
+    cas & OF_CONTENT == 0 && cas & VERSION_MAX < etag & VERSION_MAX
 }
 
 /// The etag of an item with these flags behind one with `before`, 0 for none.
@@ -127,8 +127,11 @@ mod tests {
             let last = u64::from(flags) << FLAGS_AT | VERSION_MAX;
             let again = etag_behind(last, flags, &mut random);
             assert_eq!((flags_of(again), again & VERSION_MAX), (flags, 1));
+            assert!(is_before(first, etag_behind(first, flags, &mut random)));
+            assert!(!is_before(OF_CONTENT, first), "of a content");
         }
     }
+
     #[test]
     fn marks_change_neither_flags_nor_the_number() {
         let mut random = Prng::seeded(1);
