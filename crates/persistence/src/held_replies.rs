@@ -413,7 +413,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         if let Some(majority) = self.majority.as_ref().filter(|it| it.confirms())
             && most.majority
         {
-            // Behind the look at where the log ends: all of that is before the round.
+            // After the look at where the log ends: all of that is before the round.
             self.round = majority.next_round(&*self.log);
             self.last_round = self.round;
         }
@@ -863,7 +863,7 @@ mod tests {
         set(&majority.is_lapsed, true);
         assert_eq!(held.released(), [0; 5], "without a lease none leaves");
         set(&majority.is_lapsed, false);
-        // What is to be on disk, too, waits for that behind its round.
+        // What is to be on disk, too, waits for that after its round.
         let asking = write((&log, &appended), &mut held, 20, true);
         assert_eq!(held.before_flush(), Release::Each);
         assert_eq!(

@@ -105,10 +105,11 @@ impl Defragmenter {
                 continue;
             };
             let now_ns = around.clock.monotonic_ns();
-            let is_asked = self.is_asked.swap(false, Ordering::Relaxed);
+            let is_asked = self.is_asked.load(Ordering::Relaxed);
             let threshold = around.store.moving_threshold();
             let is_due = is_much(before, threshold) && pause.is_over(before.idle_bytes, now_ns);
             if (is_asked || is_due) && !is_saving(around) {
+                self.is_asked.store(false, Ordering::Relaxed);
                 around.store.set_moving_pieces(true);
                 self.rounds(around, &mut store, allocator, before, &mut pause);
                 around.store.set_moving_pieces(false);

@@ -15,7 +15,8 @@ use engine::{
     ClientRecord, Counts, EngineCounters, Follower, Latencies, Push, ServerMemory, Table,
     Threshold, UseClock,
 };
-use reactor::Waker;
+use protocol::Resp;
+use reactor::{ConnectionId, Waker};
 use store::{Handle, LfuTuning, Listener, Policy, Store};
 
 use crate::allocator::{self, AllocatorMemory};
@@ -692,6 +693,25 @@ impl Node {
     pub fn run_aside(&self, job: Job) -> bool {
         let jobs = self.jobs();
         jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok())
+    }
+
+    /// Has a request of the server itself run beside the workers; nobody hears the reply.
+    pub(crate) fn run_own(&self, request: impl Into<Box<[u8]>>) {
+        let id = self.sessions.clients.next_id();
+        let (peer, own) = (String::new(), String::new());
+        let now_unix_ms = self.core.clock.now_unix_ms();
+        let client = ClientRecord::new(id, peer, own, usize::MAX, -1, now_unix_ms);
+        let _is_taken = self.run_aside(Job {
+            request: request.into(),
+            client: Arc::new(client),
+            database: 0,
+            resp: Resp::V2,
+            transaction: None,
+            watches: None,
+            peer_is_local: true,
+            is_of_server: true,
+            connection: ConnectionId::NOBODY,
+        });
     }
 
     /// Lets the thread that runs what takes long end.

@@ -181,6 +181,29 @@ impl Worker {
         worker
     }
 
+    /// Runs input of a client, which may be one that forwards its requests.
+    #[inline]
+    fn received_now(
+        &mut self,
+        io: &mut Io<'_>,
+        (id, forwards): (ConnectionId, bool),
+        input: &[u8],
+        output: &mut Arena,
+    ) -> Received {
+        if forwards && !self.ends_forwarding(id) {
+            return self.received_forwarding(io, id, input, output);
+        }
+        let Some((outcome, verdict)) = self.run_engine(id, input, output) else {
+            return Received::consumed(input.len()).then(Then::CloseNow);
+        };
+        let then = self.go_on(id, &outcome, verdict);
+        Received {
+            consumed: outcome.consumed,
+            needed: outcome.needed,
+            then,
+        }
+    }
+
     fn on_message(&mut self, io: &mut Io<'_>, output: &mut Arena, message: Message) {
         match message {
             Message::Kill { client, place } => {
@@ -931,23 +954,10 @@ impl Service for Worker {
             return self.received_memcached(id, input, output);
         }
         let forwards = forwards(connected);
-        let Some(allowed) = self.may_run(id, input.len()) else {
-            return Received::consumed(0).then(Then::Pause);
-        };
-        let (input_bytes, input) = (input.len(), &input[..allowed]);
-        let received = if forwards && !self.ends_forwarding(id) {
-            self.received_forwarding(io, id, input, output)
-        } else if let Some((outcome, verdict)) = self.run_engine(id, input, output) {
-            let then = self.go_on(id, &outcome, verdict);
-            Received {
-                consumed: outcome.consumed,
-                needed: outcome.needed,
-                then,
-            }
-        } else {
-            return Received::consumed(input_bytes).then(Then::CloseNow);
-        };
-        self.have_run(id, received, (allowed, input_bytes))
+        if connected.reads_at_quorum() {
+            return self.received_at_quorum(io, (id, forwards), input, output);
+        }
+        self.received_now(io, (id, forwards), input, output)
     }
 
     fn room(&mut self, id: ConnectionId) -> Option<&[AtomicU8]> {

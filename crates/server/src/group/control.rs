@@ -394,7 +394,7 @@ impl Part {
     fn hear_of_client(&self, asked: Asked) {
         let Asked { bytes, reply, .. } = asked;
         let token = self.node.upgrade().and_then(|node| {
-            let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
+            let now_ms = node.core.clock.monotonic_ms();
             node.forward.issue(&bytes, now_ms)
         });
         reply.answer(match token {

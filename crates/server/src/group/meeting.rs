@@ -22,7 +22,7 @@ use cluster::state::FIRST_RAFT_ID;
 use cluster::{Applied, ControlState, Entry, NodeId, Proposal, Unavailable};
 
 use super::control::Part;
-use super::driver::Event;
+use super::driver::{Event, place_of};
 use super::files::Place;
 use super::forming::peers_of;
 use super::holder::{Meeting, TakesPart as _};
@@ -251,10 +251,7 @@ impl Part {
             node: self.own(node),
             is_member,
             your_host: your_host.to_owned(),
-            place: Place {
-                host: record.host,
-                port: record.link_port,
-            },
+            place: place_of(&record),
             owned,
         })
     }
