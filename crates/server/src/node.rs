@@ -7,6 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use access::Defaults;
 use base::clock::Clock;
@@ -39,6 +40,7 @@ use crate::listeners::{Fault, Listeners};
 use crate::log::Log;
 use crate::mail::{Address, Letter};
 use crate::migration::state::Migrations;
+use crate::poll::poll;
 use crate::replication::state::Replication;
 use crate::tier::{self, Requester, TierInUse, Wakes};
 use crate::tls;
@@ -50,6 +52,9 @@ use persistence::tail::Tail;
 
 pub use groups::{Core, Keeping, Process, Sessions, Work};
 pub(crate) use groups::{Describer, Managed};
+
+/// Between two looks whether all workers have done something.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What the workers of one server share, in five groups.
 pub struct Node {
@@ -641,6 +646,14 @@ impl Node {
     pub fn log_moved(&self) {
         self.keeping.log_in_use.look_for_fault(&self.core.env);
         self.wake_workers();
+    }
+
+    /// Has every worker let go what no longer waits for the log, and waits until all have, for so long at most.
+    pub(crate) fn wait_for_release(&self, time: Duration) {
+        let looked = Arc::new(());
+        self.broadcast(&Message::LookAtLog(Arc::clone(&looked)));
+        let have_all = || (Arc::strong_count(&looked) == 1).then_some(());
+        let _in_time = poll(time, LOOK, have_all);
     }
 
     /// Has every worker look what it can go on with.

@@ -264,6 +264,7 @@ impl Worker {
             }
             Message::ValuesRead { connection } => self.resume_one(io, connection),
             Message::LogChanged => self.log_changed(io, output),
+            Message::LookAtLog(_looked) => self.log_moved(io, output),
             Message::Stop => {
                 self.stopping = Some(Stopping::begin(&self.sessions, io, self.now_ms));
             }

@@ -14,7 +14,7 @@ use cluster::bytes::{Malformed, Reader, Writer};
 use cluster::{NodeId, ShardId};
 use persistence::tail::Majority as _;
 
-use super::driver::place_of;
+use super::files::place_of;
 use super::links::{Asked, Links, Reply, Subject};
 use crate::fence::Question;
 use crate::node::Node;
