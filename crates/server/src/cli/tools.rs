@@ -471,10 +471,11 @@ mod tests {
         assert!(told(&["man"]).unwrap().unwrap().contains(".SH"));
     }
 
-    /// The options of a command as they are typed.
-    fn options_of(command: &Command) -> BTreeSet<String> {
+    /// The options of a command as they are typed; `has_hidden`: those that no page tells, too.
+    fn options_of(command: &Command, has_hidden: bool) -> BTreeSet<String> {
         let mut words = BTreeSet::new();
-        for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+        let is_meant = |arg: &&Arg| has_hidden || !arg.is_hide_set();
+        for arg in command.get_arguments().filter(is_meant) {
             let shorts = arg.get_short_and_visible_aliases().unwrap_or_default();
             words.extend(shorts.iter().map(|short| format!("-{short}")));
             let longs = arg.get_long_and_visible_aliases().unwrap_or_default();
@@ -504,7 +505,6 @@ mod tests {
         all(&whole, &[], &mut commands);
         let script = told(&["completions", "bash"]).unwrap().unwrap();
         for (words, command) in commands {
-            let options = options_of(&command);
             // In the script a command's words stand behind its label.
             let label = format!("        iolite__subcmd__{})\n", words.join("__subcmd__"));
             let (_, part) = script
@@ -514,11 +514,11 @@ mod tests {
             let (completed, _) = part.split_once('"').unwrap();
             let completed = completed.split(' ').filter(|word| word.starts_with('-'));
             let completed: BTreeSet<String> = completed.map(str::to_owned).collect();
-            assert_eq!(completed, options, "{words:?}");
+            assert_eq!(completed, options_of(&command, true), "{words:?}");
             let mut asked = vec!["man"];
             asked.extend(words.iter().map(String::as_str));
             let page = told(&asked).unwrap().unwrap().replace("\\-", "-");
-            for option in &options {
+            for option in options_of(&command, false) {
                 assert!(
                     page.contains(&format!("\\fB{option}\\fR")),
                     "{words:?} {option}: {page}"
