@@ -21,9 +21,8 @@ use crate::doctor::{Target, command, connect, reply_bytes};
 
 /// Between two looks at a node.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
-/// So many looks a replica has to know its primary, and to have what that has.
-const KNOWN_LOOKS_MAX: u32 = 100;
-const CAUGHT_UP_LOOKS_MAX: u32 = 600;
+/// So many looks a node has until it is asked in vain.
+const LOOKS_MAX: u32 = 600;
 
 /// A node that is to be of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,7 +179,7 @@ fn make(as_whom: &Target, nodes: &[String], replicas: usize) -> Result<Vec<Part>
     }
     for (at, part) in parts.iter().enumerate() {
         let Part::Replica(of) = part else { continue };
-        let followed = follow(&mut streams[at], &ids[*of]);
+        let followed = ask(&mut streams[at], &["CLUSTER", "REPLICATE", &ids[*of]]);
         followed.map_err(|reason| format!("{}: {reason}", nodes[at]))?;
     }
     for (at, part) in parts.iter().enumerate() {
@@ -195,31 +194,12 @@ fn make(as_whom: &Target, nodes: &[String], replicas: usize) -> Result<Vec<Part>
     Ok(parts)
 }
 
-/// The primary may not be known yet where the replica is.
-fn follow(stream: &mut TcpStream, primary: &str) -> Result<String, String> {
-    let mut told = Err(String::new());
-    for _ in 0..KNOWN_LOOKS_MAX {
-        told = ask(stream, &["CLUSTER", "REPLICATE", primary]);
-        match &told {
-            Err(reason) if reason.starts_with("ERR Unknown node") => {
-                std::thread::sleep(LOOK_PAUSE);
-            }
-            _ => break,
-        }
-    }
-    told
-}
-
 /// Whether a replica gets to have what its primary has, in the time that this takes with empty nodes at most. Who looks at the
 /// cluster next would find it loading.
 fn has_caught_up(stream: &mut TcpStream) -> Result<bool, String> {
-    for _ in 0..CAUGHT_UP_LOOKS_MAX {
-        // While it loads it answers nothing else.
-        match ask(stream, &["INFO", "replication"]) {
-            Ok(info) if info.contains("master_link_status:up") => return Ok(true),
-            Ok(_) => {}
-            Err(reason) if reason.starts_with("LOADING") => {}
-            Err(reason) => return Err(reason),
+    for _ in 0..LOOKS_MAX {
+        if ask(stream, &["INFO", "replication"])?.contains("master_link_status:up") {
+            return Ok(true);
         }
         std::thread::sleep(LOOK_PAUSE);
     }
@@ -251,9 +231,29 @@ fn check_free(stream: &mut TcpStream) -> Result<(), String> {
     }
 }
 
+/// What a node says that was started just now, or has not heard of another one yet. It is asked again.
+const PASSING: [&str; 3] = [
+    "LOADING",
+    "ERR this node does not take part in its cluster yet",
+    "ERR Unknown node",
+];
+
+/// Asks until the answer is one that stays.
 fn ask(stream: &mut TcpStream, words: &[&str]) -> Result<String, String> {
+    let mut told = ask_once(stream, words);
+    for _ in 0..LOOKS_MAX {
+        let is_passing = |reason: &String| PASSING.iter().any(|start| reason.starts_with(start));
+        if !told.as_ref().is_err_and(is_passing) {
+            break;
+        }
+        std::thread::sleep(LOOK_PAUSE);
+        told = ask_once(stream, words);
+    }
+    told
+}
+
+fn ask_once(stream: &mut TcpStream, words: &[&str]) -> Result<String, String> {
     match command(stream, words) {
-        Ok(Value::Error(text)) => Err(String::from_utf8_lossy(&text).into_owned()),
         Ok(value) => Ok(String::from_utf8_lossy(&reply_bytes(value)).into_owned()),
         Err(error) => Err(error.to_string()),
     }

@@ -167,8 +167,8 @@ fn a_file_is_fetched_as_a_replica_does() {
                 .unwrap()
                 .success()
         );
-        let checked = Command::new(iolite_program()).arg("check").arg(&file);
-        let checked = checked.output().unwrap();
+        let mut check = Command::new(iolite_program());
+        let checked = check.arg("check").arg(&file).output().unwrap();
         let found = String::from_utf8_lossy(&checked.stdout);
         assert!(checked.status.success(), "{found}");
         assert_eq!(found.contains("1 keys"), flag == "--rdb", "{flag}: {found}");
