@@ -10,31 +10,51 @@ use protocol::{ReplyBuffer, Value, decode_value};
 
 const ITEM_BYTES_MAX: usize = 4096;
 
-/// Answers the commands that wait, as if every key were absent.
-fn answer(front: &mut Front) {
-    let mut replies = Vec::new();
-    let mut rest = front.requests();
-    while !rest.is_empty() {
-        let Ok(Some((Value::Array(words), taken))) = decode_value(rest) else {
-            panic!("a command that is no request: {}", rest.escape_ascii());
-        };
-        let Some(Value::Bulk(name)) = words.first() else {
-            panic!("a command without a name");
-        };
-        replies.extend_from_slice(match &name[..] {
-            b"MCGET" | b"MCGAT" => b"*-1\r\n",
-            b"MCSET" => b"*2\r\n+STORED\r\n:1\r\n",
-            b"MCINCR" => b"*3\r\n+STORED\r\n$1\r\n1\r\n:1\r\n",
-            b"MCDEL" => b"+NOT_FOUND\r\n",
-            b"INFO" => b"$0\r\n\r\n",
-            b"AUTH" | b"CONFIG" | b"FLUSHDB" => b"+OK\r\n",
-            other => panic!("a command of no client: {}", other.escape_ascii()),
-        });
-        rest = &rest[taken..];
+/// An item that is out of date, and that nobody was told to fetch.
+const STALE_ITEM: &[u8] = b"*6\r\n:0\r\n$1\r\n7\r\n:0\r\n:1\r\n$1\r\nx\r\n:1\r\n";
+/// The same for who won the right to fetch it.
+const WON_ITEM: &[u8] = b"*6\r\n:0\r\n$1\r\n7\r\n:0\r\n:1\r\n$1\r\nx\r\n:5\r\n";
+
+/// What the server replies: keys with an odd last byte are items out of date, all others are absent.
+fn reply(words: &[Value]) -> &'static [u8] {
+    let word = |at: usize| match words.get(at) {
+        Some(Value::Bulk(word)) => &word[..],
+        _ => panic!("a command without a name or a key"),
+    };
+    let is_stale = || word(1).last().is_some_and(|last| last & 1 == 1);
+    let has_marks = words.contains(&Value::Bulk(b"MARKS".to_vec()));
+    match word(0) {
+        b"MCGET" | b"MCGAT" if has_marks && is_stale() => STALE_ITEM,
+        b"MCWIN" if is_stale() => WON_ITEM,
+        b"MCGET" | b"MCGAT" | b"MCWIN" => b"*-1\r\n",
+        b"MCSET" => b"*2\r\n+STORED\r\n:1\r\n",
+        b"MCINCR" => b"*3\r\n+STORED\r\n$1\r\n1\r\n:1\r\n",
+        b"MCDEL" => b"+NOT_FOUND\r\n",
+        b"INFO" => b"$0\r\n\r\n",
+        b"AUTH" | b"CONFIG" | b"FLUSHDB" | b"MCFLUSH" => b"+OK\r\n",
+        other => panic!("a command of no client: {}", other.escape_ascii()),
     }
-    front.note_run(front.requests().len());
+}
+
+/// Answers the commands that wait, and those that their answers lead to.
+fn answer(front: &mut Front) {
     let mut out = ReplyBuffer::new();
-    front.answer(&replies, &mut out).expect("replies fit");
+    loop {
+        let mut replies = Vec::new();
+        let mut rest = front.requests();
+        while !rest.is_empty() {
+            let Ok(Some((Value::Array(words), taken))) = decode_value(rest) else {
+                panic!("a command that is no request: {}", rest.escape_ascii());
+            };
+            replies.extend_from_slice(reply(&words));
+            rest = &rest[taken..];
+        }
+        front.note_run(front.requests().len());
+        front.answer(&replies, &mut out).expect("replies fit");
+        if front.requests().is_empty() {
+            break;
+        }
+    }
     assert!(!front.is_owed());
     assert!(out.is_empty() || out.as_slice().ends_with(b"\r\n"));
 }

@@ -28,6 +28,11 @@ pub trait Clock: Send + Sync {
     /// Nanoseconds since a start that stays fixed as long as the clock lives.
     fn monotonic_ns(&self) -> u64;
 
+    /// Milliseconds since that start.
+    fn monotonic_ms(&self) -> u64 {
+        self.monotonic_ns() / 1_000_000
+    }
+
     /// Milliseconds since 1970 UTC.
     fn now_unix_ms(&self) -> u64 {
         self.now_unix_us() / 1000
@@ -35,7 +40,7 @@ pub trait Clock: Send + Sync {
 
     /// Milliseconds since a start, those in which the machine slept included: what leases are counted by.
     fn boottime_ms(&self) -> u64 {
-        self.monotonic_ns() / 1_000_000
+        self.monotonic_ms()
     }
 
     /// Both readings at once.

@@ -27,7 +27,7 @@ pub struct Drift {
     nodes: BTreeMap<NodeId, Watched>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Watched {
     start_count: u64,
     began_ms: u64,
@@ -67,13 +67,7 @@ impl Drift {
         // Another start may be on another machine; and what was not heard for long is not one window.
         if watched.start_count != start_count || silence_ms > 2 * self.window_ms {
             let ppm = watched.ppm;
-            *watched = Watched {
-                start_count,
-                began_ms: now_ms,
-                least: apart,
-                before: None,
-                ppm: 0,
-            };
+            *watched = fresh;
             return (ppm != 0).then_some(0);
         }
         if silence_ms < self.window_ms {
@@ -85,11 +79,9 @@ impl Drift {
             i64::try_from(ppm).unwrap_or(i64::MAX)
         });
         *watched = Watched {
-            start_count,
-            began_ms: now_ms,
-            least: apart,
             before: Some(watched.least),
             ppm,
+            ..fresh
         };
         Some(ppm)
     }

@@ -491,13 +491,14 @@ fn is_enough(
         let certain: BTreeSet<NodeId> = certain.map(|answer| answer.node).collect();
         return shard.suffices(&certain) || is_on(Bug::OneAnswer);
     }
-    // After a restart of everybody the one with the most may merely be slower to start.
-    let any_fresh = answers.values().any(|answer| answer.is_fresh);
+    // After a restart of everybody the one with the most may merely be slower to start. Where one was there all along, there was
+    // none: a copy that has just joined, or come back, has nobody wait.
+    let all_fresh = answers.values().all(|answer| answer.is_fresh);
     let has_come = |node: &NodeId| answers.contains_key(node) || silent.contains(node);
-    if !any_fresh && all.iter().all(has_come) {
+    if !all_fresh && all.iter().all(has_come) {
         return true;
     }
-    let patience_ms = match any_fresh {
+    let patience_ms = match all_fresh {
         true => times.recovery_ms,
         false => times.answers_ms,
     };
@@ -540,4 +541,54 @@ fn choose<'r>(round: &'r Round, shard: &Shard) -> Option<&'r SealAnswer> {
     let best = best.or_else(|| round.answers.values().find(is_former))?;
     let most = round.answers.values().map(|answer| answer.end).max()?;
     (best.end == most || !shard.is_quorum).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of three copies of a shard the primary is silent; whether enough have answered, after so long.
+    fn is_enough_of(are_fresh: [bool; 2], waited_ms: u64) -> bool {
+        let node = |byte: u8| NodeId([byte; 20]);
+        let shard = Shard {
+            primary: node(1),
+            members: (1..=3).map(|byte| (node(byte), CopyKind::Data)).collect(),
+            ..Shard::default()
+        };
+        let seal = Seal {
+            shard: ShardId(1),
+            term: 2,
+            epoch: 0,
+        };
+        let answer = |(at, is_fresh): (u8, bool)| SealAnswer {
+            node: node(at),
+            seal,
+            end: crate::state::LogEnd::default(),
+            applied: 0,
+            is_certain: true,
+            is_fresh,
+            declines: false,
+            is_blank: false,
+            successor: None,
+        };
+        let answers = (2..).zip(are_fresh).map(answer);
+        let round = Round {
+            seal,
+            began_ms: 0,
+            asked_ms: 0,
+            proposed_ms: None,
+            answers: answers.map(|answer| (answer.node, answer)).collect(),
+        };
+        let silent = [node(1)].into();
+        is_enough(&round, &shard, &silent, &Times::default(), waited_ms)
+    }
+
+    #[test]
+    fn nobody_waits_for_a_restart_of_all_where_one_copy_was_there_all_along() {
+        let recovery_ms = Times::default().recovery_ms;
+        assert!(is_enough_of([false, false], 0));
+        assert!(is_enough_of([false, true], 0));
+        assert!(!is_enough_of([true, true], recovery_ms - 1));
+        assert!(is_enough_of([true, true], recovery_ms));
+    }
 }

@@ -20,9 +20,10 @@
 //!     reads, too, show nothing that a power cut takes back.
 //!  3. While the log cannot be written, replies of writes that it does not keep are held, for a time, and
 //!     then replaced by an error that ends the connection: what became of the write is not known. Reads
-//!     go on, and show what is in memory.
+//!     go on, and show what is in memory; but those that wait for a majority are held as long, too: what they show may be
+//!     undone.
 //!  4. What waits for a majority leaves in the office in which it was gathered, or never: after that its client is told
-//!     that nobody knows what became of it.
+//!     that nobody knows what became of it. So it is told where nothing is committed for long, though the lease stands.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -50,6 +51,12 @@ pub struct HeldReplies<Id> {
     held_office: u64,
     /// Something may have been held since nothing of the office was released: the lease may have been over, or not begun.
     found_nothing_released: bool,
+    /// What is held for a majority of that office waits for this place at most.
+    majority_end: u64,
+    /// What was committed when it was looked last and something more was waited for, and since when no more is.
+    stuck: Option<(u64, u64)>,
+    /// That is for too long.
+    has_stalled: bool,
     /// The number of the flush whose output is being gathered.
     gathered: u64,
     /// A reply among what is being gathered shows no data.
@@ -160,6 +167,9 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
             turn_office: 0,
             held_office: 0,
             found_nothing_released: false,
+            majority_end: 0,
+            stuck: None,
+            has_stalled: false,
             gathered: 1,
             some_show_nothing: false,
             end: 0,
@@ -297,8 +307,11 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         } else {
             now
         };
-        if office > 0 {
+        if office > 0 && office != self.held_office {
             self.held_office = office;
+            self.majority_end = 0;
+            self.stuck = None;
+            self.has_stalled = false;
         }
         office > 0
     }
@@ -346,6 +359,9 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
 
     /// What waits so waits for this place, or for the round of this flush.
     fn ticket_of(&mut self, waits: Waits, end: u64) -> Ticket {
+        if waits.majority {
+            self.majority_end = end.max(self.majority_end);
+        }
         let ticket = Ticket::of(waits, end, self.round);
         if ticket.watermark == 4 {
             match self.disk_rounds.back_mut() {
@@ -368,10 +384,28 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         self.held_office = 0;
     }
 
-    /// Whether what is held for a majority cannot leave because the lease of this office is over.
+    /// Whether what is held for a majority cannot leave because the lease of this office is over, or nothing is committed for
+    /// long.
     #[must_use]
     pub fn is_lapsed(&self) -> bool {
-        self.held_office > 0 && self.majority.as_ref().is_some_and(|it| it.is_lapsed())
+        let is_over = |it: &Arc<dyn Majority>| it.is_lapsed() || self.has_stalled;
+        self.held_office > 0 && self.majority.as_ref().is_some_and(is_over)
+    }
+
+    /// Looks whether more of the log is committed than before, where something waits for that. Called once a turn.
+    pub fn look_at_progress(&mut self, now_ms: u64) {
+        let majority = self.majority.as_ref().filter(|_| self.held_office > 0);
+        let Some(majority) = majority else { return };
+        let up_to = majority.released(&*self.log);
+        let waits = up_to < self.majority_end;
+        self.stuck = match self.stuck {
+            Some((known, since_ms)) if waits && known == up_to => Some((known, since_ms)),
+            _ => waits.then_some((up_to, now_ms)),
+        };
+        let patience_ms = majority.patience_ms();
+        self.has_stalled = self
+            .stuck
+            .is_some_and(|(_, since_ms)| now_ms.saturating_sub(since_ms) >= patience_ms);
     }
 
     /// Whether nothing was released when it was last looked, as without a lease: no move of the log tells that there is
@@ -413,7 +447,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         if let Some(majority) = self.majority.as_ref().filter(|it| it.confirms())
             && most.majority
         {
-            // Behind the look at where the log ends: all of that is before the round.
+            // After the look at where the log ends: all of that is before the round.
             self.round = majority.next_round(&*self.log);
             self.last_round = self.round;
         }
@@ -456,13 +490,24 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
             let ticket = self.ticket_of(waits, self.end);
             return (!waits.is_nothing() && !self.is_released(ticket)).then_some(ticket);
         }
+        let has_written = flush + 1 == self.gathered;
+        if waits.majority {
+            // What is read is no more certain for a disk that fails, and nobody else's write is.
+            waits.disk &= has_written;
+            let ticket = self.ticket_of(waits, self.end);
+            if self.is_released(ticket) {
+                return None;
+            }
+            self.held_since_ms.get_or_insert(now_ms);
+            return Some(ticket);
+        }
         let is_kept = if waits.is_nothing() {
             end <= self.log.written()
         } else {
             let ticket = self.ticket_of(waits, end);
             self.is_released(ticket)
         };
-        if flush + 1 != self.gathered || is_kept {
+        if !has_written || is_kept {
             return None;
         }
         self.held_since_ms.get_or_insert(now_ms);
@@ -496,10 +541,11 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         self.held_since_ms.get_or_insert(now_ms);
     }
 
-    /// Whether a connection waits for something that the log does not keep yet.
+    /// Whether a connection waits for something that the log does not keep yet, or for a majority.
     #[must_use]
     pub fn has_to_wait(&self, wrote: &Wrote) -> bool {
-        wrote.end > self.log.durable()
+        let waits = || wrote.asks.and(self.waits_of_all());
+        wrote.end > self.log.durable() || self.held_office > 0 && waits().majority
     }
 
     /// How long replies are still held because of a fault.
@@ -774,6 +820,7 @@ mod tests {
         up_to: AtomicU64,
         is_for_all: AtomicBool,
         is_lapsed: AtomicBool,
+        patience_ms: AtomicU64,
         confirms: AtomicBool,
         /// Rounds that were begun, and the newest that is over.
         begun: AtomicU64,
@@ -798,6 +845,10 @@ mod tests {
 
         fn is_lapsed(&self) -> bool {
             self.is_lapsed.load(Ordering::Relaxed)
+        }
+
+        fn patience_ms(&self) -> u64 {
+            self.patience_ms.load(Ordering::Relaxed)
         }
 
         fn confirms(&self) -> bool {
@@ -863,7 +914,7 @@ mod tests {
         set(&majority.is_lapsed, true);
         assert_eq!(held.released(), [0; 5], "without a lease none leaves");
         set(&majority.is_lapsed, false);
-        // What is to be on disk, too, waits for that behind its round.
+        // What is to be on disk, too, waits for that after its round.
         let asking = write((&log, &appended), &mut held, 20, true);
         assert_eq!(held.before_flush(), Release::Each);
         assert_eq!(
@@ -882,6 +933,69 @@ mod tests {
         assert_eq!(held.released()[3], 3);
         majority.up_to.store(20, Ordering::Relaxed);
         assert_eq!(held.before_flush(), Release::Now);
+    }
+
+    /// A disk that fails makes nothing certain that was not: what is read may be undone with the log.
+    #[test]
+    fn a_fault_lets_no_read_go_that_waits_for_a_majority() {
+        let (majority, log, appended, mut held) = in_office();
+        majority.is_for_all.store(true, Ordering::Relaxed);
+        majority.up_to.store(5, Ordering::Relaxed);
+        held.begin_turn();
+        let writer = write((&log, &appended), &mut held, 10, false);
+        log.is_broken.store(true, Ordering::Relaxed);
+        assert_eq!(held.before_flush(), Release::Each);
+        let reader = Wrote::default();
+        assert_eq!(held.ticket(&writer, 5), Some(by_majority(10)));
+        assert_eq!(held.ticket(&reader, 5), Some(by_majority(10)));
+        assert!(held.has_to_wait(&reader), "nor later");
+        // It is told so in time, as who wrote is.
+        assert_eq!(held.grace_left_ms(5), Some(GRACE_MS));
+        majority.is_lapsed.store(true, Ordering::Relaxed);
+        majority.up_to.store(10, Ordering::Relaxed);
+        assert_eq!(held.before_flush(), Release::Each);
+        let without_lease = held.ticket(&reader, 5);
+        assert_eq!(without_lease, Some(by_majority(10)));
+        majority.is_lapsed.store(false, Ordering::Relaxed);
+        assert_eq!(held.before_flush(), Release::Now);
+        // Who waits for no majority reads what is in memory.
+        majority.is_for_all.store(false, Ordering::Relaxed);
+        let _other = write((&log, &appended), &mut held, 20, true);
+        assert_eq!(held.before_flush(), Release::Each);
+        assert_eq!(held.ticket(&reader, 5), None);
+        assert!(!held.has_to_wait(&reader));
+    }
+
+    /// The lease stands as long as the group hears this node, whatever has become of its copies.
+    #[test]
+    fn what_is_not_committed_for_long_is_given_up() {
+        let (majority, log, appended, mut held) = in_office();
+        majority.is_for_all.store(true, Ordering::Relaxed);
+        majority.patience_ms.store(1_000, Ordering::Relaxed);
+        let up_to = |end| majority.up_to.store(end, Ordering::Relaxed);
+        held.begin_turn();
+        write((&log, &appended), &mut held, 10, false);
+        assert_eq!(held.before_flush(), Release::UpTo(by_majority(10)));
+        let mut is_lapsed_at = |now_ms| {
+            held.look_at_progress(now_ms);
+            held.is_lapsed()
+        };
+        assert!(!is_lapsed_at(50) && !is_lapsed_at(1_049));
+        up_to(7);
+        assert!(
+            !is_lapsed_at(1_100) && !is_lapsed_at(2_099),
+            "some of it is"
+        );
+        assert!(is_lapsed_at(2_100));
+        up_to(10);
+        assert!(!is_lapsed_at(2_200) && !is_lapsed_at(9_000), "all of it is");
+        write((&log, &appended), &mut held, 20, false);
+        assert_eq!(held.before_flush(), Release::UpTo(by_majority(20)));
+        held.look_at_progress(9_100);
+        held.look_at_progress(10_099);
+        assert!(!held.is_lapsed());
+        held.look_at_progress(10_100);
+        assert!(held.is_lapsed());
     }
 
     #[test]

@@ -67,6 +67,11 @@ pub trait Majority: Send + Sync {
     /// Whether replies cannot leave because the lease of the present office is over, or the members do not confirm it.
     fn is_lapsed(&self) -> bool;
 
+    /// So long replies wait though nothing more is committed, in milliseconds.
+    fn patience_ms(&self) -> u64 {
+        u64::MAX
+    }
+
     /// Whether the members have to confirm the present office, too, in a round that begins after what is answered was
     /// looked at (`quorum-reads confirm`).
     fn confirms(&self) -> bool {

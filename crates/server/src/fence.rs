@@ -454,6 +454,11 @@ impl Majority for Fence {
                 .is_overdue(self.office(), self.now_ms(), time_ms)
     }
 
+    fn patience_ms(&self) -> u64 {
+        // Not shorter than what it takes until a lost node is known to be.
+        self.round_ms_max.load(Ordering::Relaxed).saturating_mul(2)
+    }
+
     fn confirms(&self) -> bool {
         self.confirms.load(Ordering::Relaxed)
     }

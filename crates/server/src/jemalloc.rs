@@ -44,18 +44,7 @@ impl Allocator for Jemalloc {
     }
 
     fn begin(&self) {
-        let mut on = true;
-        let on_pointer = ptr::from_mut(&mut on).cast();
-        // SAFETY: the name is a flag, which is read as the one byte that it is. What it was is not asked for.
-        let _result = unsafe {
-            sys::mallctl(
-                c"background_thread".as_ptr(),
-                ptr::null_mut(),
-                ptr::null_mut(),
-                on_pointer,
-                size_of::<bool>(),
-            )
-        };
+        set_flag(c"background_thread", true);
     }
 
     fn small(&self) -> Option<SmallAllocations> {
@@ -63,7 +52,7 @@ impl Allocator for Jemalloc {
         let mut sum = SmallAllocations::default();
         for (number, bin) in bins().iter().enumerate() {
             let of_bin =
-                |name| number_of(&format!("stats.arenas.{ALL_ARENAS}.bins.{number}.{name}"));
+                |name| number_of::<u64>(&format!("stats.arenas.{ALL_ARENAS}.bins.{number}.{name}"));
             let used = of_bin("curregs")?.saturating_mul(bin.slot_bytes);
             let held = of_bin("curslabs")?.saturating_mul(bin.slots * bin.slot_bytes);
             sum.used_bytes += used;
@@ -73,16 +62,18 @@ impl Allocator for Jemalloc {
     }
 
     fn begin_moving(&self) {
-        let mut on = false;
-        let on_pointer = ptr::from_mut(&mut on).cast();
-        // SAFETY: the name is a flag, which is read as the one byte that it is. What it was is not asked for.
+        set_flag(c"thread.tcache.enabled", false);
+    }
+
+    fn settle(&self) {
+        // SAFETY: the name is a command without arguments, about the calling thread's own cache.
         let _result = unsafe {
             sys::mallctl(
-                c"thread.tcache.enabled".as_ptr(),
+                c"thread.tcache.flush".as_ptr(),
                 ptr::null_mut(),
                 ptr::null_mut(),
-                on_pointer,
-                size_of::<bool>(),
+                ptr::null_mut(),
+                0,
             )
         };
     }
@@ -134,11 +125,11 @@ struct Bin {
 fn bins() -> &'static [Bin] {
     static BINS: OnceLock<Vec<Bin>> = OnceLock::new();
     BINS.get_or_init(|| {
-        let count = short_number_of("arenas.nbins").unwrap_or(0);
+        let count = number_of::<u32>("arenas.nbins").unwrap_or(0);
         let bin = |number| {
             Some(Bin {
                 slot_bytes: number_of(&format!("arenas.bin.{number}.size"))?,
-                slots: short_number_of(&format!("arenas.bin.{number}.nregs"))?.into(),
+                slots: number_of::<u32>(&format!("arenas.bin.{number}.nregs"))?.into(),
             })
         };
         (0..count).map_while(bin).collect()
@@ -249,14 +240,24 @@ fn number(name: &CStr) -> Option<u64> {
     read::<u64>(name)
 }
 
-/// The same by a name that was put together.
-fn number_of(name: &str) -> Option<u64> {
+/// The same of so many bits, by a name that was put together.
+fn number_of<T: Copy + Default>(name: &str) -> Option<T> {
     read(&CString::new(name).ok()?)
 }
 
-/// As [`number_of`], of a number of 32 bits.
-fn short_number_of(name: &str) -> Option<u32> {
-    read(&CString::new(name).ok()?)
+/// Sets a flag of jemalloc.
+fn set_flag(name: &CStr, mut on: bool) {
+    let on_pointer = ptr::from_mut(&mut on).cast();
+    // SAFETY: the name is a flag, which is read as the one byte that it is. What it was is not asked for.
+    let _result = unsafe {
+        sys::mallctl(
+            name.as_ptr(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+            on_pointer,
+            size_of::<bool>(),
+        )
+    };
 }
 
 /// A number of so many bits by its name; none where it has others.

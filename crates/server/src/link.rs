@@ -108,6 +108,8 @@ pub enum Message {
     },
     /// Another log is in use, or none.
     LogChanged,
+    /// Let go what no longer waits for the log, and drop this.
+    LookAtLog(Arc<()>),
     /// Flush what can be flushed and stop.
     Stop,
 }

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use access::Defaults;
 use base::clock::Clock;
@@ -15,7 +16,8 @@ use engine::{
     ClientRecord, Counts, EngineCounters, Follower, Latencies, Push, ServerMemory, Table,
     Threshold, UseClock,
 };
-use reactor::Waker;
+use protocol::Resp;
+use reactor::{ConnectionId, Waker};
 use store::{Handle, LfuTuning, Listener, Policy, Store};
 
 use crate::allocator::{self, AllocatorMemory};
@@ -38,6 +40,7 @@ use crate::listeners::{Fault, Listeners};
 use crate::log::Log;
 use crate::mail::{Address, Letter};
 use crate::migration::state::Migrations;
+use crate::poll::poll;
 use crate::replication::state::Replication;
 use crate::tier::{self, Requester, TierInUse, Wakes};
 use crate::tls;
@@ -49,6 +52,9 @@ use persistence::tail::Tail;
 
 pub use groups::{Core, Keeping, Process, Sessions, Work};
 pub(crate) use groups::{Describer, Managed};
+
+/// Between two looks whether all workers have done something.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What the workers of one server share, in five groups.
 pub struct Node {
@@ -642,6 +648,14 @@ impl Node {
         self.wake_workers();
     }
 
+    /// Has every worker let go what no longer waits for the log, and waits until all have, for so long at most.
+    pub(crate) fn wait_for_release(&self, time: Duration) {
+        let looked = Arc::new(());
+        self.broadcast(&Message::LookAtLog(Arc::clone(&looked)));
+        let have_all = || (Arc::strong_count(&looked) == 1).then_some(());
+        let _in_time = poll(time, LOOK, have_all);
+    }
+
     /// Has every worker look what it can go on with.
     pub(crate) fn wake_workers(&self) {
         for worker in self.workers() {
@@ -692,6 +706,25 @@ impl Node {
     pub fn run_aside(&self, job: Job) -> bool {
         let jobs = self.jobs();
         jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok())
+    }
+
+    /// Has a request of the server itself run beside the workers; nobody hears the reply.
+    pub(crate) fn run_own(&self, request: impl Into<Box<[u8]>>) {
+        let id = self.sessions.clients.next_id();
+        let (peer, own) = (String::new(), String::new());
+        let now_unix_ms = self.core.clock.now_unix_ms();
+        let client = ClientRecord::new(id, peer, own, usize::MAX, -1, now_unix_ms);
+        let _is_taken = self.run_aside(Job {
+            request: request.into(),
+            client: Arc::new(client),
+            database: 0,
+            resp: Resp::V2,
+            transaction: None,
+            watches: None,
+            peer_is_local: true,
+            is_of_server: true,
+            connection: ConnectionId::NOBODY,
+        });
     }
 
     /// Lets the thread that runs what takes long end.
@@ -977,7 +1010,7 @@ impl Node {
         let clients = self.clients_held_bytes();
         let used = program + clients + store.used_bytes;
         let resident = process::memory().resident_bytes;
-        let mapped = store.memory.index_bytes + store.memory.long_value_bytes;
+        let mapped = store.memory.index_bytes + store.memory.page_bytes;
         let slots = store.memory;
         // The store maps memory of its own; the rest is the allocator's.
         let allocator = match allocator::installed().memory() {

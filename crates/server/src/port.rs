@@ -218,7 +218,7 @@ impl ClusterPort for Port<'_> {
     }
 
     fn redeem(&mut self, token: &[u8]) -> Option<Arc<User>> {
-        let now_ms = self.node.core.clock.monotonic_ns() / 1_000_000;
+        let now_ms = self.node.core.clock.monotonic_ms();
         let user = self.node.forward.redeem(token, now_ms)?;
         let user = self.node.core.shared.access.users.find(&user)?;
         user.rules().is_on().then_some(user)

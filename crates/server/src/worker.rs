@@ -35,6 +35,7 @@ use reactor::{
     Service, Then, Ticket, Verdict,
 };
 
+use crate::allocator::Settled;
 use crate::announcer;
 use crate::config::{Config, ConfigReader};
 use crate::counters::{Count, WorkerCounters, bump};
@@ -121,6 +122,7 @@ pub struct Worker {
     survey_due_ms: u64,
     usable_bytes: u64,
     more_housekeeping: bool,
+    settled: Settled,
 }
 
 impl Worker {
@@ -175,10 +177,34 @@ impl Worker {
             survey_due_ms: if index == 0 { 0 } else { u64::MAX },
             usable_bytes: process::usable_bytes(),
             more_housekeeping: false,
+            settled: Settled::default(),
             node,
         };
         worker.take_up_log();
         worker
+    }
+
+    /// Runs input of a client, which may be one that forwards its requests.
+    #[inline]
+    fn received_now(
+        &mut self,
+        io: &mut Io<'_>,
+        (id, forwards): (ConnectionId, bool),
+        input: &[u8],
+        output: &mut Arena,
+    ) -> Received {
+        if forwards && !self.ends_forwarding(id) {
+            return self.received_forwarding(io, id, input, output);
+        }
+        let Some((outcome, verdict)) = self.run_engine(id, input, output) else {
+            return Received::consumed(input.len()).then(Then::CloseNow);
+        };
+        let then = self.go_on(id, &outcome, verdict);
+        Received {
+            consumed: outcome.consumed,
+            needed: outcome.needed,
+            then,
+        }
     }
 
     fn on_message(&mut self, io: &mut Io<'_>, output: &mut Arena, message: Message) {
@@ -238,6 +264,7 @@ impl Worker {
             }
             Message::ValuesRead { connection } => self.resume_one(io, connection),
             Message::LogChanged => self.log_changed(io, output),
+            Message::LookAtLog(_looked) => self.log_moved(io, output),
             Message::Stop => {
                 self.stopping = Some(Stopping::begin(&self.sessions, io, self.now_ms));
             }
@@ -627,6 +654,7 @@ impl Worker {
         self.buffers
             .look(&mut self.sessions, io, config, &self.counters, now);
         self.limit_clients_memory();
+        self.settled.look();
         if let Some(replies) = &self.held_replies {
             replies.write_out_rest();
         }
@@ -931,23 +959,10 @@ impl Service for Worker {
             return self.received_memcached(id, input, output);
         }
         let forwards = forwards(connected);
-        let Some(allowed) = self.may_run(id, input.len()) else {
-            return Received::consumed(0).then(Then::Pause);
-        };
-        let (input_bytes, input) = (input.len(), &input[..allowed]);
-        let received = if forwards && !self.ends_forwarding(id) {
-            self.received_forwarding(io, id, input, output)
-        } else if let Some((outcome, verdict)) = self.run_engine(id, input, output) {
-            let then = self.go_on(id, &outcome, verdict);
-            Received {
-                consumed: outcome.consumed,
-                needed: outcome.needed,
-                then,
-            }
-        } else {
-            return Received::consumed(input_bytes).then(Then::CloseNow);
-        };
-        self.have_run(id, received, (allowed, input_bytes))
+        if connected.reads_at_quorum() {
+            return self.received_at_quorum(io, (id, forwards), input, output);
+        }
+        self.received_now(io, (id, forwards), input, output)
     }
 
     fn room(&mut self, id: ConnectionId) -> Option<&[AtomicU8]> {

@@ -106,8 +106,8 @@ impl<'h> Lookahead<'h> {
         }
     }
 
-    /// Whether the value of a key is in memory, if there is such a key. One that leaves memory meanwhile, or is put
-    /// into a table that grows, is told wrong.
+    /// Whether the value of a key is in memory, if there is such a key. The answer may be wrong for one that
+    /// leaves memory meanwhile, or is put into a table that grows.
     #[inline]
     #[must_use]
     pub fn is_in_memory(&self, hash: u64) -> bool {

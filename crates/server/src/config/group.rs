@@ -16,6 +16,8 @@ pub struct Group {
     pub is_witness: bool,
     /// Milliseconds after which a node that is not heard is taken for gone.
     pub node_timeout_ms: u64,
+    /// So long a shard whose members were all started anew waits for those that are not back, in milliseconds.
+    pub recovery_ms: u64,
     /// Where clients ask that look for Sentinels; 0 for nowhere.
     pub sentinel_port: u16,
     /// How they call the group.

@@ -228,6 +228,7 @@ impl Settings {
             join,
             is_witness: self.switch("witness"),
             node_timeout_ms: self.number("cluster-node-timeout"),
+            recovery_ms: self.number("cluster-recovery-wait"),
             sentinel_port: self.number("sentinel-port"),
             sentinel_name: self
                 .text("sentinel-master-name")

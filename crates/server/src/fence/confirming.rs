@@ -107,7 +107,7 @@ impl Confirming {
             self.rounds.give_up();
         }
         let round = self.rounds.begin()?;
-        // Behind the beginning: who was given a later number looked at the log later.
+        // After the beginning: who was given a later number looked at the log later.
         going.tail = tail();
         (going.began_ms, going.asked_ms) = (office.now_ms, office.now_ms);
         going.count(office, round);

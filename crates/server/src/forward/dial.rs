@@ -99,7 +99,7 @@ fn dial(node: &Arc<Node>, wish: &Wish) -> Result<(), String> {
 
 fn token(node: &Arc<Node>, wish: &Wish) -> Result<String, String> {
     if wish.to.0 == node.replication.own.id().0 {
-        let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
+        let now_ms = node.core.clock.monotonic_ms();
         let token = node.forward.issue(&wish.user, now_ms);
         return Ok(base::hex::text(
             &token.ok_or("too many tokens are not used")?,

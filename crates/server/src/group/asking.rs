@@ -228,7 +228,7 @@ impl To {
 
     fn now_ms(&self) -> Option<u64> {
         let node = self.node.upgrade()?;
-        Some(node.core.clock.monotonic_ns() / 1_000_000)
+        Some(node.core.clock.monotonic_ms())
     }
 
     fn connect(&self) -> Result<Session, LinkFault> {

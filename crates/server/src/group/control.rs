@@ -394,7 +394,7 @@ impl Part {
     fn hear_of_client(&self, asked: Asked) {
         let Asked { bytes, reply, .. } = asked;
         let token = self.node.upgrade().and_then(|node| {
-            let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
+            let now_ms = node.core.clock.monotonic_ms();
             node.forward.issue(&bytes, now_ms)
         });
         reply.answer(match token {
@@ -591,7 +591,10 @@ impl Part {
     /// Opens the control log, and begins to take part.
     fn take_part(self: &Arc<Self>, node: &Arc<Node>, raft_id: RaftId) -> io::Result<()> {
         let config = node.core.config.current();
-        let times = Times::of(config.group.node_timeout_ms);
+        let times = Times {
+            recovery_ms: config.group.recovery_ms,
+            ..Times::of(config.group.node_timeout_ms)
+        };
         let options = Options {
             id: raft_id,
             disk: Arc::clone(&self.disk),

@@ -29,7 +29,6 @@ use consensus::{RaftLog, Standing};
 
 use super::control::Part;
 use super::duty::{Duty, PrimaryAddress};
-use super::files::Place;
 use super::handing_over::{HandedOver, HandingOver};
 use super::links::{Asked, Links, Reply, Subject, Told};
 use super::own_shard::Beginning;
@@ -286,15 +285,31 @@ impl Driver {
             self.take_state();
             self.has_left |= was_in && !self.state.nodes.contains_key(&self.own);
         }
-        // Who leads and is confirmed by nobody leads no more, and is the last to hear so.
-        let is_deserted = self.standing.is_leader && !self.standing.has_quorum;
-        let is_led = self.standing.leader.is_some() && !is_deserted;
-        self.leaderless_ms = match (is_led, self.leaderless_ms) {
-            (true, _) => None,
-            (false, since) => Some(since.unwrap_or(now_ms)),
-        };
+        self.note_whether_led(now_ms);
         self.publish(now_ms);
         self.begin_own_shard();
+    }
+
+    /// Who leads and is confirmed by nobody leads no more, and is the last to hear so. Neither does one that is heard no more: Raft
+    /// names it until there is another, which there is not in a minority.
+    fn note_whether_led(&mut self, now_ms: u64) {
+        let Standing {
+            is_leader,
+            has_quorum,
+            leader,
+            ..
+        } = &self.standing;
+        let since_ms = if *is_leader {
+            (!has_quorum).then_some(now_ms)
+        } else if now_ms >= self.heard_leader_ms + self.times.election_ms_max {
+            Some(self.heard_leader_ms)
+        } else {
+            leader.is_none().then_some(now_ms)
+        };
+        self.leaderless_ms = since_ms.map(|since_ms| {
+            let known_ms = self.leaderless_ms.unwrap_or(since_ms);
+            known_ms.min(since_ms)
+        });
     }
 
     /// Who leads, as far as is known here; nobody does where that is not confirmed for a node timeout.
@@ -448,7 +463,8 @@ impl Driver {
             return knows_all.then_some(Message::Gone(state.index));
         }
         let reply = self.leader.on_heartbeat(now_ms, beat, &state, has_quorum)?;
-        Some(Message::Reply(reply))
+        // Who is led by a leader that nobody else confirms is to know.
+        has_quorum.then_some(Message::Reply(reply))
     }
 
     fn told(&mut self, now_ms: u64, from: NodeId, told: Told) {
@@ -490,13 +506,5 @@ pub(crate) fn post(events: &SyncSender<Event>, event: Event) {
         },
         // What is done once is not lost; the thread is there until the server stops.
         event => drop(events.send(event)),
-    }
-}
-
-/// Where a node is.
-pub(super) fn place_of(record: &NodeRecord) -> Place {
-    Place {
-        host: record.host.clone(),
-        port: record.link_port,
     }
 }

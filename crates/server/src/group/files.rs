@@ -18,8 +18,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use base::hex;
-use cluster::NodeId;
 use cluster::control_log::RaftId;
+use cluster::{NodeId, NodeRecord};
 use durability::checksum::crc32c;
 use durability::disk::Disk;
 use durability::whole_file;
@@ -36,6 +36,14 @@ pub(crate) struct Place {
     pub(crate) host: String,
     /// Its port of links.
     pub(crate) port: u16,
+}
+
+/// Where a node is, as the group has it.
+pub(super) fn place_of(record: &NodeRecord) -> Place {
+    Place {
+        host: record.host.clone(),
+        port: record.link_port,
+    }
 }
 
 /// Another node, and where it was last.

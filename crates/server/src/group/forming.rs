@@ -12,8 +12,8 @@ use cluster::bytes::{Malformed, Reader, Writer};
 use cluster::control_log::RaftId;
 use cluster::{Applied, ControlState, Entry, NodeId, NodeRecord, Proposal};
 
-use super::driver::{Driver, Event, place_of, post};
-use super::files::{KnownPeer, Place};
+use super::driver::{Driver, Event, post};
+use super::files::{KnownPeer, Place, place_of};
 use super::links::Reply;
 use super::unique;
 

@@ -16,15 +16,12 @@ use cluster::ControlState;
 use cluster::state::DocumentKind;
 #[cfg(feature = "cluster")]
 use cluster::{ControlLog, Entry};
+use engine::CommandError;
 use engine::scripts::{self, LoadedLibrary};
-use engine::{ClientRecord, CommandError};
-use protocol::Resp;
-use reactor::ConnectionId;
 
 use super::documents::{Made, Subject, propose, wait_for};
 #[cfg(feature = "cluster")]
 use super::unique;
-use crate::job::Job;
 use crate::node::Node;
 use crate::replication::role::Role;
 
@@ -102,27 +99,7 @@ pub(crate) fn state_to_log(node: &Node) {
     .into_bytes();
     request.extend(payload);
     request.extend(b"\r\n$5\r\nFLUSH\r\n");
-    let now_unix_ms = node.core.clock.now_unix_ms();
-    let id = node.sessions.clients.next_id();
-    let client = ClientRecord::new(
-        id,
-        String::new(),
-        String::new(),
-        usize::MAX,
-        -1,
-        now_unix_ms,
-    );
-    let _is_taken = node.run_aside(Job {
-        request: request.into(),
-        client: Arc::new(client),
-        database: 0,
-        resp: Resp::V2,
-        transaction: None,
-        watches: None,
-        peer_is_local: true,
-        is_of_server: true,
-        connection: ConnectionId::NOBODY,
-    });
+    node.run_own(request);
 }
 
 fn all_of(node: &Node) -> Vec<u8> {

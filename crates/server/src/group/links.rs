@@ -200,7 +200,7 @@ impl Links {
     /// Milliseconds of the monotonic clock; none once the server is gone.
     fn now_ms(&self) -> Option<u64> {
         let node = self.node.upgrade()?;
-        Some(node.core.clock.monotonic_ns() / 1_000_000)
+        Some(node.core.clock.monotonic_ms())
     }
 
     /// The nodes whose place is known.

@@ -14,7 +14,7 @@ impl Part {
         };
         let node_timeout_ms = node.core.config.current().group.node_timeout_ms;
         let clock = &node.core.clock;
-        let (now_unix_ms, now_ms) = (clock.now_unix_ms(), clock.monotonic_ns() / 1_000_000);
+        let (now_unix_ms, now_ms) = (clock.now_unix_ms(), clock.monotonic_ms());
         let unix_ms = |at_ms: u64| now_unix_ms.saturating_sub(now_ms.saturating_sub(at_ms));
         let contacts = self.links.table.contacts().into_iter();
         let contacts: BTreeMap<String, _> = contacts

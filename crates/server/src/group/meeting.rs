@@ -10,7 +10,8 @@
 //! joins brings the hash slots that it owned by itself, if nobody owns them, and the keys in them. A meeting is over when they
 //! are the group's: who compares what nodes know right after it finds that all agree, and has to find all of it.
 //!
-//! A node meets one other at a time. Where two meet each other at once both are told so, and try again after unlike pauses.
+//! A node meets one other at a time. Where two meet each other at once, each is told that the other is busy: the one with the lower
+//! name waits to be asked then, and the other one asks it again at once. So the lower one takes the other in.
 
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -23,7 +24,7 @@ use cluster::{Applied, ControlState, Entry, NodeId, Proposal, Unavailable};
 
 use super::control::Part;
 use super::driver::Event;
-use super::files::Place;
+use super::files::{Place, place_of};
 use super::forming::peers_of;
 use super::holder::{Meeting, TakesPart as _};
 use super::links::{Asked, Subject, spawn};
@@ -36,8 +37,8 @@ use crate::poll::poll;
 const MEET_TIME: Duration = Duration::from_secs(10);
 /// Between two looks at how far it is.
 const LOOK: Duration = Duration::from_millis(20);
-/// The first pause before it is tried again; each node has its own.
-const PAUSE_MS: u64 = 50;
+/// So long a node waits to be asked by one that is busy and has a higher name, before it asks that again.
+const YIELD_TIME: Duration = Duration::from_millis(400);
 /// How long this node waits until it has left.
 const LEAVE_TIME: Duration = Duration::from_secs(5);
 
@@ -64,8 +65,8 @@ enum Answer {
     JoinMe,
     /// The other node joins there.
     Joining(NodeId),
-    /// The other node meets somebody just now.
-    Busy,
+    /// This node meets somebody just now, or cannot say now what its group has decided.
+    Busy(NodeId),
     /// Nothing comes of it.
     Refused(String),
 }
@@ -117,7 +118,7 @@ impl Answer {
             Self::Known => drop(writer.u8(1)),
             Self::JoinMe => drop(writer.u8(2)),
             Self::Joining(node) => drop(writer.u8(3).raw(&node.0)),
-            Self::Busy => drop(writer.u8(4)),
+            Self::Busy(node) => drop(writer.u8(4).raw(&node.0)),
             Self::Refused(reason) => drop(writer.u8(5).string(reason.as_bytes())),
         }
         writer.0
@@ -129,7 +130,7 @@ impl Answer {
             1 => Self::Known,
             2 => Self::JoinMe,
             3 => Self::Joining(NodeId(reader.array()?)),
-            4 => Self::Busy,
+            4 => Self::Busy(NodeId(reader.array()?)),
             5 => Self::Refused(reader.text()?),
             kind => return Err(Malformed::Kind(kind)),
         };
@@ -167,12 +168,14 @@ impl Part {
                     })?;
                 }
                 Answer::JoinMe => return self.wait_for_own_shard(&node, &claims),
-                Answer::Busy if waited >= MEET_TIME => {
-                    return Err("the other node meets somebody else all the time".to_owned());
+                Answer::Busy(_) if waited >= MEET_TIME => {
+                    return Err(
+                        "the other node meets somebody else all the time, or cannot say what its cluster has decided"
+                            .to_owned(),
+                    );
                 }
-                Answer::Busy => {
-                    let own = self.own(&node);
-                    let pause = Duration::from_millis(PAUSE_MS + u64::from(own.0[0]));
+                Answer::Busy(busy) => {
+                    let pause = pause_after_busy(self.own(&node), busy);
                     std::thread::sleep(pause);
                     waited += pause;
                 }
@@ -203,7 +206,7 @@ impl Part {
     /// Asks the other node, and joins it where that is wanted.
     fn meet_once(self: &Arc<Self>, node: &Arc<Node>, there: &Place) -> Result<Answer, String> {
         let Some(_one) = self.try_meet() else {
-            return Ok(Answer::Busy);
+            return Ok(Answer::Busy(self.own(node)));
         };
         if let Some(host) = local_address((there.host.as_str(), there.port)) {
             self.note_host(&host).map_err(|error| error.to_string())?;
@@ -251,10 +254,7 @@ impl Part {
             node: self.own(node),
             is_member,
             your_host: your_host.to_owned(),
-            place: Place {
-                host: record.host,
-                port: record.link_port,
-            },
+            place: place_of(&record),
             owned,
         })
     }
@@ -279,7 +279,7 @@ impl Part {
             return reply.answer(Ok(Answer::Refused(reason).encode()));
         }
         let Some(_one) = self.try_meet() else {
-            return reply.answer(Ok(Answer::Busy.encode()));
+            return reply.answer(Ok(Answer::Busy(self.own(&node)).encode()));
         };
         let answer = self.judge(&node, &question);
         let answer = answer.unwrap_or_else(Answer::Refused);
@@ -301,12 +301,16 @@ impl Part {
         self.note_host(&question.your_host)
             .map_err(|error| error.to_string())?;
         if self.member().is_some() {
-            let state = self.state_with(question.node);
+            let (state, is_newest) = self.state_with(question.node);
             if state.nodes.contains_key(&question.node) {
                 self.wait_for("its hash slots are not brought yet", |_| {
                     node.cluster_mode.claims().is_empty()
                 })?;
                 return Ok(Answer::Known);
+            }
+            if question.is_member && !is_newest {
+                // It may be of this node's group, which has joined just now or has no leader for a moment.
+                return Ok(Answer::Busy(self.own(node)));
             }
             if question.is_member {
                 return Err("both nodes belong to clusters already".to_owned());
@@ -326,18 +330,17 @@ impl Part {
     }
 
     /// What the group has decided, and the newest of it where that does not have the node yet: two that meet each other at
-    /// once may be of one group, and one of them be told so late.
-    fn state_with(&self, node: NodeId) -> Arc<ControlState> {
+    /// once may be of one group, and one of them be told so late. Whether it is the newest, or has the node.
+    fn state_with(&self, node: NodeId) -> (Arc<ControlState>, bool) {
         let Some(log) = self.log() else {
-            return Arc::default();
+            return (Arc::default(), false);
         };
         let known = log.watch();
         if known.nodes.contains_key(&node) {
-            return known;
+            return (known, true);
         }
-        // Where nobody confirms it, what is known counts.
-        let _newest = log.read_barrier();
-        log.watch()
+        let is_newest = log.read_barrier().is_ok();
+        (log.watch(), is_newest)
     }
 
     /// A group begins with this node, which was by itself.
@@ -439,6 +442,11 @@ impl Part {
     }
 }
 
+/// How long it takes until a busy node is asked again.
+fn pause_after_busy(own: NodeId, busy: NodeId) -> Duration {
+    if own < busy { YIELD_TIME } else { LOOK }
+}
+
 /// Refuses where this node has keys that it does not own.
 fn check_keys(node: &Node, claims: &[SlotRange]) -> Result<(), String> {
     let store = &node.core.store;
@@ -494,12 +502,22 @@ mod tests {
             Answer::Known,
             Answer::JoinMe,
             Answer::Joining(NodeId([3; 20])),
-            Answer::Busy,
+            Answer::Busy(NodeId([4; 20])),
             Answer::Refused("no".to_owned()),
         ] {
             assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
         }
         assert!(Answer::decode(&[9]).is_err());
+    }
+
+    /// Two that asked each other at once would do so again after pauses that are alike.
+    #[test]
+    fn of_two_that_meet_each_other_the_lower_one_waits_to_be_asked() {
+        let (lower, higher) = (NodeId([7; 20]), NodeId([8; 20]));
+        let waits = pause_after_busy(lower, higher);
+        assert!(waits >= 10 * pause_after_busy(higher, lower));
+        // Its own meeting with somebody else ends soon.
+        assert_eq!(pause_after_busy(lower, lower), LOOK);
     }
 
     #[test]

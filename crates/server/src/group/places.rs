@@ -18,8 +18,8 @@ use cluster::control_log::RaftId;
 use cluster::{ControlState, NodeId, NodeRecord};
 
 use super::control::Part;
-use super::driver::{Driver, place_of};
-use super::files::{KnownPeer, Place};
+use super::driver::Driver;
+use super::files::{KnownPeer, Place, place_of};
 use super::links::{Asked, Subject, spawn};
 
 /// Between two rounds.

@@ -14,7 +14,7 @@ use cluster::bytes::{Malformed, Reader, Writer};
 use cluster::{NodeId, ShardId};
 use persistence::tail::Majority as _;
 
-use super::files::Place;
+use super::files::place_of;
 use super::links::{Asked, Links, Reply, Subject};
 use crate::fence::Question;
 use crate::node::Node;
@@ -77,7 +77,7 @@ impl Reads {
                 continue;
             };
             self.links
-                .set_place(*member, known.raft_id, &place_of(known));
+                .set_place(*member, known.raft_id, &place_of(&known.record));
             let (me, member) = (Arc::clone(self), *member);
             let done = move |told: Result<Vec<u8>, String>| {
                 if told.is_ok() {
@@ -114,7 +114,7 @@ impl Reads {
             return;
         };
         self.links
-            .set_place(primary, known.raft_id, &place_of(known));
+            .set_place(primary, known.raft_id, &place_of(&known.record));
         let me = Arc::clone(self);
         let done = move |told: Result<Vec<u8>, String>| {
             // Otherwise it is asked anew.
@@ -195,13 +195,6 @@ impl Reads {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn place_of(node: &cluster::state::Node) -> Place {
-    Place {
-        host: node.record.host.clone(),
-        port: node.record.link_port,
     }
 }
 

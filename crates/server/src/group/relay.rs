@@ -19,7 +19,7 @@ use cluster::bytes::{Malformed, Reader, Writer};
 use cluster::{ControlState, NodeId};
 use engine::TopicKind;
 
-use super::driver::place_of;
+use super::files::place_of;
 use super::links::{Links, Subject};
 
 /// So much waits for one node.

@@ -125,6 +125,10 @@ impl Job {
         if progress.stage.is_over() && !was_over {
             progress.ended_ms = now_unix_ms;
         }
+        if matches!(progress.stage, Stage::Done | Stage::Cancelled) {
+            // That an earlier try failed is not how it ended.
+            progress.error.clear();
+        }
     }
 
     pub(super) fn cancel(&self) {
@@ -149,5 +153,28 @@ impl Job {
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_try_failed_of_is_not_told_of_a_move_that_went_well() {
+        let nodes = (NodeId([1; 20]), NodeId([2; 20]));
+        let end = |stage| {
+            let job = Job::new([7; 20], vec![(0, 5)], nodes, 100);
+            job.change(200, |it| {
+                it.stage = Stage::Preparing;
+                it.error = "the link has ended".to_owned();
+            });
+            assert_eq!(job.progress().error, "the link has ended");
+            job.change(300, |it| it.stage = stage);
+            job.progress().error
+        };
+        assert_eq!(end(Stage::Done), "");
+        assert_eq!(end(Stage::Cancelled), "");
+        assert_eq!(end(Stage::Failed), "the link has ended");
     }
 }

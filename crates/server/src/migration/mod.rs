@@ -284,7 +284,7 @@ impl Migrations {
 
     /// Lets the directory go that nobody has used for a while.
     fn drop_directory(&self, node: &Node) {
-        let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
+        let now_ms = node.core.clock.monotonic_ms();
         if let Ok(mut directory) = self.directory.try_lock() {
             directory.take_if(|one| one.is_idle(now_ms, DIRECTORY_IDLE_MS));
         }
@@ -322,7 +322,7 @@ impl Migrations {
     /// Removes keys that are of another shard's slots and of no move that goes on: after a start, or a promotion. To be called
     /// now and again.
     pub(crate) fn clean(&self, node: &Node) {
-        let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
+        let now_ms = node.core.clock.monotonic_ms();
         if now_ms < self.clean_due_ms.load(Ordering::Relaxed) {
             return;
         }

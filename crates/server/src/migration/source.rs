@@ -199,7 +199,7 @@ pub(super) fn connect(
 
 impl Attempt<'_> {
     fn now_ms(&self) -> u64 {
-        self.node.core.clock.monotonic_ns() / 1_000_000
+        self.node.core.clock.monotonic_ms()
     }
 
     fn stage(&self, stage: Stage) {
@@ -231,7 +231,7 @@ impl Attempt<'_> {
         let message = Message::Slots(SlotsStep { step, bytes });
         let job = self.job;
         let (clock, until_ms) = (&self.node.core.clock, self.send_until_ms);
-        let goes_on = || !job.is_cancelled() && clock.monotonic_ns() / 1_000_000 < until_ms;
+        let goes_on = || !job.is_cancelled() && clock.monotonic_ms() < until_ms;
         match self.session.writer.send(&message, &goes_on) {
             Ok(()) => {
                 self.sent_ms = self.now_ms();

@@ -185,7 +185,7 @@ fn hear(
         let fault = |fault: LinkFault| format!("the link of the source: {fault}");
         say(writer, Step::Ready, &[]).map_err(fault)?;
         reader.set_time(LOOK).map_err(fault)?;
-        let mut heard_ms = node.core.clock.monotonic_ns() / 1_000_000;
+        let mut heard_ms = node.core.clock.monotonic_ms();
         loop {
             if node.is_stopping() {
                 return Err("the server stops".to_owned());
@@ -193,7 +193,7 @@ fn hear(
             if job.is_cancelled() && !is_handed {
                 return Err("the move was cancelled at the target".to_owned());
             }
-            let now_ms = node.core.clock.monotonic_ns() / 1_000_000;
+            let now_ms = node.core.clock.monotonic_ms();
             let step = match reader.next().map_err(fault)? {
                 Received::Message(Message::Slots(step)) => step,
                 Received::Message(_) => return Err("the source says something else".to_owned()),

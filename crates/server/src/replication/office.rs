@@ -237,7 +237,11 @@ impl Replication {
             (has_all || is_over).then_some(has_all)
         });
         match has_all {
-            Some(true) => Ok(()),
+            Some(true) => {
+                // A reply that may leave and has not would be taken for one of which nobody knows whether its write is kept.
+                node.wait_for_release(time);
+                Ok(())
+            }
             _ => Err("the replica does not have all of the log in time".to_owned()),
         }
     }

@@ -224,7 +224,7 @@ impl<'f> Connection<'f> {
     }
 
     fn now_ms(&self) -> u64 {
-        self.node.core.clock.monotonic_ns() / 1_000_000
+        self.node.core.clock.monotonic_ms()
     }
 
     /// Tells the operator why the connection ended.

@@ -645,7 +645,7 @@ impl Link {
     }
 
     fn now_ms(&self) -> u64 {
-        self.node.core.clock.monotonic_ns() / 1_000_000
+        self.node.core.clock.monotonic_ms()
     }
 }
 

@@ -115,6 +115,7 @@ impl Worker {
             return;
         };
         replies.write_out();
+        replies.look_at_progress(self.now_ms);
         if replies.is_deposed() {
             replies.forget_office();
             refuse_held(io, NOT_COMMITTED);

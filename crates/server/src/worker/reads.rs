@@ -13,25 +13,33 @@ use std::time::Duration;
 use engine::refusals::NOT_READABLE;
 use reactor::{ConnectionId, Io, Received, Then};
 
-use super::Worker;
 use super::sessions::ReadWait;
+use super::{Arena, Worker};
 
 impl Worker {
-    /// How much of a client's input may run now; none where it waits for the primary first.
-    #[inline]
-    pub(super) fn may_run(&mut self, id: ConnectionId, input_bytes: usize) -> Option<usize> {
-        match self.sessions.get_mut(id) {
-            Some(connected) if connected.session.waits_for_majority => {
-                self.may_read(id, input_bytes)
-            }
-            _ => Some(input_bytes),
-        }
+    /// Takes input of a client that reads at level quorum: as much of it runs as may.
+    #[cold]
+    pub(super) fn received_at_quorum(
+        &mut self,
+        io: &mut Io<'_>,
+        (id, forwards): (ConnectionId, bool),
+        input: &[u8],
+        output: &mut Arena,
+    ) -> Received {
+        let Some(allowed) = self.may_run(id, input.len()) else {
+            return Received::consumed(0).then(Then::Pause);
+        };
+        let received = self.received_now(io, (id, forwards), &input[..allowed], output);
+        self.have_run(id, received, (allowed, input.len()))
     }
 
-    #[cold]
-    fn may_read(&mut self, id: ConnectionId, input_bytes: usize) -> Option<usize> {
+    /// How much of a client's input may run now; none where it waits for the primary first.
+    fn may_run(&mut self, id: ConnectionId, input_bytes: usize) -> Option<usize> {
         let reads_anyway = self.reads_as_primary();
         let connected = self.sessions.get_mut(id)?;
+        if !connected.session.waits_for_majority {
+            return Some(input_bytes);
+        }
         if reads_anyway || input_bytes == 0 {
             connected.read = ReadWait::default();
             return Some(input_bytes);
@@ -39,12 +47,9 @@ impl Worker {
         if connected.read.cleared_bytes > 0 {
             return Some(connected.read.cleared_bytes.min(input_bytes));
         }
+        let now_ms = self.node.core.clock.boottime_ms();
         connected.read = ReadWait {
-            round: self
-                .node
-                .replication
-                .reads
-                .next(self.node.core.clock.boottime_ms()),
+            round: self.node.replication.reads.next(now_ms),
             since_ms: self.now_ms,
             asked_bytes: input_bytes,
             cleared_bytes: 0,
@@ -62,8 +67,7 @@ impl Worker {
     }
 
     /// What becomes of a client whose requests ran, of which so much of the input might.
-    #[inline]
-    pub(super) fn have_run(
+    fn have_run(
         &mut self,
         id: ConnectionId,
         received: Received,
@@ -121,7 +125,7 @@ impl Worker {
     pub(super) fn reading_left(&self) -> Option<Duration> {
         let time_ms = self.config.config().group.node_timeout_ms;
         let mut reading = self.reading.iter();
-        // Those behind it began to wait later.
+        // Those after it began to wait later.
         let connected = reading.find_map(|id| self.sessions.get(*id))?;
         let end_ms = connected.read.since_ms.saturating_add(time_ms);
         Some(Duration::from_millis(

@@ -55,6 +55,12 @@ pub(super) struct ReadWait {
 }
 
 impl Connected {
+    /// Whether its requests may have to wait for what the primary has, or did when they began to run.
+    #[inline]
+    pub(super) fn reads_at_quorum(&self) -> bool {
+        self.session.waits_for_majority || self.read.cleared_bytes > 0
+    }
+
     /// Nothing is read from it for a while.
     pub(super) fn begin_to_wait(&mut self) {
         self.is_waiting = true;

@@ -18,6 +18,8 @@ mod forming;
 mod hand_over;
 mod histories;
 mod kills;
+mod meeting;
+mod minority;
 mod moves;
 mod page;
 mod reads;
@@ -212,8 +214,13 @@ pub(crate) fn wait_for_copies(nodes: &[&Node]) {
 
 /// Three nodes, the first of which is the primary; the others have what it has.
 pub(crate) fn three() -> [Node; 3] {
-    let first = Node::first();
-    let others = [Node::joining(&first, &[]), Node::joining(&first, &[])];
+    three_with(&[])
+}
+
+/// The same, of servers with some more arguments.
+pub(crate) fn three_with(more: &[&str]) -> [Node; 3] {
+    let first = Node::new(&[&["--cluster-group", "yes"], more].concat());
+    let others = [Node::joining(&first, more), Node::joining(&first, more)];
     let [second, third] = others;
     let nodes = [first, second, third];
     let all: Vec<&Node> = nodes.iter().collect();

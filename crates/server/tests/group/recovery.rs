@@ -4,7 +4,7 @@ use std::process::Command;
 
 use testkit::process::iolite_program;
 
-use crate::{Node, has, three, wait_until, writes};
+use crate::{Node, has, three_with, wait_until, writes};
 
 fn recover(node: &Node, more: &[&str]) -> (i32, String) {
     let directory = node.directory.join("");
@@ -23,7 +23,8 @@ fn recover(node: &Node, more: &[&str]) -> (i32, String) {
 
 #[test]
 fn a_group_goes_on_with_one_node_and_refuses_those_of_before() {
-    let mut nodes = three();
+    // Two of three come back, and wait for the third one so long.
+    let mut nodes = three_with(&["--cluster-recovery-wait", "2000"]);
     assert!(writes(&nodes[0], "before"));
     let all: Vec<&Node> = nodes.iter().collect();
     wait_until("copied", &all, || {

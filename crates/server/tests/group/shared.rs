@@ -2,7 +2,7 @@
 
 use protocol::Value;
 
-use crate::{Node, three, wait_until, writes};
+use crate::{Node, three, three_with, wait_until, writes};
 
 fn ok() -> Value {
     Value::Simple(b"OK".to_vec())
@@ -111,7 +111,8 @@ fn libraries_loaded_at_several_nodes_at_a_time_are_all_kept() {
 /// What the log of the data, a full sync and a file say of libraries is older than what the group has.
 #[test]
 fn libraries_outlive_the_primary_a_newcomer_and_a_restart_of_all() {
-    let mut nodes = three();
+    // The newcomer is not back with them.
+    let mut nodes = three_with(&["--cluster-recovery-wait", "2000"]);
     assert_eq!(load(&nodes[0], "f", "old"), Value::Bulk(b"f".to_vec()));
     let users: Vec<&Node> = nodes.iter().collect();
     wait_for(&users, "f", Some("old"));

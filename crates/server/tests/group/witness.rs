@@ -1,6 +1,8 @@
 //! Two nodes that keep data, and a witness: each one lost, and each pair; at the levels `os` and `quorum`. The second node and
 //! the witness are started as people do: `iolite cluster join`, `iolite cluster witness`.
 
+use protocol::Value;
+
 use crate::{Node, has, wait_until, writes};
 
 /// The primary, its replica and a witness; all three vote, and both copies have a key.
@@ -62,11 +64,20 @@ fn the_loss_of_the_primary_the_replica_or_the_witness_stops_nobody() {
     }
 }
 
-/// Whoever is left is no majority: it takes no write, and the first of the others to come back makes it one.
 #[test]
-fn a_copy_that_is_alone_waits_for_one_of_the_others() {
+fn a_copy_that_is_alone_waits_for_the_witness() {
+    is_alone_until_one_is_back([(1, 2), (0, 2)]);
+}
+
+#[test]
+fn a_copy_that_is_alone_waits_for_the_other_one() {
+    is_alone_until_one_is_back([(1, 0), (0, 1)]);
+}
+
+/// Whoever is left is no majority: it takes no write, and the first of the others to come back makes it one.
+fn is_alone_until_one_is_back(rounds: [(usize, usize); 2]) {
     let mut nodes = with_witness(&[]);
-    for (alone, back) in [(1, 2), (0, 2), (1, 0), (0, 1)] {
+    for (alone, back) in rounds {
         let lost: Vec<usize> = (0..3).filter(|at| *at != alone).collect();
         for at in &lost {
             nodes[*at].kill();
@@ -130,6 +141,26 @@ fn at_quorum_a_lost_copy_stops_writes_and_loses_none() {
             assert!(has(&nodes[0], key) && has(&nodes[1], key), "{key}");
         }
     }
+}
+
+/// The copy's link is there still, and so is the lease, which the witness gives: nothing else ends the wait.
+#[test]
+fn a_write_that_waits_for_copies_that_stand_still_is_given_up() {
+    let nodes = with_witness(&["--durability", "quorum"]);
+    let [primary, copy, witness] = &nodes;
+    let all = [primary, copy, witness];
+    wait_until("two copies that count", &all, || {
+        let mut logs = all.iter().map(|node| node.log());
+        logs.any(|log| log.contains("ends a change of who has a copy"))
+    });
+    copy.signal("-STOP");
+    let told = primary.client().command(&["SET", "key", "1"]);
+    copy.signal("-CONT");
+    let Ok(Value::Error(text)) = told else {
+        panic!("{told:?}\n{}", primary.log());
+    };
+    assert!(text.starts_with(b"NOREPLICAS "), "{text:?}");
+    wait_for_both(&nodes);
 }
 
 /// Each pair is lost at quorum: nobody takes a write, until two copies are there again.

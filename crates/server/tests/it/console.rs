@@ -482,7 +482,7 @@ fn figures_are_streamed() {
     assert!(text.contains("\"series\":[\"ops\","), "{text}");
 }
 
-/// Runs a program of the browser, with these words behind the browser's own.
+/// Runs a program of the browser, with these words after the browser's own.
 fn in_a_browser(program: &str, words: impl FnOnce(String) -> Vec<String>) {
     let browser = std::env::var("BROWSER_BIN");
     let browser = browser.unwrap_or_else(|_| "/usr/bin/chromium-headless-shell".to_owned());

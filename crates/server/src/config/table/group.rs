@@ -13,6 +13,12 @@ const TIMEOUT: Kind = Kind::Integer {
     max: TIMEOUT_MS_MAX,
 };
 
+/// So long the members of a shard are waited for that are not back from a restart of all.
+const RECOVERY: Kind = Kind::Integer {
+    min: 0,
+    max: TIMEOUT_MS_MAX,
+};
+
 const PORT: Kind = Kind::Integer {
     min: 0,
     max: 65_535,
@@ -30,6 +36,7 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("cluster-seeds", SEEDS, "").admit(nodes_to_ask).at_start(),
     Directive::new("witness", Kind::Switch, "no").at_start(),
     Directive::new("cluster-node-timeout", TIMEOUT, "1500").at_start(),
+    Directive::new("cluster-recovery-wait", RECOVERY, "30000").at_start(),
     Directive::new("cluster-sync", Kind::Text, "acl,functions,config").admit(shared_things).at_start(),
     Directive::new("adopt", Kind::Switch, "no").at_start(),
     Directive::new("sentinel-port", PORT, "0").at_start(),

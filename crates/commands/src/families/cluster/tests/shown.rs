@@ -313,7 +313,11 @@ fn keys_and_counts_of_slots_have_their_form() {
             "ORDERBY KEY-COUNT LIMIT 0",
             "ERR Limit has to lie in between 1 and 16384 (maximum number of slots).",
         ),
-        ("NONSENSE", "ERR syntax error"),
+        ("NONSENSE OF-ALL-KINDS", "ERR syntax error"),
+        (
+            "NONSENSE",
+            "ERR wrong number of arguments for 'cluster|slot-stats' command",
+        ),
     ] {
         assert_eq!(resp2.error(&format!("CLUSTER SLOT-STATS {words}")), error);
     }

@@ -1,0 +1,38 @@
+//! A node that is left in a minority says so, whoever led the cluster.
+
+use super::clusters::three_primaries;
+use super::{Node, wait_until};
+
+/// Who leads, as a node knows; nothing for nobody.
+fn leader(node: &Node) -> String {
+    let info = node.text(&["CLUSTER", "INFO"]);
+    let mut lines = info.lines();
+    let leader = lines.find_map(|line| line.strip_prefix("control_leader:"));
+    leader.unwrap().to_owned()
+}
+
+/// Whoever followed a leader that is lost with the majority is named it by Raft still: nobody else was elected.
+#[test]
+fn a_follower_whose_leader_is_lost_with_the_majority_says_that_the_cluster_is_down() {
+    let mut nodes = three_primaries();
+    let all: Vec<&Node> = nodes.iter().collect();
+    let mut leads = None;
+    wait_until("led", &all, || {
+        leads = nodes.iter().position(|node| node.id() == leader(&nodes[0]));
+        leads.is_some()
+    });
+    let leads = leads.unwrap();
+    let (left, other) = ((leads + 1) % 3, (leads + 2) % 3);
+    for lost in [leads, other] {
+        nodes[lost].kill();
+    }
+    let node = &nodes[left];
+    wait_until("told that it is down", &[node], || !node.is_ok());
+    // One of its own hash slots.
+    let key = ["{b}1", "foo{c}", "a"][left];
+    assert_eq!(node.text(&["GET", key]), "CLUSTERDOWN The cluster is down");
+    assert_eq!(leader(node), "");
+    nodes[other].start();
+    let both = [&nodes[left], &nodes[other]];
+    wait_until("led again", &both, || !leader(&nodes[left]).is_empty());
+}
