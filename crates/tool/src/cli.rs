@@ -9,7 +9,6 @@
 
 use std::io::{IsTerminal as _, Read as _, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use crate::error::BenchError;
 
@@ -19,6 +18,7 @@ mod docs;
 mod interactive;
 pub(crate) mod keys;
 mod options;
+mod out;
 mod pipe;
 mod print;
 mod replica;
@@ -29,6 +29,7 @@ mod watch;
 use client::Client;
 pub use options::command;
 use options::{Mode, Options};
+use out::written;
 
 /// Does what the words after `cli` say.
 pub fn run(words: Vec<String>) -> ExitCode {
@@ -72,11 +73,6 @@ fn execute(words: Vec<String>, out: &mut dyn Write) -> Result<u8, BenchError> {
     }
 }
 
-/// What writing to standard output came to.
-fn written(result: std::io::Result<()>) -> Result<(), BenchError> {
-    result.map_err(|error| BenchError::System("standard output", error))
-}
-
 /// A request by the words of the command line, as often as wanted.
 fn once(options: &Options, mut words: Vec<Vec<u8>>, out: &mut dyn Write) -> Result<u8, BenchError> {
     if options.takes_last_of_input || options.input_tag.is_some() {
@@ -105,9 +101,4 @@ fn once(options: &Options, mut words: Vec<Vec<u8>>, out: &mut dyn Write) -> Resu
         }
     }
     Ok(code)
-}
-
-/// Seconds, with a fraction.
-fn seconds(amount: f64) -> Duration {
-    Duration::try_from_secs_f64(amount).unwrap_or(Duration::MAX)
 }

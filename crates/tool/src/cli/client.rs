@@ -5,8 +5,8 @@ use std::io::Write;
 use protocol::Value;
 
 use super::options::Options;
+use super::out::written;
 use super::print::{Form, Printer, text_of};
-use super::written;
 use crate::endpoint::{Address, Endpoint, Session};
 use crate::error::BenchError;
 

@@ -11,8 +11,8 @@ use protocol::{Value, split_line};
 use super::client::{Client, listens};
 use super::docs::Docs;
 use super::options::Options;
+use super::out::written;
 use super::print::Form;
-use super::written;
 use crate::endpoint::Address;
 use crate::error::BenchError;
 

@@ -15,7 +15,7 @@ use rustyline::{Config, Context, Editor, Helper};
 use super::conversation::{Conversation, Next};
 use super::docs::Docs;
 use super::options::Options;
-use super::written;
+use super::out::written;
 use crate::error::BenchError;
 
 /// Lines that are kept.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
 
+use super::out::seconds;
 use super::print::{Form, Printer};
 use super::replica::Dump;
-use super::seconds;
 use crate::endpoint::Endpoint;
 use crate::error::BenchError;
 use crate::options::Given;

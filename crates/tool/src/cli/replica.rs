@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use protocol::Value;
 
 use super::options::Options;
-use super::written;
+use super::out::written;
 use crate::endpoint::Session;
 use crate::error::BenchError;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::clock::{Clock as _, SystemClock};
 
 use super::options::Options;
-use super::written;
+use super::out::written;
 use crate::error::BenchError;
 
 /// A line is of so much time, where `-i` says nothing else.

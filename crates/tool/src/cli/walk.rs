@@ -8,8 +8,8 @@ use protocol::Value;
 
 use super::keys::{refused, scan_step, together};
 use super::options::Options;
+use super::out::written;
 use super::print::{quoted, text_of};
-use super::written;
 use crate::endpoint::Session;
 use crate::error::BenchError;
 

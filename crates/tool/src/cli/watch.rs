@@ -7,8 +7,8 @@ use base::clock::{Clock as _, SystemClock};
 use base::memory_size::human;
 
 use super::options::Options;
+use super::out::written;
 use super::print::Form;
-use super::written;
 use crate::endpoint::{databases, info_field};
 use crate::error::BenchError;
 
