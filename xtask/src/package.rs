@@ -96,7 +96,9 @@ impl Package {
             .find_map(|line| line.strip_prefix("version = \""))
             .and_then(|rest| rest.strip_suffix('"'))
             .ok_or("Cargo.toml has no version")?;
-        let time = output(Command::new("git").args(["log", "-1", "--format=%ct"]))?;
+        let mut log = Command::new("git");
+        log.args(["log", "-1", "--format=%ct"]).current_dir(&root);
+        let time = output(&mut log)?;
         let out = target_directory().join("package");
         let work = target_directory().join("package-work");
         for directory in [&out, &work] {

@@ -21,10 +21,10 @@ use base::spans::Span;
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
+use crate::ports::Unreached;
 use crate::shared::{Exported, Shared};
 
 pub use sending::Target;
-use sending::Trouble;
 
 /// The settings are looked at again so often while nothing is sent.
 const IDLE: Duration = Duration::from_secs(1);
@@ -106,13 +106,13 @@ impl Exporter {
         let sent = sending::send(target, export, body, outgoing).await;
         let exported = match &sent {
             Ok(()) => Exported::Taken,
-            Err(Trouble::Untrusted(_)) => Exported::Untrusted,
-            Err(Trouble::Failed) => Exported::Failed,
+            Err(Unreached::Untrusted(_)) => Exported::Untrusted,
+            Err(Unreached::Failed(_)) => Exported::Failed,
         };
         self.shared.count_export(exported);
         match sent {
             Ok(()) => self.told = None,
-            Err(Trouble::Untrusted(why)) if self.told.as_ref() != Some(&why) => {
+            Err(Unreached::Untrusted(why)) if self.told.as_ref() != Some(&why) => {
                 let text = format!("Nothing is sent to {}: {why}", export.endpoint);
                 self.shared.figures.warn(&text);
                 self.told = Some(why);

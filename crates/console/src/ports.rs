@@ -141,13 +141,19 @@ pub trait Encryption: Send + Sync {
     fn accept(&self, stream: tokio::net::TcpStream) -> Encrypted;
 }
 
-/// Why there is no encrypted connection to a server.
+/// Why a server was not reached.
 #[derive(Debug)]
 pub enum Unreached {
     /// Its certificate is not trusted, or there is nothing to judge it by; for the log.
     Untrusted(String),
     /// The connection failed.
     Failed(io::Error),
+}
+
+impl From<io::Error> for Unreached {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 /// A connection to a server, once its handshake is made.

@@ -146,6 +146,7 @@ impl Inner {
     pub(crate) fn all_metrics(&self) -> Vec<Metric> {
         let mut metrics = self.figures.metrics();
         let streams = STREAMS_MAX - self.streams.available_permits();
+        let [sent, failed, untrusted] = self.exports().map(|count| count as f64);
         let own: [(&'static str, MetricKind, &'static str, f64); 8] = [
             (
                 "iolite_console_requests_total",
@@ -163,19 +164,19 @@ impl Inner {
                 "iolite_otlp_exports_total",
                 MetricKind::Counter,
                 "Documents for a collector of metrics.",
-                self.exports.load(Ordering::Relaxed) as f64,
+                sent,
             ),
             (
                 "iolite_otlp_failures_total",
                 MetricKind::Counter,
                 "Documents that no collector took.",
-                self.failed_exports.load(Ordering::Relaxed) as f64,
+                failed,
             ),
             (
                 "iolite_otlp_untrusted_total",
                 MetricKind::Counter,
                 "Documents that were not sent, for the collector's certificate is not trusted.",
-                self.untrusted_exports.load(Ordering::Relaxed) as f64,
+                untrusted,
             ),
             (
                 "iolite_otlp_spans_dropped_total",

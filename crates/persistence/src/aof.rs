@@ -23,13 +23,12 @@ use base::os_error::system_reason;
 pub mod course;
 pub mod export;
 pub mod load;
-pub mod manifest;
 pub mod reader;
 pub mod source;
 
 pub use export::export_aof;
 pub use load::{Loaded, load};
-pub use manifest::{Manifest, ManifestFault, ManifestFile};
+pub use rdb::aof_manifest::{Manifest, ManifestFault, ManifestFile};
 pub use source::Source;
 
 /// Why append-only files are refused.

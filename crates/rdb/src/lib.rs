@@ -1,4 +1,5 @@
-//! The classic dump format (RDB): single values, and whole files, to bytes and back.
+//! The classic dump format (RDB): single values, and whole files, to bytes and back; and the manifest of append-only files, the
+//! first of which is such a file ([`aof_manifest`]).
 //!
 //! ```text
 //!   file           magic │ aux … │ database │ record … │ CRC-64    file
@@ -37,6 +38,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod aof_manifest;
 pub mod dump;
 pub mod file;
 pub mod functions;

@@ -57,6 +57,8 @@ pub enum Invocation {
         target: crate::doctor::Target,
         /// What is asked for.
         wish: crate::cluster_tool::Wish,
+        /// As JSON.
+        is_json: bool,
     },
     /// Load a file into the directory of the data.
     Import {
@@ -64,6 +66,8 @@ pub enum Invocation {
         startup: Box<Startup>,
         /// The file.
         file: PathBuf,
+        /// As JSON.
+        is_json: bool,
     },
     /// Write the data of the directory into a file.
     Export {
@@ -75,6 +79,8 @@ pub enum Invocation {
         form: Form,
         /// The version of its format, if one is wanted.
         version: Option<u16>,
+        /// As JSON.
+        is_json: bool,
     },
     /// Print `text` on standard output and exit with `code`.
     Print {
@@ -147,6 +153,10 @@ pub fn read(
     loader.read_environment(environment)?;
     loader.read_text(&line.gather(stdin)?)?;
     loader.read_options(&line.lines)?;
+    if order.as_ref().is_some_and(|order| order.is_json) {
+        // Standard output is for what a program reads.
+        loader.read_options(b"loglevel nothing")?;
+    }
     let loaded = loader.finish()?;
     let mut remarks = Vec::new();
     if line.file.is_none() && !line.reads_stdin {
@@ -167,13 +177,23 @@ pub fn read(
     });
     Ok(match order {
         None => Invocation::Serve(startup),
-        Some(Order { file, wish, .. }) => match wish {
-            Wish::Import => Invocation::Import { startup, file },
+        Some(Order {
+            file,
+            wish,
+            is_json,
+            ..
+        }) => match wish {
+            Wish::Import => Invocation::Import {
+                startup,
+                file,
+                is_json,
+            },
             Wish::Export(form, version) => Invocation::Export {
                 startup,
                 file,
                 form,
                 version,
+                is_json,
             },
         },
     })

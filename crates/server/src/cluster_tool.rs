@@ -1,4 +1,5 @@
-//! `iolite cluster`: the control group of a running server as a table, or as JSON for programs.
+//! `iolite cluster`: the control group of a running server as a table, or as JSON for programs. For them, too, a failure is an
+//! object, with `is_good` and `error`.
 
 mod create;
 #[cfg(feature = "cluster")]
@@ -14,10 +15,7 @@ use crate::doctor::{Target, command, connect, reply_bytes};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// The group, as a table or as JSON.
-    Status {
-        /// As JSON.
-        is_json: bool,
-    },
+    Status,
     /// A node is to leave the group, to lead nothing, or to lead again.
     Order {
         /// The word of REPLICATION.
@@ -31,8 +29,6 @@ pub enum Wish {
         dir: PathBuf,
         /// It is to be done, and not only told what would be lost.
         is_confirmed: bool,
-        /// As JSON.
-        is_json: bool,
     },
     /// Nodes that are by themselves are to be a cluster.
     Create {
@@ -70,29 +66,45 @@ const COLUMNS: [(&str, &str, usize); 7] = [
     ("NAME", "name", 0),
 ];
 
-/// Asks the server.
+/// Why nothing, or not all, was done.
+struct Failed {
+    reason: String,
+    code: u8,
+}
+
+/// Asks the server; what it came to, as JSON where that is wanted.
 #[must_use]
-pub fn run(target: &Target, wish: &Wish) -> Told {
-    let told = match wish {
-        Wish::Status { is_json } => status(target, *is_json),
-        Wish::Order { order, node } => order_node(target, order, node),
-        Wish::Recover {
-            dir,
-            is_confirmed,
-            is_json,
-        } => {
-            return recover(dir, *is_confirmed, *is_json).unwrap_or_else(|error| Told {
-                text: format!("{}: {error}\n", dir.display()),
-                code: 2,
-            });
-        }
-        Wish::Create { nodes, replicas } => create::create(target, nodes, *replicas),
+pub fn run(target: &Target, wish: &Wish, is_json: bool) -> Told {
+    let asked = |error: io::Error| Failed {
+        reason: format!("{}:{}: {error}", target.host, target.port),
+        code: 2,
     };
-    told.unwrap_or_else(|error| {
-        let (host, port) = (&target.host, target.port);
-        let text = format!("{host}:{port}: {error}\n");
-        Told { text, code: 2 }
+    let told = match wish {
+        Wish::Status => status(target, is_json).map_err(asked).flatten(),
+        Wish::Order { order, node } => order_node(target, order, node, is_json).map_err(asked),
+        Wish::Recover { dir, is_confirmed } => {
+            recover(dir, *is_confirmed, is_json).map_err(|error| Failed {
+                reason: format!("{}: {error}", dir.display()),
+                code: 2,
+            })
+        }
+        Wish::Create { nodes, replicas } => create::create(target, nodes, *replicas, is_json)
+            .map(|text| Told { text, code: 0 })
+            .map_err(|reason| Failed { reason, code: 1 }),
+    };
+    told.unwrap_or_else(|Failed { reason, code }| {
+        let text = match is_json {
+            true => format!("{}\n", failed_json(&reason)),
+            false => format!("{reason}\n"),
+        };
+        Told { text, code }
     })
+}
+
+/// Why nothing was done, as JSON.
+#[must_use]
+pub fn failed_json(reason: &str) -> String {
+    format!("{{\"is_good\":false,\"error\":{}}}", quoted(reason))
 }
 
 #[cfg(feature = "cluster")]
@@ -108,7 +120,7 @@ fn recover(_: &Path, _: bool, _: bool) -> io::Result<Told> {
 }
 
 /// Sends an order about a node, which may be named by its address, or by what people call it.
-fn order_node(target: &Target, order: &str, node: &str) -> io::Result<Told> {
+fn order_node(target: &Target, order: &str, node: &str, is_json: bool) -> io::Result<Told> {
     let mut stream = connect(target)?;
     let info = reply_bytes(command(&mut stream, &["INFO", "replication"])?);
     let info = String::from_utf8_lossy(&info);
@@ -129,11 +141,20 @@ fn order_node(target: &Target, order: &str, node: &str) -> io::Result<Told> {
         (None, _) => node,
     };
     let reply = command(&mut stream, &["REPLICATION", order, id])?;
-    let text = format!("{}\n", String::from_utf8_lossy(&reply_bytes(reply)));
+    let reply = String::from_utf8_lossy(&reply_bytes(reply)).into_owned();
+    let text = match is_json {
+        true => format!(
+            "{{\"is_good\":true,\"order\":{},\"node\":{},\"reply\":{}}}\n",
+            quoted(&order.to_lowercase()),
+            quoted(id),
+            quoted(&reply)
+        ),
+        false => format!("{reply}\n"),
+    };
     Ok(Told { text, code: 0 })
 }
 
-fn status(target: &Target, is_json: bool) -> io::Result<Told> {
+fn status(target: &Target, is_json: bool) -> io::Result<Result<Told, Failed>> {
     let mut stream = connect(target)?;
     let reply = reply_bytes(command(&mut stream, &["INFO", "replication"])?);
     let text = String::from_utf8_lossy(&reply);
@@ -143,17 +164,17 @@ fn status(target: &Target, is_json: bool) -> io::Result<Told> {
         .collect();
     let group = Group::of(&fields);
     if group.head.is_empty() {
-        let text = "This server is in no control group: cluster-group yes begins one, join HOST joins one.\n";
-        return Ok(Told {
-            text: text.to_owned(),
+        let reason = "This server is in no control group: cluster-group yes begins one, join HOST joins one.";
+        return Ok(Err(Failed {
+            reason: reason.to_owned(),
             code: 1,
-        });
+        }));
     }
     let text = match is_json {
         true => group.json(),
         false => group.table(),
     };
-    Ok(Told { text, code: 0 })
+    Ok(Ok(Told { text, code: 0 }))
 }
 
 /// A control group, as INFO tells of it.

@@ -6,8 +6,8 @@ mod jemalloc;
 use std::process::ExitCode;
 
 use persistence::check;
-use server::keeping::offline::{self, OfflineError};
-use server::{cli, runtime};
+use server::keeping::offline::{self, Done, OfflineError};
+use server::{cli, cluster_tool, runtime};
 
 #[allow(
     clippy::print_stdout,
@@ -39,18 +39,27 @@ fn main() -> ExitCode {
             print!("{}", found.text);
             ExitCode::from(found.code)
         }
-        Ok(cli::Invocation::Cluster { target, wish }) => {
-            let told = server::cluster_tool::run(&target, &wish);
+        Ok(cli::Invocation::Cluster {
+            target,
+            wish,
+            is_json,
+        }) => {
+            let told = cluster_tool::run(&target, &wish, is_json);
             print!("{}", told.text);
             ExitCode::from(told.code)
         }
-        Ok(cli::Invocation::Import { startup, file }) => tell(offline::import(*startup, &file)),
+        Ok(cli::Invocation::Import {
+            startup,
+            file,
+            is_json,
+        }) => tell(offline::import(*startup, &file), is_json),
         Ok(cli::Invocation::Export {
             startup,
             file,
             form,
             version,
-        }) => tell(offline::export(*startup, &file, form, version)),
+            is_json,
+        }) => tell(offline::export(*startup, &file, form, version), is_json),
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE
@@ -73,15 +82,17 @@ fn end_at_a_panic() {
     clippy::print_stderr,
     reason = "there is nobody else to tell"
 )]
-fn tell(done: Result<String, OfflineError>) -> ExitCode {
-    match done {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("iolite: {error}");
-            ExitCode::FAILURE
+fn tell(done: Result<Done, OfflineError>, is_json: bool) -> ExitCode {
+    match (done, is_json) {
+        (Ok(done), true) => println!("{}", done.json),
+        (Ok(done), false) => println!("{}", done.text),
+        (Err(error), is_json) => {
+            match is_json {
+                true => println!("{}", cluster_tool::failed_json(&error.to_string())),
+                false => eprintln!("iolite: {error}"),
+            }
+            return ExitCode::FAILURE;
         }
     }
+    ExitCode::SUCCESS
 }

@@ -49,8 +49,7 @@ impl ServerBuilder {
     /// Redis, by whose answers ours are judged. `REDIS_SERVER` names another program.
     #[must_use]
     pub fn oracle() -> Self {
-        let program = std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
-        Self::new("oracle", PathBuf::from(program))
+        Self::new("oracle", oracle_program())
     }
 
     /// The built server.
@@ -293,6 +292,13 @@ impl Target for Server {
     fn connect(&self) -> io::Result<Client> {
         self.client()
     }
+}
+
+/// The oracle's program: `redis-server`, or what `REDIS_SERVER` names.
+#[must_use]
+pub fn oracle_program() -> PathBuf {
+    let named = std::env::var_os("REDIS_SERVER");
+    named.map_or_else(|| PathBuf::from("redis-server"), PathBuf::from)
 }
 
 /// Where the server under test is: `SERVER_BIN` names it, otherwise it is the one next to the running test in

@@ -21,7 +21,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Address {
     /// A host's name or number, and a port.
     Tcp(String, u16),
@@ -273,6 +273,27 @@ impl Session {
     pub fn reply(&mut self) -> Result<Value, BenchError> {
         let received = self.receive();
         received.map_err(|error| BenchError::Connection(self.address.clone(), error))
+    }
+
+    /// Waits for bytes that are no reply, and takes as many as there are; 0 at the end of the connection.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub(crate) fn read_bytes(&mut self, out: &mut [u8]) -> Result<usize, BenchError> {
+        if !self.input.is_empty() {
+            let count = self.input.len().min(out.len());
+            out[..count].copy_from_slice(&self.input[..count]);
+            self.input.drain(..count);
+            self.end = ReplyEnd::default();
+            return Ok(count);
+        }
+        loop {
+            match self.link.read(out) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(BenchError::Connection(self.address.clone(), error)),
+                Ok(count) => return Ok(count),
+            }
+        }
     }
 
     /// How long a reply is waited for; without a time, for ever.

@@ -8,7 +8,8 @@ files=${TMPDIR:-/tmp}/iolite-cluster
 stop() {
     for pid in "$files"/*/pid; do
         [ -f "$pid" ] || continue
-        kill "$(cat "$pid")"
+        # Who was killed has left its file.
+        kill "$(cat "$pid")" 2>/dev/null || rm -f "$pid"
         while [ -f "$pid" ]; do sleep 0.1; done
     done
     rm -rf "$files"

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::archives;
-use super::files::{Outcome, make_directory, output, read, remove, run};
+use super::files::{Outcome, make_directory, output, read, remove, run, write};
 use super::roots::Root;
 use super::tree::set_mode;
 use crate::parts::target_directory;
@@ -49,7 +49,7 @@ pub fn check() -> Outcome<()> {
     check_rpm(&find(".rpm")?, &work)?;
     check_wheel(&find(".whl")?, &work)?;
     check_image(&find(".oci.tar")?, &work)?;
-    check_units()?;
+    check_units(&work)?;
     println!("all packages work");
     Ok(())
 }
@@ -241,18 +241,45 @@ fn check_image(file: &Path, work: &Path) -> Outcome<()> {
     serves("the image", sandbox)
 }
 
-fn check_units() -> Outcome<()> {
+fn check_units(work: &Path) -> Outcome<()> {
     if !tools::is_in_path("systemd-analyze") {
         println!("systemd-analyze is not here: units were not looked at");
         return Ok(());
     }
-    for unit in ["iolite.service", "iolite@.service"] {
+    for (unit, instance) in [
+        ("iolite.service", "iolite.service"),
+        ("iolite@.service", "iolite@second.service"),
+    ] {
         let path = crate::workspace_root().join("packaging/systemd").join(unit);
         let mut judge = Command::new("systemd-analyze");
         judge.args(["security", "--offline=true", "--no-pager", "--threshold=15"]);
-        output(judge.arg(path))?;
+        output(judge.arg(&path))?;
+        // What a unit starts must be there, which on this machine is another program.
+        let copy = work.join(instance);
+        write(&copy, &read(&path)?.replace("/usr/bin/iolite", "/bin/true"))?;
+        let mut judge = Command::new("systemd-analyze");
+        judge.args(["verify", "--man=no"]);
+        let said = output_and_complaints(judge.arg(&copy))?;
+        // A key that is not known is complained of, and no failure.
+        if !said.is_empty() {
+            return Err(format!("{unit}: {said}"));
+        }
     }
+    println!("units: judged by systemd-analyze");
     Ok(())
+}
+
+/// What a program said that ended well, standard error too.
+fn output_and_complaints(command: &mut Command) -> Outcome<String> {
+    let told = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    let said = [told.stdout, told.stderr].concat();
+    let said = String::from_utf8_lossy(&said).trim().to_owned();
+    match told.status.success() {
+        true => Ok(said),
+        false => Err(format!("{command:?}: {}\n{said}", told.status)),
+    }
 }
 
 /// Starts a server with this program, and has it keep a value across SHUTDOWN.

@@ -34,9 +34,30 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "usr/share/fish/vendor_completions.d/iolite.fish"),
 ];
 
-/// Tools of the binary that have a page of the manual of their own.
-const MANUALS: [&str; 8] = [
-    "analyze", "bench", "check", "cli", "export", "import", "migrate", "top",
+/// Commands of the binary that have a page of the manual of their own. A page that another one names must be among them.
+const MANUALS: [&str; 22] = [
+    "analyze",
+    "bench",
+    "bench report",
+    "bench suite",
+    "check",
+    "cli",
+    "cluster",
+    "cluster create",
+    "cluster drain",
+    "cluster join",
+    "cluster leave",
+    "cluster recover",
+    "cluster status",
+    "cluster undrain",
+    "cluster witness",
+    "completions",
+    "doctor",
+    "export",
+    "import",
+    "man",
+    "migrate",
+    "top",
 ];
 
 /// Puts the files together; where they are.
@@ -52,16 +73,39 @@ pub(super) fn make(package: &Package, name: &str, program: &Path) -> Outcome<Pat
         let text = output(Command::new(program).args(["completions", shell]))?;
         write(&tree.join(path), &text)?;
     }
-    let manual = output(Command::new(program).arg("man"))?;
-    write(&tree.join("usr/share/man/man1/iolite.1"), &manual)?;
-    for tool in MANUALS {
-        let manual = output(Command::new(program).args(["man", tool]))?;
-        let path = format!("usr/share/man/man1/iolite-{tool}.1");
-        write(&tree.join(path), &manual)?;
-    }
+    manuals(program, &tree.join("usr/share/man/man1"))?;
     let licences = third_party()?;
     write(&tree.join("usr/share/doc/iolite/THIRD-PARTY.md"), &licences)?;
     Ok(tree)
+}
+
+/// Writes the pages of the manual.
+fn manuals(program: &Path, directory: &Path) -> Outcome<()> {
+    let mut pages = Vec::new();
+    for words in [""].into_iter().chain(MANUALS) {
+        let mut ask = Command::new(program);
+        ask.arg("man").args(words.split_whitespace());
+        let name = ["iolite"].into_iter().chain(words.split_whitespace());
+        let name = name.collect::<Vec<_>>().join("-");
+        pages.push((name, output(&mut ask)?));
+    }
+    for (name, page) in &pages {
+        let missing = named_in(page).find(|other| pages.iter().all(|(known, _)| known != other));
+        if let Some(missing) = missing {
+            return Err(format!("{name}(1) names {missing}(1), which is not made"));
+        }
+        write(&directory.join(format!("{name}.1")), page)?;
+    }
+    Ok(())
+}
+
+/// The pages that a page names, as in `iolite\-cluster\-status(1)`.
+fn named_in(page: &str) -> impl Iterator<Item = String> {
+    let words = page.split_whitespace();
+    let names = words.filter_map(|word| word.strip_suffix("(1)"));
+    let names = names.map(|name| name.replace("\\-", "-"));
+    // Its own subcommand `help` is no page: it prints them.
+    names.filter(|name| name.starts_with("iolite-") && !name.ends_with("-help"))
 }
 
 /// The libraries that are in the binary, with their versions and licences: a line each, from what cargo knows.
@@ -95,4 +139,18 @@ fn third_party() -> Outcome<String> {
 pub(super) fn set_mode(path: &Path, mode: u32) -> Outcome<()> {
     let set = fs::set_permissions(path, fs::Permissions::from_mode(mode));
     set.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_are_named_are_found() {
+        let page = ".TP\niolite\\-cluster\\-status(1)\nWho\n.TP\niolite\\-cluster\\-help(1)\nsee other(1)\n";
+        assert_eq!(
+            named_in(page).collect::<Vec<_>>(),
+            ["iolite-cluster-status"]
+        );
+    }
 }

@@ -81,37 +81,13 @@ impl Target {
     }
 }
 
-/// Why a document was not taken.
-#[derive(Debug)]
-pub(super) enum Trouble {
-    /// The collector shows no certificate that may be trusted, or nothing is there to judge it by: why, for the log.
-    Untrusted(String),
-    /// It is not there, or does not want it.
-    Failed,
-}
-
-impl From<io::Error> for Trouble {
-    fn from(_: io::Error) -> Self {
-        Self::Failed
-    }
-}
-
-impl From<Unreached> for Trouble {
-    fn from(unreached: Unreached) -> Self {
-        match unreached {
-            Unreached::Untrusted(why) => Self::Untrusted(why),
-            Unreached::Failed(_) => Self::Failed,
-        }
-    }
-}
-
-/// Sends a document.
+/// Sends a document; a collector that does not want it counts as one that cannot be reached.
 pub(super) async fn send(
     target: &Target,
     export: &Export,
     body: &str,
     outgoing: Option<&dyn Outgoing>,
-) -> Result<(), Trouble> {
+) -> Result<(), Unreached> {
     let headers = match &export.headers_file {
         Some(path) => headers(path)?,
         None => String::new(),
@@ -122,18 +98,18 @@ pub(super) async fn send(
         if !target.is_encrypted {
             return post(stream, target, &headers, body)
                 .await
-                .map_err(Trouble::from);
+                .map_err(Unreached::from);
         }
         let outgoing = outgoing
-            .ok_or_else(|| Trouble::Untrusted("this server was built without TLS".to_owned()))?;
+            .ok_or_else(|| Unreached::Untrusted("this server was built without TLS".to_owned()))?;
         let authorities = export.authorities_file.as_deref();
         let stream = outgoing.connect(stream, &target.host, authorities).await?;
         post(stream, target, &headers, body)
             .await
-            .map_err(Trouble::from)
+            .map_err(Unreached::from)
     };
     let sent = timeout(SEND_TIME_MAX, sending).await;
-    sent.unwrap_or(Err(Trouble::Failed))
+    sent.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
 }
 
 /// The lines of a file as headers.

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use durability::disk::Disk;
 
-use super::manifest::{Manifest, ManifestFile};
 use super::source::MANIFEST_SUFFIX;
+use super::{Manifest, ManifestFile};
 use crate::environment::Environment;
 use crate::export::{ExportError, ExportOptions, Exported, export_rdb};
 

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::manifest::Manifest;
+use super::Manifest;
 use super::{AofFault, Flaw};
 
 /// What the name of a manifest ends with.

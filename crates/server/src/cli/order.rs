@@ -14,6 +14,8 @@ pub(super) struct Order {
     pub(super) wish: Wish,
     /// The file.
     pub(super) file: PathBuf,
+    /// Whether the outcome is told as JSON.
+    pub(super) is_json: bool,
     /// The rest, which are the server's options.
     pub(super) options: Vec<OsString>,
 }
@@ -39,6 +41,7 @@ impl Order {
             b"export" => Wish::Export(take_form(&mut rest), take_version(&mut rest)?),
             _ => return Ok(None),
         };
+        let is_json = take(&mut rest, "--json");
         let is_first = rest.first().is_some_and(|word| !is_option(word));
         let file = match is_first {
             true => Some(rest.remove(0)),
@@ -53,6 +56,7 @@ impl Order {
         Ok(Some(Self {
             wish,
             file: file.map(PathBuf::from).ok_or_else(usage)?,
+            is_json,
             options: rest,
         }))
     }
@@ -62,13 +66,21 @@ fn is_option(word: &OsString) -> bool {
     word.as_bytes().starts_with(b"-")
 }
 
+/// Takes a flag out of the options; whether it was there.
+fn take(options: &mut Vec<OsString>, flag: &str) -> bool {
+    let found = options.iter().position(|word| word == flag);
+    if let Some(at) = found {
+        options.remove(at);
+    }
+    found.is_some()
+}
+
 /// Takes `--aof` out of the options.
 fn take_form(options: &mut Vec<OsString>) -> Form {
-    let Some(at) = options.iter().position(|word| word == "--aof") else {
-        return Form::Rdb;
-    };
-    options.remove(at);
-    Form::Aof
+    match take(options, "--aof") {
+        true => Form::Aof,
+        false => Form::Rdb,
+    }
 }
 
 /// Takes `--rdb-version` and the number behind it out of the options.
@@ -99,6 +111,7 @@ mod tests {
         let expected = Order {
             wish: Wish::Export(Form::Rdb, Some(10)),
             file: "a.rdb".into(),
+            is_json: false,
             options: vec!["--dir".into(), "/data".into()],
         };
         for words in [
@@ -118,6 +131,11 @@ mod tests {
             .unwrap();
         assert_eq!(import.wish, Wish::Import);
         assert_eq!(import.options, ["a.conf", "--port", "1"]);
+        for words in [["import", "a.rdb", "--json"], ["import", "--json", "a.rdb"]] {
+            let import = order(&words).unwrap().unwrap();
+            assert!(import.is_json && import.options.is_empty(), "{words:?}");
+            assert_eq!(import.file, PathBuf::from("a.rdb"));
+        }
     }
 
     #[test]

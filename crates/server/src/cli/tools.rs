@@ -70,7 +70,6 @@ pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartErro
                 "recover" => Wish::Recover {
                     dir: given.get_one::<PathBuf>("dir").cloned().unwrap_or_default(),
                     is_confirmed: given.get_flag("yes"),
-                    is_json: given.get_flag("json"),
                 },
                 "create" => Wish::Create {
                     nodes: given
@@ -80,15 +79,20 @@ pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartErro
                         .collect(),
                     replicas: given.get_one::<usize>("replicas").copied().unwrap_or(0),
                 },
-                _ => Wish::Status {
-                    is_json: given.get_flag("json"),
-                },
+                _ => Wish::Status,
             },
+            is_json: is_json(given),
         }),
         Some(("completions", given)) => Some(print(completions(given))),
         Some(("man", given)) => Some(print(manual(given)?)),
         _ => None,
     })
+}
+
+/// Whether JSON is wanted; not of a command that has none.
+fn is_json(given: &ArgMatches) -> bool {
+    let flag = given.try_get_one::<bool>("json").ok().flatten();
+    flag.copied().unwrap_or_default()
 }
 
 fn order(order: &'static str, given: &ArgMatches) -> Wish {
@@ -128,12 +132,13 @@ fn completions(given: &ArgMatches) -> String {
 fn manual(given: &ArgMatches) -> Result<String, StartError> {
     let mut page = command();
     page.build();
-    if let Some(name) = given.get_one::<String>("command") {
+    let mut whole = NAME.to_owned();
+    for name in given.get_many::<String>("command").unwrap_or_default() {
         let found = page.find_subcommand(name).cloned();
-        page = found
-            .ok_or_else(|| unknown(name))?
-            .name(format!("{NAME}-{name}"));
+        page = found.ok_or_else(|| unknown(name))?;
+        whole = format!("{whole}-{name}");
     }
+    page = page.name(whole);
     let mut text = Vec::new();
     let rendered = clap_mangen::Man::new(page).render(&mut text);
     rendered.map_err(|error| StartError(error.to_string()))?;
@@ -165,7 +170,8 @@ pub(super) fn command() -> Command {
         .subcommand(
             Command::new("import")
                 .about("Loads an RDB file or an AOF directory into the data of --dir")
-                .override_usage("iolite import FILE [--dir DIR] [options of the server]")
+                .override_usage("iolite import FILE [--json] [--dir DIR] [options of the server]")
+                .arg(json())
                 .arg(rest("words", "FILE")),
         )
         .subcommand(cluster())
@@ -190,7 +196,7 @@ fn doctor() -> Command {
     let doctor = Command::new("doctor").about(
         "Looks at a running server and at this machine, and says what is wrong and what to do",
     );
-    asking(doctor.arg(json()))
+    asking(doctor)
 }
 
 fn json() -> Arg {
@@ -210,9 +216,7 @@ fn cluster() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(asking(
-            Command::new("status")
-                .about("Who is in it, and who leads")
-                .arg(json()),
+            Command::new("status").about("Who is in it, and who leads"),
         ))
         .subcommand(asking(
             Command::new("leave")
@@ -326,6 +330,7 @@ fn create() -> Command {
     create
         .arg(nodes)
         .arg(replicas)
+        .arg(json())
         .arg(whom("user", 'u', "Who asks"))
         .arg(whom("password", 'a', "The user's password"))
 }
@@ -340,6 +345,7 @@ fn asking(command: Command) -> Command {
             .help(help)
     };
     command
+        .arg(json())
         .arg(option("host", 'H', "Where the server is").default_value("127.0.0.1"))
         .arg(
             option("port", 'p', "Its port")
@@ -354,8 +360,8 @@ fn export() -> Command {
     Command::new("export")
         .about("Writes the data of --dir as an RDB file, or as a log for Redis")
         .override_usage(
-            "iolite export FILE.rdb [--rdb-version N] [--dir DIR] [options of the server]\n       \
-                     iolite export --aof DIR [--dir DIR] [options of the server]",
+            "iolite export FILE.rdb [--rdb-version N] [--json] [--dir DIR] [options of the server]\n       \
+                     iolite export --aof DIR [--json] [--dir DIR] [options of the server]",
         )
         .arg(
             Arg::new("aof")
@@ -370,6 +376,7 @@ fn export() -> Command {
                 .value_parser(ValueParser::os_string())
                 .help("The version of the format: 9 to 12"),
         )
+        .arg(json())
         .arg(rest("words", "FILE"))
 }
 
@@ -389,7 +396,8 @@ fn printers() -> [Command; 2] {
             .arg(
                 Arg::new("command")
                     .value_name("COMMAND")
-                    .help("Of which command; else of all"),
+                    .num_args(0..)
+                    .help("Of which command, as in: iolite man cluster status; else of all"),
             ),
     ]
 }
@@ -417,6 +425,8 @@ fn rest(id: &'static str, name: &'static str) -> Arg {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn told(words: &[&str]) -> Result<Option<String>, String> {
@@ -461,6 +471,62 @@ mod tests {
         assert!(told(&["man"]).unwrap().unwrap().contains(".SH"));
     }
 
+    /// The options of a command as they are typed; `has_hidden`: those that no page tells, too.
+    fn options_of(command: &Command, has_hidden: bool) -> BTreeSet<String> {
+        let mut words = BTreeSet::new();
+        let is_meant = |arg: &&Arg| has_hidden || !arg.is_hide_set();
+        for arg in command.get_arguments().filter(is_meant) {
+            let shorts = arg.get_short_and_visible_aliases().unwrap_or_default();
+            words.extend(shorts.iter().map(|short| format!("-{short}")));
+            let longs = arg.get_long_and_visible_aliases().unwrap_or_default();
+            words.extend(longs.iter().map(|long| format!("--{long}")));
+        }
+        words
+    }
+
+    /// All commands but `help`, by the words that name them.
+    fn all(command: &Command, words: &[&str], found: &mut Vec<(Vec<String>, Command)>) {
+        for one in command.get_subcommands() {
+            if one.get_name() == "help" {
+                continue;
+            }
+            let words = [words, &[one.get_name()]].concat();
+            let owned = words.iter().map(|word| (*word).to_owned()).collect();
+            found.push((owned, one.clone()));
+            all(one, &words, found);
+        }
+    }
+
+    #[test]
+    fn shells_and_pages_know_what_the_commands_take() {
+        let mut whole = command();
+        whole.build();
+        let mut commands = Vec::new();
+        all(&whole, &[], &mut commands);
+        let script = told(&["completions", "bash"]).unwrap().unwrap();
+        for (words, command) in commands {
+            // In the script a command's words stand behind its label.
+            let label = format!("        iolite__subcmd__{})\n", words.join("__subcmd__"));
+            let (_, part) = script
+                .split_once(&label)
+                .unwrap_or_else(|| panic!("{label}"));
+            let (_, part) = part.split_once("opts=\"").unwrap();
+            let (completed, _) = part.split_once('"').unwrap();
+            let completed = completed.split(' ').filter(|word| word.starts_with('-'));
+            let completed: BTreeSet<String> = completed.map(str::to_owned).collect();
+            assert_eq!(completed, options_of(&command, true), "{words:?}");
+            let mut asked = vec!["man"];
+            asked.extend(words.iter().map(String::as_str));
+            let page = told(&asked).unwrap().unwrap().replace("\\-", "-");
+            for option in options_of(&command, false) {
+                assert!(
+                    page.contains(&format!("\\fB{option}\\fR")),
+                    "{words:?} {option}: {page}"
+                );
+            }
+        }
+    }
+
     #[test]
     fn shells_complete_the_words() {
         for shell in ["bash", "zsh", "fish"] {
@@ -477,6 +543,8 @@ mod tests {
             &["export", "--aof", "copy", "--dir", "/data"],
             &["export", "a.rdb", "--rdb-version", "x"],
             &["import", "a.rdb", "a.conf", "--port", "1"],
+            &["import", "--json", "a.rdb"],
+            &["export", "a.rdb", "--json", "--dir", "/data"],
             &["bench", "--help"],
             &["./check", "a"],
             &["--port", "1"],

@@ -3,20 +3,26 @@
 //! ```text
 //!   hash slots in equal parts to the first ones ─► all others meet the first ─► the rest become replicas, of a primary on
 //!                                                                               another host where there is one
+//!                                                          ─► each replica has what its primary has
 //! ```
 //!
 //! Nothing is changed before all nodes were found in cluster mode, by themselves, empty and without hash slots.
 
-use std::fmt::Write as _;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
 
 use base::hash_slot::HASH_SLOTS;
 use protocol::Value;
 
-use super::Told;
+use super::quoted;
 use crate::config::LINK_PORT_DISTANCE;
 use crate::doctor::{Target, command, connect, reply_bytes};
+
+/// Between two looks at a node.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
+/// So many looks a node has until it is asked in vain.
+const LOOKS_MAX: u32 = 600;
 
 /// A node that is to be of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,17 +109,34 @@ fn spread(parts: &mut [Part], hosts: &[&str]) {
 }
 
 /// Makes a cluster of these nodes. `as_whom` is who asks all of them.
-pub(super) fn create(as_whom: &Target, nodes: &[String], replicas: usize) -> io::Result<Told> {
-    match try_create(as_whom, nodes, replicas) {
-        Ok(text) => Ok(Told { text, code: 0 }),
-        Err(reason) => Ok(Told {
-            text: format!("{reason}\n"),
-            code: 1,
-        }),
-    }
+pub(super) fn create(
+    as_whom: &Target,
+    nodes: &[String],
+    replicas: usize,
+    is_json: bool,
+) -> Result<String, String> {
+    let parts = make(as_whom, nodes, replicas)?;
+    let told = |(node, part): (&String, &Part)| match (is_json, part) {
+        (false, Part::Primary(first, last)) => format!("{node:<22} primary of {first}-{last}\n"),
+        (false, Part::Replica(of)) => format!("{node:<22} replica of {}\n", nodes[*of]),
+        (true, Part::Primary(first, last)) => format!(
+            "{{\"address\":{},\"role\":\"primary\",\"slots\":[{first},{last}]}}",
+            quoted(node)
+        ),
+        (true, Part::Replica(of)) => format!(
+            "{{\"address\":{},\"role\":\"replica\",\"primary\":{}}}",
+            quoted(node),
+            quoted(&nodes[*of])
+        ),
+    };
+    let told: Vec<String> = nodes.iter().zip(&parts).map(told).collect();
+    Ok(match is_json {
+        true => format!("{{\"is_good\":true,\"nodes\":[{}]}}\n", told.join(",")),
+        false => told.concat(),
+    })
 }
 
-fn try_create(as_whom: &Target, nodes: &[String], replicas: usize) -> Result<String, String> {
+fn make(as_whom: &Target, nodes: &[String], replicas: usize) -> Result<Vec<Part>, String> {
     let addresses: Vec<Address> = nodes
         .iter()
         .map(|text| Address::of(text).ok_or_else(|| format!("{text}: no HOST:PORT[@LINK_PORT]")))
@@ -135,7 +158,6 @@ fn try_create(as_whom: &Target, nodes: &[String], replicas: usize) -> Result<Str
         );
         streams.push(stream);
     }
-    let mut text = String::new();
     for (at, part) in parts.iter().enumerate() {
         let Part::Primary(first, last) = part else {
             continue;
@@ -147,8 +169,6 @@ fn try_create(as_whom: &Target, nodes: &[String], replicas: usize) -> Result<Str
             &last.to_string(),
         ];
         ask(&mut streams[at], &words).map_err(|reason| format!("{}: {reason}", nodes[at]))?;
-        // Writing to a string does not fail.
-        let _written = writeln!(text, "{:<22} primary of {first}-{last}", nodes[at]);
     }
     let first = &addresses[0];
     let (port, link_port) = (first.port.to_string(), first.link_port.to_string());
@@ -159,26 +179,31 @@ fn try_create(as_whom: &Target, nodes: &[String], replicas: usize) -> Result<Str
     }
     for (at, part) in parts.iter().enumerate() {
         let Part::Replica(of) = part else { continue };
-        let followed = follow(&mut streams[at], &ids[*of]);
+        let followed = ask(&mut streams[at], &["CLUSTER", "REPLICATE", &ids[*of]]);
         followed.map_err(|reason| format!("{}: {reason}", nodes[at]))?;
-        let _written = writeln!(text, "{:<22} replica of {}", nodes[at], nodes[*of]);
     }
-    Ok(text)
-}
-
-/// The primary may not be known yet where the replica is.
-fn follow(stream: &mut TcpStream, primary: &str) -> Result<String, String> {
-    let mut told = Err(String::new());
-    for _ in 0..100 {
-        told = ask(stream, &["CLUSTER", "REPLICATE", primary]);
-        match &told {
-            Err(reason) if reason.starts_with("ERR Unknown node") => {
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-            _ => break,
+    for (at, part) in parts.iter().enumerate() {
+        let Part::Replica(of) = part else { continue };
+        if !has_caught_up(&mut streams[at]).map_err(|reason| format!("{}: {reason}", nodes[at]))? {
+            return Err(format!(
+                "{}: it has not all of {} yet; otherwise the cluster is made",
+                nodes[at], nodes[*of]
+            ));
         }
     }
-    told
+    Ok(parts)
+}
+
+/// Whether a replica gets to have what its primary has, in the time that this takes with empty nodes at most. Who looks at the
+/// cluster next would find it loading.
+fn has_caught_up(stream: &mut TcpStream) -> Result<bool, String> {
+    for _ in 0..LOOKS_MAX {
+        if ask(stream, &["INFO", "replication"])?.contains("master_link_status:up") {
+            return Ok(true);
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+    Ok(false)
 }
 
 fn ip_of(node: &Address) -> io::Result<String> {
@@ -206,9 +231,29 @@ fn check_free(stream: &mut TcpStream) -> Result<(), String> {
     }
 }
 
+/// What a node says that was started just now, or has not heard of another one yet. It is asked again.
+const PASSING: [&str; 3] = [
+    "LOADING",
+    "ERR this node does not take part in its cluster yet",
+    "ERR Unknown node",
+];
+
+/// Asks until the answer is one that stays.
 fn ask(stream: &mut TcpStream, words: &[&str]) -> Result<String, String> {
+    let mut told = ask_once(stream, words);
+    for _ in 0..LOOKS_MAX {
+        let is_passing = |reason: &String| PASSING.iter().any(|start| reason.starts_with(start));
+        if !told.as_ref().is_err_and(is_passing) {
+            break;
+        }
+        std::thread::sleep(LOOK_PAUSE);
+        told = ask_once(stream, words);
+    }
+    told
+}
+
+fn ask_once(stream: &mut TcpStream, words: &[&str]) -> Result<String, String> {
     match command(stream, words) {
-        Ok(Value::Error(text)) => Err(String::from_utf8_lossy(&text).into_owned()),
         Ok(value) => Ok(String::from_utf8_lossy(&reply_bytes(value)).into_owned()),
         Err(error) => Err(error.to_string()),
     }

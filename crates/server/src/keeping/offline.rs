@@ -19,13 +19,14 @@ use reactor::workers::available_cores;
 use store::{Options, Store};
 
 use crate::cli::Startup;
+use crate::cluster_tool::quoted;
 use crate::config::SharedConfig;
 use crate::node::Node;
 use persistence::aof::{self, export_aof};
 use persistence::checkpointer::{Checkpointer, Setup, Why, writers_for};
 use persistence::directory::DataDirectory;
-use persistence::export::{ExportOptions, export_rdb};
-use persistence::import::import_rdb;
+use persistence::export::{ExportOptions, Exported, export_rdb};
+use persistence::import::{self, import_rdb};
 use persistence::recovery::{self, Target};
 
 /// Why nothing was imported or exported.
@@ -39,6 +40,62 @@ impl fmt::Display for OfflineError {
 }
 
 impl std::error::Error for OfflineError {}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// For people.
+    pub text: String,
+    /// For programs: an object of JSON.
+    pub json: String,
+}
+
+/// What was loaded of a file of another server.
+enum Loaded {
+    File(import::Loaded),
+    Log(aof::Loaded),
+}
+
+impl fmt::Display for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => write!(
+                f,
+                "{} keys, {} had expired, {} were empty",
+                file.keys, file.expired_keys, file.empty_keys
+            ),
+            Self::Log(log) => write!(
+                f,
+                "{} keys, then {} commands, {} of which failed",
+                log.base_keys, log.replayed.commands, log.replayed.failed
+            ),
+        }
+    }
+}
+
+impl Loaded {
+    fn functions(&self) -> usize {
+        match self {
+            Self::File(file) => file.functions.len(),
+            Self::Log(log) => log.functions.len(),
+        }
+    }
+
+    /// Members of an object of JSON.
+    fn members(&self) -> String {
+        let of_kind = match self {
+            Self::File(file) => format!(
+                "\"keys\":{},\"expired\":{},\"empty\":{}",
+                file.keys, file.expired_keys, file.empty_keys
+            ),
+            Self::Log(log) => format!(
+                "\"keys\":{},\"commands\":{},\"failed\":{}",
+                log.base_keys, log.replayed.commands, log.replayed.failed
+            ),
+        };
+        format!("{of_kind},\"functions_left_out\":{}", self.functions())
+    }
+}
 
 /// What is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +117,7 @@ fn because<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> Offlin
 /// # Errors
 /// When there is data already, another server has the directory, or the file is not whole. Nothing is
 /// changed then.
-pub fn import(startup: Startup, file: &Path) -> Result<String, OfflineError> {
+pub fn import(startup: Startup, file: &Path) -> Result<Done, OfflineError> {
     let file = absolute(file)?;
     let place = Place::enter(startup)?;
     let native = place.directory.path().display();
@@ -92,7 +149,15 @@ pub fn import(startup: Startup, file: &Path) -> Result<String, OfflineError> {
     let outcome =
         made.map_err(|_| OfflineError(format!("{native}: a checkpoint is being made")))?;
     outcome.result.map_err(because(&native))?;
-    Ok(format!("{} is in {native} now: {loaded}\n", file.display()))
+    Ok(Done {
+        text: format!("{} is in {native} now: {loaded}", file.display()),
+        json: format!(
+            "{{\"is_good\":true,\"file\":{},\"directory\":{},{}}}",
+            quoted(&file.to_string_lossy()),
+            quoted(&native.to_string()),
+            loaded.members()
+        ),
+    })
 }
 
 /// Writes the data of the directory in this form, in this version of RDB or the oldest usual one that
@@ -106,7 +171,7 @@ pub fn export(
     file: &Path,
     form: Form,
     version: Option<u16>,
-) -> Result<String, OfflineError> {
+) -> Result<Done, OfflineError> {
     let file = absolute(file)?;
     let place = Place::enter(startup)?;
     place.load()?;
@@ -125,13 +190,22 @@ pub fn export(
         }
     };
     let exported = exported.map_err(because(file.display()))?;
-    Ok(format!(
-        "{} keys are in {} now, RDB version {}, {} bytes\n",
-        exported.keys,
-        file.display(),
-        exported.version,
-        exported.bytes,
-    ))
+    let Exported {
+        keys,
+        version,
+        bytes,
+        ..
+    } = exported;
+    Ok(Done {
+        text: format!(
+            "{keys} keys are in {} now, RDB version {version}, {bytes} bytes",
+            file.display()
+        ),
+        json: format!(
+            "{{\"is_good\":true,\"file\":{},\"keys\":{keys},\"rdb_version\":{version},\"bytes\":{bytes}}}",
+            quoted(&file.to_string_lossy())
+        ),
+    })
 }
 
 /// A path as it is before the directory is changed.
@@ -234,36 +308,28 @@ impl Place {
         Ok(())
     }
 
-    /// Loads a file of another server; what was loaded, in words.
-    fn import(&self, file: &Path) -> Result<String, OfflineError> {
-        if aof::Source::is_log(file) {
+    /// Loads a file of another server.
+    fn import(&self, file: &Path) -> Result<Loaded, OfflineError> {
+        let loaded = if aof::Source::is_log(file) {
             let source = aof::Source::at(file);
-            return self.import_log(&source.map_err(because("append-only files"))?);
-        }
-        let loaded = import_rdb(&self.node.core.env, file).map_err(because(file.display()))?;
-        self.tell_functions(loaded.functions.len());
-        Ok(format!(
-            "{} keys, {} had expired, {} were empty",
-            loaded.keys, loaded.expired_keys, loaded.empty_keys
-        ))
-    }
-
-    fn import_log(&self, source: &aof::Source) -> Result<String, OfflineError> {
-        let accepts_short = self.node.core.config.current().durability.accepts_torn_log;
-        let loaded = aof::load(&self.node.core.env, source, accepts_short);
-        let loaded = loaded.map_err(because("append-only files"))?;
-        Ok(format!(
-            "{} keys, then {} commands, {} of which failed",
-            loaded.base_keys, loaded.replayed.commands, loaded.replayed.failed
-        ))
-    }
-
-    fn tell_functions(&self, count: usize) {
-        if count > 0 {
+            Loaded::Log(self.import_log(&source.map_err(because("append-only files"))?)?)
+        } else {
+            let loaded = import_rdb(&self.node.core.env, file);
+            Loaded::File(loaded.map_err(because(file.display()))?)
+        };
+        let functions = loaded.functions();
+        if functions > 0 {
             self.node
                 .core
                 .log
-                .warning(format_args!("Libraries of functions left out: {count}"));
+                .warning(format_args!("Libraries of functions left out: {functions}"));
         }
+        Ok(loaded)
+    }
+
+    fn import_log(&self, source: &aof::Source) -> Result<aof::Loaded, OfflineError> {
+        let accepts_short = self.node.core.config.current().durability.accepts_torn_log;
+        let loaded = aof::load(&self.node.core.env, source, accepts_short);
+        loaded.map_err(because("append-only files"))
     }
 }

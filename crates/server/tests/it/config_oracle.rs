@@ -6,7 +6,7 @@ use protocol::Value;
 use server::cli::{self, Invocation, Startup};
 use server::config::SharedConfig;
 use testkit::client::Client;
-use testkit::process::{Server, ServerBuilder, temporary_directory};
+use testkit::process::{Server, ServerBuilder, oracle_program, temporary_directory};
 
 /// Directives whose values both servers take the same way.
 const ALIKE: &[&str] = &[
@@ -325,7 +325,7 @@ fn comparable(text: &str) -> (Vec<&str>, Vec<&str>) {
 #[test]
 fn faulty_starts_are_refused_in_the_words_of_redis() {
     for options in FAULTY_STARTS {
-        let redis = Command::new("redis-server")
+        let redis = Command::new(oracle_program())
             .args(*options)
             .output()
             .unwrap();

@@ -14,7 +14,9 @@ use base::random::Prng;
 use protocol::Value;
 use testkit::client::Client;
 use testkit::patience::Patience;
-use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port, iolite_program};
+use testkit::process::{
+    Server, ServerBuilder, TemporaryDirectory, free_port, iolite_program, oracle_program,
+};
 
 use crate::limits::eventually;
 use crate::tools::tool;
@@ -228,7 +230,7 @@ fn fill(fleet: &Fleet, keys: u64) {
 }
 
 fn is_oracle_there() -> bool {
-    Command::new("redis-server")
+    Command::new(oracle_program())
         .arg("--version")
         .stdout(Stdio::null())
         .status()

@@ -5,7 +5,7 @@
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use base::words::split;
+use rdb::aof_manifest::Manifest;
 
 use super::writes::{HEAD_BYTES_MAX, Writes};
 
@@ -40,10 +40,14 @@ pub(super) fn find(path: &Path) -> Result<Option<Vec<PathBuf>>, String> {
     let read = file.take(MANIFEST_BYTES_MAX).read_to_end(&mut text);
     read.map_err(|error| error.to_string())?;
     let directory = manifest.parent().unwrap_or_else(|| Path::new(""));
-    let names = names(&text)?;
-    Ok(Some(
-        names.iter().map(|name| directory.join(name)).collect(),
-    ))
+    let read = Manifest::parse(&text);
+    let read = read.map_err(|fault| format!("{}: {fault}", manifest.display()))?;
+    let files = read.files().map(|file| directory.join(&file.name));
+    let files: Vec<PathBuf> = files.collect();
+    match files.is_empty() {
+        true => Err(format!("{}: no file is in use", manifest.display())),
+        false => Ok(Some(files)),
+    }
 }
 
 /// The one manifest in a directory.
@@ -60,48 +64,6 @@ fn manifest_in(directory: &Path) -> Result<Option<PathBuf>, String> {
         }
     }
     Ok(found)
-}
-
-/// The names of the files in use: the base, then what came after it.
-fn names(text: &[u8]) -> Result<Vec<String>, String> {
-    let (mut base, mut increments) = (Vec::new(), Vec::new());
-    for line in text.split(|byte| *byte == b'\n') {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() || line[0] == b'#' {
-            continue;
-        }
-        let damaged = || {
-            format!(
-                "a line of the manifest is not understood: {}",
-                line.escape_ascii()
-            )
-        };
-        let words = split(line).map_err(|_| damaged())?;
-        let of = |wanted: &str| {
-            let pairs = words.chunks_exact(2);
-            let mut found = pairs.filter(|pair| pair[0].eq_ignore_ascii_case(wanted.as_bytes()));
-            found.next().map(|pair| pair[1].clone())
-        };
-        let name = of("file").and_then(|name| String::from_utf8(name.to_vec()).ok());
-        let name = name.ok_or_else(damaged)?;
-        if name.is_empty() || name == ".." || name.contains('/') {
-            return Err(damaged());
-        }
-        match of("type").as_deref() {
-            Some(b"b") => base.push(name),
-            Some(b"i") => increments.push(name),
-            Some(b"h") => {}
-            _ => return Err(damaged()),
-        }
-    }
-    if base.len() > 1 {
-        return Err("the manifest has two base files".to_owned());
-    }
-    base.append(&mut increments);
-    match base.is_empty() {
-        true => Err("there is no file in the manifest".to_owned()),
-        false => Ok(base),
-    }
 }
 
 /// How a file ends.
@@ -272,23 +234,6 @@ mod tests {
                 matches!(end, Err(Flaw::Damaged(own)) if own == at),
                 "{end:?} {at}"
             );
-        }
-    }
-
-    #[test]
-    fn a_manifest_names_files_in_order() {
-        let text = b"file a.2.base.rdb seq 2 type b\r\n# x\nfile a.1.incr.aof seq 1 type h\n\
-                     file a.3.incr.aof seq 3 type i\nfile \"a 4\" seq 4 type i\n";
-        let expected = ["a.2.base.rdb", "a.3.incr.aof", "a 4"];
-        assert_eq!(names(text).unwrap(), expected);
-        for wrong in [
-            &b""[..],
-            b"file ../x seq 1 type b\n",
-            b"seq 1 type b\n",
-            b"file x seq 1 type q\n",
-            b"file x seq 1 type b\nfile y seq 2 type b\n",
-        ] {
-            assert!(names(wrong).is_err(), "{}", wrong.escape_ascii());
         }
     }
 }

@@ -12,7 +12,6 @@ use durability::log::Reader;
 use super::append_only::{End, Flaw, read as read_requests};
 use super::files::{fault, records};
 use super::tally::Tally;
-use super::writes::HEAD_BYTES_MAX;
 use crate::error::BenchError;
 
 /// Where our log is, beside a checkpoint.
@@ -135,7 +134,7 @@ pub(super) fn own(
             writes.select(effect.database.into());
             writes.begin();
             for part in effect.parts {
-                writes.part(&part[..part.len().min(HEAD_BYTES_MAX)], part.len() as u64);
+                writes.part(part, part.len() as u64);
             }
             writes.end();
         }

@@ -130,7 +130,7 @@ impl Writes {
         self.current = Current::default();
     }
 
-    /// The next part of it: how it begins, and how long it is.
+    /// The next part of it, or how it begins, and how long it is. Of a key no more than [`HEAD_BYTES_MAX`] is kept.
     pub(super) fn part(&mut self, head: &[u8], len: u64) {
         let current = &mut self.current;
         let at = current.at;

@@ -17,6 +17,31 @@ pub(super) struct Entry {
     pub(super) words: Vec<String>,
 }
 
+impl Entry {
+    fn help(&self, name: &str, tells_group: bool) -> String {
+        let syntax = format!("{name} {}", self.words.join(" "));
+        let group = match tells_group {
+            true => format!("  group: {}\n", self.group),
+            false => String::new(),
+        };
+        format!(
+            "  {}\n  summary: {}\n  since: {}\n{group}",
+            syntax.trim_end(),
+            self.summary,
+            self.since
+        )
+    }
+}
+
+/// What the prompt takes besides requests.
+const HELP: &str = "\
+help COMMAND tells of a command, help @GROUP of a group of commands; TAB completes names
+5 COMMAND sends it five times
+connect HOST PORT goes to another server
+:set nohints shows no words still to come, :set hints does again
+clear empties the screen, quit ends
+";
+
 /// All commands, by their names in capitals; `CONFIG GET` is a name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Docs {
@@ -55,6 +80,34 @@ impl Docs {
                 }
             }
             self.entries.insert(name, entry);
+        }
+    }
+
+    /// What is known of the command, or group (`@string`), that these words name.
+    pub(super) fn help(&self, words: &[String]) -> String {
+        let name = words.join(" ");
+        let mut found: Vec<String> = Vec::new();
+        if name.is_empty() {
+            return HELP.to_owned();
+        } else if let Some(group) = name.strip_prefix('@') {
+            let wanted = |entry: &Entry| {
+                entry
+                    .group
+                    .replace('_', "-")
+                    .eq_ignore_ascii_case(&group.replace('_', "-"))
+            };
+            let entries = self.entries.iter().filter(|(_, entry)| wanted(entry));
+            found.extend(entries.map(|(name, entry)| entry.help(name, false)));
+        } else {
+            let name = name.to_uppercase();
+            let sub = format!("{name} ");
+            let is_meant = |known: &str| known == name || known.starts_with(&sub);
+            let entries = self.entries.iter().filter(|(known, _)| is_meant(known));
+            found.extend(entries.map(|(known, entry)| entry.help(known, true)));
+        }
+        match found.is_empty() {
+            true => format!("Nothing is known of '{name}'\n"),
+            false => format!("\n{}\n", found.join("\n")),
         }
     }
 
@@ -147,6 +200,34 @@ mod tests {
             .iter()
             .flat_map(|(name, value)| [text(name), value.clone()]);
         Value::Array(fields.collect())
+    }
+
+    #[test]
+    fn help_tells_of_commands_with_their_subcommands_and_of_groups() {
+        let mut docs = Docs::default();
+        let entry = |group: &str| Entry {
+            summary: "Does.".to_owned(),
+            since: "1.0.0".to_owned(),
+            group: group.to_owned(),
+            words: vec!["key".to_owned()],
+        };
+        docs.entries.insert("CONFIG".to_owned(), entry("server"));
+        docs.entries
+            .insert("CONFIG GET".to_owned(), entry("server"));
+        docs.entries.insert("GET".to_owned(), entry("sorted-set"));
+        let help = |words: &str| {
+            let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+            docs.help(&words)
+        };
+        let told = "\n  GET key\n  summary: Does.\n  since: 1.0.0\n  group: sorted-set\n\n";
+        assert_eq!(help("get"), told);
+        assert!(help("config").contains("  CONFIG key\n"));
+        assert!(help("config").contains("  CONFIG GET key\n"));
+        assert!(!help("config get").contains("  CONFIG key\n"));
+        let told = "\n  GET key\n  summary: Does.\n  since: 1.0.0\n\n";
+        assert_eq!(help("@sorted_set"), told);
+        assert_eq!(help("no such"), "Nothing is known of 'no such'\n");
+        assert_eq!(help(""), HELP);
     }
 
     #[test]

@@ -1,10 +1,9 @@
-//! The prompt: lines with history, names that are completed, words that are still to come, and help.
+//! The prompt: lines with history, names that are completed, and words that are still to come.
 
 use std::borrow::Cow;
 use std::io::Write;
 use std::path::PathBuf;
 
-use protocol::{Value, split_line};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -13,9 +12,10 @@ use rustyline::history::DefaultHistory;
 use rustyline::validate::Validator;
 use rustyline::{Config, Context, Editor, Helper};
 
+use super::conversation::{Conversation, Next};
 use super::docs::Docs;
 use super::options::Options;
-use super::{Client, written};
+use super::out::written;
 use crate::error::BenchError;
 
 /// Lines that are kept.
@@ -24,10 +24,15 @@ const HISTORY_LINES: usize = 1000;
 const HISTORY_NAME: &str = ".iolitecli_history";
 /// These tell where they are kept instead; nothing is kept at `/dev/null`.
 const HISTORY_VARIABLES: [&str; 2] = ["IOLITECLI_HISTFILE", "REDISCLI_HISTFILE"];
+/// Where preferences stand, relative to the home directory, and what tells another place.
+const PREFERENCES_NAME: &str = ".iolitecli_rc";
+const PREFERENCES_VARIABLES: [&str; 2] = ["IOLITECLI_RCFILE", "REDISCLI_RCFILE"];
 
 /// What the editor asks while a line is written.
+#[derive(Default)]
 struct Assistant {
     docs: Docs,
+    shows_hints: bool,
 }
 
 impl Helper for Assistant {}
@@ -71,7 +76,7 @@ impl Hinter for Assistant {
     type Hint = String;
 
     fn hint(&self, line: &str, position: usize, _context: &Context<'_>) -> Option<String> {
-        if position < line.len() || line.is_empty() {
+        if !self.shows_hints || position < line.len() || line.is_empty() {
             return None;
         }
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -96,43 +101,36 @@ type Lines = Editor<Assistant, DefaultHistory>;
 
 /// Reads lines until there are no more.
 pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
-    let mut client = Client::connect(options)?;
-    let docs = Docs::of(&mut client.session);
+    let mut conversation = Conversation::new(options);
+    conversation.connect();
     let config = Config::builder().max_history_size(HISTORY_LINES);
     let config = config.map_err(editor)?.auto_add_history(false).build();
     let mut lines: Lines = Editor::with_config(config).map_err(editor)?;
-    lines.set_helper(Some(Assistant { docs }));
-    let history = history_path();
+    lines.set_helper(Some(Assistant::default()));
+    let history = path_of(&HISTORY_VARIABLES, HISTORY_NAME);
     if let Some(path) = &history {
         // The first time there is none.
         let _loaded = lines.load_history(path);
     }
-    let mut state = State {
-        address: options.endpoint.address.to_string(),
-        database: options.endpoint.database,
-        is_in_transaction: false,
-    };
+    prefer(&mut conversation, out)?;
     loop {
-        let line = match lines.readline(&state.prompt()) {
+        prepare(&mut conversation, &mut lines);
+        let line = match lines.readline(&conversation.prompt()) {
             Ok(line) => line,
             Err(ReadlineError::Interrupted | ReadlineError::Eof) => break,
             Err(error) => return Err(editor(error)),
         };
-        let mut is_last = false;
         // What is pasted may be several lines.
-        for line in line
-            .split('\n')
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-        {
+        let mut pasted = line.split('\n').map(str::trim);
+        let is_last = pasted.try_fold(false, |is_last, line| {
+            if is_last || line.is_empty() {
+                return Ok(is_last);
+            }
             if !has_secret(line) {
                 let _added = lines.add_history_entry(line);
             }
-            is_last = run_line(options, &mut client, &mut state, &mut lines, line, out)?;
-            if is_last {
-                break;
-            }
-        }
+            run_line(&mut conversation, &mut lines, line, out)
+        })?;
         if is_last {
             break;
         }
@@ -144,130 +142,52 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), BenchErr
     Ok(())
 }
 
-/// Does what a line says, by a new connection where the old one is lost; whether it was the last.
-fn run_line<'o>(
-    options: &'o Options,
-    client: &mut Client<'o>,
-    state: &mut State,
-    lines: &mut Lines,
-    line: &str,
-    out: &mut dyn Write,
-) -> Result<bool, BenchError> {
-    match step(client, state, lines, line, out) {
-        Ok(is_last) => return Ok(is_last),
-        Err(BenchError::Connection(address, error)) => {
-            written(writeln!(out, "{address}: {error}"))?;
-            // The next line asks again; what was begun on the old connection is gone.
-            if let Ok(fresh) = Client::connect(options) {
-                *client = fresh;
-                state.is_in_transaction = false;
-                state.database = options.endpoint.database;
-            }
-        }
-        Err(error) => written(writeln!(out, "{error}"))?,
-    }
-    Ok(false)
-}
-
-struct State {
-    address: String,
-    database: u32,
-    is_in_transaction: bool,
-}
-
-impl State {
-    fn prompt(&self) -> String {
-        let database = match self.database {
-            0 => String::new(),
-            number => format!("[{number}]"),
-        };
-        let transaction = if self.is_in_transaction { "(TX)" } else { "" };
-        format!("{}{database}{transaction}> ", self.address)
-    }
-
-    /// Follows what a request that was not refused has changed.
-    fn follow(&mut self, words: &[Vec<u8>], reply: &Value) {
-        if matches!(reply, Value::Error(_)) {
-            return;
-        }
-        let is = |name: &str| words[0].eq_ignore_ascii_case(name.as_bytes());
-        if is("SELECT") {
-            let number = words
-                .get(1)
-                .and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
-            self.database = number.unwrap_or(self.database);
-        } else if is("MULTI") {
-            self.is_in_transaction = true;
-        } else if is("EXEC") || is("DISCARD") || is("RESET") {
-            self.is_in_transaction = false;
-        }
+/// Has the editor know what the conversation knows.
+fn prepare(conversation: &mut Conversation<'_>, lines: &mut Lines) {
+    let Some(assistant) = lines.helper_mut() else {
+        return;
+    };
+    assistant.shows_hints = conversation.shows_hints;
+    // A transaction would queue the question.
+    let may_ask = conversation.client.is_connected() && !conversation.is_in_transaction();
+    if assistant.docs.entries.is_empty()
+        && may_ask
+        && let Ok(session) = conversation.client.connect()
+    {
+        assistant.docs = Docs::of(session);
     }
 }
 
 /// Does what a line says; whether it was the last.
-fn step(
-    client: &mut Client<'_>,
-    state: &mut State,
+fn run_line(
+    conversation: &mut Conversation<'_>,
     lines: &mut Lines,
     line: &str,
     out: &mut dyn Write,
 ) -> Result<bool, BenchError> {
-    let Ok(mut words) = split_line(line.as_bytes()) else {
-        written(out.write_all(b"Invalid argument(s)\n"))?;
-        return Ok(false);
-    };
-    let first = String::from_utf8_lossy(&words[0]).to_lowercase();
-    match first.as_str() {
-        "quit" | "exit" => return Ok(true),
-        "clear" => {
+    match conversation.line(line.as_bytes(), out)? {
+        Next::On => {}
+        Next::Clear => {
             let _cleared = lines.clear_screen();
-            return Ok(false);
         }
-        "help" | "?" => {
-            let text = lines.helper().map(|helper| help(&helper.docs, &words[1..]));
+        Next::Help(words) => {
+            let text = lines.helper().map(|helper| helper.docs.help(&words));
             written(out.write_all(text.unwrap_or_default().as_bytes()))?;
-            return Ok(false);
         }
-        _ => {}
-    }
-    // `5 PING` is PING five times.
-    let times = first.parse::<u64>().ok().filter(|_| words.len() > 1);
-    if times.is_some() {
-        words.remove(0);
-    }
-    for _ in 0..times.unwrap_or(1) {
-        let parts: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        let reply = client.exchange(&parts, out)?;
-        let text = client.printer.show(&reply, super::is_text(&words));
-        written(out.write_all(&text).and_then(|()| out.flush()))?;
-        state.follow(&words, &reply);
-        if super::listens(&words) && !matches!(reply, Value::Error(_)) {
-            written(out.write_all(b"Reading messages... (Ctrl-C ends the client)\n"))?;
-            client.listen(out)?;
-        }
+        Next::End => return Ok(true),
     }
     Ok(false)
 }
 
-fn help(docs: &Docs, words: &[Vec<u8>]) -> String {
-    let words: Vec<String> = words
-        .iter()
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect();
-    if words.is_empty() {
-        return "help COMMAND tells of a command, TAB completes names, quit ends.\n".to_owned();
+/// Takes up the preferences that a file has: lines as `:set nohints`.
+fn prefer(conversation: &mut Conversation<'_>, out: &mut dyn Write) -> Result<(), BenchError> {
+    let path = path_of(&PREFERENCES_VARIABLES, PREFERENCES_NAME);
+    let text = path.and_then(|path| std::fs::read_to_string(path).ok());
+    let lines = text.iter().flat_map(|text| text.lines());
+    for line in lines.filter(|line| line.trim_start().starts_with(':')) {
+        conversation.line(line.as_bytes(), out)?;
     }
-    match docs.find(&words) {
-        Some((entry, used)) => format!(
-            "\n  {} {}\n  {}\n  since: {}\n  group: {}\n\n",
-            words[..used].join(" ").to_uppercase(),
-            entry.words.join(" "),
-            entry.summary,
-            entry.since,
-            entry.group
-        ),
-        None => format!("Nothing is known of '{}'\n", words.join(" ")),
-    }
+    Ok(())
 }
 
 /// Whether a line has what nobody else is to read.
@@ -289,11 +209,12 @@ fn has_secret(line: &str) -> bool {
     }
 }
 
-fn history_path() -> Option<PathBuf> {
-    let named = HISTORY_VARIABLES.iter().find_map(std::env::var_os);
+/// The file that a variable names, or that of the home directory.
+fn path_of(variables: &[&str], name: &str) -> Option<PathBuf> {
+    let named = variables.iter().find_map(std::env::var_os);
     let path = match named {
         Some(path) => PathBuf::from(path),
-        None => PathBuf::from(std::env::var_os("HOME")?).join(HISTORY_NAME),
+        None => PathBuf::from(std::env::var_os("HOME")?).join(name),
     };
     (path.as_os_str() != "/dev/null").then_some(path)
 }
@@ -331,7 +252,10 @@ mod tests {
         docs.entries.insert("SET".to_owned(), entry);
         docs.entries
             .insert("CONFIG GET".to_owned(), Entry::default());
-        let assistant = Assistant { docs };
+        let mut assistant = Assistant {
+            docs,
+            shows_hints: true,
+        };
         let history = DefaultHistory::new();
         let context = Context::new(&history);
         let hint = |line: &str| assistant.hint(line, line.len(), &context);
@@ -341,5 +265,7 @@ mod tests {
         let complete = |line: &str| assistant.complete(line, line.len(), &context).unwrap();
         assert_eq!(complete("se"), (0, vec!["set".to_owned()]));
         assert_eq!(complete("help CONF"), (5, vec!["CONFIG GET".to_owned()]));
+        assistant.shows_hints = false;
+        assert_eq!(assistant.hint("set", 3, &context), None);
     }
 }

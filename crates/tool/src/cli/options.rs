@@ -6,8 +6,9 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
 
+use super::out::seconds;
 use super::print::{Form, Printer};
-use super::seconds;
+use super::replica::Dump;
 use crate::endpoint::Endpoint;
 use crate::error::BenchError;
 use crate::options::Given;
@@ -24,13 +25,21 @@ pub(super) enum Mode {
     Scan,
     BigKeys,
     MemoryKeys,
+    /// The keys that are used most.
+    HotKeys,
     Stat,
     Latency,
     /// The same, a line each so often.
     LatencyHistory,
+    /// The same as a spectrum.
+    LatencySpectrum,
     /// How long this machine keeps a process waiting, in so much time.
     IntrinsicLatency(Duration),
     Pipe,
+    /// An RDB file by a full sync.
+    Dump(Dump),
+    /// What replicas are sent.
+    Replica,
 }
 
 /// What the command line says.
@@ -150,6 +159,10 @@ fn modes() -> Vec<Arg> {
             "N",
             "Elements that MEMORY USAGE looks at (0: all)",
         ),
+        flag(
+            "--hotkeys",
+            "The keys that are used most, where maxmemory-policy counts it (LFU)",
+        ),
         option("--pattern", "PATTERN", "Only keys like this"),
         option("--quoted-pattern", "PATTERN", "The same, in quotes"),
         option("--type", "TYPE", "Only keys of this type, with --scan"),
@@ -160,12 +173,23 @@ fn modes() -> Vec<Arg> {
             "--latency-history",
             "The same, a line each 15 seconds (-i: each so many)",
         ),
+        flag(
+            "--latency-dist",
+            "The same as a spectrum in colours, a line a second (-i: each so many)",
+        ),
         option(
             "--intrinsic-latency",
             "SECONDS",
             "How long this machine keeps a process waiting, measured for so long",
         ),
         flag("--version", "What version this is").short('v'),
+        option(
+            "--rdb",
+            "FILE",
+            "Fetch an RDB file as a replica does (-: to standard output)",
+        ),
+        option("--functions-rdb", "FILE", "The same, of functions alone"),
+        flag("--replica", "Show what a replica is sent, as CSV"),
         flag(
             "--pipe",
             "Requests of the protocol from standard input, as many as there are",
@@ -251,7 +275,10 @@ fn mode(given: &Given<'_>) -> Result<Mode, BenchError> {
         ("--bigkeys", Mode::BigKeys),
         ("--memkeys", Mode::MemoryKeys),
         ("--stat", Mode::Stat),
+        ("--hotkeys", Mode::HotKeys),
         ("--latency-history", Mode::LatencyHistory),
+        ("--latency-dist", Mode::LatencySpectrum),
+        ("--replica", Mode::Replica),
         ("--latency", Mode::Latency),
         ("--pipe", Mode::Pipe),
     ];
@@ -260,6 +287,14 @@ fn mode(given: &Given<'_>) -> Result<Mode, BenchError> {
     }
     if let Some(time) = given.seconds("--intrinsic-latency")? {
         return Ok(Mode::IntrinsicLatency(time));
+    }
+    for (flag, has_functions_alone) in [("--rdb", false), ("--functions-rdb", true)] {
+        if let Some(path) = given.text(flag) {
+            return Ok(Mode::Dump(Dump {
+                path: path.into(),
+                has_functions_alone,
+            }));
+        }
     }
     let words = given
         .all("command")

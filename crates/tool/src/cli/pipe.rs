@@ -11,7 +11,7 @@ use base::random::Prng;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::options::Options;
-use super::written;
+use super::out::written;
 use crate::endpoint::Socket;
 use crate::error::BenchError;
 use crate::framing::ReplyEnd;

@@ -86,6 +86,10 @@ impl Printer {
             }
             (Form::Raw, reply) => {
                 self.raw(reply, &mut out);
+                if matches!(reply, Value::Error(_)) {
+                    // As `redis-cli` shows it.
+                    out.push(b'\n');
+                }
                 out.extend_from_slice(self.behind.text());
                 return out;
             }

@@ -1,15 +1,15 @@
-//! Walking through all keys by SCAN: their names, the biggest of each type, or those that take most memory. The output is
-//! that of `redis-cli`, for the scripts that read it.
+//! Walking through all keys by SCAN: their names, the biggest of each type, those that take most memory, or are used most. The
+//! output is that of `redis-cli`, for the scripts that read it.
 
 use std::fmt::Write as _;
 use std::io::Write;
 
 use protocol::Value;
 
-use super::keys::{scan_step, together};
+use super::keys::{refused, scan_step, together};
 use super::options::Options;
+use super::out::written;
 use super::print::{quoted, text_of};
-use super::written;
 use crate::endpoint::Session;
 use crate::error::BenchError;
 
@@ -91,11 +91,7 @@ pub(super) fn memory_keys(options: &Options, out: &mut dyn Write) -> Result<(), 
 fn walk(options: &Options, samples: Option<u64>, out: &mut dyn Write) -> Result<(), BenchError> {
     let mut session = options.endpoint.connect()?;
     let total = session.keys_count()?.max(0).unsigned_abs();
-    print(
-        out,
-        "\n# Scanning the entire keyspace to find biggest keys as well as\n# average sizes per key type.  You can use -i 0.1 to \
-         sleep 0.1 sec\n# per 100 SCAN commands (not usually needed).\n\n",
-    )?;
+    print(out, &head("biggest"))?;
     let mut kinds = kinds(samples.map(|_| "bytes"));
     let (mut sampled, mut key_bytes, mut since_pause) = (0_u64, 0_u64, 0);
     let mut cursor = b"0".to_vec();
@@ -142,6 +138,93 @@ fn walk(options: &Options, samples: Option<u64>, out: &mut dyn Write) -> Result<
         }
     }
     print(out, &summary(&kinds, sampled, key_bytes))
+}
+
+fn head(what: &str) -> String {
+    format!(
+        "\n# Scanning the entire keyspace to find {what} keys as well as\n# average sizes per key type.  You can use -i 0.1 to \
+         sleep 0.1 sec\n# per 100 SCAN commands (not usually needed).\n\n"
+    )
+}
+
+/// So many keys are told that are used most.
+const HOT_KEYS_MAX: usize = 16;
+
+/// The keys that are used most, by the counters of a server whose eviction counts uses.
+pub(super) fn hot_keys(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
+    let mut session = options.endpoint.connect()?;
+    let total = session.keys_count()?.max(0).unsigned_abs();
+    print(out, &head("hot"))?;
+    let mut hottest: Vec<(u64, Vec<u8>)> = Vec::new();
+    let (mut sampled, mut since_pause) = (0_u64, 0);
+    let mut cursor = b"0".to_vec();
+    loop {
+        let percent = percent(sampled, total).min(100.0);
+        let step = scan_step(
+            &mut session,
+            &cursor,
+            options.pattern.as_deref(),
+            None,
+            options.count,
+        )?;
+        for (key, count) in frequencies(&mut session, step.keys)? {
+            sampled += 1;
+            since_pause += 1;
+            let at = hottest.partition_point(|(known, _)| *known >= count);
+            if count == 0 || at == HOT_KEYS_MAX {
+                continue;
+            }
+            let text = format!(
+                "[{percent:05.2}%] Hot key '{}' found so far with counter {count}\n",
+                quoted(&key)
+            );
+            print(out, &text)?;
+            hottest.insert(at, (count, key));
+            hottest.truncate(HOT_KEYS_MAX);
+        }
+        if since_pause >= KEYS_PER_PAUSE {
+            since_pause = 0;
+            std::thread::sleep(options.pause);
+        }
+        cursor = step.cursor;
+        if cursor == b"0" {
+            break;
+        }
+    }
+    let mut text =
+        format!("\n-------- summary -------\n\nSampled {sampled} keys in the keyspace!\n");
+    for (count, key) in &hottest {
+        // Writing to a string does not fail.
+        let _written = writeln!(
+            text,
+            "hot key found with counter: {count}\tkeyname: {}",
+            quoted(key)
+        );
+    }
+    print(out, &text)
+}
+
+/// How often each key was used, as far as that is counted; 0 of one that is gone.
+fn frequencies(
+    session: &mut Session,
+    keys: Vec<Vec<u8>>,
+) -> Result<Vec<(Vec<u8>, u64)>, BenchError> {
+    let requests: Vec<Vec<&[u8]>> = keys
+        .iter()
+        .map(|key| vec![&b"OBJECT"[..], b"FREQ", key])
+        .collect();
+    let replies = together(session, &requests)?;
+    let counts = replies.into_iter().map(|reply| match reply {
+        Value::Integer(count) => Ok(u64::try_from(count).unwrap_or(0)),
+        Value::Null => Ok(0),
+        // A key that is gone: other servers have no word of its own for it.
+        Value::Error(text) if text.starts_with(b"ERR no such key") => Ok(0),
+        other => Err(refused("OBJECT FREQ", &other)),
+    });
+    keys.into_iter()
+        .zip(counts)
+        .map(|(key, count)| Ok((key, count?)))
+        .collect()
 }
 
 /// Kind and size of each key; nothing for one that is gone, or of a type of a module.

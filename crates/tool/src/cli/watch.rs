@@ -7,13 +7,13 @@ use base::clock::{Clock as _, SystemClock};
 use base::memory_size::human;
 
 use super::options::Options;
+use super::out::written;
 use super::print::Form;
-use super::written;
 use crate::endpoint::{databases, info_field};
 use crate::error::BenchError;
 
 /// Between two PING.
-const PING_PAUSE: Duration = Duration::from_millis(10);
+pub(super) const PING_PAUSE: Duration = Duration::from_millis(10);
 /// So long is measured where nobody reads along.
 const UNATTENDED: Duration = Duration::from_secs(1);
 /// A line of the history is of so much time.

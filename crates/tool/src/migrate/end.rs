@@ -40,7 +40,7 @@ pub(super) struct End {
     slots: Option<Slots>,
     links: HashMap<Address, Link>,
     /// Addresses that have answered.
-    met: BTreeSet<String>,
+    met: BTreeSet<Address>,
     is_disturbed: bool,
     is_quiet: bool,
     clock: SystemClock,
@@ -111,7 +111,7 @@ impl End {
     }
 
     fn take_up(&mut self, address: &Address, link: Link) {
-        let is_new = self.met.insert(address.to_string());
+        let is_new = self.met.insert(address.clone());
         // A connection that was lost may have taken events and replies with it, whoever answers now.
         self.is_disturbed |= !is_new;
         self.links.insert(address.clone(), link);
@@ -124,7 +124,7 @@ impl End {
 
     /// Whether the server at an address has answered before.
     pub(super) fn is_met(&self, address: &Address) -> bool {
-        self.met.contains(&address.to_string())
+        self.met.contains(address)
     }
 
     /// What each server tells by itself, together.

@@ -32,16 +32,11 @@ impl Slots {
             request: "CLUSTER SLOTS".to_owned(),
             reply: "its answer is not understood".to_owned(),
         })?;
-        let names: BTreeSet<String> = ranges.iter().map(|(.., at)| at.to_string()).collect();
-        let names: Vec<String> = names.into_iter().collect();
+        let nodes: BTreeSet<&Address> = ranges.iter().map(|(.., at)| at).collect();
         let mut slots = Self {
-            nodes: Vec::new(),
+            nodes: nodes.into_iter().cloned().collect(),
             owners: vec![None; HASH_SLOTS],
         };
-        for name in &names {
-            let named = ranges.iter().find(|(.., at)| at.to_string() == *name);
-            slots.nodes.extend(named.map(|(.., at)| at.clone()));
-        }
         for (first, last, at) in &ranges {
             let owner = slots.nodes.iter().position(|node| node == at);
             slots.owners[*first..=*last].fill(owner);

@@ -369,22 +369,20 @@ pub(super) fn links(
     let seen = seen(context)?;
     reply.array(seen.links.len());
     for link in &seen.links {
-        let integer = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let waiting = integer(u64::try_from(link.waiting_bytes).unwrap_or(u64::MAX));
         reply.map(6);
         reply.bulk(b"direction");
         reply.bulk_str(if link.is_to { "to" } else { "from" });
         reply.bulk(b"node");
         reply.bulk_str(&link.node);
         reply.bulk(b"create-time");
-        reply.integer(integer(link.created_unix_ms));
+        reply.integer(i64::try_from(link.created_unix_ms).unwrap_or(i64::MAX));
         // Both ends read and write; Redis waits for what can be written only while something is to be.
         reply.bulk(b"events");
-        reply.bulk_str(if waiting > 0 { "rw" } else { "r" });
+        reply.bulk_str(if link.waiting_bytes > 0 { "rw" } else { "r" });
         // Nothing is kept allocated for what is not there.
         for name in ["send-buffer-allocated", "send-buffer-used"] {
             reply.bulk_str(name);
-            reply.integer(waiting);
+            reply.count(link.waiting_bytes);
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 
 use protocol::Value;
 use testkit::client::Client;
-use testkit::process::{TemporaryDirectory, free_port};
+use testkit::process::{TemporaryDirectory, free_port, oracle_program};
 
 use super::{iolite, must, run, until};
 
@@ -26,14 +26,13 @@ impl Sentinel {
              sentinel down-after-milliseconds group 1000\nsentinel failover-timeout group 5000\n"
         );
         std::fs::write(&file, lines).unwrap();
-        let process =
-            Command::new(std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into()))
-                .arg(&file)
-                .arg("--sentinel")
-                .current_dir(&directory)
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap();
+        let process = Command::new(oracle_program())
+            .arg(&file)
+            .arg("--sentinel")
+            .current_dir(&directory)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         Self {
             process,
             address: ([127, 0, 0, 1], own).into(),

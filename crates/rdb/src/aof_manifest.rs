@@ -8,6 +8,8 @@
 //!
 //! Lines of words as in the configuration: a name with blanks stands in quotes. Lines that begin with `#`
 //! are comments; keys that are not known come from newer servers and are passed.
+//!
+//! It stands here because servers and tools read it, and the first of its files is a file of this room.
 
 use std::fmt::{self, Write as _};
 

@@ -1,0 +1,237 @@
+//! A connection with how its replies are shown. It is made when a request wants it, and anew after it was lost.
+
+use std::io::Write;
+
+use protocol::Value;
+
+use super::options::Options;
+use super::out::written;
+use super::print::{Form, Printer, text_of};
+use crate::endpoint::{Address, Endpoint, Session};
+use crate::error::BenchError;
+
+/// How often a redirection is followed.
+const REDIRECTIONS_MAX: usize = 16;
+
+/// See the module.
+pub(super) struct Client<'o> {
+    options: &'o Options,
+    /// Where requests go.
+    endpoint: Endpoint,
+    session: Option<Session>,
+    pub(super) printer: Printer,
+}
+
+impl<'o> Client<'o> {
+    pub(super) fn new(options: &'o Options) -> Self {
+        Self {
+            options,
+            endpoint: options.endpoint.clone(),
+            session: None,
+            printer: options.printer,
+        }
+    }
+
+    /// Where requests go.
+    pub(super) fn address(&self) -> &Address {
+        &self.endpoint.address
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// The connection; a new one where there is none.
+    pub(super) fn connect(&mut self) -> Result<&mut Session, BenchError> {
+        let session = match self.session.take() {
+            Some(session) => session,
+            None => {
+                let mut session = self.endpoint.connect()?;
+                session.set_patience(None)?;
+                session
+            }
+        };
+        Ok(self.session.insert(session))
+    }
+
+    /// Ends the connection; the next one is to the server at `address`, if that is another one.
+    pub(super) fn leave(&mut self, address: Option<Address>) {
+        self.session = None;
+        if let Some(address) = address {
+            self.endpoint.address = address;
+        }
+    }
+
+    /// The database that a new connection enters.
+    pub(super) fn set_database(&mut self, database: u32) {
+        self.endpoint.database = database;
+    }
+
+    /// Sends a request and shows the reply; the exit code.
+    pub(super) fn run(&mut self, words: &[Vec<u8>], out: &mut dyn Write) -> Result<u8, BenchError> {
+        let reply = self.show(words, out)?;
+        let is_error = matches!(reply, Some(Value::Error(_)));
+        if !is_error && listens(words) {
+            self.listen(out)?;
+        }
+        Ok(u8::from(is_error && self.options.fails_on_errors))
+    }
+
+    /// Sends a request and shows the reply; none where the server ended, as it was asked to.
+    pub(super) fn show(
+        &mut self,
+        words: &[Vec<u8>],
+        out: &mut dyn Write,
+    ) -> Result<Option<Value>, BenchError> {
+        let parts: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let Some(reply) = self.exchange(&parts, out)? else {
+            return Ok(None);
+        };
+        let text = self.printer.show(&reply, is_text(words));
+        written(out.write_all(&text).and_then(|()| out.flush()))?;
+        Ok(Some(reply))
+    }
+
+    /// Sends a request; its reply. Messages that come meanwhile are shown, and redirections followed where wanted.
+    fn exchange(
+        &mut self,
+        words: &[&[u8]],
+        out: &mut dyn Write,
+    ) -> Result<Option<Value>, BenchError> {
+        self.connect()?;
+        let exchanged = self.exchange_now(words, out);
+        match exchanged {
+            Ok(reply) => Ok(Some(reply)),
+            Err(error @ BenchError::Connection(..)) => {
+                self.session = None;
+                let is_end = words
+                    .first()
+                    .is_some_and(|word| word.eq_ignore_ascii_case(b"SHUTDOWN"));
+                if is_end { Ok(None) } else { Err(error) }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn exchange_now(&mut self, words: &[&[u8]], out: &mut dyn Write) -> Result<Value, BenchError> {
+        let mut request = Vec::new();
+        protocol::encode_request(&mut request, words);
+        self.connect()?.send(&request)?;
+        let mut reply = self.next(words, out)?;
+        for _ in 0..REDIRECTIONS_MAX {
+            let Some((address, is_asking)) = self.redirection(&reply) else {
+                break;
+            };
+            if self.printer.form() == Form::Typed {
+                let slot = slot_of(&reply);
+                let told = writeln!(out, "-> Redirected to slot [{slot}] located at {address}");
+                written(told)?;
+            }
+            // Nodes of a cluster are asked for their first database, and what follows goes to the last one.
+            self.leave(Some(address));
+            self.endpoint.database = 0;
+            let session = self.connect()?;
+            if is_asking {
+                session.demand("ASKING", &["ASKING"])?;
+            }
+            session.send(&request)?;
+            reply = self.next(words, out)?;
+        }
+        Ok(reply)
+    }
+
+    /// The next reply. Where a subscription begins, the messages are the replies.
+    fn next(&mut self, words: &[&[u8]], out: &mut dyn Write) -> Result<Value, BenchError> {
+        let is_subscription = words.first().is_some_and(|word| subscribes(word));
+        loop {
+            let reply = self.connect()?.reply()?;
+            match reply {
+                Value::Push(_) if !is_subscription => {
+                    if self.options.shows_pushes {
+                        let text = self.printer.show(&reply, false);
+                        written(out.write_all(&text))?;
+                    }
+                }
+                Value::Attribute { value, .. } => return Ok(*value),
+                reply => return Ok(reply),
+            }
+        }
+    }
+
+    /// Where a redirection leads to, if one is followed, and whether to ask there first.
+    fn redirection(&self, reply: &Value) -> Option<(Address, bool)> {
+        if !self.options.follows_redirections {
+            return None;
+        }
+        let Value::Error(text) = reply else {
+            return None;
+        };
+        let text = std::str::from_utf8(text).ok()?;
+        let mut words = text.split(' ');
+        let is_asking = match words.next()? {
+            "MOVED" => false,
+            "ASK" => true,
+            _ => return None,
+        };
+        let (host, port) = words.nth(1)?.rsplit_once(':')?;
+        let host = match (host, &self.endpoint.address) {
+            ("", Address::Tcp(host, _)) => host.clone(),
+            (host, _) => host.to_owned(),
+        };
+        Some((Address::Tcp(host, port.parse().ok()?), is_asking))
+    }
+
+    /// Shows messages until the connection ends, or the process.
+    pub(super) fn listen(&mut self, out: &mut dyn Write) -> Result<(), BenchError> {
+        loop {
+            let message = match self.connect()?.reply() {
+                Ok(message) => message,
+                Err(error) => {
+                    self.session = None;
+                    return Err(error);
+                }
+            };
+            let text = self.printer.show(&message, false);
+            written(out.write_all(&text).and_then(|()| out.flush()))?;
+        }
+    }
+}
+
+/// The hash slot that a redirection names.
+fn slot_of(reply: &Value) -> String {
+    let text = String::from_utf8_lossy(&text_of(reply)).into_owned();
+    text.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+fn subscribes(word: &[u8]) -> bool {
+    [&b"SUBSCRIBE"[..], b"PSUBSCRIBE", b"SSUBSCRIBE"]
+        .iter()
+        .any(|name| word.eq_ignore_ascii_case(name))
+}
+
+/// Whether what follows the reply is messages.
+pub(super) fn listens(words: &[Vec<u8>]) -> bool {
+    words
+        .first()
+        .is_some_and(|word| subscribes(word) || word.eq_ignore_ascii_case(b"MONITOR"))
+}
+
+/// Whether the reply is text for people, which is shown as it is.
+fn is_text(words: &[Vec<u8>]) -> bool {
+    let is = |at: usize, name: &str| {
+        words
+            .get(at)
+            .is_some_and(|word: &Vec<u8>| word.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let pair = |first: &str, second: &str| is(0, first) && is(1, second);
+    is(0, "INFO")
+        || is(0, "LOLWUT")
+        || pair("CLUSTER", "NODES")
+        || pair("CLUSTER", "INFO")
+        || pair("CLIENT", "LIST")
+        || pair("CLIENT", "INFO")
+        || pair("LATENCY", "DOCTOR")
+        || pair("LATENCY", "GRAPH")
+        || pair("MEMORY", "DOCTOR")
+        || pair("MEMORY", "MALLOC-STATS")
+}
