@@ -39,6 +39,13 @@ impl Managed for Console {
     }
 }
 
+/// From now on spans are kept if they are to be sent. The port opens once workers serve, and what they do before counts, too.
+pub(crate) fn keep_spans(node: &Node) {
+    let config = node.core.config.current();
+    let is_sent = config.http.port != 0 && Target::parse(&export(&config).endpoint).is_ok();
+    node.core.shared.observer.spans.set_on(is_sent);
+}
+
 /// Opens the port if there is to be one.
 ///
 /// # Errors
@@ -58,8 +65,6 @@ pub(crate) fn open(node: &Arc<Node>, balancer: &Arc<Balancer>) -> io::Result<()>
         balancer: Arc::clone(balancer),
     };
     let settings = settings(&config)?;
-    let spans = &node.core.shared.observer.spans;
-    spans.set_on(Target::parse(&settings.export.endpoint).is_ok());
     if !settings.export.endpoint.is_empty()
         && let Err(reason) = Target::parse(&settings.export.endpoint)
     {

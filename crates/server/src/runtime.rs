@@ -363,6 +363,8 @@ fn new_store(config: &Config) -> io::Result<Arc<Store>> {
 
 /// Starts the workers, and opens what needs them.
 fn start_workers(node: &Arc<Node>, listeners: Vec<Listener>) -> Result<Workers, RunError> {
+    #[cfg(feature = "http")]
+    management::keep_spans(node);
     let started = Workers::start(Arc::clone(node), listeners);
     let workers = started.map_err(because("cannot start worker threads"))?;
     node.note_startup_memory();

@@ -1,5 +1,6 @@
 //! Saving the records of one bucket, by who holds it.
 
+use base::clock::{Clock as _, SystemClock};
 use base::sync::atomic::{Ordering, fence};
 use base::sync::thread;
 
@@ -18,8 +19,11 @@ use crate::record_span::RecordSpan;
 use crate::shared::Shared;
 
 /// Times that a writer lets others run while a snapshot holds too much: some ten microseconds where
-/// nobody else wants the core, and as long as it takes for the others to have had it.
+/// nobody else wants the core.
 const BACK_OFF_YIELDS: u32 = 64;
+/// Where others want it, the first times take so long: then they have had it. On a busy machine each time takes
+/// milliseconds.
+const BACK_OFF_NS: u64 = 200_000;
 
 impl Indexed {
     /// Lets others run for a moment if a snapshot holds too much, so that it can be given away. Called
@@ -27,8 +31,9 @@ impl Indexed {
     #[cold]
     pub(crate) fn back_off(&self) {
         debug_assert!(self.local.held.is_empty(), "waits with buckets held");
+        let since_now = SystemClock::new();
         for _ in 0..BACK_OFF_YIELDS {
-            if !self.shared.snapshots.is_pressing() {
+            if !self.shared.snapshots.is_pressing() || since_now.monotonic_ns() > BACK_OFF_NS {
                 return;
             }
             thread::yield_now();
