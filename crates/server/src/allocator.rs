@@ -4,6 +4,7 @@
 //! anything else runs. Without one, as in tests and benchmarks, the C library's allocator is described.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use engine::AllocatorMemory;
 
@@ -33,6 +34,10 @@ pub trait Allocator: Sync {
         false
     }
 
+    /// Hands back what the calling thread has freed and keeps to be given again: a few pieces may be all that keeps their
+    /// pages.
+    fn settle(&self) {}
+
     /// Gives all free memory back to the system. Takes time in proportion to it.
     fn purge(&self);
 
@@ -47,6 +52,33 @@ pub struct SmallAllocations {
     pub used_bytes: u64,
     /// Bytes of their pages that are not.
     pub idle_bytes: u64,
+}
+
+/// How often threads were asked to hand back what they keep.
+static RECALLS: AtomicU64 = AtomicU64::new(0);
+
+/// Asks all threads that [look](Settled::look) to hand back what they keep of what they freed.
+pub(crate) fn recall() {
+    RECALLS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Hands back what the calling thread keeps, without being asked: for one that rests now.
+pub(crate) fn settle() {
+    installed().settle();
+}
+
+/// Up to which recall a thread has handed back what it keeps.
+#[derive(Debug, Default)]
+pub(crate) struct Settled(u64);
+
+impl Settled {
+    /// Hands back what the calling thread keeps, if that was asked for since the last look: a load if not.
+    pub(crate) fn look(&mut self) {
+        let recalls = RECALLS.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.0, recalls) != recalls {
+            settle();
+        }
+    }
 }
 
 static INSTALLED: OnceLock<&'static dyn Allocator> = OnceLock::new();

@@ -106,13 +106,15 @@ impl Defragmenter {
             };
             let now_ns = around.clock.monotonic_ns();
             let is_asked = self.is_asked.load(Ordering::Relaxed);
-            let threshold = around.store.moving_threshold();
-            let is_due = is_much(before, threshold) && pause.is_over(before.idle_bytes, now_ns);
+            let is_due = is_much(around, before) && pause.is_over(before.idle_bytes, now_ns);
             if (is_asked || is_due) && !is_saving(around) {
                 self.is_asked.store(false, Ordering::Relaxed);
+                allocator::recall();
                 around.store.set_moving_pieces(true);
                 self.rounds(around, &mut store, allocator, before, &mut pause);
                 around.store.set_moving_pieces(false);
+                // What workers freed meanwhile may be all that keeps pages.
+                allocator::recall();
             }
         }
     }
@@ -136,12 +138,11 @@ impl Defragmenter {
             let Some(now) = allocator.small() else {
                 return;
             };
-            let gain = before.idle_bytes.saturating_sub(now.idle_bytes);
-            if gain < before.idle_bytes / GAIN_PART {
+            if gain(before, now) < before.idle_bytes / GAIN_PART {
                 pause.begin(now.idle_bytes, around.clock.monotonic_ns());
                 return;
             }
-            if !is_much(now, around.store.moving_threshold()) {
+            if !is_much(around, now) {
                 return;
             }
             before = now;
@@ -173,10 +174,19 @@ fn is_saving(around: &Around) -> bool {
     around.store.snapshot_progress().is_some()
 }
 
-/// Whether so much lies idle that it is worth the work, from so many bytes and hundredths of what is in use on.
-fn is_much(small: SmallAllocations, (bytes, percent): (u64, u64)) -> bool {
-    let part = small.used_bytes / 100 * percent;
-    small.idle_bytes > bytes.max(part)
+/// Whether so much lies idle that it is worth the work.
+fn is_much(around: &Around, small: SmallAllocations) -> bool {
+    around
+        .store
+        .is_worth_moving(small.idle_bytes, small.used_bytes)
+}
+
+/// How much less lies idle after a round than would without it. What clients freed meanwhile lies idle first of all:
+/// it must not make a round look as if it were in vain, or nothing is done for as long after the last of a million DELs.
+fn gain(before: SmallAllocations, now: SmallAllocations) -> u64 {
+    let freed_bytes = before.used_bytes.saturating_sub(now.used_bytes);
+    let idle_bytes = before.idle_bytes.saturating_add(freed_bytes);
+    idle_bytes.saturating_sub(now.idle_bytes)
 }
 
 /// How long nothing is tried after it was in vain.
@@ -202,18 +212,73 @@ impl Pause {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Mutex;
 
-    #[test]
-    fn little_is_left_alone() {
-        let small = |used_bytes, idle_bytes| SmallAllocations {
+    use base::clock::ManualClock;
+
+    use super::*;
+    use crate::allocator::AllocatorMemory;
+
+    fn small(used_bytes: u64, idle_bytes: u64) -> SmallAllocations {
+        SmallAllocations {
             used_bytes,
             idle_bytes,
+        }
+    }
+
+    /// An allocator that says what it was told to, one thing after the other.
+    struct Scripted(Mutex<Vec<SmallAllocations>>);
+
+    impl Allocator for Scripted {
+        fn name(&self) -> &'static str {
+            "scripted"
+        }
+
+        fn memory(&self) -> Option<AllocatorMemory> {
+            None
+        }
+
+        fn small(&self) -> Option<SmallAllocations> {
+            self.0.lock().unwrap().pop()
+        }
+
+        fn purge(&self) {}
+
+        fn statistics(&self) -> String {
+            String::new()
+        }
+    }
+
+    /// What lies idle after so many rounds, from `first` on; how many rounds that took, and whether it pauses now.
+    fn rounds(first: SmallAllocations, mut after: Vec<SmallAllocations>) -> (usize, bool) {
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::at_unix_ms(0));
+        let around = Around {
+            store: Store::new(&store::Options { databases: 1 }).unwrap(),
+            background: Arc::new(Scheduler::of_machine(Arc::clone(&clock))),
+            clock,
         };
-        assert!(!is_much(small(0, 1_000), (1_000, 10)));
-        assert!(is_much(small(0, 1_001), (1_000, 10)));
-        assert!(!is_much(small(100_000, 10_000), (1_000, 10)));
-        assert!(is_much(small(100_000, 10_001), (1_000, 10)));
+        let count = after.len();
+        after.reverse();
+        let allocator = Scripted(Mutex::new(after));
+        let (mut handle, mut pause) = (around.store.handle(), Pause::default());
+        Defragmenter::default().rounds(&around, &mut handle, &allocator, first, &mut pause);
+        let done = count - allocator.0.lock().unwrap().len();
+        (done, pause.since.is_some())
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn rounds_go_on_until_little_lies_idle_or_one_was_in_vain() {
+        let idle = |mib: u64| small(20 * MIB, mib * MIB);
+        assert_eq!(rounds(idle(9), vec![idle(5), idle(1), idle(0)]), (2, false));
+        assert_eq!(rounds(idle(9), vec![idle(5), idle(5), idle(0)]), (2, true));
+    }
+
+    #[test]
+    fn what_is_deleted_during_a_round_does_not_make_it_vain() {
+        let after = vec![small(10 * MIB, 9 * MIB), small(10 * MIB, MIB / 2)];
+        assert_eq!(rounds(small(15 * MIB, 8 * MIB), after), (2, false));
     }
 
     #[test]

@@ -65,6 +65,19 @@ impl Allocator for Jemalloc {
         set_flag(c"thread.tcache.enabled", false);
     }
 
+    fn settle(&self) {
+        // SAFETY: the name is a command without arguments, about the calling thread's own cache.
+        let _result = unsafe {
+            sys::mallctl(
+                c"thread.tcache.flush".as_ptr(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null_mut(),
+                0,
+            )
+        };
+    }
+
     fn lies_sparsely(&self, address: *const u8) -> bool {
         Slab::around(address).is_some_and(|slab| slab.is_sparse())
     }

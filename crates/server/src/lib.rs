@@ -39,6 +39,7 @@ pub mod open_files;
 mod poll;
 pub mod port;
 pub mod process;
+mod program_pages;
 pub mod pubsub;
 #[cfg_attr(
     not(feature = "cluster"),

@@ -1010,7 +1010,7 @@ impl Node {
         let clients = self.clients_held_bytes();
         let used = program + clients + store.used_bytes;
         let resident = process::memory().resident_bytes;
-        let mapped = store.memory.index_bytes + store.memory.long_value_bytes;
+        let mapped = store.memory.index_bytes + store.memory.page_bytes;
         let slots = store.memory;
         // The store maps memory of its own; the rest is the allocator's.
         let allocator = match allocator::installed().memory() {

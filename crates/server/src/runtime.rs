@@ -31,7 +31,7 @@ use crate::management;
 use crate::node::Node;
 use crate::sentinel;
 use crate::worker::{Arena, Worker};
-use crate::{allocator, identity, open_files, statistics};
+use crate::{allocator, identity, open_files, program_pages, statistics};
 use persistence::recovery::Target;
 use persistence::running::OpenError;
 
@@ -312,6 +312,7 @@ fn serve(
     };
     begin_replication(&node, member).map_err(because("cannot take part in the control group"))?;
     sentinel::open(&node).map_err(because("cannot answer clients of Sentinels"))?;
+    let_go_of_the_start();
     announce(&node, current, &endpoints);
     wait(&node, &signals, came_meanwhile);
     node.process.supervisor.stopping();
@@ -324,6 +325,13 @@ fn serve(
         .log
         .warning(format_args!("Iolite is now ready to exit, bye bye..."));
     ended
+}
+
+/// Gives memory back that only the start needed.
+fn let_go_of_the_start() {
+    allocator::recall();
+    allocator::settle();
+    program_pages::let_go();
 }
 
 /// Looks whether this node is of a cluster or of a control group: nobody is to be answered as by one that is not.

@@ -35,6 +35,7 @@ use reactor::{
     Service, Then, Ticket, Verdict,
 };
 
+use crate::allocator::Settled;
 use crate::announcer;
 use crate::config::{Config, ConfigReader};
 use crate::counters::{Count, WorkerCounters, bump};
@@ -121,6 +122,7 @@ pub struct Worker {
     survey_due_ms: u64,
     usable_bytes: u64,
     more_housekeeping: bool,
+    settled: Settled,
 }
 
 impl Worker {
@@ -175,6 +177,7 @@ impl Worker {
             survey_due_ms: if index == 0 { 0 } else { u64::MAX },
             usable_bytes: process::usable_bytes(),
             more_housekeeping: false,
+            settled: Settled::default(),
             node,
         };
         worker.take_up_log();
@@ -651,6 +654,7 @@ impl Worker {
         self.buffers
             .look(&mut self.sessions, io, config, &self.counters, now);
         self.limit_clients_memory();
+        self.settled.look();
         if let Some(replies) = &self.held_replies {
             replies.write_out_rest();
         }

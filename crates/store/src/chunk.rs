@@ -24,6 +24,9 @@ const UNUSED_KEPT: usize = 8;
 /// … and of these so many are cleaned at once (4 MiB).
 const UNUSED_CLEANED: usize = 64;
 
+/// With so many clean chunks at hand, none behind them need be ready (4 MiB).
+const PREPARED_NEEDLESS: usize = 64;
+
 /// Chunks cleaned at once by who may have a client waiting: some tens of microseconds.
 pub(crate) const CLEANED_AT_ONCE: usize = 8;
 
@@ -132,6 +135,8 @@ struct Free {
     clean: Vec<ChunkId>,
     /// The first chunk that was never used.
     unused: ChunkId,
+    /// Behind the last chunk whose memory was asked for ahead of its use.
+    prepared_end: ChunkId,
 }
 
 /// No chunk is left.
@@ -151,6 +156,7 @@ impl Chunks {
                 dirty: Vec::new(),
                 clean: Vec::new(),
                 unused: ChunkId(1),
+                prepared_end: ChunkId::ZERO,
             })),
             in_use: AtomicU64::new(0),
             dirty: AtomicU64::new(0),
@@ -238,7 +244,9 @@ impl Arena {
                 return Err(OutOfMemory);
             }
             free.unused = ChunkId(chunk.0 + 1);
-            self.before_first_use(chunk);
+            if let Some(end) = self.before_first_use(chunk) {
+                free.prepared_end = end;
+            }
             chunk
         };
         chunks.in_use.fetch_add(1, Ordering::Relaxed);
@@ -286,9 +294,20 @@ impl Arena {
             );
             let left = free.dirty.len() as u64;
             chunks.dirty_least.store(left, Ordering::Relaxed);
+            self.give_prepared(&mut free);
             surplus
         };
         self.clean_free(surplus);
+    }
+
+    /// Gives memory back that was asked for ahead of its use, where so much is free by now that its use is far away.
+    /// With the lock, so that nobody begins to use it meanwhile.
+    fn give_prepared(&self, free: &mut Free) {
+        let end = free.prepared_end;
+        if end > free.unused && free.clean.len() >= PREPARED_NEEDLESS {
+            free.prepared_end = ChunkId::ZERO;
+            self.discard(free.unused, end);
+        }
     }
 
     /// Gives the memory of all free chunks back to the system; the bytes given.
@@ -322,13 +341,15 @@ impl Arena {
     }
 
     /// When 2 MiB begin with `chunk`: sees to the huge page behind it, or that what lies before it, all
-    /// handed out by now, becomes one.
-    fn before_first_use(&self, chunk: ChunkId) {
+    /// handed out by now, becomes one. The end of what is prepared by that.
+    fn before_first_use(&self, chunk: ChunkId) -> Option<ChunkId> {
         if !chunk.index().is_multiple_of(CHUNKS_PER_HUGE_PAGE) {
-            return;
+            return None;
         }
         let behind = ChunkId::from_index(chunk.index() + CHUNKS_PER_HUGE_PAGE);
-        if self.chunks().wants_huge(behind) {
+        let end = ChunkId::from_index(behind.index() + CHUNKS_PER_HUGE_PAGE);
+        let is_prepared = self.chunks().wants_huge(behind) && end.start() <= self.bytes();
+        if is_prepared {
             self.prepare_huge(behind);
         }
         if let Some(before) = chunk.index().checked_sub(CHUNKS_PER_HUGE_PAGE) {
@@ -337,6 +358,7 @@ impl Arena {
                 self.make_huge(before);
             }
         }
+        is_prepared.then_some(end)
     }
 }
 

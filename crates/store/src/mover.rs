@@ -87,9 +87,7 @@ impl Mover {
             // A few slots in a cache may be all that keeps many chunks.
             shared.slab.recall();
         }
-        let part = usage.live_bytes / 100 * self.threshold_percent.load(Ordering::Relaxed);
-        let least = self.ignore_bytes.load(Ordering::Relaxed).max(part);
-        let goal = if usage.waste_bytes() > least {
+        let goal = if self.is_worth(usage.waste_bytes(), usage.live_bytes) {
             u64::MAX
         } else {
             0

@@ -1,14 +1,20 @@
 //! Buckets behind buckets: where the links go that do not fit into seven.
 //!
-//! Numbered from 1, so that 0 in a word means "none". Free ones are a stack, linked through the
-//! overflow field of their words. They stay buckets for ever: a reader that comes late finds links
-//! of other keys or a chain that leads elsewhere, even round in a circle, and its validation fails.
+//! Numbered from 1, so that 0 in a word means "none". A page of memory holds 64 of them, and a word says which of these
+//! are in use; the free one with the lowest number comes next, so that pages behind become wholly free. Their memory
+//! goes back to the system from time to time ([`Overflow::clean`]).
+//!
+//! They stay buckets for ever: a reader that comes late finds links of other keys, none at all (memory that was given back
+//! reads as zero), or a chain that leads elsewhere, even round in a circle, and its validation fails.
 
 use std::io;
 
 use base::sync::atomic::{AtomicU64, Ordering};
 use base::sync::{CachePadded, Mutex};
 
+use crate::arena::distance;
+#[cfg(not(any(loom, shuttle)))]
+use crate::bucket::BUCKET_BYTES;
 use crate::bucket::{Bucket, LINKS, Link};
 use crate::buckets::Buckets;
 use crate::chunk::lock;
@@ -24,12 +30,90 @@ pub(crate) struct Overflow {
     in_use: AtomicU64,
 }
 
+/// Buckets of a page.
+const PAGE_BUCKETS: usize = 64;
+
+#[cfg(not(any(loom, shuttle)))]
+const _: () = assert!(PAGE_BUCKETS * BUCKET_BYTES == 4096);
+
+/// Pages cleaned at once (1 MiB), without a lock.
+const CLEANED_AT_ONCE: usize = 256;
+
+/// Free pages that keep their memory, for chains that come and go (64 KiB).
+const KEPT_PAGES: usize = 16;
+
+/// Which buckets are free.
 #[derive(Debug)]
 struct Free {
-    /// Number of the first free bucket that was used before; 0 is none.
-    first: u32,
-    /// Number of the first bucket that was never used.
-    unused: u32,
+    /// Of each page that was ever used, a bit for each bucket: whether it is in use.
+    used: Vec<u64>,
+    /// Of each of them, whether there may be memory.
+    touched: Vec<bool>,
+    /// No page before this one has a free bucket.
+    lowest: usize,
+}
+
+impl Free {
+    /// All but the one with number 0.
+    fn new() -> Self {
+        Self {
+            used: vec![1],
+            touched: vec![true],
+            lowest: 0,
+        }
+    }
+
+    /// Takes the first bucket that is free, of `count`.
+    fn take(&mut self, count: usize) -> Option<usize> {
+        while self.used.get(self.lowest) == Some(&u64::MAX) {
+            self.lowest += 1;
+        }
+        let page = self.lowest;
+        let used = self.used.get(page).map_or(0, |used| used.trailing_ones());
+        let number = page * PAGE_BUCKETS + distance(u64::from(used));
+        if number >= count {
+            return None;
+        }
+        if page == self.used.len() {
+            self.used.push(0);
+            self.touched.push(true);
+        }
+        self.used[page] |= 1 << used;
+        self.touched[page] = true;
+        Some(number)
+    }
+
+    fn give(&mut self, number: usize) {
+        let page = number / PAGE_BUCKETS;
+        if let Some(used) = self.used.get_mut(page) {
+            *used &= !(1 << (number % PAGE_BUCKETS));
+            self.lowest = self.lowest.min(page);
+        }
+    }
+
+    /// Some pages that may have memory and of which nothing is in use, except a few that stay as they are; they count
+    /// as used until they are [given back](Free::put_back).
+    fn take_emptied(&mut self) -> Vec<usize> {
+        let pages = self.used.iter().zip(&mut self.touched).enumerate();
+        let emptied = pages.filter(|(_, (used, touched))| **used == 0 && **touched);
+        let emptied: Vec<usize> = emptied
+            .skip(KEPT_PAGES)
+            .take(CLEANED_AT_ONCE)
+            .map(|(page, (_, touched))| {
+                *touched = false;
+                page
+            })
+            .collect();
+        emptied.iter().for_each(|&page| self.used[page] = u64::MAX);
+        emptied
+    }
+
+    fn put_back(&mut self, pages: &[usize]) {
+        for &page in pages {
+            self.used[page] = 0;
+            self.lowest = self.lowest.min(page);
+        }
+    }
 }
 
 impl Overflow {
@@ -40,10 +124,7 @@ impl Overflow {
     pub(crate) fn new(wanted: usize) -> io::Result<Self> {
         Ok(Self {
             buckets: Buckets::new(wanted.min(COUNT_MAX))?,
-            free: CachePadded::new(Mutex::new(Free {
-                first: 0,
-                unused: 1,
-            })),
+            free: CachePadded::new(Mutex::new(Free::new())),
             in_use: AtomicU64::new(0),
         })
     }
@@ -64,18 +145,8 @@ impl Overflow {
 
     /// An empty bucket; none when all are in use. A leaf lock: may be called with a bucket held.
     pub(crate) fn take(&self) -> Option<u32> {
-        let mut free = lock(&self.free);
-        let number = if free.first != 0 {
-            let number = free.first;
-            free.first = self.get(number)?.overflow();
-            number
-        } else {
-            let number = free.unused;
-            self.get(number)?;
-            free.unused += 1;
-            number
-        };
-        drop(free);
+        let number = lock(&self.free).take(self.buckets.count())?;
+        let number = u32::try_from(number).ok()?;
         self.in_use.fetch_add(1, Ordering::Relaxed);
         let bucket = self.get(number)?;
         (0..LINKS).for_each(|at| bucket.set_link(at, Link::NONE));
@@ -85,13 +156,10 @@ impl Overflow {
 
     /// Takes a bucket back that no chain leads to any more.
     pub(crate) fn give(&self, number: u32) {
-        let Some(bucket) = self.get(number) else {
+        if self.get(number).is_none() {
             return;
-        };
-        let mut free = lock(&self.free);
-        bucket.set_overflow(free.first);
-        free.first = number;
-        drop(free);
+        }
+        lock(&self.free).give(distance(number.into()));
         self.in_use.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -105,6 +173,22 @@ impl Overflow {
         self.in_use.load(Ordering::Relaxed)
     }
 
+    /// Gives memory back of pages of which no bucket is in use, in a bounded step. To be called about once a second.
+    pub(crate) fn clean(&self) {
+        let pages = lock(&self.free).take_emptied();
+        if pages.is_empty() {
+            return;
+        }
+        // Nobody takes any of them meanwhile. Late readers find zeroes: a bucket without links that is the last of a chain.
+        for run in pages.chunk_by(|before, after| before + 1 == *after) {
+            if let ([first, ..], [.., last]) = (run, run) {
+                self.buckets
+                    .discard_range(first * PAGE_BUCKETS..(last + 1) * PAGE_BUCKETS);
+            }
+        }
+        lock(&self.free).put_back(&pages);
+    }
+
     /// Gives the memory of all buckets back; for an index that nobody uses any more.
     pub(crate) fn discard(&self) {
         self.buckets.discard();
@@ -115,6 +199,28 @@ impl Overflow {
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_of_empty_pages_goes_back_and_comes_again() {
+        let count = 40 * PAGE_BUCKETS;
+        let overflow = Overflow::new(count).unwrap();
+        let taken: Vec<_> = (1..count).map(|_| overflow.take().unwrap()).collect();
+        assert_eq!(overflow.take(), None);
+        let last = *taken.last().unwrap();
+        overflow.get(last).unwrap().set_overflow(5);
+        let kept = [1, 700];
+        let given = taken.iter().filter(|number| !kept.contains(number));
+        given.for_each(|&number| overflow.give(number));
+        overflow.get(700).unwrap().set_overflow(9);
+        (0..3).for_each(|_| overflow.clean());
+        assert_eq!(overflow.get(700).unwrap().overflow(), 9);
+        if cfg!(not(miri)) {
+            assert_eq!(overflow.get(last).unwrap().overflow(), 0);
+        }
+        let again: Vec<_> = (3..count).map(|_| overflow.take().unwrap()).collect();
+        assert!(again.is_sorted() && again.iter().all(|number| !kept.contains(number)));
+        assert_eq!(overflow.take(), None);
+    }
 
     #[test]
     fn given_buckets_come_back_empty() {

@@ -109,8 +109,10 @@ pub struct MemoryUsage {
     pub slot_bytes: u64,
     /// Memory held for slots, free ones included.
     pub slot_held_bytes: u64,
-    /// Long values.
+    /// Long values, and what collections have besides their records.
     pub long_value_bytes: u64,
+    /// The part of them that lies in memory of the store's own, as that of slots does.
+    pub page_bytes: u64,
     /// The limit; 0 is none.
     pub limit_bytes: u64,
 }
@@ -442,6 +444,7 @@ fn statistics(shared: &Arc<Shared>) -> Statistics {
     let used_bytes = shared.ledger.used_bytes();
     let index_bytes = shared.databases.index_bytes();
     let other_bytes = slots.live_bytes.saturating_add(index_bytes);
+    let in_chunks_bytes = shared.arena_ref().chunks().in_use_bytes();
     Statistics {
         used_bytes,
         hits: sums.hits,
@@ -461,6 +464,7 @@ fn statistics(shared: &Arc<Shared>) -> Statistics {
             slot_bytes: slots.live_bytes,
             slot_held_bytes: slots.held_bytes,
             long_value_bytes: used_bytes.saturating_sub(other_bytes),
+            page_bytes: in_chunks_bytes.saturating_sub(slots.held_bytes),
             limit_bytes: shared.budget.limit_bytes(),
         },
     }

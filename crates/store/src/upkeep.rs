@@ -39,6 +39,8 @@ impl Indexed {
             if shared.last_move.is_due(now_unix_ms, MOVE_EVERY_MS) {
                 shared.mover.begin_if_due(shared);
                 shared.arena_ref().clean_unused();
+                let indexes = self.seen.iter().map(|(_, index)| index);
+                indexes.for_each(|index| index.overflow().clean());
             }
         }
         if entered {

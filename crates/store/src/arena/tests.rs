@@ -72,6 +72,25 @@ fn the_whole_range_may_be_used() {
     assert_eq!(bytes, [9; 256]);
 }
 
+/// What was asked for ahead of its use goes back when so much is free that it will not be needed soon.
+#[test]
+#[cfg_attr(miri, ignore = "the content stays there")]
+fn memory_that_was_prepared_in_vain_is_given_back() {
+    let huge_pages = HugePages::After { bytes: 0 };
+    let arena = Arena::with_reserve(16 * MIB, 16 * MIB, huge_pages).unwrap();
+    let taken: Vec<_> = (0..70).map(|_| arena.take_chunk().unwrap()).collect();
+    // Of the second 2 MiB behind the 2 MiB that the last of them lies in.
+    let prepared = offset(7 * MIB as u64);
+    let word = || arena.word(prepared, 0).load(Ordering::Relaxed);
+    arena.word(prepared, 0).store(7, Ordering::Relaxed);
+    arena.clean_unused();
+    assert_eq!(word(), 7, "it may be needed soon");
+    arena.give_chunks(&taken, 0);
+    arena.give_dirty();
+    arena.clean_unused();
+    assert_eq!(word(), 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
 

@@ -52,11 +52,12 @@ impl Store {
         }
     }
 
-    /// From when on memory that lies idle is worth the work of moving: so many bytes, and hundredths of what is in use.
+    /// Whether so much lies idle beside what is in use that it is worth the work of moving
+    /// ([`Store::set_moving`]): one rule for records and for pieces of objects.
     #[must_use]
-    pub fn moving_threshold(&self) -> (u64, u64) {
+    pub fn is_worth_moving(&self, idle_bytes: u64, used_bytes: u64) -> bool {
         self.shared()
-            .map_or((u64::MAX, 0), |shared| shared.mover.threshold())
+            .is_some_and(|shared| shared.mover.is_worth(idle_bytes, used_bytes))
     }
 }
 

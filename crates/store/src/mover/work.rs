@@ -13,9 +13,9 @@ pub(crate) struct Mover {
     pub(super) is_moving_pieces: AtomicBool,
     pub(super) work: Mutex<Work>,
     /// Nothing is moved while less than this lies idle …
-    pub(super) ignore_bytes: AtomicU64,
+    ignore_bytes: AtomicU64,
     /// … or fewer per cent of what is in use.
-    pub(super) threshold_percent: AtomicU64,
+    threshold_percent: AtomicU64,
     /// A writer in need found nothing to do while so much lay idle.
     pub(super) in_vain_bytes: AtomicU64,
     pub(crate) moved: AtomicU64,
@@ -90,7 +90,7 @@ impl Default for Mover {
 
 impl Mover {
     /// Without being asked nothing is moved while less than this lies idle …
-    pub(crate) const IGNORE_BYTES: u64 = 2 << 20;
+    pub(crate) const IGNORE_BYTES: u64 = 1 << 20;
     /// … or less than this part of what is in use.
     pub(crate) const THRESHOLD_PERCENT: u64 = 10;
 
@@ -107,12 +107,10 @@ impl Mover {
             .store(threshold_percent, Ordering::Relaxed);
     }
 
-    /// From when on memory that lies idle is worth the work.
-    pub(super) fn threshold(&self) -> (u64, u64) {
-        (
-            self.ignore_bytes.load(Ordering::Relaxed),
-            self.threshold_percent.load(Ordering::Relaxed),
-        )
+    /// Whether so much lies idle beside what is in use that it is worth the work.
+    pub(super) fn is_worth(&self, idle_bytes: u64, used_bytes: u64) -> bool {
+        let part = used_bytes / 100 * self.threshold_percent.load(Ordering::Relaxed);
+        idle_bytes > self.ignore_bytes.load(Ordering::Relaxed).max(part)
     }
 
     /// Whether records or pieces of objects are being moved.

@@ -28,6 +28,16 @@ fn held_bytes(handle: &Handle) -> u64 {
     handle.statistics().memory.slot_held_bytes
 }
 
+#[test]
+fn little_is_left_alone() {
+    let store = Force::TINY.store(1);
+    store.set_moving(Some((1_000, 10)));
+    assert!(!store.is_worth_moving(1_000, 0));
+    assert!(store.is_worth_moving(1_001, 0));
+    assert!(!store.is_worth_moving(10_000, 100_000));
+    assert!(store.is_worth_moving(10_001, 100_000));
+}
+
 fn tick_until_done(handle: &mut Handle) {
     while handle.tick(1_000) {}
 }

@@ -31,7 +31,7 @@ processor time; `0` turns it off.
 Memory that lies idle between records is given back by moving records together, in short steps
 between commands. With `activedefrag yes` this begins when `active-defrag-ignore-bytes` and
 `active-defrag-threshold-lower` per cent of what is in use lie idle; with `activedefrag no`, the default,
-at 2 MiB and 10 %; under `maxmemory` as much of it is done as the limit needs. What collections have beside their
+at 1 MiB and 10 %; under `maxmemory` as much of it is done as the limit needs. What collections have beside their
 records lies in the memory of the allocator, jemalloc, which gives free pages back by itself; where it says that pieces lie
 apart, a thread moves them together, with the same thresholds, in at most 8 % of each core that clients want.
 `MEMORY PURGE` asks for all of it at once.
