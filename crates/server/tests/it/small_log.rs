@@ -30,6 +30,8 @@ fn start(directory: &Path) -> Server {
         &directory,
         "--save",
         "",
+        "--enable-debug-command",
+        "yes",
     ];
     ServerBuilder::iolite().args(&args).start().unwrap()
 }
@@ -115,4 +117,16 @@ fn a_log_that_nobody_writes_to_is_small_and_grows_with_what_is_written() {
         let wanted = Value::Bulk(value(number).into_bytes());
         assert!(found.unwrap() == wanted, "key {number}");
     }
+}
+
+/// All workers sleep while it writes: nobody but it would have seen that the log has room again.
+#[test]
+fn one_client_alone_makes_more_keys_than_the_log_has_room_for_in_memory() {
+    let directory = TemporaryDirectory::new("small-log").unwrap();
+    let server = start(&directory.join(""));
+    let mut client = server.client().unwrap();
+    let made = client.command(&["DEBUG", "POPULATE", "40000", "key", "4000"]);
+    assert_eq!(made.unwrap(), Value::Simple(b"OK".to_vec()));
+    let count = client.command(&["DBSIZE"]).unwrap();
+    assert_eq!(count, Value::Integer(40_000));
 }
