@@ -27,6 +27,8 @@ pub use message::{
 
 /// The version of the link that this program speaks.
 pub const VERSION: u16 = 1;
+/// The oldest version of the link that this program speaks. Of two ends the newer one speaks the version of the other.
+pub const VERSION_MIN: u16 = 1;
 /// Bytes in front of each body.
 pub const HEADER_BYTES: usize = 12;
 /// Longest body.

@@ -422,7 +422,8 @@ impl Identity {
         bit(encryption.is_wanted, link::ENCRYPTS) | bit(encryption.by_certificate, link::CERTIFIES)
     }
 
-    fn hello(&self) -> Hello {
+    /// What this node says of itself.
+    pub(crate) fn hello(&self) -> Hello {
         let mut nonce = [0; 32];
         fill_from_os(&mut nonce);
         Hello {
@@ -514,7 +515,7 @@ impl Greeting {
         let Some(Message::Hello(peer)) = header.message(&said[HEADER_BYTES..])? else {
             return Err(LinkFault::Secret);
         };
-        check_versions(&peer)?;
+        check_link_version(&peer)?;
         if peer.node == own.node {
             return Err(LinkFault::Own);
         }
@@ -567,18 +568,30 @@ impl Greeting {
     }
 }
 
-fn check_versions(peer: &Hello) -> Result<(), LinkFault> {
-    let log = u16::try_from(durability::log::VERSION).unwrap_or(u16::MAX);
-    for (what, theirs, ours) in [
-        ("link", peer.link_version, link::VERSION),
-        ("log", peer.log_version, log),
-        (
-            "parts of checkpoints",
-            peer.part_version,
-            durability::checkpoint::PART_VERSION,
-        ),
-    ] {
-        if theirs != ours {
+/// The link itself: the older end's version is spoken, so a newer peer is none that has to be refused.
+fn check_link_version(peer: &Hello) -> Result<(), LinkFault> {
+    let (theirs, ours) = (peer.link_version, link::VERSION);
+    if theirs >= link::VERSION_MIN {
+        return Ok(());
+    }
+    let what = "link";
+    Err(LinkFault::Version { what, theirs, ours })
+}
+
+/// Who is sent a log and checkpoints has to read those that the sender writes: a replica is as new as its primary, or newer.
+pub(crate) fn check_data_versions(own: &Hello, peer: &Hello, side: Side) -> Result<(), LinkFault> {
+    let of = |hello: &Hello| {
+        [
+            ("log", hello.log_version),
+            ("parts of checkpoints", hello.part_version),
+        ]
+    };
+    for ((what, ours), (_, theirs)) in of(own).into_iter().zip(of(peer)) {
+        let (reads, writes) = match side {
+            Side::Replica => (ours, theirs),
+            Side::Primary => (theirs, ours),
+        };
+        if reads < writes {
             return Err(LinkFault::Version { what, theirs, ours });
         }
     }

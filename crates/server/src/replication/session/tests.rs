@@ -146,6 +146,69 @@ fn a_node_does_not_follow_itself() {
     assert!(greeted.is_err());
 }
 
+/// A hello of a release whose formats have these versions.
+fn hello_of(link_version: u16, log_version: u16, part_version: u16) -> Hello {
+    Hello {
+        link_version,
+        log_version,
+        part_version,
+        ..identity(1, b"").hello()
+    }
+}
+
+/// Two releases on one link: the newer end speaks as the older one, and who is sent data reads what the sender writes.
+#[test]
+fn a_newer_release_is_followed_by_as_new_ones_and_follows_older_ones() {
+    let ours = identity(2, b"").hello();
+    let (link, log, part) = (ours.link_version, ours.log_version, ours.part_version);
+    let older = hello_of(link, log - 1, part);
+    let newer = hello_of(link + 1, log + 1, part + 1);
+    for (peer, follows, is_followed) in [
+        (&older, true, false),
+        (&ours, true, true),
+        (&newer, false, true),
+    ] {
+        assert!(check_link_version(peer).is_ok());
+        let as_replica = check_data_versions(&ours, peer, Side::Replica);
+        let as_primary = check_data_versions(&ours, peer, Side::Primary);
+        assert_eq!(
+            (as_replica.is_ok(), as_primary.is_ok()),
+            (follows, is_followed)
+        );
+    }
+    let refused = check_data_versions(&ours, &newer, Side::Replica).unwrap_err();
+    let text = refused.to_string();
+    let expected = format!(
+        "the peer speaks version {} of the log, and this server {log}",
+        log + 1
+    );
+    assert_eq!(text, expected);
+    let unknown = check_link_version(&hello_of(0, log, part)).unwrap_err();
+    assert!(unknown.to_string().contains("version 0 of the link"));
+}
+
+/// Over sockets: a peer of the next release, whose hello says more than is known here.
+#[test]
+fn a_hello_of_the_next_release_is_understood() {
+    let (one, other) = pair();
+    let own = identity(1, b"secret");
+    let welcoming = thread::spawn(move || welcome(other, &identity(2, b"secret")));
+    let mut greeting = Greeting::new(one);
+    let newer = Hello {
+        link_version: link::VERSION + 1,
+        log_version: own.hello().log_version + 1,
+        features: 1 << 31,
+        ..own.hello()
+    };
+    greeting.send(&Message::Hello(newer.clone())).unwrap();
+    let ours = greeting.writer.bytes.clone();
+    let (_, theirs) = greeting.hear_hello(&own).unwrap();
+    let proof = own.key.prove(&[OF_REPLICA, &ours, &theirs, &[]]);
+    greeting.send(&Message::Proof(proof)).unwrap();
+    let welcomed = welcoming.join().unwrap().unwrap();
+    assert_eq!(welcomed.peer, newer);
+}
+
 /// The same bytes again, as who listens in could send them.
 #[test]
 fn what_was_said_once_is_of_no_worth_again() {
