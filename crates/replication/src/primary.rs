@@ -480,6 +480,9 @@ impl Primary {
         let Some(peer) = self.peers.get_mut(&link) else {
             return Vec::new();
         };
+        // Where the clock was set back, who is silent is silent from now on.
+        peer.heard_ms = peer.heard_ms.min(now_ms);
+        peer.said_ms = peer.said_ms.min(now_ms);
         if now_ms.saturating_sub(peer.heard_ms) >= times.timeout_ms {
             vec![Action::Close(link, CloseReason::Silent)]
         } else if now_ms.saturating_sub(peer.said_ms) >= times.ping_ms {
@@ -586,6 +589,23 @@ mod tests {
         };
         assert_eq!(with(None), (0, 1));
         assert_eq!(with(Some(Bug::AckOfOlderTerm)), (1, 1));
+    }
+
+    /// Links go by the time of the machine, which somebody may set.
+    #[test]
+    fn a_clock_that_is_set_back_hides_no_silence_and_stops_no_heartbeats() {
+        const YEAR_MS: u64 = 365 * 86_400_000;
+        let times = Times::default();
+        let mut primary = Primary::new(5, times);
+        primary.on_connected(LINK, YEAR_MS);
+        assert_eq!(primary.on_tick_of(LINK, 1_000), []);
+        let beats = primary.on_tick_of(LINK, 1_000 + times.ping_ms);
+        assert!(matches!(
+            beats[..],
+            [Action::Send(LINK, Message::Ping { .. })]
+        ));
+        let silent = Action::Close(LINK, CloseReason::Silent);
+        assert_eq!(primary.on_tick_of(LINK, 1_000 + times.timeout_ms), [silent]);
     }
 
     #[test]

@@ -425,7 +425,10 @@ impl Replica {
     /// Time has passed.
     pub fn on_tick<'m>(&mut self, now_ms: u64) -> Vec<Action<'m>> {
         match self.state {
-            State::BackOff { until_ms } if now_ms >= until_ms => {
+            // A clock that was set back is not waited for.
+            State::BackOff { until_ms }
+                if now_ms >= until_ms || until_ms - now_ms > BACK_OFF_MS_MAX =>
+            {
                 (self.state, self.heard_ms) = (State::Connecting, now_ms);
                 vec![Action::Connect]
             }
@@ -440,6 +443,8 @@ impl Replica {
     }
 
     fn close_if_silent<'m>(&mut self, now_ms: u64) -> Vec<Action<'m>> {
+        // The clock was set back: who is silent is silent from now on.
+        self.heard_ms = self.heard_ms.min(now_ms);
         if now_ms.saturating_sub(self.heard_ms) < self.timeout_ms {
             return Vec::new();
         }
@@ -581,6 +586,29 @@ mod tests {
             now_ms = until_ms;
         }
         assert_eq!(pauses, [50, 100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+    }
+
+    /// Links go by the time of the machine, which somebody may set.
+    #[test]
+    fn a_clock_that_jumps_costs_a_link_at_most_and_stops_nobody() {
+        const YEAR_MS: u64 = 365 * 86_400_000;
+        let mut replica = Replica::new(60_000);
+        let _connect = replica.follow(false, YEAR_MS);
+        replica.on_closed(YEAR_MS);
+        // Back by a year, in a pause.
+        assert_eq!(replica.on_tick(1_000), [Action::Connect]);
+        let _attach = replica.on_connected(Attach::default(), log(0), 1_000);
+        // Forth by a year: once, the link is taken for a silent one.
+        assert_eq!(replica.on_tick(YEAR_MS), [Action::Close]);
+        assert_eq!(
+            replica.on_tick(YEAR_MS + BACK_OFF_MS_MAX),
+            [Action::Connect]
+        );
+        let _attach = replica.on_connected(Attach::default(), log(0), YEAR_MS + BACK_OFF_MS_MAX);
+        // Back on a link that then falls silent: it is found out in the time that it always takes.
+        assert_eq!(replica.on_tick(1_000), []);
+        assert_eq!(replica.on_tick(60_999), []);
+        assert_eq!(replica.on_tick(61_000), [Action::Close]);
     }
 
     #[test]
