@@ -189,6 +189,18 @@ pub const PARTS: &[SoakPart] = &[
         commands: |_| vec![parts::process_tests("power_cuts::a_power_cut")],
     },
     SoakPart {
+        name: "planted",
+        purpose: "mistakes that servers are made to make, and the tests that have to find them (one needs loop devices)",
+        needs: &[&tools::CPP_COMPILER],
+        commands: |_| {
+            let mut planted = cargo(&["test", "-p", "server", "--features", "planted"]);
+            planted.args(["--test", "it", "planted::", "--", "--ignored"]);
+            // The one that was built beside the tests.
+            planted.env("SERVER_BIN", target_directory().join("debug/iolite"));
+            vec![planted]
+        },
+    },
+    SoakPart {
         name: "linearizability",
         purpose: "histories of four clients with transactions and watches, checked by porcupine",
         needs: &[&tools::CPP_COMPILER, &tools::GO],

@@ -45,7 +45,7 @@ pub use manifest::{
     History, Lineage, MANIFEST_VERSION, Manifest, ManifestFlaw, Overlap, PartEntry, RespEntry,
     SegmentEntry, TERMS_MAX, TermEntry,
 };
-pub use reader::{Block, PartReader};
+pub use reader::{Block, OwnedBlock, PartReader};
 pub use record::{RECORD_BYTES_MIN, Record};
 pub use writer::{PartWriter, RUN_BYTES_MAX};
 

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aof;
+pub mod arriving;
 pub mod bodies;
 pub mod branch;
 pub mod check;

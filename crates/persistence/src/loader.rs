@@ -138,6 +138,14 @@ pub struct Source<'s> {
     pub gate: &'s Gate,
 }
 
+/// Puts records into the store, whatever they were read from.
+#[derive(Clone, Copy)]
+pub(crate) struct Putter<'p> {
+    pub(crate) limits: &'p Limits,
+    pub(crate) existing: Existing,
+    pub(crate) tier: Option<&'p Tier>,
+}
+
 impl Source<'_> {
     /// Loads all parts with at most `threads` threads, at the time 0, and holds the databases against
     /// what the manifest says of them, where they were empty before.
@@ -190,7 +198,7 @@ impl Source<'_> {
         if !self.is_all {
             return Ok(());
         }
-        self.check_counts(&mut handle)
+        check_counts(self.manifest, &mut handle)
     }
 
     /// How many records the files of all parts can hold. One that is not to be had holds none, and is refused when it is
@@ -205,19 +213,6 @@ impl Source<'_> {
         bytes.fold(0, u64::saturating_add) / RECORD_BYTES_MIN
     }
 
-    fn check_counts(&self, handle: &mut Handle) -> Result<(), LoadFault> {
-        let counts = &self.manifest.databases;
-        let is_right = (0..handle.store().databases()).all(|database| {
-            let kept = counts.get(&database).copied().unwrap_or(0);
-            handle.len(database) as u64 == kept
-        });
-        if is_right {
-            Ok(())
-        } else {
-            Err(LoadFault::Counts)
-        }
-    }
-
     /// Loads one part, at the time that the handle was told; how many records of each database were in it.
     ///
     /// # Errors
@@ -229,11 +224,16 @@ impl Source<'_> {
     ) -> Result<BTreeMap<u16, u64>, LoadFault> {
         let mut reader = open_part(self.disk, self.directory, self.manifest, number)?;
         let mut databases = BTreeMap::new();
+        let putter = Putter {
+            limits: self.limits,
+            existing: self.existing,
+            tier: self.tier,
+        };
         let version = reader.head().value_version;
         let mut before = 0;
         while let Some(block) = reader.next_block()? {
             handle.enter();
-            let put = self.put_block(&block, version, handle, &mut databases);
+            let put = putter.put_block(&block, version, handle, &mut databases);
             handle.leave();
             let records = block.len() as u64;
             put.map_err(|(key, fault)| self.record_fault(&reader, key, fault))?;
@@ -259,7 +259,9 @@ impl Source<'_> {
             fault,
         }
     }
+}
 
+impl Putter<'_> {
     fn put(
         &self,
         handle: &mut Handle,
@@ -274,7 +276,8 @@ impl Source<'_> {
         bodies::put(handle, key, record, version, self.limits, self.existing)
     }
 
-    fn put_block(
+    /// Puts the records of a block, and counts them by databases. Where one does not go in: its key, and why.
+    pub(crate) fn put_block(
         &self,
         block: &Block<'_>,
         version: u16,
@@ -306,6 +309,20 @@ impl Source<'_> {
                 *databases.entry(database).or_default() += 1;
             }
         }
+    }
+}
+
+/// Holds the databases against what a manifest says of them.
+pub(crate) fn check_counts(manifest: &Manifest, handle: &mut Handle) -> Result<(), LoadFault> {
+    let counts = &manifest.databases;
+    let is_right = (0..handle.store().databases()).all(|database| {
+        let kept = counts.get(&database).copied().unwrap_or(0);
+        handle.len(database) as u64 == kept
+    });
+    if is_right {
+        Ok(())
+    } else {
+        Err(LoadFault::Counts)
     }
 }
 

@@ -36,6 +36,7 @@ pub mod node;
 pub mod notifications;
 mod oom_score;
 pub mod open_files;
+pub mod planted;
 mod poll;
 pub mod port;
 pub mod process;

@@ -16,6 +16,11 @@ use server::{cli, cluster_tool, runtime};
 )]
 fn main() -> ExitCode {
     end_at_a_panic();
+    #[cfg(feature = "planted")]
+    if let Err(reason) = server::planted::from_environment() {
+        eprintln!("{reason}");
+        return ExitCode::FAILURE;
+    }
     #[cfg(feature = "jemalloc")]
     server::allocator::install(&jemalloc::Jemalloc);
     let arguments = std::env::args_os().collect();

@@ -25,6 +25,8 @@ struct State {
     /// Bytes of the target that have passed.
     passed: AtomicU64,
     is_still: AtomicBool,
+    /// Bytes of the target that may pass before nothing is passed on any more.
+    left_before_stillness: AtomicU64,
     is_over: AtomicBool,
     rewrites: Option<(String, String)>,
     open: Mutex<Vec<TcpStream>>,
@@ -55,6 +57,7 @@ impl Relay {
             left: AtomicU64::new(u64::MAX),
             passed: AtomicU64::new(0),
             is_still: AtomicBool::new(false),
+            left_before_stillness: AtomicU64::new(u64::MAX),
             is_over: AtomicBool::new(false),
             rewrites,
             open: Mutex::default(),
@@ -91,6 +94,18 @@ impl Relay {
     /// Whether nothing is passed on, without an end of anything.
     pub fn hold(&self, on: bool) {
         self.state.is_still.store(on, Ordering::Release);
+    }
+
+    /// Passes so many more bytes of the target on, and nothing then, without an end of anything.
+    pub fn hold_after(&self, bytes: u64) {
+        let left = &self.state.left_before_stillness;
+        left.store(bytes, Ordering::Release);
+    }
+
+    /// Whether nothing is passed on.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.state.is_still.load(Ordering::Acquire)
     }
 
     /// Bytes of the target that were passed on so far.
@@ -131,6 +146,9 @@ impl State {
     fn pass(&self, mut from: TcpStream, mut to: TcpStream, is_of_target: bool) {
         let mut bytes = vec![0; 64 << 10];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
+            if is_of_target {
+                self.count_before_stillness(count as u64);
+            }
             while self.is_still.load(Ordering::Acquire) && !self.is_over.load(Ordering::Acquire) {
                 thread::sleep(LOOK);
             }
@@ -155,6 +173,19 @@ impl State {
         for stream in [from, to] {
             let _gone = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    fn count_before_stillness(&self, count: u64) {
+        let left = self.left_before_stillness.load(Ordering::Acquire);
+        let next = match left.checked_sub(count) {
+            _ if left == u64::MAX => return,
+            Some(next) => next,
+            None => {
+                self.is_still.store(true, Ordering::Release);
+                u64::MAX
+            }
+        };
+        self.left_before_stillness.store(next, Ordering::Release);
     }
 
     fn rewrite(&self, piece: &mut [u8]) {

@@ -25,7 +25,8 @@ pub struct PartReader {
     file: Box<dyn DiskFile>,
     path: PathBuf,
     head: PartHead,
-    file_bytes: u64,
+    /// How long it is, where that is known before its end.
+    file_bytes: Option<u64>,
     /// Where the next block begins.
     offset: u64,
     blocks: u64,
@@ -37,6 +38,8 @@ pub struct PartReader {
     /// The last block that was checked ends within one.
     is_within_long: bool,
     entry: Option<PartEntry>,
+    /// What the manifest has to say of it, known at its end.
+    found: Option<PartEntry>,
 }
 
 /// Some whole records of a part.
@@ -46,7 +49,34 @@ pub struct Block<'a> {
     records: u16,
 }
 
+/// Some whole records of a part that outlive their reader.
+#[derive(Clone, Debug)]
+pub struct OwnedBlock {
+    payload: Vec<u8>,
+    records: u16,
+}
+
+impl OwnedBlock {
+    /// The records.
+    #[must_use]
+    pub fn block(&self) -> Block<'_> {
+        Block {
+            payload: &self.payload,
+            records: self.records,
+        }
+    }
+}
+
 impl<'a> Block<'a> {
+    /// The same records, to be kept.
+    #[must_use]
+    pub fn kept(&self) -> OwnedBlock {
+        OwnedBlock {
+            payload: self.payload.to_vec(),
+            records: self.records,
+        }
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -82,6 +112,23 @@ impl PartReader {
         let file = disk.open_stream(path);
         let file = file.map_err(CheckpointFault::system(path))?;
         let file_bytes = file.size().map_err(CheckpointFault::system(path))?;
+        Self::begin(file, path, Some(file_bytes))
+    }
+
+    /// Reads the head of a part of which nobody knows yet how long it is: where more of it is to come, reading waits. Each
+    /// read begins where the one before began, or behind that.
+    ///
+    /// # Errors
+    /// As [`PartReader::open`].
+    pub fn of_stream(file: Box<dyn DiskFile>, path: &Path) -> Result<Self, CheckpointFault> {
+        Self::begin(file, path, None)
+    }
+
+    fn begin(
+        file: Box<dyn DiskFile>,
+        path: &Path,
+        file_bytes: Option<u64>,
+    ) -> Result<Self, CheckpointFault> {
         let mut bytes = [0; HEAD_BYTES];
         let count = file.read_at(&mut bytes, 0);
         let count = count.map_err(CheckpointFault::system(path))?;
@@ -90,7 +137,8 @@ impl PartReader {
             offset: 0,
             flaw,
         })?;
-        let buffer_bytes = usize::try_from(file_bytes).unwrap_or(usize::MAX);
+        let buffer_bytes = file_bytes.unwrap_or(u64::MAX);
+        let buffer_bytes = usize::try_from(buffer_bytes).unwrap_or(usize::MAX);
         let buffer_bytes = buffer_bytes.min(BLOCK_BYTES_MAX);
         Ok(Self {
             file,
@@ -105,6 +153,7 @@ impl PartReader {
             long: Vec::new(),
             is_within_long: false,
             entry: None,
+            found: None,
         })
     }
 
@@ -113,7 +162,8 @@ impl PartReader {
     /// # Errors
     /// When it has another length already.
     pub fn expect(mut self, entry: &PartEntry) -> Result<Self, CheckpointFault> {
-        let flaw = match self.file_bytes.cmp(&entry.bytes) {
+        let file_bytes = self.file_bytes.unwrap_or(entry.bytes);
+        let flaw = match file_bytes.cmp(&entry.bytes) {
             std::cmp::Ordering::Less => Flaw::Short,
             std::cmp::Ordering::Greater => Flaw::Long,
             std::cmp::Ordering::Equal => {
@@ -121,13 +171,19 @@ impl PartReader {
                 return Ok(self);
             }
         };
-        Err(self.damaged(self.file_bytes.min(entry.bytes), flaw))
+        Err(self.damaged(file_bytes.min(entry.bytes), flaw))
     }
 
     /// To what it belongs.
     #[must_use]
     pub fn head(&self) -> &PartHead {
         &self.head
+    }
+
+    /// What a manifest says of it, once [`PartReader::next_block`] has said that there is no more.
+    #[must_use]
+    pub fn found(&self) -> Option<&PartEntry> {
+        self.found.as_ref()
     }
 
     /// The file.
@@ -217,7 +273,8 @@ impl PartReader {
         let bytes = &self.buffer[..count];
         let read = BlockHead::read(bytes).map_err(|flaw| self.damaged(self.offset, flaw))?;
         let Some((head, payload)) = read else {
-            return self.read_foot(count).map(|()| None);
+            self.found = Some(self.read_foot(count)?);
+            return Ok(None);
         };
         let end = BLOCK_HEAD_BYTES + payload.len();
         if (head.generation, head.part) != (self.head.generation, self.head.part) {
@@ -245,8 +302,8 @@ impl PartReader {
         }
     }
 
-    /// Checks the end, of which up to `count` bytes are in the buffer.
-    fn read_foot(&self, count: usize) -> Result<(), CheckpointFault> {
+    /// Checks the end, of which up to `count` bytes are in the buffer; what the whole is.
+    fn read_foot(&self, count: usize) -> Result<PartEntry, CheckpointFault> {
         let bytes = &self.buffer[..count];
         let flaw = |flaw| self.damaged(self.offset, flaw);
         if bytes.len() < FOOT_BYTES {
@@ -254,7 +311,7 @@ impl PartReader {
         }
         let foot = Foot::decode(bytes).map_err(flaw)?;
         let length = self.offset + FOOT_BYTES as u64;
-        if bytes.len() > FOOT_BYTES || self.file_bytes != length {
+        if bytes.len() > FOOT_BYTES || self.file_bytes.is_some_and(|known| known != length) {
             return Err(self.damaged(length, Flaw::Long));
         }
         if (foot.generation, foot.part) != (self.head.generation, self.head.part) {
@@ -274,7 +331,13 @@ impl PartReader {
         {
             return Err(flaw(Flaw::Digest));
         }
-        Ok(())
+        let name = self.path.file_name().unwrap_or_default();
+        Ok(PartEntry {
+            name: name.to_string_lossy().into_owned(),
+            bytes: length,
+            records: self.records,
+            digest,
+        })
     }
 
     /// Reads all that is left; how many records of each database that were.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   frames ──► Follower::append_frames ──► log ──► cursor ──► Applier ──► store
-//!   blocks ──► part files in a directory of their own ──► loaded ──► the checkpoint in force, a new log after it
+//!   blocks ─┬► part files in a directory of their own ──► loaded ──► the checkpoint in force, a new log after it
+//!           └► loaded while they arrive, where the store is empty or may be emptied
 //! ```
 //!
 //! Invariants
@@ -12,6 +13,10 @@
 //!  3. What a rewind takes back is in a file before it is gone.
 //!  4. A store that is not what checkpoint and log say is known as such ([`LogHome::is_store_broken`]), for as many links
 //!     as it takes until a full sync is in force.
+//!  5. Of a full sync that is not whole nobody sees anything: clients are told that data is being loaded for as long as it
+//!     may become whole, and the store is emptied when it is given up.
+
+mod early;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,11 +36,14 @@ use replication::attach::Attach;
 use replication::link::{Block, Full, Resume, SyncEnd, WHOLE_PART};
 use replication::replica::OwnLog;
 
+use early::Early;
+
 use super::applier::Applier;
 use super::primary_link::BLOCK_BYTES;
 use super::replica_link::ReplicaData;
 use super::terms::Terms;
 use crate::fence::Turn;
+use crate::planted::{self, Bug};
 use crate::poll::poll;
 
 /// Of a frame that comes in pieces so much is kept until it is whole.
@@ -104,6 +112,9 @@ pub(crate) trait LogHome: Send + Sync {
     /// From this sequence on nothing of the log is in the checkpoint that it goes on from.
     fn note_settled(&self, sequence: u64);
 
+    /// Whether the data here may go when other data begins to come, and need not be served until that is there.
+    fn drops_data_early(&self) -> bool;
+
     /// Keeps a directory of parts from being removed by a checkpoint of this node.
     fn pin_directory(&self, name: &str) -> Option<CheckpointPin>;
 
@@ -157,6 +168,8 @@ struct Receiving {
     offset: u64,
     parts: u16,
     bytes: u64,
+    /// It is loaded while it arrives.
+    early: Option<Early>,
 }
 
 impl<'h> AppliedLog<'h> {
@@ -276,7 +289,12 @@ impl<'h> AppliedLog<'h> {
                     for effect in frame.effects() {
                         self.generation = self.generation.max(effect.generation);
                     }
-                    self.applier.frame(&frame, self.overlap, server)?;
+                    if !planted::skips_frame() {
+                        self.applier.frame(&frame, self.overlap, server)?;
+                    }
+                    if planted::is_on(Bug::ApplyTwice) {
+                        self.applier.frame(&frame, self.overlap, server)?;
+                    }
                     self.applied = frame.sequence + frame.length;
                     self.applied_unix_ms = frame.unix_ms;
                     Ok(())
@@ -293,15 +311,21 @@ impl<'h> AppliedLog<'h> {
         done
     }
 
-    /// Has the store hold what a checkpoint holds, and nothing else.
+    /// Has the store hold what a checkpoint holds, and nothing else; nothing, where it cannot be loaded.
     fn load(&mut self, manifest: &Manifest) -> Result<(), String> {
-        let (home, env) = (self.home, self.home.env());
-        let databases = env.store.databases();
-        if let Some((database, _)) = manifest.databases.range(databases..).next() {
-            return Err(format!(
-                "there are keys in database {database}, and only {databases} databases (directive databases)"
-            ));
-        }
+        let env = self.home.env();
+        check_databases(env, manifest)?;
+        self.empty_store();
+        install_libraries(env, manifest)?;
+        let threads = env.threads.max(1);
+        load_checkpoint(env, &self.home.place(), manifest, threads, Onto::Empty)
+            .map_err(|fault| fault.to_string())
+            .inspect_err(|_| self.empty_store())
+    }
+
+    /// Has the store hold nothing. It is not what checkpoint and log say from here on.
+    fn empty_store(&mut self) {
+        let home = self.home;
         let store = Arc::clone(self.applier.store().store());
         let turn = store.batch_turn();
         // Who has cut before is cancelled by whoever calls this, and nobody cuts any more.
@@ -314,11 +338,6 @@ impl<'h> AppliedLog<'h> {
                 handle.flush(None);
             });
         });
-        let installed = scripts::install(&env.shared.scripts, &manifest.libraries);
-        installed.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())?;
-        let threads = env.threads.max(1);
-        load_checkpoint(env, &home.place(), manifest, threads, Onto::Empty)
-            .map_err(|fault| fault.to_string())
     }
 
     /// As [`AppliedLog::load`], of the checkpoint in force; then what the log has after it.
@@ -368,10 +387,12 @@ impl<'h> AppliedLog<'h> {
         if sync.part.is_none() && is_next {
             let name = part_name(block.part.into());
             let path = place.directory.join(&sync.directory).join(name);
-            let file = place
-                .disk
-                .create(&path)
-                .map_err(|error| system_reason(&error))?;
+            // What is loaded while it arrives is not read again.
+            let file = match sync.early {
+                Some(_) => place.disk.create_stream(&path),
+                None => place.disk.create(&path),
+            };
+            let file = file.map_err(|error| system_reason(&error))?;
             sync.part = Some((block.part, file));
             sync.offset = 0;
         }
@@ -393,7 +414,7 @@ impl<'h> AppliedLog<'h> {
         sync.offset += block.bytes.len() as u64;
         sync.bytes += block.bytes.len() as u64;
         self.home.note_sync(sync.full.bytes, sync.bytes);
-        Ok(())
+        self.load_early(|early, goes_on| early.piece(block.bytes, goes_on))
     }
 
     fn finish_part(&mut self, part: u16) -> Result<(), String> {
@@ -403,11 +424,26 @@ impl<'h> AppliedLog<'h> {
         };
         file.sync().map_err(|error| system_reason(&error))?;
         sync.parts += 1;
-        Ok(())
+        self.load_early(|early, goes_on| early.end_part(goes_on))
     }
 
     fn finish_sync(&mut self, end: &SyncEnd<'_>) -> Result<(), String> {
-        let sync = self.sync.take().ok_or("no full sync goes on")?;
+        let mut sync = self.sync.take().ok_or("no full sync goes on")?;
+        let mut early = sync.early.take();
+        let done = self.put_in_force(end, sync, &mut early);
+        if let Some(early) = early {
+            self.give_up_early(early);
+        }
+        done
+    }
+
+    /// `early` is what was loaded; it is taken when it is used.
+    fn put_in_force(
+        &mut self,
+        end: &SyncEnd<'_>,
+        sync: Receiving,
+        early: &mut Option<Early>,
+    ) -> Result<(), String> {
         // The log that it acknowledged goes.
         self.home.note_certain(false);
         let place = self.home.place();
@@ -438,8 +474,14 @@ impl<'h> AppliedLog<'h> {
         // A checkpoint that is put in force later would be of what is replaced here.
         let _suspended = self.home.suspend_checkpoints();
         self.keep_surplus(sync.full.fork)?;
-        self.home.set_loading(Some(manifest.bytes()));
-        let replaced = self.load(&manifest).and_then(|()| {
+        let loaded = match early.take() {
+            Some(early) => self.finish_early(early, &manifest),
+            None => {
+                self.home.set_loading(Some(manifest.bytes()));
+                self.load(&manifest)
+            }
+        };
+        let replaced = loaded.and_then(|()| {
             // Nobody reads or appends to the log of before any more.
             self.follower = None;
             self.home.replace(&manifest)
@@ -474,7 +516,10 @@ impl<'h> AppliedLog<'h> {
     }
 
     fn forget_sync(&mut self) {
-        if let Some(sync) = self.sync.take() {
+        if let Some(mut sync) = self.sync.take() {
+            if let Some(early) = sync.early.take() {
+                self.give_up_early(early);
+            }
             let place = self.home.place();
             // What is left is removed with the next checkpoint.
             let _left = remove_checkpoint(&*place.disk, &place.directory.join(sync.directory));
@@ -486,6 +531,22 @@ impl Drop for AppliedLog<'_> {
     fn drop(&mut self) {
         self.forget_sync();
     }
+}
+
+/// Whether there are the databases that the keys of a checkpoint are in.
+fn check_databases(env: &Environment, manifest: &Manifest) -> Result<(), String> {
+    let databases = env.store.databases();
+    match manifest.databases.range(databases..).next() {
+        None => Ok(()),
+        Some((database, _)) => Err(format!(
+            "there are keys in database {database}, and only {databases} databases (directive databases)"
+        )),
+    }
+}
+
+fn install_libraries(env: &Environment, manifest: &Manifest) -> Result<(), String> {
+    let installed = scripts::install(&env.shared.scripts, &manifest.libraries);
+    installed.map_err(|error| String::from_utf8_lossy(&error.text()).into_owned())
 }
 
 /// What of a log up to `end` is in a checkpoint that it goes on from. What comes after is of a primary, whose generations
@@ -514,15 +575,16 @@ fn truncate_to(bytes: &mut Vec<u8>, first: u64, up_to: u64) -> bool {
 
 impl ReplicaData for AppliedLog<'_> {
     fn attach(&mut self) -> Attach {
+        planted::note_attach();
         let log = self.log();
         let lineage = self.home.terms().lineage();
         let start = lineage.last().map_or(0, |term| term.start);
         let is_broken = self.home.is_store_broken().load(Ordering::Acquire);
         // Half of a full sync in the store is no data; what is on disk is.
-        let has_data = if is_broken {
-            !lineage.terms().is_empty()
-        } else {
-            self.has_keys()
+        let has_data = match self.had_data_before() {
+            Some(had_data) => had_data,
+            None if is_broken => !lineage.terms().is_empty(),
+            None => self.has_keys(),
         };
         Attach {
             // A term that is not in the log any more begins at its end at most.
@@ -613,7 +675,8 @@ impl ReplicaData for AppliedLog<'_> {
         self.reload(&log, &base)
     }
 
-    fn kept_sync(&self, primary: TermId) -> Option<Resume> {
+    fn kept_sync(&mut self, primary: TermId) -> Option<Resume> {
+        self.forget_late_sync();
         let sync = self.sync.as_ref().filter(|sync| sync.primary == primary)?;
         let whole = std::iter::repeat_n(WHOLE_PART, sync.parts.into());
         let begun = sync
@@ -650,6 +713,7 @@ impl ReplicaData for AppliedLog<'_> {
             .disk
             .create_directory(&place.directory.join(&directory));
         made.map_err(|error| system_reason(&error))?;
+        let early = self.begin_early(full, &place.directory.join(&directory))?;
         self.sync = Some(Receiving {
             full: *full,
             begun_unix_us: self.home.env().clock.now_unix_us(),
@@ -660,17 +724,20 @@ impl ReplicaData for AppliedLog<'_> {
             offset: 0,
             parts: 0,
             bytes: 0,
+            early,
         });
         self.home.note_sync(full.bytes, 0);
         Ok(())
     }
 
     fn block(&mut self, block: &Block<'_>) -> Result<(), String> {
-        self.receive(block)
+        let received = self.receive(block);
+        received.inspect_err(|_| self.forget_early_sync())
     }
 
     fn end_part(&mut self, end: &Block<'_>) -> Result<(), String> {
-        self.finish_part(end.part)
+        let finished = self.finish_part(end.part);
+        finished.inspect_err(|_| self.forget_early_sync())
     }
 
     fn end_sync(&mut self, end: &SyncEnd<'_>) -> Result<(), String> {
@@ -691,6 +758,7 @@ impl ReplicaData for AppliedLog<'_> {
     }
 
     fn forget_piece(&mut self) {
+        self.note_break();
         if let Some(follower) = &mut self.follower {
             follower.forget_piece();
         }

@@ -44,7 +44,7 @@ use super::role::Role;
 use super::session::{Conduit, Encryption, Identity, Session};
 use super::terms::Terms;
 use super::verify::{Saying, VerifyHome};
-use crate::config::LinkEncryption;
+use crate::config::{LinkEncryption, LoadsDirectly};
 use crate::fence::Turn;
 use crate::node::Node;
 use crate::port::Port;
@@ -1073,6 +1073,12 @@ impl LogHome for AtReplica<'_> {
     fn note_settled(&self, sequence: u64) {
         let own = &self.node.replication.own;
         own.settled.store(sequence, Ordering::Release);
+    }
+
+    fn drops_data_early(&self) -> bool {
+        let config = self.node.core.config.current();
+        let is_wanted = config.replication.loads_directly == LoadsDirectly::Yes;
+        is_wanted && !self.node.replication.fence.is_grouped()
     }
 
     fn pin_directory(&self, name: &str) -> Option<CheckpointPin> {

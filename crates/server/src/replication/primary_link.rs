@@ -33,7 +33,10 @@ use replication::link::{
 use replication::primary::{Action, CloseReason, LinkId, Piece, Primary, Stage, Times};
 use replication::{PrimaryLog, Refusal, TermId};
 
-use super::session::{Conduit, Identity, LinkFault, Reader, Received, Session, Writer, welcome};
+use super::session::{
+    Conduit, Identity, LinkFault, Reader, Received, Session, Side, Writer, check_data_versions,
+    welcome,
+};
 
 /// Bytes of a part file that go in one message.
 pub(crate) const BLOCK_BYTES: usize = 256 << 10;
@@ -254,7 +257,10 @@ impl PrimaryLinks {
     /// Lets go of checkpoints that nobody came back for.
     pub(crate) fn upkeep(&self) {
         let now_ms = self.home.now_ms();
-        lock(&self.broken_off).retain(|one| now_ms < one.until_ms);
+        let longest_ms = self.home.timeout_ms();
+        // Nor is a clock waited for that was set back.
+        lock(&self.broken_off)
+            .retain(|one| now_ms < one.until_ms && one.until_ms - now_ms <= longest_ms);
     }
 
     /// The full sync that a replica may go on with, if it is of this node and of this term.
@@ -323,13 +329,18 @@ impl PrimaryLinks {
     fn run(self: &Arc<Self>, conduit: Arc<dyn Conduit>, address: &str) {
         let identity = self.home.identity(address);
         let identity = identity.map_err(|reason| LinkFault::Io(io::Error::other(reason)));
-        let session = match identity.and_then(|identity| welcome(conduit, &identity)) {
-            Ok(session) => session,
+        let welcomed =
+            identity.and_then(|identity| Ok((welcome(conduit, &identity)?, identity.hello())));
+        let (session, own) = match welcomed {
+            Ok(welcomed) => welcomed,
             Err(fault) => return self.note_refused(address, &fault),
         };
         let Some(session) = self.sort(session, address) else {
             return;
         };
+        if let Err(fault) = check_data_versions(&own, &session.peer, Side::Primary) {
+            return self.note_refused(address, &fault);
+        }
         let Session {
             conduit,
             mut reader,
@@ -696,8 +707,10 @@ impl Sender {
         let (links, outbox) = (&self.links, &self.outbox);
         let timeout_ms = links.home.timeout_ms();
         self.writer.send(message, &|| {
-            let heard_ms = outbox.heard_ms.load(Ordering::Relaxed);
-            !outbox.is_closed() && links.home.now_ms().saturating_sub(heard_ms) < timeout_ms
+            let now_ms = links.home.now_ms();
+            // A clock that was set back hides no silence.
+            let heard_ms = outbox.heard_ms.fetch_min(now_ms, Ordering::Relaxed);
+            !outbox.is_closed() && now_ms.saturating_sub(heard_ms) < timeout_ms
         })
     }
 

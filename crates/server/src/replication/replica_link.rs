@@ -22,7 +22,8 @@ use replication::link::{Block, Digest, Full, Message, Resume, SyncEnd};
 use replication::replica::{Action, OwnLog, Replica, State};
 
 use super::session::{
-    Conduit, Identity, LinkFault, Reader, Received, Session, Writer, conduit, greet,
+    Conduit, Identity, LinkFault, Reader, Received, Session, Side, Writer, check_data_versions,
+    conduit, greet,
 };
 use super::verify::Saying;
 use crate::replica_reads::Standing;
@@ -34,6 +35,8 @@ const SHORT_LOOK: Duration = Duration::from_millis(20);
 const LONG_LOOK: Duration = Duration::from_millis(200);
 /// How often a node that is busy says that it is alive.
 const BUSY_PING: Duration = Duration::from_secs(1);
+/// How often a node says so that is in a full sync.
+const SYNC_PING_MS: u64 = 1_000;
 /// How often that thread looks whether it may end.
 const BUSY_LOOK: Duration = Duration::from_millis(5);
 /// So many connections in a row that came to nothing, and whoever runs this looks again what the primary is.
@@ -143,7 +146,7 @@ pub(crate) trait ReplicaData {
     fn begin_sync(&mut self, full: &Full, primary: TermId) -> Result<(), String>;
 
     /// What is kept of a full sync of a primary whose link broke.
-    fn kept_sync(&self, primary: TermId) -> Option<Resume>;
+    fn kept_sync(&mut self, primary: TermId) -> Option<Resume>;
 
     /// A piece of a part file.
     ///
@@ -193,6 +196,7 @@ pub(crate) fn follow(
         is_broken: false,
         primary_ahead_ms: 0,
         primary: TermId::default(),
+        said_ms: 0,
     };
     // The one action is to connect.
     let _connect = following.machine.follow(may_discard, home.now_ms());
@@ -213,6 +217,8 @@ struct Follow<'f> {
     primary_ahead_ms: i64,
     /// Which node the primary is.
     primary: TermId,
+    /// When this node said last that it is there, in a full sync.
+    said_ms: u64,
 }
 
 /// A link while it stands.
@@ -286,6 +292,7 @@ impl Follow<'_> {
         let conduit = conduit(socket)?;
         self.home.connected(Some(Arc::clone(&conduit)));
         let session = greet(conduit, &identity)?;
+        check_data_versions(&identity.hello(), &session.peer, Side::Replica)?;
         let Session {
             reader,
             writer,
@@ -353,11 +360,27 @@ impl Follow<'_> {
                 }
             };
             self.perform(actions, writer)?;
+            self.say_alive(writer)?;
             self.note();
             if matches!(self.machine.state(), State::Following) {
                 self.failures = 0;
             }
         }
+    }
+
+    /// What comes of a full sync is not acknowledged piece by piece: the primary hears all the same that this node is there.
+    fn say_alive(&mut self, writer: &Mutex<Writer>) -> Result<(), LinkFault> {
+        let now_ms = self.home.now_ms();
+        let is_due = now_ms < self.said_ms || now_ms - self.said_ms >= SYNC_PING_MS;
+        if !is_due || !matches!(self.machine.state(), State::Syncing { .. }) {
+            return Ok(());
+        }
+        self.said_ms = now_ms;
+        let ping = Message::Ping {
+            unix_ms: now_ms,
+            echo_unix_ms: 0,
+        };
+        self.send(&ping, writer)
     }
 
     /// The primary hands its office over, to a replica that has all of its log.

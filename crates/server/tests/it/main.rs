@@ -45,6 +45,8 @@ mod migrations;
 mod notifications;
 mod own_link;
 mod payloads;
+#[cfg(feature = "planted")]
+mod planted;
 mod point_in_time;
 mod power_cuts;
 mod pubsub;

@@ -9,6 +9,8 @@ use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 
 use crate::recovery::run;
 
+mod disk;
+mod early;
 mod failover;
 mod faults;
 mod syncs;

@@ -1,0 +1,390 @@
+//! A checkpoint that is loaded while its parts arrive, one part behind the other.
+//!
+//! ```text
+//!   pieces of parts ─► queue ─► a thread that reads blocks ─► queue ─┬─► a thread that puts records ─► store
+//!                                (all sums of a part)                └─► another one
+//! ```
+//!
+//! Blocks stand for themselves, so those of one part are put side by side. Both queues are short: who brings pieces waits
+//! for those who put them.
+//!
+//! What is in the store before [`Arriving::finish`] has come back well is a part of a checkpoint and no data: whoever began
+//! this empties the store when it fails, or is given up.
+
+mod queue;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use durability::checkpoint::{
+    CheckpointFault, Flaw, Manifest, OwnedBlock, PartEntry, PartHead, PartReader, part_name,
+};
+use rdb::Limits;
+use store::Handle;
+
+use super::bodies::Existing;
+use super::environment::Environment;
+use super::loader::{LoadFault, Putter, check_counts, wait_for_memory};
+use queue::Queue;
+use stream::Stream;
+
+/// So many pieces wait at most.
+const PIECES_MAX: usize = 16;
+/// So many blocks wait at most, for each thread that puts them.
+const BLOCKS_MAX: usize = 2;
+/// Room is made in so large steps, for no more than so many times twice the records that were met: memory is taken for
+/// what is there, whatever is said of it.
+const EXPECTED_TIMES: u64 = 8;
+
+/// See the module.
+pub struct Arriving {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    env: Arc<Environment>,
+    limits: Limits,
+    /// Where the parts are said to be, for who is told of a fault.
+    directory: PathBuf,
+    /// How many records there will be, as it is said.
+    records: u64,
+    pieces: Arc<Queue<Piece>>,
+    blocks: Queue<Work>,
+    parts: Mutex<Vec<(PartHead, PartEntry)>>,
+    first_fault: Mutex<Option<LoadFault>>,
+}
+
+/// What arrives.
+enum Piece {
+    Bytes(Vec<u8>),
+    /// The part is whole.
+    End,
+}
+
+/// What one thread puts into the store.
+struct Work {
+    block: OwnedBlock,
+    version: u16,
+    part: u32,
+    /// Where the block ends in its part.
+    before: u64,
+    /// How long it is there.
+    bytes: u64,
+}
+
+impl Arriving {
+    /// Begins to load what will arrive into databases that are empty, with at most `threads` threads that put records.
+    /// `records`: how many there will be, as far as anybody knows. `directory` is named in faults.
+    ///
+    /// # Errors
+    /// When there are no threads to be had.
+    pub fn begin(
+        env: &Arc<Environment>,
+        directory: &Path,
+        records: u64,
+        threads: usize,
+    ) -> io::Result<Self> {
+        let threads = threads.max(1);
+        let shared = Arc::new(Shared {
+            env: Arc::clone(env),
+            limits: env.shared.settings.value_limits(),
+            directory: directory.to_owned(),
+            records,
+            pieces: Arc::new(Queue::new(PIECES_MAX)),
+            blocks: Queue::new(BLOCKS_MAX * threads),
+            parts: Mutex::default(),
+            first_fault: Mutex::default(),
+        });
+        let mut arriving = Self {
+            shared,
+            threads: Vec::new(),
+        };
+        arriving.spawn("arriving", Shared::read)?;
+        for _ in 0..threads {
+            arriving.spawn("loader", Shared::put)?;
+        }
+        Ok(arriving)
+    }
+
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "threads that end with the loading"
+    )]
+    fn spawn(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(&Shared) -> Result<(), LoadFault> + Send + 'static,
+    ) -> io::Result<()> {
+        let own = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name(name.into());
+        self.threads.push(thread.spawn(move || {
+            let _ending = Ending(&own);
+            if let Err(fault) = work(&own) {
+                own.fail(fault);
+            }
+        })?);
+        Ok(())
+    }
+
+    /// The next bytes of the part that is arriving. Waits while too much waits to be loaded; `goes_on` is asked meanwhile,
+    /// several times a second. False where no more is wanted: [`Arriving::finish`] says why.
+    pub fn piece(&self, bytes: &[u8], goes_on: &dyn Fn() -> bool) -> bool {
+        let piece = Piece::Bytes(bytes.to_vec());
+        self.shared.pieces.push(piece, goes_on)
+    }
+
+    /// The part is whole; as [`Arriving::piece`].
+    pub fn end_part(&self, goes_on: &dyn Fn() -> bool) -> bool {
+        self.shared.pieces.push(Piece::End, goes_on)
+    }
+
+    /// Why no more is wanted.
+    #[must_use]
+    pub fn take_fault(&self) -> Option<LoadFault> {
+        lock(&self.shared.first_fault).take()
+    }
+
+    /// Nothing more arrives: waits until all is loaded, and holds it against the manifest.
+    ///
+    /// # Errors
+    /// [`LoadFault`]: then the store has some of the records and must not be served.
+    pub fn finish(mut self, manifest: &Manifest) -> Result<(), LoadFault> {
+        self.shared.pieces.end();
+        let is_whole = self.join();
+        let shared = &self.shared;
+        if let Some(fault) = lock(&shared.first_fault).take() {
+            return Err(fault);
+        }
+        if !is_whole {
+            return Err(LoadFault::Thread);
+        }
+        let found = std::mem::take(&mut *lock(&shared.parts));
+        shared.compare(&found, manifest)?;
+        let mut handle = shared.env.store.handle();
+        check_counts(manifest, &mut handle)
+    }
+
+    /// Whether all threads came to their ends.
+    fn join(&mut self) -> bool {
+        let joined = self.threads.drain(..).map(JoinHandle::join);
+        joined.fold(true, |is_whole, joined| is_whole && joined.is_ok())
+    }
+}
+
+impl fmt::Debug for Arriving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arriving").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Arriving {
+    /// Gives it up, if it is not finished.
+    fn drop(&mut self) {
+        self.shared.close();
+        let _whole = self.join();
+    }
+}
+
+/// Has nobody wait for a thread that panicked.
+struct Ending<'s>(&'s Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.close();
+        }
+    }
+}
+
+impl Shared {
+    fn close(&self) {
+        self.pieces.close();
+        self.blocks.close();
+    }
+
+    fn fail(&self, fault: LoadFault) {
+        lock(&self.first_fault).get_or_insert(fault);
+        self.close();
+    }
+
+    fn path(&self, part: u32) -> PathBuf {
+        self.directory.join(part_name(part))
+    }
+
+    /// Reads blocks out of pieces, and checks them.
+    fn read(&self) -> Result<(), LoadFault> {
+        let mut handle = self.env.store.handle();
+        let mut met = BTreeMap::new();
+        let read = self.read_parts(&mut handle, &mut met);
+        for (database, _) in met {
+            handle.expect(database, 0);
+        }
+        self.blocks.end();
+        read
+    }
+
+    fn read_parts(
+        &self,
+        handle: &mut Handle,
+        met: &mut BTreeMap<u16, u64>,
+    ) -> Result<(), LoadFault> {
+        let mut number = 0;
+        while let Some(first) = self.pieces.pop() {
+            if !self.read_part(number, first, handle, met)? {
+                break;
+            }
+            number += 1;
+        }
+        Ok(())
+    }
+
+    /// Reads one part; whether others are to be read.
+    fn read_part(
+        &self,
+        number: u32,
+        first: Piece,
+        handle: &mut Handle,
+        met: &mut BTreeMap<u16, u64>,
+    ) -> Result<bool, LoadFault> {
+        let path = self.path(number);
+        let stream = Box::new(Stream::new(Arc::clone(&self.pieces), first));
+        let mut reader = PartReader::of_stream(stream, &path)?;
+        let head = *reader.head();
+        if head.part != number {
+            return Err(damaged(&path, Flaw::Foreign).into());
+        }
+        let mut before = 0;
+        while let Some(block) = reader.next_block()? {
+            let (kept, records) = (block.kept(), block.len() as u64);
+            if let Some(first) = block.records().next() {
+                self.expect(first.head.database, records, handle, met);
+            }
+            let work = Work {
+                block: kept,
+                version: head.value_version,
+                part: number,
+                before: reader.bytes(),
+                bytes: reader.bytes() - before,
+            };
+            before = reader.bytes();
+            if !self.blocks.push(work, &|| true) {
+                return Ok(false);
+            }
+        }
+        if let Some(found) = reader.found() {
+            // The foot, which is in no block.
+            let rest = found.bytes - before;
+            let progress = self.env.loading.parts();
+            progress.bytes.fetch_add(rest, Ordering::Relaxed);
+            lock(&self.parts).push((head, found.clone()));
+        }
+        Ok(true)
+    }
+
+    /// Makes room in a database of which so many more records were met: for more than that, in few steps.
+    fn expect(
+        &self,
+        database: u16,
+        records: u64,
+        handle: &mut Handle,
+        met: &mut BTreeMap<u16, u64>,
+    ) {
+        if database >= handle.store().databases() {
+            return;
+        }
+        let before = met.entry(database).or_default();
+        let now = *before + records;
+        if *before == 0 || step_of(*before) != step_of(now) {
+            handle.expect(database, self.records.min(step_of(now)).max(now));
+        }
+        *before = now;
+    }
+
+    /// Puts blocks into the store.
+    fn put(&self) -> Result<(), LoadFault> {
+        let mut handle = self.env.store.handle();
+        handle.begin(0);
+        let putter = Putter {
+            limits: &self.limits,
+            existing: Existing::Refused,
+            tier: None,
+        };
+        let progress = self.env.loading.parts();
+        let mut databases = BTreeMap::new();
+        while let Some(work) = self.blocks.pop() {
+            let block = work.block.block();
+            handle.enter();
+            let put = putter.put_block(&block, work.version, &mut handle, &mut databases);
+            handle.leave();
+            put.map_err(|(key, fault)| LoadFault::Record {
+                path: self.path(work.part),
+                before: work.before,
+                key,
+                fault,
+            })?;
+            let records = block.len() as u64;
+            self.env
+                .load_delay
+                .wait(records, &|| self.blocks.is_closed());
+            wait_for_memory(&self.env.shared.gate, &mut handle);
+            progress.records.fetch_add(records, Ordering::Relaxed);
+            progress.bytes.fetch_add(work.bytes, Ordering::Relaxed);
+        }
+        handle.tell_memory();
+        Ok(())
+    }
+
+    /// Holds what arrived against what a manifest says.
+    fn compare(
+        &self,
+        found: &[(PartHead, PartEntry)],
+        manifest: &Manifest,
+    ) -> Result<(), CheckpointFault> {
+        if found.len() != manifest.parts.len() {
+            return Err(damaged(&self.directory, Flaw::Short));
+        }
+        for ((head, found), named) in found.iter().zip(&manifest.parts) {
+            let flaw = if (head.generation, head.lineage) != (manifest.generation, manifest.lineage)
+            {
+                Flaw::Foreign
+            } else if found != named {
+                Flaw::Digest
+            } else {
+                continue;
+            };
+            return Err(damaged(&self.directory.join(&named.name), flaw));
+        }
+        Ok(())
+    }
+}
+
+/// So many records are made room for where so many were met.
+fn step_of(met: u64) -> u64 {
+    let mut step = EXPECTED_TIMES;
+    while step < met.saturating_mul(2) {
+        step = step.saturating_mul(EXPECTED_TIMES);
+    }
+    step
+}
+
+fn damaged(path: &Path, flaw: Flaw) -> CheckpointFault {
+    CheckpointFault::Damaged {
+        path: path.to_owned(),
+        offset: 0,
+        flaw,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! A full sync that is loaded while it arrives, where nothing is lost by that.
+//!
+//! ```text
+//!   empty store ─► loading ─┬─► the manifest names what arrived ─► in force
+//!                           └─► a fault, another full sync, nobody to go on with it ─► empty store
+//! ```
+//!
+//! Clients are told that data is being loaded from the first piece on, also while the link is broken.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use base::os_error::system_reason;
+use durability::checkpoint::Manifest;
+use persistence::arriving::Arriving;
+use persistence::loader::LoadFault;
+use replication::link::Full;
+
+use super::{AppliedLog, check_databases, install_libraries};
+
+/// How long clients are told that data is being loaded while the link breaks again and again that it comes over.
+const BROKEN_TIME_MS: u64 = 10_000;
+
+/// What is being loaded while it arrives.
+pub(super) struct Early {
+    arriving: Arriving,
+    /// Before that there was data.
+    had_data: bool,
+    /// Before that the store was not what checkpoint and log say, or what it had was dropped for this.
+    was_broken: bool,
+    /// When the link broke that it came over, until more comes.
+    broken_unix_ms: Option<u64>,
+}
+
+impl AppliedLog<'_> {
+    /// Hands on what arrived to who loads it, where that is done early.
+    pub(super) fn load_early(
+        &mut self,
+        hand_on: impl FnOnce(&Arriving, &dyn Fn() -> bool) -> bool,
+    ) -> Result<(), String> {
+        let home = self.home;
+        let Some(early) = self.sync.as_mut().and_then(|sync| sync.early.as_mut()) else {
+            return Ok(());
+        };
+        early.broken_unix_ms = None;
+        if hand_on(&early.arriving, &|| !home.is_stopping()) {
+            return Ok(());
+        }
+        if home.is_stopping() {
+            return Err("the server stops".to_owned());
+        }
+        let fault = early.arriving.take_fault();
+        Err(fault.map_or_else(|| LoadFault::Thread.to_string(), |fault| fault.to_string()))
+    }
+
+    /// Begins to load what will arrive, where nothing is lost by that: there is no data, or an operator wants it dropped before
+    /// other data comes. Under a control group what a member has is not dropped for what may not come.
+    pub(super) fn begin_early(
+        &mut self,
+        full: &Full,
+        directory: &Path,
+    ) -> Result<Option<Early>, String> {
+        let had_data = self.has_keys();
+        let was_broken = self.home.is_store_broken().load(Ordering::Acquire);
+        if had_data && !self.home.drops_data_early() {
+            return Ok(None);
+        }
+        let _suspended = self.home.suspend_checkpoints();
+        self.home.set_loading(Some(full.bytes));
+        self.empty_store();
+        let env = self.home.env();
+        let begun = Arriving::begin(env, directory, full.records, env.threads);
+        let was_broken = was_broken || had_data;
+        match begun {
+            Ok(arriving) => Ok(Some(Early {
+                arriving,
+                had_data,
+                was_broken,
+                broken_unix_ms: None,
+            })),
+            Err(error) => {
+                self.set_broken(was_broken);
+                self.home.set_loading(None);
+                Err(system_reason(&error))
+            }
+        }
+    }
+
+    /// What was loaded of something that does not become whole is no data.
+    pub(super) fn give_up_early(&mut self, early: Early) {
+        drop(early.arriving);
+        self.empty_store();
+        self.set_broken(early.was_broken);
+        self.home.set_loading(None);
+    }
+
+    /// As [`AppliedLog::load`], of what arrived.
+    pub(super) fn finish_early(&mut self, early: Early, manifest: &Manifest) -> Result<(), String> {
+        let env = self.home.env();
+        let loaded = match check_databases(env, manifest) {
+            Ok(()) => early.arriving.finish(manifest).map_err(|it| it.to_string()),
+            Err(reason) => {
+                // Nothing is put into the store any more after this.
+                drop(early.arriving);
+                Err(reason)
+            }
+        };
+        let loaded = loaded.and_then(|()| install_libraries(env, manifest));
+        loaded.inspect_err(|_| {
+            self.empty_store();
+            self.set_broken(early.was_broken);
+        })
+    }
+
+    /// What was handed on to be loaded cannot be handed on again: the next full sync begins anew.
+    pub(super) fn forget_early_sync(&mut self) {
+        if self.sync.as_ref().is_some_and(|sync| sync.early.is_some()) {
+            self.forget_sync();
+        }
+    }
+
+    /// Where something is loaded early that may go on: whether there was data before it.
+    pub(super) fn had_data_before(&self) -> Option<bool> {
+        let early = self.sync.as_ref()?.early.as_ref()?;
+        (!early.was_broken).then_some(early.had_data)
+    }
+
+    /// The link broke, and clients are told nothing else than before.
+    pub(super) fn note_break(&mut self) {
+        let now_unix_ms = self.home.env().clock.now_unix_ms();
+        if let Some(early) = self.sync.as_mut().and_then(|sync| sync.early.as_mut()) {
+            early.broken_unix_ms.get_or_insert(now_unix_ms);
+        }
+    }
+
+    /// Has clients wait no longer for what may never come.
+    pub(super) fn forget_late_sync(&mut self) {
+        let now_unix_ms = self.home.env().clock.now_unix_ms();
+        let early = self.sync.as_ref().and_then(|sync| sync.early.as_ref());
+        let broken_unix_ms = early.and_then(|early| early.broken_unix_ms);
+        // A clock that was set back is not waited for.
+        let is_late = |since: u64| now_unix_ms < since || now_unix_ms - since >= BROKEN_TIME_MS;
+        if broken_unix_ms.is_some_and(is_late) {
+            self.forget_sync();
+        }
+    }
+}
