@@ -173,8 +173,10 @@ impl Arriving {
 
     /// Whether all threads came to their ends.
     fn join(&mut self) -> bool {
+        // Each is waited for, also after one that panicked.
         let joined = self.threads.drain(..).map(JoinHandle::join);
-        joined.fold(true, |is_whole, joined| is_whole && joined.is_ok())
+        let panicked = joined.filter(Result::is_err).count();
+        panicked == 0
     }
 }
 

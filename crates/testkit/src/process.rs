@@ -164,6 +164,11 @@ impl Server {
         self.child.id()
     }
 
+    /// Sends it a signal, as `kill` calls it. See [`signal`].
+    pub fn signal(&self, name: &str) {
+        signal(name, self.pid());
+    }
+
     /// Its TCP address, when it was started with one.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
@@ -385,4 +390,35 @@ pub fn free_port() -> io::Result<u16> {
         }
     }
     Err(ErrorKind::AddrInUse.into())
+}
+
+/// Sends a process a signal, as `kill` calls it (`-STOP`). Who is stopped is so in all of its threads when this returns:
+/// each stops when it is its turn, which on a busy machine is after it has answered once more.
+///
+/// # Panics
+/// When there is no such process, or it does not stop.
+pub fn signal(name: &str, pid: u32) {
+    let sent = Command::new("kill").args([name, &pid.to_string()]).status();
+    assert!(
+        sent.is_ok_and(|status| status.success()),
+        "kill {name} {pid}"
+    );
+    let patience = Patience::of(Duration::from_secs(60));
+    while name == "-STOP" && !is_stopped(pid) {
+        assert!(patience.lasts(), "process {pid} does not stop");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether all threads of a process are stopped.
+fn is_stopped(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // A thread that has ended meanwhile has none.
+        stat.rsplit_once(") ")
+            .is_none_or(|(_, rest)| rest.starts_with('T'))
+    })
 }

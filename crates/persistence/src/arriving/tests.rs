@@ -139,7 +139,7 @@ fn what_is_not_whole_or_another_checkpoint_is_refused() {
     other_sum.0.parts[0].digest ^= 1;
     let mut other_history = whole.clone();
     other_history.0.lineage = Lineage([8; 20]);
-    let mut other_counts = whole.clone();
+    let mut other_counts = whole;
     *other_counts.0.databases.entry(0).or_default() += 1;
     for (number, bad) in [
         short,

@@ -136,11 +136,7 @@ impl Node {
 
     /// Sends the process a signal: `-STOP` has it stand still, `-CONT` go on.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.server.as_ref().unwrap().pid().to_string();
-        let sent = std::process::Command::new("kill")
-            .args([name, &pid])
-            .status();
-        assert!(sent.unwrap().success());
+        self.server.as_ref().unwrap().signal(name);
     }
 
     pub(crate) fn is_running(&self) -> bool {

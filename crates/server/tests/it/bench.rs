@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use protocol::Value;
-use testkit::process::{Server, ServerBuilder, iolite_program, temporary_directory};
+use testkit::process::{Server, ServerBuilder, iolite_program, signal, temporary_directory};
 
 use crate::limits::eventually;
 
@@ -132,11 +132,6 @@ fn servers_take_turns_and_their_runs_make_a_page() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-fn signal(name: &str, pid: u32) {
-    let sent = Command::new("kill").args([name, &pid.to_string()]).status();
-    assert!(sent.unwrap().success());
-}
-
 /// Waits until a process is in a state, as the system calls it: `S` while it waits, `T` when it is stopped.
 fn wait_for_state(pid: u32, state: &str) {
     eventually(state, || {
@@ -150,7 +145,7 @@ fn wait_for_state(pid: u32, state: &str) {
 #[test]
 fn who_is_stopped_and_goes_on_still_gets_its_answer() {
     let (server, _) = started();
-    signal("-STOP", server.pid());
+    server.signal("-STOP");
     let socket = server.socket();
     let running = Command::new(iolite_program())
         .args(["bench", "-n", "10", "-q", "-t", "set", "-s"])
@@ -167,7 +162,7 @@ fn who_is_stopped_and_goes_on_still_gets_its_answer() {
         wait_for_state(running.id(), "T");
         signal("-CONT", running.id());
     }
-    signal("-CONT", server.pid());
+    server.signal("-CONT");
     let output = running.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }

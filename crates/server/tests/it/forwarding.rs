@@ -58,11 +58,7 @@ impl Node {
 
     /// Has the process stand still (`-STOP`), or go on (`-CONT`).
     fn signal(&self, name: &str) {
-        let pid = self.server.as_ref().unwrap().pid().to_string();
-        let sent = std::process::Command::new("kill")
-            .args([name, &pid])
-            .status();
-        assert!(sent.unwrap().success());
+        self.server.as_ref().unwrap().signal(name);
     }
 
     fn client(&self) -> Client {

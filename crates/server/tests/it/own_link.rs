@@ -9,7 +9,6 @@ use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 
 use crate::recovery::run;
 
-mod disk;
 mod early;
 mod failover;
 mod faults;
@@ -67,11 +66,7 @@ impl Node {
 
     /// Sends the process a signal: `-STOP` has it stand still, `-CONT` go on.
     fn signal(&self, name: &str) {
-        let pid = self.server.as_ref().unwrap().pid().to_string();
-        let sent = std::process::Command::new("kill")
-            .args([name, &pid])
-            .status();
-        assert!(sent.unwrap().success());
+        self.server.as_ref().unwrap().signal(name);
     }
 
     fn client(&self) -> Client {

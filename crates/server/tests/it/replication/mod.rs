@@ -87,15 +87,6 @@ fn port_of(server: &Server) -> String {
     server.address().unwrap().port().to_string()
 }
 
-/// Sends a signal by name.
-fn signal(server: &Server, signal: &str) {
-    let pid = server.pid().to_string();
-    let status = std::process::Command::new("kill")
-        .args([signal, &pid])
-        .status();
-    assert!(status.unwrap().success());
-}
-
 /// Waits until the replica is where its primary is, and both hold the same. How a short string is kept in memory may
 /// differ, as between two servers of Redis: that depends on whether it came in the snapshot or in the stream.
 fn settle(primary: &mut Client, replica: &mut Client) {

@@ -113,7 +113,7 @@ fn wait_counts_a_replica_and_nobody_is_answered_before_it_has_all() {
     follow(&mut two, &primary);
     must(&mut one, "SET k v");
     assert_eq!(must(&mut one, "WAIT 1 0"), Value::Integer(1));
-    signal(&replica, "-STOP");
+    replica.signal("-STOP");
     must(&mut one, "SET k w");
     assert_eq!(must(&mut one, "WAIT 1 50"), Value::Integer(0));
     std::thread::scope(|scope| {
@@ -123,7 +123,7 @@ fn wait_counts_a_replica_and_nobody_is_answered_before_it_has_all() {
             must(&mut other, "WAIT 1 0")
         });
         until("it waits", || field(&mut one, "blocked_clients") == "1");
-        signal(&replica, "-CONT");
+        replica.signal("-CONT");
         assert_eq!(waits.join().unwrap(), Value::Integer(1));
     });
     assert_eq!(must(&mut two, "GET other"), Value::Bulk(b"x".to_vec()));

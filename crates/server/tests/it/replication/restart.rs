@@ -86,7 +86,7 @@ fn a_replica_that_was_away_is_sent_the_log_on_disk() {
     must(&mut one, "SET k v");
     settle(&mut one, &mut two);
     must(&mut two, "DEBUG SLEEP 0");
-    signal(&replica, "-STOP");
+    replica.signal("-STOP");
     must(&mut one, "CLIENT KILL TYPE replica");
     // More than a backlog in memory would have.
     let long = "x".repeat(1 << 20);
@@ -98,7 +98,7 @@ fn a_replica_that_was_away_is_sent_the_log_on_disk() {
     let server = start(&directory, Some(&port));
     let mut one = server.client().unwrap();
     must(&mut one, "SET after 1");
-    signal(&replica, "-CONT");
+    replica.signal("-CONT");
     until("it is back", || field(&mut one, "connected_slaves") == "1");
     settle(&mut one, &mut two);
     assert_eq!(number(&mut one, "sync_full"), 0, "{}", server.log());
@@ -177,7 +177,7 @@ fn a_stop_waits_for_replicas() {
     follow(&mut two, &server);
     must(&mut one, "SET k 1");
     settle(&mut one, &mut two);
-    signal(&replica, "-STOP");
+    replica.signal("-STOP");
     must(&mut one, "SET k 2");
     std::thread::scope(|scope| {
         let stops = || {
@@ -199,7 +199,7 @@ fn a_stop_waits_for_replicas() {
         until("it waits", || {
             !field(&mut one, "shutdown_in_milliseconds").is_empty()
         });
-        signal(&replica, "-CONT");
+        replica.signal("-CONT");
         let _closed = second.join().unwrap();
     });
     until("the link is down", || {
