@@ -175,28 +175,29 @@ pub fn read(
         recover_to,
         remarks,
     });
-    Ok(match order {
-        None => Invocation::Serve(startup),
-        Some(Order {
+    Ok(invocation(startup, order))
+}
+
+/// What is to be done with a data directory, or a server to be run.
+fn invocation(startup: Box<Startup>, order: Option<Order>) -> Invocation {
+    let Some(order) = order else {
+        return Invocation::Serve(startup);
+    };
+    let Order { file, is_json, .. } = order;
+    match order.wish {
+        Wish::Import => Invocation::Import {
+            startup,
             file,
-            wish,
             is_json,
-            ..
-        }) => match wish {
-            Wish::Import => Invocation::Import {
-                startup,
-                file,
-                is_json,
-            },
-            Wish::Export(form, version) => Invocation::Export {
-                startup,
-                file,
-                form,
-                version,
-                is_json,
-            },
         },
-    })
+        Wish::Export(form, version) => Invocation::Export {
+            startup,
+            file,
+            form,
+            version,
+            is_json,
+        },
+    }
 }
 
 impl Startup {

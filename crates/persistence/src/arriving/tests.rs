@@ -1,3 +1,4 @@
+//! A checkpoint that is loaded while it arrives, whole, damaged and given up.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 use base::clock::ManualClock;

@@ -175,6 +175,16 @@ struct Waiting {
     is_closed: bool,
 }
 
+/// What ends a link from elsewhere.
+fn kill_of(outbox: &Arc<Outbox>) -> Kill {
+    let outbox = Arc::downgrade(outbox);
+    Box::new(move || {
+        if let Some(outbox) = Weak::upgrade(&outbox) {
+            outbox.close();
+        }
+    })
+}
+
 impl Outbox {
     fn put(&self, actions: Vec<Action<'static>>) {
         if !actions.is_empty() {
@@ -372,15 +382,8 @@ impl PrimaryLinks {
             hub.primary.on_connected(id, self.home.now_ms());
             hub.links.insert(id, Arc::clone(&outbox));
         }
-        let kill: Kill = {
-            let outbox = Arc::downgrade(&outbox);
-            Box::new(move || {
-                if let Some(outbox) = Weak::upgrade(&outbox) {
-                    outbox.close();
-                }
-            })
-        };
-        let observer: Arc<dyn Observer> = self.home.observe(&peer, address, kill).into();
+        let observer = self.home.observe(&peer, address, kill_of(&outbox));
+        let observer: Arc<dyn Observer> = observer.into();
         let _set_once = outbox.name.set(observer.name().to_owned());
         let sender = Sender {
             links: Arc::clone(self),

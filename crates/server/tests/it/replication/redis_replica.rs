@@ -5,7 +5,7 @@ use testkit::client::Client;
 use testkit::differential::rounds;
 use testkit::process::Server;
 
-use super::{field, follow, iolite, must, redis, run, settle, signal, until};
+use super::{field, follow, iolite, must, redis, run, settle, until};
 
 /// Plays random requests of all commands. What they answer is no matter; those that wait are left out, and so are
 /// those that steer the connection or the server.

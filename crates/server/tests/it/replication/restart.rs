@@ -5,7 +5,7 @@ use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory};
 
 use super::redis_replica::play;
-use super::{field, follow, iolite, must, port_of, redis, run, settle, signal, until};
+use super::{field, follow, iolite, must, port_of, redis, run, settle, until};
 
 fn start(directory: &TemporaryDirectory, port: Option<&str>) -> Server {
     let dir = directory.to_str().unwrap();
