@@ -1,4 +1,4 @@
-//! A checkpoint that is loaded while its parts arrive, one part behind the other.
+//! A checkpoint that is loaded while its parts arrive, one part after the other.
 //!
 //! ```text
 //!   pieces of parts ─► queue ─► a thread that reads blocks ─► queue ─┬─► a thread that puts records ─► store

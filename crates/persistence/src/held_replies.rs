@@ -51,12 +51,8 @@ pub struct HeldReplies<Id> {
     held_office: u64,
     /// Something may have been held since nothing of the office was released: the lease may have been over, or not begun.
     found_nothing_released: bool,
-    /// What is held for a majority of that office waits for this place at most.
-    majority_end: u64,
-    /// What was committed when it was looked last and something more was waited for, and since when no more is.
-    stuck: Option<(u64, u64)>,
-    /// That is for too long.
-    has_stalled: bool,
+    /// What is held for a majority of that office.
+    majority_wait: MajorityWait,
     /// The number of the flush whose output is being gathered.
     gathered: u64,
     /// A reply among what is being gathered shows no data.
@@ -154,6 +150,28 @@ pub struct Wrote {
     asks: Waits,
 }
 
+/// How long something waits for a majority though nothing more is committed.
+#[derive(Debug, Default)]
+struct MajorityWait {
+    /// It waits for this place at most.
+    end: u64,
+    /// What was committed when it was looked last and more was waited for, and since when no more is.
+    stuck: Option<(u64, u64)>,
+    /// That is for too long.
+    has_stalled: bool,
+}
+
+impl MajorityWait {
+    /// So much is committed now.
+    fn look(&mut self, up_to: u64, now_ms: u64, patience_ms: u64) {
+        let waits = up_to < self.end;
+        let before = self.stuck.filter(|(known, _)| waits && *known == up_to);
+        self.stuck = before.or_else(|| waits.then_some((up_to, now_ms)));
+        let is_long = |(_, since_ms)| now_ms.saturating_sub(since_ms) >= patience_ms;
+        self.has_stalled = self.stuck.is_some_and(is_long);
+    }
+}
+
 impl<Id: Copy + Ord> HeldReplies<Id> {
     /// None is held. Of this log; `appended` is where the worker's own effects end.
     #[must_use]
@@ -167,9 +185,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
             turn_office: 0,
             held_office: 0,
             found_nothing_released: false,
-            majority_end: 0,
-            stuck: None,
-            has_stalled: false,
+            majority_wait: MajorityWait::default(),
             gathered: 1,
             some_show_nothing: false,
             end: 0,
@@ -309,9 +325,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         };
         if office > 0 && office != self.held_office {
             self.held_office = office;
-            self.majority_end = 0;
-            self.stuck = None;
-            self.has_stalled = false;
+            self.majority_wait = MajorityWait::default();
         }
         office > 0
     }
@@ -360,7 +374,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
     /// What waits so waits for this place, or for the round of this flush.
     fn ticket_of(&mut self, waits: Waits, end: u64) -> Ticket {
         if waits.majority {
-            self.majority_end = end.max(self.majority_end);
+            self.majority_wait.end = end.max(self.majority_wait.end);
         }
         let ticket = Ticket::of(waits, end, self.round);
         if ticket.watermark == 4 {
@@ -388,7 +402,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
     /// long.
     #[must_use]
     pub fn is_lapsed(&self) -> bool {
-        let is_over = |it: &Arc<dyn Majority>| it.is_lapsed() || self.has_stalled;
+        let is_over = |it: &Arc<dyn Majority>| it.is_lapsed() || self.majority_wait.has_stalled;
         self.held_office > 0 && self.majority.as_ref().is_some_and(is_over)
     }
 
@@ -396,16 +410,8 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
     pub fn look_at_progress(&mut self, now_ms: u64) {
         let majority = self.majority.as_ref().filter(|_| self.held_office > 0);
         let Some(majority) = majority else { return };
-        let up_to = majority.released(&*self.log);
-        let waits = up_to < self.majority_end;
-        self.stuck = match self.stuck {
-            Some((known, since_ms)) if waits && known == up_to => Some((known, since_ms)),
-            _ => waits.then_some((up_to, now_ms)),
-        };
-        let patience_ms = majority.patience_ms();
-        self.has_stalled = self
-            .stuck
-            .is_some_and(|(_, since_ms)| now_ms.saturating_sub(since_ms) >= patience_ms);
+        let (up_to, patience_ms) = (majority.released(&*self.log), majority.patience_ms());
+        self.majority_wait.look(up_to, now_ms, patience_ms);
     }
 
     /// Whether nothing was released when it was last looked, as without a lease: no move of the log tells that there is

@@ -80,7 +80,9 @@ pub fn run(target: &Target, wish: &Wish, is_json: bool) -> Told {
         code: 2,
     };
     let told = match wish {
-        Wish::Status => status(target, is_json).map_err(asked).flatten(),
+        Wish::Status => status(target, is_json)
+            .map_err(asked)
+            .and_then(|told| told.ok_or_else(no_group)),
         Wish::Order { order, node } => order_node(target, order, node, is_json).map_err(asked),
         Wish::Recover { dir, is_confirmed } => {
             recover(dir, *is_confirmed, is_json).map_err(|error| Failed {
@@ -154,7 +156,17 @@ fn order_node(target: &Target, order: &str, node: &str, is_json: bool) -> io::Re
     Ok(Told { text, code: 0 })
 }
 
-fn status(target: &Target, is_json: bool) -> io::Result<Result<Told, Failed>> {
+fn no_group() -> Failed {
+    let reason =
+        "This server is in no control group: cluster-group yes begins one, join HOST joins one.";
+    Failed {
+        reason: reason.to_owned(),
+        code: 1,
+    }
+}
+
+/// The group as the server tells of it; none where it is in none.
+fn status(target: &Target, is_json: bool) -> io::Result<Option<Told>> {
     let mut stream = connect(target)?;
     let reply = reply_bytes(command(&mut stream, &["INFO", "replication"])?);
     let text = String::from_utf8_lossy(&reply);
@@ -164,17 +176,13 @@ fn status(target: &Target, is_json: bool) -> io::Result<Result<Told, Failed>> {
         .collect();
     let group = Group::of(&fields);
     if group.head.is_empty() {
-        let reason = "This server is in no control group: cluster-group yes begins one, join HOST joins one.";
-        return Ok(Err(Failed {
-            reason: reason.to_owned(),
-            code: 1,
-        }));
+        return Ok(None);
     }
     let text = match is_json {
         true => group.json(),
         false => group.table(),
     };
-    Ok(Ok(Told { text, code: 0 }))
+    Ok(Some(Told { text, code: 0 }))
 }
 
 /// A control group, as INFO tells of it.

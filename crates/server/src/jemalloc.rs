@@ -66,16 +66,7 @@ impl Allocator for Jemalloc {
     }
 
     fn settle(&self) {
-        // SAFETY: the name is a command without arguments, about the calling thread's own cache.
-        let _result = unsafe {
-            sys::mallctl(
-                c"thread.tcache.flush".as_ptr(),
-                ptr::null_mut(),
-                ptr::null_mut(),
-                ptr::null_mut(),
-                0,
-            )
-        };
+        run(c"thread.tcache.flush");
     }
 
     fn lies_sparsely(&self, address: *const u8) -> bool {
@@ -83,16 +74,8 @@ impl Allocator for Jemalloc {
     }
 
     fn purge(&self) {
-        // SAFETY: the name is a command without arguments: `MALLCTL_ARENAS_ALL` of them.
-        let _result = unsafe {
-            sys::mallctl(
-                c"arena.4096.purge".as_ptr(),
-                ptr::null_mut(),
-                ptr::null_mut(),
-                ptr::null_mut(),
-                0,
-            )
-        };
+        // Of all arenas: `MALLCTL_ARENAS_ALL`.
+        run(c"arena.4096.purge");
     }
 
     fn statistics(&self) -> String {
@@ -243,6 +226,20 @@ fn number(name: &CStr) -> Option<u64> {
 /// The same of so many bits, by a name that was put together.
 fn number_of<T: Copy + Default>(name: &str) -> Option<T> {
     read(&CString::new(name).ok()?)
+}
+
+/// Has jemalloc do what a name stands for.
+fn run(name: &CStr) {
+    // SAFETY: the name is a command, which takes no data and gives none.
+    let _result = unsafe {
+        sys::mallctl(
+            name.as_ptr(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+            0,
+        )
+    };
 }
 
 /// Sets a flag of jemalloc.

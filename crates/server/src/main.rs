@@ -88,16 +88,15 @@ fn end_at_a_panic() {
     reason = "there is nobody else to tell"
 )]
 fn tell(done: Result<Done, OfflineError>, is_json: bool) -> ExitCode {
+    let code = match &done {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    };
     match (done, is_json) {
         (Ok(done), true) => println!("{}", done.json),
         (Ok(done), false) => println!("{}", done.text),
-        (Err(error), is_json) => {
-            match is_json {
-                true => println!("{}", cluster_tool::failed_json(&error.to_string())),
-                false => eprintln!("iolite: {error}"),
-            }
-            return ExitCode::FAILURE;
-        }
+        (Err(error), true) => println!("{}", cluster_tool::failed_json(&error.to_string())),
+        (Err(error), false) => eprintln!("iolite: {error}"),
     }
-    ExitCode::SUCCESS
+    code
 }

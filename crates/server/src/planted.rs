@@ -32,9 +32,6 @@ pub fn from_environment() -> Result<(), String> {
         "acknowledge-before-sync" => {
             durability::planted::plant_everywhere(durability::planted::Bug::AcknowledgedEarly);
         }
-        "acknowledge-before-append" => {
-            replication::planted::plant_everywhere(replication::planted::Bug::AckBeforeAppend);
-        }
         "apply-twice" => plant_everywhere(Bug::ApplyTwice),
         "skip-at-reconnect" => plant_everywhere(Bug::SkipAtReconnect),
         _ => return Err(format!("{VARIABLE}: nothing is called {name}")),

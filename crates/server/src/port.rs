@@ -580,7 +580,7 @@ impl ProcessPort for Port<'_> {
     fn rest(&mut self) {
         // What is waited for may be what a worker sees to in its turns, and all of them may sleep.
         if let Some(worker) = self.node.workers().first() {
-            worker.post(Message::KeysFree);
+            worker.wake();
         }
         std::thread::sleep(std::time::Duration::from_micros(500));
     }

@@ -24,7 +24,7 @@ const UNUSED_KEPT: usize = 8;
 /// … and of these so many are cleaned at once (4 MiB).
 const UNUSED_CLEANED: usize = 64;
 
-/// With so many clean chunks at hand, none behind them need be ready (4 MiB).
+/// With so many clean chunks at hand, none after them need be ready (4 MiB).
 const PREPARED_NEEDLESS: usize = 64;
 
 /// Chunks cleaned at once by who may have a client waiting: some tens of microseconds.
@@ -135,7 +135,7 @@ struct Free {
     clean: Vec<ChunkId>,
     /// The first chunk that was never used.
     unused: ChunkId,
-    /// Behind the last chunk whose memory was asked for ahead of its use.
+    /// After the last chunk whose memory was asked for ahead of its use.
     prepared_end: ChunkId,
 }
 

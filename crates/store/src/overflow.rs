@@ -1,7 +1,7 @@
 //! Buckets behind buckets: where the links go that do not fit into seven.
 //!
 //! Numbered from 1, so that 0 in a word means "none". A page of memory holds 64 of them, and a word says which of these
-//! are in use; the free one with the lowest number comes next, so that pages behind become wholly free. Their memory
+//! are in use; the free one with the lowest number comes next, so that later pages become wholly free. Their memory
 //! goes back to the system from time to time ([`Overflow::clean`]).
 //!
 //! They stay buckets for ever: a reader that comes late finds links of other keys, none at all (memory that was given back

@@ -124,6 +124,16 @@ impl Drop for Relay {
     }
 }
 
+/// Takes so many bytes of those that may pass; whether there were fewer left, and no bound is there from now on.
+fn is_used_up(left: &AtomicU64, count: u64) -> bool {
+    let take = |left: u64| match left {
+        u64::MAX => None,
+        left => Some(left.checked_sub(count).unwrap_or(u64::MAX)),
+    };
+    let before = left.fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
+    before.is_ok_and(|before| before < count)
+}
+
 impl State {
     fn relay(self: &Arc<Self>, client: TcpStream) -> io::Result<()> {
         let target = self.target.load(Ordering::Acquire);
@@ -146,8 +156,8 @@ impl State {
     fn pass(&self, mut from: TcpStream, mut to: TcpStream, is_of_target: bool) {
         let mut bytes = vec![0; 64 << 10];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
-            if is_of_target {
-                self.count_before_stillness(count as u64);
+            if is_of_target && is_used_up(&self.left_before_stillness, count as u64) {
+                self.is_still.store(true, Ordering::Release);
             }
             while self.is_still.load(Ordering::Acquire) && !self.is_over.load(Ordering::Acquire) {
                 thread::sleep(LOOK);
@@ -155,14 +165,9 @@ impl State {
             let mut piece = bytes[..count].to_vec();
             if is_of_target {
                 self.rewrite(&mut piece);
-                let left = self.left.load(Ordering::Acquire);
-                if left < count as u64 {
-                    self.left.store(u64::MAX, Ordering::Release);
+                if is_used_up(&self.left, count as u64) {
                     self.cut();
                     break;
-                }
-                if left != u64::MAX {
-                    self.left.fetch_sub(count as u64, Ordering::AcqRel);
                 }
                 self.passed.fetch_add(count as u64, Ordering::AcqRel);
             }
@@ -173,19 +178,6 @@ impl State {
         for stream in [from, to] {
             let _gone = stream.shutdown(Shutdown::Both);
         }
-    }
-
-    fn count_before_stillness(&self, count: u64) {
-        let left = self.left_before_stillness.load(Ordering::Acquire);
-        let next = match left.checked_sub(count) {
-            _ if left == u64::MAX => return,
-            Some(next) => next,
-            None => {
-                self.is_still.store(true, Ordering::Release);
-                u64::MAX
-            }
-        };
-        self.left_before_stillness.store(next, Ordering::Release);
     }
 
     fn rewrite(&self, piece: &mut [u8]) {

@@ -116,7 +116,7 @@ impl PartReader {
     }
 
     /// Reads the head of a part of which nobody knows yet how long it is: where more of it is to come, reading waits. Each
-    /// read begins where the one before began, or behind that.
+    /// read begins where the one before began, or after that.
     ///
     /// # Errors
     /// As [`PartReader::open`].

@@ -19,7 +19,7 @@ pub(super) struct Stream {
 struct Window {
     bytes: Vec<u8>,
     /// So many of them were read, and are forgotten soon.
-    behind: usize,
+    read_bytes: usize,
     /// Where the others begin in the part.
     start: u64,
     is_over: bool,
@@ -28,10 +28,12 @@ struct Window {
 impl Window {
     fn add(&mut self, piece: Piece) {
         match piece {
-            Piece::Bytes(bytes) if self.rest().is_empty() => (self.bytes, self.behind) = (bytes, 0),
+            Piece::Bytes(bytes) if self.rest().is_empty() => {
+                (self.bytes, self.read_bytes) = (bytes, 0);
+            }
             Piece::Bytes(bytes) => {
-                self.bytes.drain(..self.behind);
-                self.behind = 0;
+                self.bytes.drain(..self.read_bytes);
+                self.read_bytes = 0;
                 self.bytes.extend_from_slice(&bytes);
             }
             Piece::End => self.is_over = true,
@@ -39,16 +41,16 @@ impl Window {
     }
 
     fn rest(&self) -> &[u8] {
-        &self.bytes[self.behind..]
+        &self.bytes[self.read_bytes..]
     }
 
     /// Forgets what is before a place.
     fn forget(&mut self, until: u64) -> io::Result<()> {
-        let behind = until.checked_sub(self.start);
-        let behind = behind.and_then(|bytes| usize::try_from(bytes).ok());
+        let passed = until.checked_sub(self.start);
+        let passed = passed.and_then(|bytes| usize::try_from(bytes).ok());
         // Nobody reads backwards, or beyond what is there.
-        let behind = behind.filter(|bytes| *bytes <= self.rest().len());
-        self.behind += behind.ok_or(io::ErrorKind::InvalidInput)?;
+        let passed = passed.filter(|bytes| *bytes <= self.rest().len());
+        self.read_bytes += passed.ok_or(io::ErrorKind::InvalidInput)?;
         self.start = until;
         Ok(())
     }

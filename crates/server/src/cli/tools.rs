@@ -505,7 +505,7 @@ mod tests {
         all(&whole, &[], &mut commands);
         let script = told(&["completions", "bash"]).unwrap().unwrap();
         for (words, command) in commands {
-            // In the script a command's words stand behind its label.
+            // In the script a command's words stand after its label.
             let label = format!("        iolite__subcmd__{})\n", words.join("__subcmd__"));
             let (_, part) = script
                 .split_once(&label)

@@ -581,10 +581,12 @@ impl ReplicaData for AppliedLog<'_> {
         let start = lineage.last().map_or(0, |term| term.start);
         let is_broken = self.home.is_store_broken().load(Ordering::Acquire);
         // Half of a full sync in the store is no data; what is on disk is.
-        let has_data = match self.had_data_before() {
-            Some(had_data) => had_data,
-            None if is_broken => !lineage.terms().is_empty(),
-            None => self.has_keys(),
+        let has_data = if self.was_empty_before() {
+            false
+        } else if is_broken {
+            !lineage.terms().is_empty()
+        } else {
+            self.has_keys()
         };
         Attach {
             // A term that is not in the log any more begins at its end at most.

@@ -339,16 +339,14 @@ impl PrimaryLinks {
     fn run(self: &Arc<Self>, conduit: Arc<dyn Conduit>, address: &str) {
         let identity = self.home.identity(address);
         let identity = identity.map_err(|reason| LinkFault::Io(io::Error::other(reason)));
-        let welcomed =
-            identity.and_then(|identity| Ok((welcome(conduit, &identity)?, identity.hello())));
-        let (session, own) = match welcomed {
-            Ok(welcomed) => welcomed,
+        let session = match identity.and_then(|identity| welcome(conduit, &identity)) {
+            Ok(session) => session,
             Err(fault) => return self.note_refused(address, &fault),
         };
         let Some(session) = self.sort(session, address) else {
             return;
         };
-        if let Err(fault) = check_data_versions(&own, &session.peer, Side::Primary) {
+        if let Err(fault) = check_data_versions(&session.peer, Side::Primary) {
             return self.note_refused(address, &fault);
         }
         let Session {

@@ -292,7 +292,7 @@ impl Follow<'_> {
         let conduit = conduit(socket)?;
         self.home.connected(Some(Arc::clone(&conduit)));
         let session = greet(conduit, &identity)?;
-        check_data_versions(&identity.hello(), &session.peer, Side::Replica)?;
+        check_data_versions(&session.peer, Side::Replica)?;
         let Session {
             reader,
             writer,

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use access::ProofKey;
 use base::random::fill_from_os;
+use durability::checkpoint::PART_VERSION;
 use replication::TermId;
 use replication::link::{
     self, BODY_BYTES_MAX, HEADER_BYTES, HELLO_BYTES_MAX, Header, Hello, LinkError, Message,
@@ -422,14 +423,13 @@ impl Identity {
         bit(encryption.is_wanted, link::ENCRYPTS) | bit(encryption.by_certificate, link::CERTIFIES)
     }
 
-    /// What this node says of itself.
-    pub(crate) fn hello(&self) -> Hello {
+    fn hello(&self) -> Hello {
         let mut nonce = [0; 32];
         fill_from_os(&mut nonce);
         Hello {
             link_version: link::VERSION,
-            log_version: u16::try_from(durability::log::VERSION).unwrap_or(u16::MAX),
-            part_version: durability::checkpoint::PART_VERSION,
+            log_version: log_version(),
+            part_version: PART_VERSION,
             features: self.features(),
             node: self.node,
             nonce,
@@ -568,6 +568,11 @@ impl Greeting {
     }
 }
 
+/// The version of the log that this program writes.
+fn log_version() -> u16 {
+    u16::try_from(durability::log::VERSION).unwrap_or(u16::MAX)
+}
+
 /// The link itself: the older end's version is spoken, so a newer peer is none that has to be refused.
 fn check_link_version(peer: &Hello) -> Result<(), LinkFault> {
     let (theirs, ours) = (peer.link_version, link::VERSION);
@@ -579,14 +584,11 @@ fn check_link_version(peer: &Hello) -> Result<(), LinkFault> {
 }
 
 /// Who is sent a log and checkpoints has to read those that the sender writes: a replica is as new as its primary, or newer.
-pub(crate) fn check_data_versions(own: &Hello, peer: &Hello, side: Side) -> Result<(), LinkFault> {
-    let of = |hello: &Hello| {
-        [
-            ("log", hello.log_version),
-            ("parts of checkpoints", hello.part_version),
-        ]
-    };
-    for ((what, ours), (_, theirs)) in of(own).into_iter().zip(of(peer)) {
+pub(crate) fn check_data_versions(peer: &Hello, side: Side) -> Result<(), LinkFault> {
+    for (what, theirs, ours) in [
+        ("log", peer.log_version, log_version()),
+        ("parts of checkpoints", peer.part_version, PART_VERSION),
+    ] {
         let (reads, writes) = match side {
             Side::Replica => (ours, theirs),
             Side::Primary => (theirs, ours),

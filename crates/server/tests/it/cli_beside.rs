@@ -172,7 +172,7 @@ fn a_file_is_fetched_as_a_replica_does() {
         let found = String::from_utf8_lossy(&checked.stdout);
         assert!(checked.status.success(), "{found}");
         assert_eq!(found.contains("1 keys"), flag == "--rdb", "{flag}: {found}");
-        // The other client leaves what marks the end of a transfer behind it.
+        // The other client leaves what marks the end of a transfer after it.
         let told = clients(&port)[0].args([flag, "-"]).output().unwrap();
         assert!(told.stdout.starts_with(b"REDIS"), "{told:?}");
     }

@@ -6,7 +6,7 @@ use protocol::Value;
 
 use super::options::Options;
 use super::out::written;
-use super::print::{Form, Printer, text_of};
+use super::print::{Form, Printer};
 use crate::endpoint::{Address, Endpoint, Session};
 use crate::error::BenchError;
 
@@ -20,6 +20,14 @@ pub(super) struct Client<'o> {
     endpoint: Endpoint,
     session: Option<Session>,
     pub(super) printer: Printer,
+}
+
+/// What MOVED and ASK say.
+struct Redirection {
+    slot: String,
+    address: Address,
+    /// Whether to send ASKING there first.
+    is_asking: bool,
 }
 
 impl<'o> Client<'o> {
@@ -119,11 +127,15 @@ impl<'o> Client<'o> {
         self.connect()?.send(&request)?;
         let mut reply = self.next(words, out)?;
         for _ in 0..REDIRECTIONS_MAX {
-            let Some((address, is_asking)) = self.redirection(&reply) else {
+            let Some(Redirection {
+                slot,
+                address,
+                is_asking,
+            }) = self.redirection(&reply)
+            else {
                 break;
             };
             if self.printer.form() == Form::Typed {
-                let slot = slot_of(&reply);
                 let told = writeln!(out, "-> Redirected to slot [{slot}] located at {address}");
                 written(told)?;
             }
@@ -158,8 +170,8 @@ impl<'o> Client<'o> {
         }
     }
 
-    /// Where a redirection leads to, if one is followed, and whether to ask there first.
-    fn redirection(&self, reply: &Value) -> Option<(Address, bool)> {
+    /// What a redirection says, if one is followed.
+    fn redirection(&self, reply: &Value) -> Option<Redirection> {
         if !self.options.follows_redirections {
             return None;
         }
@@ -173,12 +185,17 @@ impl<'o> Client<'o> {
             "ASK" => true,
             _ => return None,
         };
-        let (host, port) = words.nth(1)?.rsplit_once(':')?;
+        let slot = words.next()?.to_owned();
+        let (host, port) = words.next()?.rsplit_once(':')?;
         let host = match (host, &self.endpoint.address) {
             ("", Address::Tcp(host, _)) => host.clone(),
             (host, _) => host.to_owned(),
         };
-        Some((Address::Tcp(host, port.parse().ok()?), is_asking))
+        Some(Redirection {
+            slot,
+            address: Address::Tcp(host, port.parse().ok()?),
+            is_asking,
+        })
     }
 
     /// Shows messages until the connection ends, or the process.
@@ -195,12 +212,6 @@ impl<'o> Client<'o> {
             written(out.write_all(&text).and_then(|()| out.flush()))?;
         }
     }
-}
-
-/// The hash slot that a redirection names.
-fn slot_of(reply: &Value) -> String {
-    let text = String::from_utf8_lossy(&text_of(reply)).into_owned();
-    text.split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
 fn subscribes(word: &[u8]) -> bool {

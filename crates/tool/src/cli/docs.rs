@@ -86,25 +86,26 @@ impl Docs {
     /// What is known of the command, or group (`@string`), that these words name.
     pub(super) fn help(&self, words: &[String]) -> String {
         let name = words.join(" ");
-        let mut found: Vec<String> = Vec::new();
         if name.is_empty() {
             return HELP.to_owned();
-        } else if let Some(group) = name.strip_prefix('@') {
-            let wanted = |entry: &Entry| {
-                entry
-                    .group
-                    .replace('_', "-")
-                    .eq_ignore_ascii_case(&group.replace('_', "-"))
-            };
-            let entries = self.entries.iter().filter(|(_, entry)| wanted(entry));
-            found.extend(entries.map(|(name, entry)| entry.help(name, false)));
+        }
+        let found: Vec<String> = if let Some(group) = name.strip_prefix('@') {
+            let one_form = |group: &str| group.to_lowercase().replace('_', "-");
+            let group = one_form(group);
+            let entries = self.entries.iter();
+            let entries = entries.filter(|(_, entry)| one_form(&entry.group) == group);
+            entries
+                .map(|(known, entry)| entry.help(known, false))
+                .collect()
         } else {
             let name = name.to_uppercase();
             let sub = format!("{name} ");
             let is_meant = |known: &str| known == name || known.starts_with(&sub);
             let entries = self.entries.iter().filter(|(known, _)| is_meant(known));
-            found.extend(entries.map(|(known, entry)| entry.help(known, true)));
-        }
+            entries
+                .map(|(known, entry)| entry.help(known, true))
+                .collect()
+        };
         match found.is_empty() {
             true => format!("Nothing is known of '{name}'\n"),
             false => format!("\n{}\n", found.join("\n")),

@@ -11,6 +11,7 @@ use protocol::Value;
 
 use super::options::Options;
 use super::out::written;
+use super::print::{Form, Printer};
 use crate::endpoint::Session;
 use crate::error::BenchError;
 
@@ -100,7 +101,7 @@ pub(super) fn follow(options: &Options, out: &mut dyn Write) -> Result<(), Bench
     let mut request = Vec::new();
     protocol::encode_request(&mut request, &[&b"REPLCONF"[..], b"ACK", b"0"]);
     session.send(&request)?;
-    let printer = super::print::Printer::new(super::print::Form::Csv);
+    let printer = Printer::new(Form::Csv);
     loop {
         let request = session.reply()?;
         let text = printer.show(&request, false);

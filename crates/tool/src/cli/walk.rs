@@ -89,24 +89,11 @@ pub(super) fn memory_keys(options: &Options, out: &mut dyn Write) -> Result<(), 
 }
 
 fn walk(options: &Options, samples: Option<u64>, out: &mut dyn Write) -> Result<(), BenchError> {
-    let mut session = options.endpoint.connect()?;
-    let total = session.keys_count()?.max(0).unsigned_abs();
-    print(out, &head("biggest"))?;
     let mut kinds = kinds(samples.map(|_| "bytes"));
-    let (mut sampled, mut key_bytes, mut since_pause) = (0_u64, 0_u64, 0);
-    let mut cursor = b"0".to_vec();
-    loop {
-        let percent = percent(sampled, total).min(100.0);
-        let step = scan_step(
-            &mut session,
-            &cursor,
-            options.pattern.as_deref(),
-            None,
-            options.count,
-        )?;
-        let measured = sizes(&mut session, &step.keys, &kinds, samples)?;
+    let mut key_bytes = 0_u64;
+    let sampled = each_step(options, "biggest", out, &mut |session, step, out| {
+        let measured = sizes(session, &step.keys, &kinds, samples)?;
         for (key, found) in step.keys.iter().zip(measured) {
-            sampled += 1;
             key_bytes += key.len() as u64;
             let Some((at, size)) = found else { continue };
             let kind = &mut kinds[at];
@@ -118,7 +105,8 @@ fn walk(options: &Options, samples: Option<u64>, out: &mut dyn Write) -> Result<
                 .is_none_or(|(_, biggest)| *biggest < size)
             {
                 let text = format!(
-                    "[{percent:05.2}%] Biggest {:<6} found so far '{}' with {size} {}\n",
+                    "[{:05.2}%] Biggest {:<6} found so far '{}' with {size} {}\n",
+                    step.percent,
                     kind.name,
                     quoted(key),
                     kind.unit
@@ -127,35 +115,34 @@ fn walk(options: &Options, samples: Option<u64>, out: &mut dyn Write) -> Result<
                 kind.biggest = Some((key.clone(), size));
             }
         }
-        since_pause += step.keys.len() as u64;
-        if since_pause >= KEYS_PER_PAUSE {
-            since_pause = 0;
-            std::thread::sleep(options.pause);
-        }
-        cursor = step.cursor;
-        if cursor == b"0" {
-            break;
-        }
-    }
+        Ok(())
+    })?;
     print(out, &summary(&kinds, sampled, key_bytes))
 }
 
-fn head(what: &str) -> String {
-    format!(
-        "\n# Scanning the entire keyspace to find {what} keys as well as\n# average sizes per key type.  You can use -i 0.1 to \
-         sleep 0.1 sec\n# per 100 SCAN commands (not usually needed).\n\n"
-    )
+/// Some keys, and how much of the whole was seen before them, in hundredths.
+struct Step {
+    keys: Vec<Vec<u8>>,
+    percent: f64,
 }
 
-/// So many keys are told that are used most.
-const HOT_KEYS_MAX: usize = 16;
+/// What looks at some keys, by the connection they came from.
+type Look<'l> = dyn FnMut(&mut Session, Step, &mut dyn Write) -> Result<(), BenchError> + 'l;
 
-/// The keys that are used most, by the counters of a server whose eviction counts uses.
-pub(super) fn hot_keys(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
+/// Goes through all keys, with pauses; how many there were. `what` is looked for.
+fn each_step(
+    options: &Options,
+    what: &str,
+    out: &mut dyn Write,
+    look: &mut Look<'_>,
+) -> Result<u64, BenchError> {
     let mut session = options.endpoint.connect()?;
     let total = session.keys_count()?.max(0).unsigned_abs();
-    print(out, &head("hot"))?;
-    let mut hottest: Vec<(u64, Vec<u8>)> = Vec::new();
+    let head = format!(
+        "\n# Scanning the entire keyspace to find {what} keys as well as\n# average sizes per key type.  You can use -i 0.1 to \
+         sleep 0.1 sec\n# per 100 SCAN commands (not usually needed).\n\n"
+    );
+    print(out, &head)?;
     let (mut sampled, mut since_pause) = (0_u64, 0);
     let mut cursor = b"0".to_vec();
     loop {
@@ -167,30 +154,45 @@ pub(super) fn hot_keys(options: &Options, out: &mut dyn Write) -> Result<(), Ben
             None,
             options.count,
         )?;
-        for (key, count) in frequencies(&mut session, step.keys)? {
-            sampled += 1;
-            since_pause += 1;
-            let at = hottest.partition_point(|(known, _)| *known >= count);
-            if count == 0 || at == HOT_KEYS_MAX {
-                continue;
-            }
-            let text = format!(
-                "[{percent:05.2}%] Hot key '{}' found so far with counter {count}\n",
-                quoted(&key)
-            );
-            print(out, &text)?;
-            hottest.insert(at, (count, key));
-            hottest.truncate(HOT_KEYS_MAX);
-        }
+        let count = step.keys.len() as u64;
+        let keys = step.keys;
+        look(&mut session, Step { keys, percent }, out)?;
+        sampled += count;
+        since_pause += count;
         if since_pause >= KEYS_PER_PAUSE {
             since_pause = 0;
             std::thread::sleep(options.pause);
         }
         cursor = step.cursor;
         if cursor == b"0" {
-            break;
+            return Ok(sampled);
         }
     }
+}
+
+/// So many keys are told that are used most.
+const HOT_KEYS_MAX: usize = 16;
+
+/// The keys that are used most, by the counters of a server whose eviction counts uses.
+pub(super) fn hot_keys(options: &Options, out: &mut dyn Write) -> Result<(), BenchError> {
+    let mut hottest: Vec<(u64, Vec<u8>)> = Vec::new();
+    let sampled = each_step(options, "hot", out, &mut |session, step, out| {
+        for (key, count) in frequencies(session, step.keys)? {
+            let at = hottest.partition_point(|(known, _)| *known >= count);
+            if count == 0 || at == HOT_KEYS_MAX {
+                continue;
+            }
+            let text = format!(
+                "[{:05.2}%] Hot key '{}' found so far with counter {count}\n",
+                step.percent,
+                quoted(&key)
+            );
+            print(out, &text)?;
+            hottest.insert(at, (count, key));
+            hottest.truncate(HOT_KEYS_MAX);
+        }
+        Ok(())
+    })?;
     let mut text =
         format!("\n-------- summary -------\n\nSampled {sampled} keys in the keyspace!\n");
     for (count, key) in &hottest {

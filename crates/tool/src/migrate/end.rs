@@ -122,6 +122,13 @@ impl End {
         self.is_disturbed |= self.links.remove(address).is_some();
     }
 
+    /// As [`End::lose`], of a server that was to tell what nobody else does: what that is is not known, whether it was
+    /// connected to or not.
+    fn miss(&mut self, address: &Address) {
+        self.lose(address);
+        self.is_disturbed = true;
+    }
+
     /// Whether the server at an address has answered before.
     pub(super) fn is_met(&self, address: &Address) -> bool {
         self.met.contains(address)
@@ -173,9 +180,7 @@ impl End {
         });
         match looked {
             Err(BenchError::Connection(..)) => {
-                self.lose(address);
-                // Nor is it known what it would have told, where nobody answered.
-                self.is_disturbed = true;
+                self.miss(address);
                 Ok(None)
             }
             looked => looked.map(Some),
@@ -218,9 +223,7 @@ impl End {
         });
         match step {
             Err(BenchError::Connection(..)) => {
-                self.lose(address);
-                // Nor is it known what it would have told, where nobody answered.
-                self.is_disturbed = true;
+                self.miss(address);
                 Ok(None)
             }
             step => step,

@@ -24,12 +24,10 @@ const BROKEN_TIME_MS: u64 = 10_000;
 /// What is being loaded while it arrives.
 pub(super) struct Early {
     arriving: Arriving,
-    /// Before that there was data.
-    had_data: bool,
-    /// Before that the store was not what checkpoint and log say, or what it had was dropped for this.
+    /// Before that the store was not what checkpoint and log say, or what it had was dropped for this; else it was empty.
     was_broken: bool,
     /// When the link broke that it came over, until more comes.
-    broken_unix_ms: Option<u64>,
+    broken_ms: Option<u64>,
 }
 
 impl AppliedLog<'_> {
@@ -42,7 +40,7 @@ impl AppliedLog<'_> {
         let Some(early) = self.sync.as_mut().and_then(|sync| sync.early.as_mut()) else {
             return Ok(());
         };
-        early.broken_unix_ms = None;
+        early.broken_ms = None;
         if hand_on(&early.arriving, &|| !home.is_stopping()) {
             return Ok(());
         }
@@ -74,9 +72,8 @@ impl AppliedLog<'_> {
         match begun {
             Ok(arriving) => Ok(Some(Early {
                 arriving,
-                had_data,
                 was_broken,
-                broken_unix_ms: None,
+                broken_ms: None,
             })),
             Err(error) => {
                 self.set_broken(was_broken);
@@ -119,28 +116,26 @@ impl AppliedLog<'_> {
         }
     }
 
-    /// Where something is loaded early that may go on: whether there was data before it.
-    pub(super) fn had_data_before(&self) -> Option<bool> {
-        let early = self.sync.as_ref()?.early.as_ref()?;
-        (!early.was_broken).then_some(early.had_data)
+    /// Whether something is loaded early that may go on, into a store that was empty.
+    pub(super) fn was_empty_before(&self) -> bool {
+        let early = self.sync.as_ref().and_then(|sync| sync.early.as_ref());
+        early.is_some_and(|early| !early.was_broken)
     }
 
     /// The link broke, and clients are told nothing else than before.
     pub(super) fn note_break(&mut self) {
-        let now_unix_ms = self.home.env().clock.now_unix_ms();
+        let now_ms = self.home.env().clock.monotonic_ms();
         if let Some(early) = self.sync.as_mut().and_then(|sync| sync.early.as_mut()) {
-            early.broken_unix_ms.get_or_insert(now_unix_ms);
+            early.broken_ms.get_or_insert(now_ms);
         }
     }
 
     /// Has clients wait no longer for what may never come.
     pub(super) fn forget_late_sync(&mut self) {
-        let now_unix_ms = self.home.env().clock.now_unix_ms();
+        let now_ms = self.home.env().clock.monotonic_ms();
         let early = self.sync.as_ref().and_then(|sync| sync.early.as_ref());
-        let broken_unix_ms = early.and_then(|early| early.broken_unix_ms);
-        // A clock that was set back is not waited for.
-        let is_late = |since: u64| now_unix_ms < since || now_unix_ms - since >= BROKEN_TIME_MS;
-        if broken_unix_ms.is_some_and(is_late) {
+        let broken_ms = early.and_then(|early| early.broken_ms);
+        if broken_ms.is_some_and(|since_ms| now_ms.saturating_sub(since_ms) >= BROKEN_TIME_MS) {
             self.forget_sync();
         }
     }

@@ -169,14 +169,14 @@ fn a_newer_release_is_followed_by_as_new_ones_and_follows_older_ones() {
         (&newer, false, true),
     ] {
         assert!(check_link_version(peer).is_ok());
-        let as_replica = check_data_versions(&ours, peer, Side::Replica);
-        let as_primary = check_data_versions(&ours, peer, Side::Primary);
+        let as_replica = check_data_versions(peer, Side::Replica);
+        let as_primary = check_data_versions(peer, Side::Primary);
         assert_eq!(
             (as_replica.is_ok(), as_primary.is_ok()),
             (follows, is_followed)
         );
     }
-    let refused = check_data_versions(&ours, &newer, Side::Replica).unwrap_err();
+    let refused = check_data_versions(&newer, Side::Replica).unwrap_err();
     let text = refused.to_string();
     let expected = format!(
         "the peer speaks version {} of the log, and this server {log}",
