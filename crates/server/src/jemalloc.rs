@@ -25,6 +25,34 @@ static OPTIONS: Option<&'static c_char> = Some({
     unsafe { &*options.as_ptr() }
 });
 
+/// Puts [`message`] in its place before jemalloc starts, which it does among the constructors without a priority.
+// SAFETY: the loader calls each entry of this section once, before `main` and before other threads, as a function of
+// this type; it takes no argument that is looked at.
+#[cfg(target_os = "linux")]
+#[used]
+#[unsafe(link_section = ".init_array.00099")]
+static BEFORE_THE_ALLOCATOR: extern "C" fn() = {
+    extern "C" fn set() {
+        // SAFETY: no other thread is there yet, and jemalloc has not begun to read it.
+        unsafe { sys::malloc_message = Some(message) };
+    }
+    set
+};
+
+/// What jemalloc has to say goes to standard error, but for the line that a process bound to some processors has no arena
+/// for each: memory of a few more arenas is all that follows.
+#[cfg(target_os = "linux")]
+unsafe extern "C" fn message(_opaque: *mut c_void, text: *const c_char) {
+    // SAFETY: jemalloc passes a text that ends with a zero.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    let is_about_processors = bytes.starts_with(b"<jemalloc>: Number of CPUs detected");
+    if !is_about_processors {
+        // SAFETY: the bytes are there for as many as are named. It may be called where nothing can be allocated. What
+        // cannot be written is lost, as with jemalloc's own function.
+        unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+    }
+}
+
 /// jemalloc, for [`server::allocator::install`].
 pub(crate) struct Jemalloc;
 

@@ -214,6 +214,15 @@ impl Server {
         self.memory_bytes("smaps_rollup", "Rss:")
     }
 
+    /// The part of it that is the process' own, in bytes: without pages of the program and other files, which come and go
+    /// with what runs.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn anonymous_bytes(&self) -> io::Result<u64> {
+        self.memory_bytes("smaps_rollup", "Anonymous:")
+    }
+
     /// The most memory it ever held, in bytes.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use testkit::process::{Server, ServerBuilder};
 
-/// Most bytes of resident memory that an idle client may take, beside what the kernel takes.
+/// Most bytes of its own memory that an idle client may take, beside what the kernel takes.
 const CLIENT_BYTES_MAX: u64 = 1024;
 /// What the process may grow by beside its clients: pages that fill up, counters, the allocator's
 /// own tables.
@@ -35,9 +35,9 @@ fn bytes_per_client(clients_count: u64) -> (u64, u64) {
     // What the server takes once is taken before it is weighed.
     let mut first = connect(&server);
     exchange(&mut first, echo.as_bytes(), bulk.as_bytes());
-    let before = server.rss_bytes().unwrap();
+    let before = server.anonymous_bytes().unwrap();
     let grown = |server: &Server| {
-        let grown = server.rss_bytes().unwrap().saturating_sub(before);
+        let grown = server.anonymous_bytes().unwrap().saturating_sub(before);
         grown.saturating_sub(BESIDE_BYTES) / clients_count
     };
     let mut clients: Vec<_> = (0..clients_count).map(|_| connect(&server)).collect();
