@@ -4,7 +4,7 @@
 //!   options ──┬─ words, or lines of standard input ──> exchange ──> print: as text, raw, CSV or JSON
 //!             ├─ conversation: lines of standard input, or of a prompt (interactive: editor, hints from COMMAND DOCS)
 //!             ├─ walk (--scan --bigkeys --memkeys --hotkeys), watch (--stat --latency), spectrum (--latency-dist)
-//!             └─ pipe (--pipe), replica (--rdb --functions-rdb --replica)
+//!             └─ pipe (--pipe), replica (--rdb --functions-rdb --replica), evictions (--lru-test)
 //! ```
 
 use std::io::{IsTerminal as _, Read as _, Write};
@@ -15,10 +15,12 @@ use crate::error::BenchError;
 mod client;
 mod conversation;
 mod docs;
+mod evictions;
 mod interactive;
 pub(crate) mod keys;
 mod options;
 mod out;
+mod password;
 mod pipe;
 mod print;
 mod replica;
@@ -64,6 +66,7 @@ fn execute(words: Vec<String>, out: &mut dyn Write) -> Result<u8, BenchError> {
         Mode::IntrinsicLatency(time) => watch::intrinsic_latency(*time, out).map(|()| 0),
         Mode::Pipe => pipe::run(&options, out),
         Mode::Dump(dump) => replica::dump(&options, dump, out).map(|()| 0),
+        Mode::Evictions(keys) => evictions::run(&options, *keys, out).map(|()| 0),
         Mode::Replica => replica::follow(&options, out).map(|()| 0),
         Mode::Commands(words) if !words.is_empty() => once(&options, words.clone(), out),
         Mode::Commands(_) if std::io::stdin().is_terminal() => {

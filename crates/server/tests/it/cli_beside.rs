@@ -277,6 +277,54 @@ fn a_spectrum_of_latencies_is_shown() {
     }
 }
 
+/// The other one prints such lines, too, but to a pipe some dozens at a time.
+#[test]
+fn hits_and_misses_of_keys_that_are_used_unevenly_are_shown() {
+    let (_server, port) = started(&[]);
+    let own = || clients(&port).remove(0);
+    let mut child = own()
+        .args(["--lru-test", "100000"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let output = child.stdout.take().unwrap();
+    BufReader::new(output).read_line(&mut line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let shape = "# Gets/sec | Hits: # (#.#%) | Misses: # (#.#%)\n";
+    assert_eq!(without_numbers(&line), shape);
+    for wrong in ["0", "x"] {
+        let told = own().args(["--lru-test", wrong]).output().unwrap();
+        assert!(!told.status.success(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_password_is_taken_from_standard_input() {
+    let (_server, port) = started(&["--requirepass", "secret"]);
+    for (input, told) in [("secret\n", "PONG\n"), ("secret", "PONG\n")] {
+        for mut client in clients(&port) {
+            client.args(["--askpass", "-a", "wrong", "--no-auth-warning", "PING"]);
+            let output = with_input(&mut client, input.as_bytes());
+            let shown = String::from_utf8(output.stdout).unwrap();
+            // The other one masks what it reads and shows the prompt wherever it reads from.
+            assert!(shown.ends_with(told), "{client:?}: {shown}");
+        }
+    }
+    let mut own = clients(&port).remove(0);
+    own.args(["--askpass", "PING"]);
+    let refused = with_input(&mut own, b"");
+    assert!(!refused.status.success());
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("no password"), "{said}");
+    let mut wrong = clients(&port).remove(0);
+    wrong.args(["--askpass", "PING"]);
+    let refused = with_input(&mut wrong, b"wrong\n");
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("WRONGPASS"), "{said}");
+}
+
 fn without_colours(line: &str) -> String {
     let mut parts = line.split("\x1b[");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command};
 
 use super::out::seconds;
+use super::password;
 use super::print::{Form, Printer};
 use super::replica::Dump;
 use crate::endpoint::Endpoint;
@@ -40,6 +41,8 @@ pub(super) enum Mode {
     Dump(Dump),
     /// What replicas are sent.
     Replica,
+    /// What a server with `maxmemory` keeps of so many keys.
+    Evictions(u64),
 }
 
 /// What the command line says.
@@ -118,6 +121,7 @@ fn requests() -> Vec<Arg> {
         flag("-c", "Follow MOVED and ASK of a cluster"),
         flag("-e", "Exit code 1 for an error"),
         option("--eval", "FILE", "Run this script; then: KEYS , ARGUMENTS"),
+        flag("--askpass", "Ask for the password, whatever -a says"),
         flag("-2", "RESP2").hide(true),
         flag("--no-auth-warning", "Nobody warns here").hide(true),
     ]
@@ -190,6 +194,11 @@ fn modes() -> Vec<Arg> {
         ),
         option("--functions-rdb", "FILE", "The same, of functions alone"),
         flag("--replica", "Show what a replica is sent, as CSV"),
+        option(
+            "--lru-test",
+            "KEYS",
+            "Write and read so many keys, a fifth of them most often, and show how many are found",
+        ),
         flag(
             "--pipe",
             "Requests of the protocol from standard input, as many as there are",
@@ -222,6 +231,10 @@ pub(super) fn read(words: Vec<String>) -> Result<Result<Options, String>, BenchE
 fn options_of(given: &Given<'_>) -> Result<Options, BenchError> {
     let is_terminal = std::io::stdout().is_terminal();
     let mut endpoint = server::endpoint(given)?;
+    if given.has("--askpass") {
+        let user = given.text("--user").map(str::to_owned);
+        endpoint.credentials = Some((user, password::ask()?));
+    }
     let form = match () {
         () if given.has("--quoted-json") => Form::QuotedJson,
         () if given.has("--json") => Form::Json,
@@ -287,6 +300,15 @@ fn mode(given: &Given<'_>) -> Result<Mode, BenchError> {
     }
     if let Some(time) = given.seconds("--intrinsic-latency")? {
         return Ok(Mode::IntrinsicLatency(time));
+    }
+    match given.number::<u64>("--lru-test")? {
+        Some(0) => {
+            return Err(BenchError::Usage(
+                "--lru-test 0: at least one key".to_owned(),
+            ));
+        }
+        Some(keys) => return Ok(Mode::Evictions(keys)),
+        None => {}
     }
     for (flag, has_functions_alone) in [("--rdb", false), ("--functions-rdb", true)] {
         if let Some(path) = given.text(flag) {
