@@ -332,7 +332,7 @@ impl Worker {
             return Then::CloseNow;
         }
         self.buffers.runs_aside(connected, held_bytes);
-        connected.begin_to_wait();
+        connected.begin_to_pause();
         Then::Pause
     }
 
@@ -397,7 +397,7 @@ impl Worker {
             }
             Next::Read | Next::Yield if self.makes_too_many_events.load(Ordering::Relaxed) => {
                 self.makes_too_many_events.store(false, Ordering::Relaxed);
-                connected.begin_to_wait();
+                connected.begin_to_pause();
                 self.throttled.push(id);
                 Then::Pause
             }
@@ -408,14 +408,14 @@ impl Worker {
             Next::HandOver => Then::HandOver,
             Next::LogFull => self.wait_for_room(id),
             Next::Busy => {
-                connected.begin_to_wait();
+                connected.begin_to_pause();
                 self.waiting.push(id);
                 Then::Pause
             }
             // Who serves the slot has changed just now: it is looked at anew.
             Next::Elsewhere => Then::Yield,
             Next::Throttled => {
-                connected.begin_to_wait();
+                connected.begin_to_pause();
                 self.throttled.push(id);
                 Then::Pause
             }

@@ -470,6 +470,45 @@ fn transcripts_hold_when_every_value_leaves_after_every_command() {
     super::transcripts::run_all(&launcher);
 }
 
+/// A request whose value is being read is in no line yet, and is not counted as one that is: who waits until a client is
+/// blocked, and then has another one wait, finds the two served in that order.
+#[test]
+fn who_is_called_blocked_is_served_before_who_comes_later() {
+    let server = start(&[
+        "--maxmemory",
+        "1gb",
+        "--tier-demote-at",
+        "0",
+        "--tier-min-value",
+        "1",
+    ]);
+    let mut client = server.client().unwrap();
+    let (mut first, mut second) = (server.client().unwrap(), server.client().unwrap());
+    for round in 0..40 {
+        ask(&mut client, &["FLUSHALL"]);
+        ask(
+            &mut client,
+            &["XGROUP", "CREATE", "s", "g", "$", "MKSTREAM"],
+        );
+        for (number, waiting) in [(1, &mut first), (2, &mut second)] {
+            let name = format!("consumer-{number}");
+            let words = ["XREADGROUP", "GROUP", "g", &name, "BLOCK", "0"];
+            waiting
+                .send(&[&words[..], &["STREAMS", "s", ">"]].concat())
+                .unwrap();
+            eventually("the client is blocked", || {
+                let told = ask(&mut client, &["INFO", "clients"]);
+                told.contains(&format!("blocked_clients:{number}"))
+            });
+        }
+        for (id, waiting) in [("1-0", &mut first), ("2-0", &mut second)] {
+            ask(&mut client, &["XADD", "s", id, "a", "b"]);
+            let told = show(&waiting.receive().unwrap().unwrap());
+            assert!(told.contains(id), "round {round}: {told}");
+        }
+    }
+}
+
 #[test]
 fn a_drained_tier_has_nothing_and_may_be_removed() {
     let directory = Directory::new();
