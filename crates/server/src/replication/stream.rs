@@ -355,7 +355,10 @@ impl Stream {
             return Err("the server stops".to_owned());
         }
         *lock(&self.memory) = Some(Arc::clone(&log));
-        self.has_memory.store(true, Ordering::Relaxed);
+        // A replica that leaves before the next upkeep was there nevertheless.
+        let now_unix_ms = node.core.clock.now_unix_ms();
+        self.left_unix_ms.store(now_unix_ms, Ordering::Relaxed);
+        self.has_memory.store(true, Ordering::Release);
         Ok(log)
     }
 
@@ -416,7 +419,7 @@ impl Stream {
 
     /// Ends the log in memory some time after the last replica.
     pub(super) fn upkeep(&self, node: &Node, has_replicas: bool) {
-        if !self.has_memory.load(Ordering::Relaxed) {
+        if !self.has_memory.load(Ordering::Acquire) {
             return;
         }
         let now_unix_ms = node.core.clock.now_unix_ms();

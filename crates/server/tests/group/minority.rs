@@ -1,5 +1,7 @@
 //! A node that is left in a minority says so, whoever led the cluster.
 
+use protocol::Value;
+
 use super::clusters::three_primaries;
 use super::{Node, wait_until};
 
@@ -30,7 +32,10 @@ fn a_follower_whose_leader_is_lost_with_the_majority_says_that_the_cluster_is_do
     wait_until("told that it is down", &[node], || !node.is_ok());
     // One of its own hash slots.
     let key = ["{b}1", "foo{c}", "a"][left];
-    assert_eq!(node.text(&["GET", key]), "CLUSTERDOWN The cluster is down");
+    wait_until("refused, a moment after it is told of", &[node], || {
+        let told = node.run(&["GET", key]);
+        told == Value::Error(b"CLUSTERDOWN The cluster is down".to_vec())
+    });
     assert_eq!(leader(node), "");
     nodes[other].start();
     let both = [&nodes[left], &nodes[other]];
