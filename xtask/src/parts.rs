@@ -82,8 +82,8 @@ pub const PARTS: &[Part] = &[
             let mut test = linted(&["test", "--workspace", "--no-fail-fast"]);
             // Those of the part before.
             test.args(["--exclude", "xtask"]);
-            // Twice the cores of the smallest machine: many tests wait for a server, or for time to pass.
-            test.env("RUST_TEST_THREADS", "4");
+            // Three times the cores of the smallest machine: many tests wait for a server, or for time to pass.
+            test.env("RUST_TEST_THREADS", "6");
             vec![linted(&["build", "--workspace", "--all-targets"]), test]
         },
     },
