@@ -46,6 +46,8 @@ mod links_shown;
 #[cfg(feature = "cluster")]
 mod meeting;
 #[cfg(feature = "cluster")]
+mod merging;
+#[cfg(feature = "cluster")]
 mod own_shard;
 #[cfg(feature = "cluster")]
 mod places;
