@@ -126,6 +126,8 @@ pub(crate) struct Driver {
     pub(super) retires: bool,
     /// When it last tried to hand over because it is drained or about to stop.
     pub(super) gave_way_ms: Option<u64>,
+    /// Since when its log cannot be written.
+    pub(super) faulty_since_ms: Option<u64>,
     /// Who waits for the answer to which seal.
     pub(super) sealing: Vec<(Seal, Reply)>,
     /// What is being made durable, and since when.
@@ -195,6 +197,7 @@ impl Driver {
             handing_over: HandingOver::No,
             retires: false,
             gave_way_ms: None,
+            faulty_since_ms: None,
             times,
             node,
             part,

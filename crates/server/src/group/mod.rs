@@ -28,6 +28,8 @@ mod draining;
 mod driver;
 pub mod duty;
 #[cfg(feature = "cluster")]
+mod faulty_log;
+#[cfg(feature = "cluster")]
 pub(crate) mod files;
 #[cfg(feature = "cluster")]
 mod forming;

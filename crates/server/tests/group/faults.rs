@@ -7,6 +7,7 @@
 //! | a cloned or older volume | `an_older_copy_of_a_node_changes_nothing` |
 //! | an entry of an unknown kind | `cluster`: `a_newer_version_and_an_unknown_kind_are_said_by_name` |
 //! | no control majority; a node that voters do not reach | `failover::a_primary_without_a_majority_takes_no_writes` |
+//! | the disk of a primary's log fails | `failed_log` |
 //! | the disk of the control log fails | `consensus`: its tests of the journal |
 //! | the control log is damaged | `a_damaged_control_log_is_refused_with_its_place` |
 //! | clocks | `cluster`: `a_lease_ends_at_its_holder_first`, and the simulation's drift |

@@ -12,6 +12,7 @@ use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 mod addresses;
 mod bad_input;
 mod clusters;
+mod failed_log;
 mod failover;
 mod faults;
 mod forming;
