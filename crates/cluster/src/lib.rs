@@ -30,6 +30,7 @@ pub mod drift;
 pub mod entry;
 pub mod leader;
 pub mod leader_lease;
+pub mod meeting;
 pub mod member;
 pub mod message;
 pub mod moves;

@@ -372,6 +372,15 @@ impl Member {
 
     /// Another member is to be promoted in place of this one, which leaves its office: it gives its lease back with that.
     pub fn hand_over(&mut self, shard: ShardId, to: NodeId) -> Vec<Action> {
+        let actions = self.resign(shard);
+        if !actions.is_empty() {
+            self.hands_over = Some((shard, to));
+        }
+        actions
+    }
+
+    /// This primary cannot go on, and others can: it leaves its office, and gives its lease back with that.
+    pub fn resign(&mut self, shard: ShardId) -> Vec<Action> {
         let Some(copy) = self.copies.get_mut(&shard).filter(|copy| copy.office > 0) else {
             return Vec::new();
         };
@@ -380,7 +389,6 @@ impl Member {
         } else {
             leave(copy);
         }
-        self.hands_over = Some((shard, to));
         self.hurry();
         vec![Action::LeaveOffice { shard }]
     }

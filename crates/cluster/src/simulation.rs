@@ -13,7 +13,9 @@
 mod group;
 mod world;
 
-use world::{Fault, Summary, run, run_blank_copy, run_hand_over, run_restarted_voter};
+use world::{
+    Fault, Summary, run, run_blank_copy, run_failed_log, run_hand_over, run_restarted_voter,
+};
 
 use crate::planted::{Bug, plant};
 
@@ -117,6 +119,18 @@ fn a_lease_is_given_back_with_the_office() {
     let found = faults(Some(Bug::LeaseKept), run_hand_over);
     let is_seen = |fault: &Fault| matches!(fault, Fault::TwoAnswer { .. });
     assert!(found.iter().any(is_seen), "{found:?}");
+}
+
+#[test]
+fn a_primary_whose_log_fails_leaves_its_office_to_who_has_all_that_is_committed() {
+    assert_eq!(faults(None, run_failed_log), []);
+    let ended = (0..40).filter_map(|seed| run_failed_log(seed).ok());
+    let promotions: Vec<u64> = ended.map(|ended| ended.promotions).collect();
+    assert!(promotions.iter().all(|count| *count > 0), "{promotions:?}");
+    let found = faults(Some(Bug::LeaseKept), run_failed_log);
+    let is_seen = |fault: &Fault| matches!(fault, Fault::TwoAnswer { .. });
+    assert!(found.iter().any(is_seen), "{found:?}");
+    assert_ne!(faults(Some(Bug::OneAnswer), run_failed_log), []);
 }
 
 #[test]

@@ -30,9 +30,12 @@ pub const FIRST_RAFT_ID: RaftId = 1;
 /// |---|---|
 /// | 1 | nodes, shards, documents, secrets, incarnations |
 /// | 2 | entries `slots`, `move`, `end of moves` and `drain`; heartbeats with the time, and replies that judge it |
-pub const FEATURE_LEVEL: u16 = 2;
+/// | 3 | questions between members name who began their group; clusters that have just begun become one |
+pub const FEATURE_LEVEL: u16 = 3;
 /// From this level on heartbeats name the time at which they were sent.
 pub const LEVEL_OF_TIMES: u16 = 2;
+/// From this level on questions between members name who began their group.
+pub const LEVEL_OF_FOUNDERS: u16 = 3;
 
 /// The name of a node for good: 40 digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

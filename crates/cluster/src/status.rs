@@ -109,6 +109,10 @@ pub fn fields(
             "control_fault_tolerance".to_owned(),
             fault_tolerance(voters).to_string(),
         ),
+        (
+            "control_feature_level".to_owned(),
+            state.feature_level.to_string(),
+        ),
     ];
     for (number, row) in rows.iter().enumerate() {
         let votes = if row.votes { "yes" } else { "no" };

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use base::random::Prng;
 
-pub(super) use cases::{run_blank_copy, run_hand_over, run_restarted_voter};
+pub(super) use cases::{run_blank_copy, run_failed_log, run_hand_over, run_restarted_voter};
 
 use super::group::Group;
 use crate::entry::{Entry, Proposal, ShardChange};
@@ -91,6 +91,8 @@ struct Node {
     clock_rate_ppm: u64,
     /// Nothing of the shard is here.
     is_blank: bool,
+    /// Its disk takes nothing any more.
+    is_faulty: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -205,6 +207,7 @@ impl World {
             paused_until_ms: 0,
             clock_rate_ppm,
             is_blank: false,
+            is_faulty: false,
         };
         node.member.add_copy(SHARD, 0, LogEnd::default(), 0);
         node
@@ -473,7 +476,7 @@ impl World {
         let now_ms = self.now_ms;
         let syncing = std::mem::take(&mut self.nodes[at].syncing);
         for (done_ms, what) in syncing {
-            if done_ms > now_ms {
+            if done_ms > now_ms || self.nodes[at].is_faulty {
                 self.nodes[at].syncing.push((done_ms, what));
                 continue;
             }
@@ -559,7 +562,11 @@ impl World {
         let Some(term) = self.nodes[at].member.office(SHARD) else {
             return;
         };
-        if self.nodes[at].member.holds_lease(SHARD, now_ms) && self.random.below(20) == 0 {
+        let may_write = !self.nodes[at].is_faulty;
+        if may_write
+            && self.nodes[at].member.holds_lease(SHARD, now_ms)
+            && self.random.below(20) == 0
+        {
             self.writes += 1;
             let write = self.writes;
             let node = &mut self.nodes[at];

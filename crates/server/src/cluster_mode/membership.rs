@@ -1,8 +1,10 @@
 //! What the control group tells cluster mode, and asks of it: this node becomes a member, brings its hash slots, and leaves.
 
+use std::io;
 use std::sync::atomic::Ordering;
 
 use cluster::entry::SlotRange;
+use cluster::moves::ranges_of;
 use cluster::{ControlLog as _, NodeId};
 
 use super::{ClusterMode, lock};
@@ -35,14 +37,51 @@ impl ClusterMode {
         own.map_or_else(Vec::new, |own| state.slots.of(own))
     }
 
-    /// The hash slots of before are the group's matter from here on.
+    /// The hash slots of before are the group's matter from here on. Not where it is about to leave with them.
     pub(crate) fn forget_claims(&self, node: &Node) {
         let Some(part) = self.0.get() else { return };
+        let brings = lock(&part.brings);
+        if *brings {
+            return;
+        }
         if let Err(error) = part.lone.reset(false) {
             node.core.log.warning(format_args!(
                 "That hash slots were brought into the cluster cannot be kept: {error}"
             ));
         }
+    }
+
+    /// This node is about to leave its group, and owns these hash slots by itself from then on. It is so for good when this
+    /// returns.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn bring(&self, node: &Node, ranges: &[SlotRange]) -> io::Result<()> {
+        let part = self.0.get();
+        let part = part.ok_or_else(|| io::Error::other("it is not in cluster mode"))?;
+        let mut brings = lock(&part.brings);
+        part.introduce(&node.core.config.current())?;
+        let known = part.lone.watch();
+        let slots = ranges.iter().flat_map(|(first, last)| *first..=*last);
+        let new = ranges_of(slots.filter(|slot| known.slots.owner(*slot).is_none()));
+        if !new.is_empty() {
+            part.own_slots(new)?;
+        }
+        *brings = true;
+        Ok(())
+    }
+
+    /// It does not leave after all.
+    pub(crate) fn end_to_bring(&self) {
+        if let Some(part) = self.0.get() {
+            *lock(&part.brings) = false;
+        }
+    }
+
+    /// Whether it is about to leave with its hash slots.
+    pub(crate) fn brings(&self) -> bool {
+        let part = self.0.get();
+        part.is_some_and(|part| *lock(&part.brings))
     }
 
     /// This node is in no group any more.
@@ -51,8 +90,15 @@ impl ClusterMode {
         *lock(&part.member) = None;
         part.is_cut_off.store(false, Ordering::Relaxed);
         let config = node.core.config.current();
-        let reset = part.lone.reset(false);
-        if let Err(error) = reset.and_then(|()| part.introduce(&config)) {
+        let mut brings = lock(&part.brings);
+        let reset = match *brings {
+            true => Ok(()),
+            false => part.lone.reset(false),
+        };
+        let kept = reset.and_then(|()| part.introduce(&config));
+        *brings = false;
+        drop(brings);
+        if let Err(error) = kept {
             node.core.log.warning(format_args!(
                 "That this node is by itself cannot be kept: {error}"
             ));

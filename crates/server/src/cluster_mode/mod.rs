@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cluster::entry::ShardChange;
+#[cfg(feature = "cluster")]
+use cluster::entry::SlotRange;
 use cluster::{Applied, ControlLog, ControlState, Entry, LogEnd, NodeId, ShardId};
 use durability::disk::SystemDisk;
 use engine::CommandError;
@@ -74,6 +76,8 @@ impl ClusterMode {
             ordering: Mutex::default(),
             member: Mutex::new(member),
             left: Mutex::default(),
+            #[cfg(feature = "cluster")]
+            brings: Mutex::default(),
             is_cut_off: AtomicBool::new(false),
         };
         if member.is_none() {
@@ -234,6 +238,23 @@ impl Part {
     fn note_left(&self, state: &ControlState) {
         let mut left = lock(&self.left);
         left.note(state);
+    }
+
+    /// Says in this node's own log that its shard owns hash slots, which nobody owns there yet.
+    #[cfg(feature = "cluster")]
+    fn own_slots(&self, ranges: Vec<SlotRange>) -> io::Result<()> {
+        let shard = self.lone.watch().shard_of(self.lone.own());
+        let owner = Some(shard.unwrap_or(FIRST_SHARD));
+        let slots = Entry::Slots {
+            ranges,
+            expected: None,
+            owner,
+        };
+        match self.lone.propose(&unique::proposal(slots)) {
+            Ok(Applied::Done) => Ok(()),
+            Ok(_) => Err(io::Error::other("its own log does not take them")),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        }
     }
 
     /// Says in this node's own log what it is, and that its shard is there.

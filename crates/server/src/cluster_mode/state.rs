@@ -25,6 +25,9 @@ pub(super) struct Part {
     /// This node's name in its group, where it was in one when it was started, until it has left that.
     pub(super) member: Mutex<Option<NodeId>>,
     pub(super) left: Mutex<Left>,
+    /// It is about to leave its group with the hash slots that its own log has.
+    #[cfg(feature = "cluster")]
+    pub(super) brings: Mutex<bool>,
     /// Nobody is known to lead the group for a node timeout.
     pub(super) is_cut_off: AtomicBool,
 }

@@ -18,6 +18,8 @@ pub struct Group {
     pub node_timeout_ms: u64,
     /// So long a shard whose members were all started anew waits for those that are not back, in milliseconds.
     pub recovery_ms: u64,
+    /// The highest level of entries of the control log that this node says it knows: the group uses nothing newer.
+    pub feature_level: u16,
     /// Where clients ask that look for Sentinels; 0 for nowhere.
     pub sentinel_port: u16,
     /// How they call the group.

@@ -229,6 +229,10 @@ impl Settings {
             is_witness: self.switch("witness"),
             node_timeout_ms: self.number("cluster-node-timeout"),
             recovery_ms: self.number("cluster-recovery-wait"),
+            feature_level: match self.number("cluster-feature-level") {
+                0 => cluster::state::FEATURE_LEVEL,
+                level => level,
+            },
             sentinel_port: self.number("sentinel-port"),
             sentinel_name: self
                 .text("sentinel-master-name")

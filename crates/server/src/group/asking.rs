@@ -61,6 +61,10 @@ pub(crate) enum Subject {
     Confirm = 9,
     /// A replica asks its primary what is committed.
     ReadIndex = 10,
+    /// A node of another cluster asks which one gives way.
+    Merge = 11,
+    /// A cluster gives way: its founder is told, and tells its nodes.
+    GiveWay = 12,
 }
 
 impl Subject {
@@ -89,6 +93,8 @@ impl Subject {
             Self::Places,
             Self::Confirm,
             Self::ReadIndex,
+            Self::Merge,
+            Self::GiveWay,
         ];
         all.into_iter().find(|one| *one as u8 == byte)
     }

@@ -10,7 +10,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ use super::files::{Kept, KnownPeer, Place, directory_within};
 use super::forming::Answer;
 use super::holder::{Meeting, SharedLog, TakesPart};
 use super::links::{Asked, Links, Subject, spawn};
+use super::merging::Merging;
 use super::places::Places;
 use super::reads::Reads;
 use super::record::{is_bound_too_narrowly, record};
@@ -48,6 +49,8 @@ const EVENTS_MAX: usize = 4_096;
 const JOIN_TIME: Duration = Duration::from_secs(10);
 /// ... and after how long it is asked again.
 const JOIN_PAUSE: Duration = Duration::from_millis(300);
+/// How long the thread of a log may take to end.
+const LOG_END_TIME: Duration = Duration::from_secs(5);
 /// So often a joiner is sent on from one node to the next.
 const HOPS_MAX: usize = 4;
 
@@ -67,6 +70,7 @@ pub(crate) struct Part {
     taking: Mutex<Taking>,
     /// Held while this node meets another one, or leaves: it is in one group at a time.
     pub(super) meeting: Mutex<()>,
+    pub(super) merging: Merging,
 }
 
 /// How this node takes part now.
@@ -81,6 +85,8 @@ struct Taking {
 struct Active {
     events: SyncSender<Event>,
     log: Arc<RaftLog<Links>>,
+    /// Hears when the thread of the log has ended.
+    ended: Receiver<()>,
 }
 
 /// What a node knows of itself that is in a group, or is to be, or is in cluster mode.
@@ -170,6 +176,7 @@ pub(crate) fn prepare(node: &Arc<Node>, known: Known) -> io::Result<Arc<Part>> {
             places: Places::default(),
             taking: Mutex::default(),
             meeting: Mutex::default(),
+            merging: Merging::default(),
         }
     });
     if !is_by_itself {
@@ -336,6 +343,8 @@ impl Part {
             Subject::Places => return self.hear_of_places(asked),
             Subject::Forward => return self.hear_of_client(asked),
             Subject::Confirm | Subject::ReadIndex => return self.hear_of_read(asked),
+            Subject::Merge => return self.hear_of_merge(asked),
+            Subject::GiveWay => return self.hear_of_giving_way(asked),
             _ => {}
         }
         let events = self.events();
@@ -471,6 +480,28 @@ impl Part {
         }
     }
 
+    /// What this node asks members names its group from here on.
+    fn name_group(&self, kept: &Kept) {
+        for links in [&*self.links, self.reads.links()] {
+            links.set_group(kept.incarnation, kept.founder);
+        }
+    }
+
+    /// Keeps who began the group, and has questions name it, once all nodes know of that.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub(super) fn note_founder(&self, state: &ControlState) -> io::Result<()> {
+        let founder = told_founder(state);
+        if founder.is_none() || lock(&self.kept).founder.is_some() {
+            return Ok(());
+        }
+        self.keep(|kept| kept.founder = founder)?;
+        let kept = lock(&self.kept).clone();
+        self.name_group(&kept);
+        Ok(())
+    }
+
     /// This node has left: it may join a group anew, in cluster mode at once, otherwise when it is started again.
     ///
     /// # Errors
@@ -487,10 +518,13 @@ impl Part {
         }
         if let Some(active) = active {
             active.log.stop();
+            // It writes nothing any more where another log may begin soon.
+            let _ended = active.ended.recv_timeout(LOG_END_TIME);
         }
         self.keep(|kept| {
             kept.raft_id = None;
             kept.incarnation = 0;
+            kept.founder = None;
             kept.peers.clear();
         })
     }
@@ -537,6 +571,7 @@ impl Part {
                     self.keep(|kept| {
                         kept.raft_id = Some(raft_id);
                         kept.incarnation = state.incarnation;
+                        kept.founder = told_founder(&state);
                         kept.peers = super::forming::peers_of(&state, id);
                     })?;
                     node.core.log.notice(format_args!(
@@ -602,8 +637,7 @@ impl Part {
             times,
         };
         let kept = lock(&self.kept).clone();
-        self.links.set_incarnation(kept.incarnation);
-        self.reads.links().set_incarnation(kept.incarnation);
+        self.name_group(&kept);
         for KnownPeer {
             node,
             raft_id,
@@ -616,7 +650,12 @@ impl Part {
         let told = events.clone();
         let changed = Arc::new(move || post(&told, Event::StateChanged));
         let (log, runtime) = RaftLog::open(&options, Arc::clone(&self.links), changed)?;
-        spawn("raft", move || runtime.run())?;
+        let (ending, ended) = sync_channel(1);
+        spawn("raft", move || {
+            runtime.run();
+            // Nobody may wait for that.
+            let _alone = ending.send(());
+        })?;
         let record = self.record(node);
         if is_bound_too_narrowly(&config, &record) {
             node.core.log.warning(format_args!(
@@ -629,6 +668,7 @@ impl Part {
             taking.active = Some(Active {
                 events: events.clone(),
                 log: Arc::clone(&log),
+                ended,
             });
             taking.duty.clone()
         };
@@ -657,6 +697,12 @@ impl Part {
         let config = node.core.config.current();
         record(&config, kept.start_count, false, kept.host.as_deref())
     }
+}
+
+/// Who began a group, where all nodes of it know that questions name it.
+pub(super) fn told_founder(state: &ControlState) -> Option<NodeId> {
+    let is_told = cluster::meeting::is_told_apart(state);
+    is_told.then(|| cluster::meeting::founder(state)).flatten()
 }
 
 fn has_keys(node: &Node) -> bool {

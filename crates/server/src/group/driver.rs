@@ -23,7 +23,7 @@ use cluster::control_log::{ControlLog as _, RaftId};
 use cluster::leader::Leader;
 use cluster::member::Member;
 use cluster::message::{Heartbeat, Message, Seal};
-use cluster::state::roles;
+use cluster::state::{LEVEL_OF_TIMES, roles};
 use cluster::{Applied, ControlState, NodeId, NodeRecord, ShardId, Times, Unavailable};
 use consensus::{RaftLog, Standing};
 
@@ -126,6 +126,8 @@ pub(crate) struct Driver {
     pub(super) retires: bool,
     /// When it last tried to hand over because it is drained or about to stop.
     pub(super) gave_way_ms: Option<u64>,
+    /// Since when its log cannot be written.
+    pub(super) faulty_since_ms: Option<u64>,
     /// Who waits for the answer to which seal.
     pub(super) sealing: Vec<(Seal, Reply)>,
     /// What is being made durable, and since when.
@@ -133,6 +135,8 @@ pub(crate) struct Driver {
     pub(super) followed: Option<(u64, PrimaryAddress)>,
     pub(super) records_own: bool,
     pub(super) has_left: bool,
+    /// The group uses what this node does not know.
+    pub(super) is_outdated: bool,
     pub(super) published: Option<Published>,
     /// Who was said to lead.
     pub(super) told_leader: Option<Option<RaftId>>,
@@ -193,6 +197,7 @@ impl Driver {
             handing_over: HandingOver::No,
             retires: false,
             gave_way_ms: None,
+            faulty_since_ms: None,
             times,
             node,
             part,
@@ -213,6 +218,7 @@ impl Driver {
             followed: None,
             records_own: false,
             has_left: false,
+            is_outdated: false,
             published: None,
             told_leader: None,
             tick: Duration::from_millis((times.heartbeat_ms / TICKS_PER_HEARTBEAT).max(1)),
@@ -230,6 +236,9 @@ impl Driver {
             };
             let Some(now_ms) = self.now_ms() else { return };
             self.look(now_ms);
+            if self.is_outdated {
+                return self.stand_aside();
+            }
             while let Some(event) = next {
                 if matches!(event, Event::Stop) {
                     return;
@@ -266,6 +275,19 @@ impl Driver {
         }
     }
 
+    /// This node was started by an older version than its group has come to use. Others do without it.
+    fn stand_aside(&self) {
+        if let Some(duty) = &self.duty {
+            duty.leave_office();
+        }
+        self.log.stop();
+        self.warn(&format!(
+            "This node knows level {} of the control log, and its group is at level {}: it takes no part until it is started by a version that knows that",
+            self.record.feature_level,
+            self.log.watch().feature_level
+        ));
+    }
+
     /// Milliseconds by the clock that leases are counted with; none once the server is gone.
     pub(super) fn now_ms(&self) -> Option<u64> {
         let node = self.node.upgrade()?;
@@ -279,7 +301,8 @@ impl Driver {
         self.standing = self.log.standing();
         self.note_leader(now_ms);
         let state = self.log.watch();
-        if state.index > self.state.index {
+        self.is_outdated = state.feature_level > self.record.feature_level;
+        if state.index > self.state.index && !self.is_outdated {
             let was_in = self.state.nodes.contains_key(&self.own);
             self.state = state;
             self.take_state();
@@ -439,10 +462,17 @@ impl Driver {
             | Subject::Forward
             | Subject::Places
             | Subject::Confirm
-            | Subject::ReadIndex => {
+            | Subject::ReadIndex
+            | Subject::Merge
+            | Subject::GiveWay => {
                 reply.answer(Err("not a question for the group".to_owned()));
             }
             Subject::Member => match Message::decode(&bytes) {
+                Ok(Message::Heartbeat(beat))
+                    if beat.sent_ms.is_some() && self.record.feature_level < LEVEL_OF_TIMES =>
+                {
+                    reply.answer(Err("heartbeats with a time are not known here".to_owned()));
+                }
                 Ok(Message::Heartbeat(beat)) if beat.node == from => {
                     let answer = self.on_heartbeat(now_ms, &beat);
                     reply.answer(Ok(answer.map_or_else(Vec::new, |answer| answer.encode())));

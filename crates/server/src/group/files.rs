@@ -6,6 +6,7 @@
 //!                                      starts 7              how often it was started
 //!                                      raft 12               its number in Raft; missing until it is in a group
 //!                                      incarnation 1         of the group; missing where it was never recovered
+//!                                      founder 40 digits     who began the group; missing where its questions do not name it
 //!                                      host db2              where another node reached it; missing until one did
 //!                                      peer 40 digits 3 17000 db1      where others were last
 //!                                      sum 8 digits          CRC-32C of the lines above
@@ -62,6 +63,8 @@ pub(crate) struct Kept {
     pub(crate) raft_id: Option<RaftId>,
     /// Which of the groups this is that forced recoveries have made of one: they refuse each other.
     pub(crate) incarnation: u64,
+    /// Who began it: what members of another group ask is refused. None where not all of them say so.
+    pub(crate) founder: Option<NodeId>,
     pub(crate) host: Option<String>,
     pub(crate) peers: Vec<KnownPeer>,
 }
@@ -113,6 +116,9 @@ impl Kept {
         if self.incarnation > 0 {
             let _written = writeln!(text, "incarnation {}", self.incarnation);
         }
+        if let Some(founder) = self.founder {
+            let _written = writeln!(text, "founder {founder}");
+        }
         if let Some(host) = &self.host {
             let _written = writeln!(text, "host {host}");
         }
@@ -147,6 +153,7 @@ impl Kept {
                 "starts" => kept.start_count = words.next()?.parse().ok()?,
                 "host" => kept.host = Some(words.next()?.to_owned()),
                 "incarnation" => kept.incarnation = words.next()?.parse().ok()?,
+                "founder" => kept.founder = Some(id_of(words.next()?)?),
                 "raft" => kept.raft_id = Some(words.next()?.parse().ok()?),
                 "peer" => kept.peers.push(KnownPeer {
                     node: id_of(words.next()?)?,
@@ -178,6 +185,7 @@ mod tests {
             start_count: 7,
             raft_id: Some(12),
             incarnation: 2,
+            founder: Some(NodeId([2; 20])),
             host: Some("db2".to_owned()),
             peers: vec![KnownPeer {
                 node: NodeId([1; 20]),

@@ -99,6 +99,10 @@ impl Driver {
             Ok(record) => record,
             Err(reason) => return reply.answer(Err(reason)),
         };
+        if self.part.merging.gives_way() {
+            let reason = "this node changes over to another cluster just now".to_owned();
+            return reply.answer(Ok(Answer::Refused(reason).encode()));
+        }
         if let Some(answer) = self.answer_at_once(from, &record) {
             return reply.answer(Ok(answer.encode()));
         }
@@ -126,6 +130,12 @@ impl Driver {
         }
         if self.state.nodes.is_empty() {
             return Some(Answer::Refused("the group is about to begin".to_owned()));
+        }
+        let (level, wanted) = (record.feature_level, self.state.feature_level);
+        if level < wanted {
+            return Some(Answer::Refused(format!(
+                "it knows level {level} of the control log, and the group is at level {wanted}: it takes a newer version"
+            )));
         }
         let known = self.state.nodes.get(&from)?;
         Some(match record.start_count >= known.record.start_count {

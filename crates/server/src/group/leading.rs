@@ -18,6 +18,7 @@ impl Driver {
     pub(super) fn act_in_time(&mut self, now_ms: u64) {
         self.end_hand_over(now_ms);
         self.give_way(now_ms);
+        self.look_at_log(now_ms);
         self.look_for_others(now_ms);
         self.ask_again(now_ms);
         self.give_up_awaiting(now_ms);

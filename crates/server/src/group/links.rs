@@ -103,8 +103,8 @@ pub(crate) struct Links {
     peers: Mutex<BTreeMap<NodeId, Peer>>,
     raft_ids: Mutex<BTreeMap<RaftId, NodeId>>,
     stopping: Arc<AtomicBool>,
-    /// Of the group that this node is in.
-    incarnation: AtomicU64,
+    /// Of the group that this node is in, and what its founder is called by.
+    group: AtomicU64,
     pub(super) table: Arc<LinkTable>,
 }
 
@@ -116,23 +116,24 @@ impl Links {
             peers: Mutex::default(),
             raft_ids: Mutex::default(),
             stopping: Arc::default(),
-            incarnation: AtomicU64::new(0),
+            group: AtomicU64::new(0),
             table: Arc::default(),
         })
     }
 
-    /// Says of which incarnation of the group this node is.
-    pub(crate) fn set_incarnation(&self, incarnation: u64) {
-        self.incarnation.store(incarnation, Ordering::Release);
+    /// Says of which incarnation of which group this node is.
+    pub(crate) fn set_group(&self, incarnation: u64, founder: Option<NodeId>) {
+        let group = named(incarnation, founder);
+        self.group.store(group, Ordering::Release);
     }
 
-    /// A question with the incarnation before it, where that counts.
+    /// A question with its group before it, where that counts.
     fn question(&self, subject: Subject, bytes: Vec<u8>) -> Vec<u8> {
         if !subject.is_of_members() {
             return bytes;
         }
-        let incarnation = self.incarnation.load(Ordering::Acquire);
-        [&incarnation.to_le_bytes()[..], &bytes].concat()
+        let group = self.group.load(Ordering::Acquire);
+        [&group.to_le_bytes()[..], &bytes].concat()
     }
 
     /// The question of a peer, where it is of this node's group.
@@ -140,17 +141,12 @@ impl Links {
         if !subject.is_of_members() {
             return Ok(bytes);
         }
-        let own = self.incarnation.load(Ordering::Acquire);
+        let own = self.group.load(Ordering::Acquire);
         let (theirs, rest) = bytes
             .split_first_chunk()
             .ok_or("a question without an incarnation")?;
-        let theirs = u64::from_le_bytes(*theirs);
-        match theirs == own {
-            true => Ok(rest.to_vec()),
-            false => Err(format!(
-                "it is of incarnation {theirs} of the control group, and this node of {own}: who is of the older one begins with an empty directory"
-            )),
-        }
+        check_group(own, u64::from_le_bytes(*theirs))?;
+        Ok(rest.to_vec())
     }
 
     /// Says where a node is, and what Raft calls it.
@@ -391,6 +387,32 @@ impl consensus::Carrier for Links {
     }
 }
 
+/// An incarnation of a group as one number: with the first digits of the founder's name above it, where that is told.
+fn named(incarnation: u64, founder: Option<NodeId>) -> u64 {
+    let founder = founder.map_or(0, |NodeId([a, b, c, d, ..])| {
+        u32::from_le_bytes([a, b, c, d])
+    });
+    u64::from(founder) << 32 | incarnation & u64::from(u32::MAX)
+}
+
+/// Whether two numbers are of one incarnation of one group, as far as they tell.
+fn check_group(own: u64, theirs: u64) -> Result<(), String> {
+    let (own_founder, their_founder) = (own >> 32, theirs >> 32);
+    if own_founder != their_founder && own_founder != 0 && their_founder != 0 {
+        return Err(
+            "it is of another group than this node, or knows nothing yet of this one".to_owned(),
+        );
+    }
+    let incarnation = |group: u64| group & u64::from(u32::MAX);
+    let (own, theirs) = (incarnation(own), incarnation(theirs));
+    match own == theirs {
+        true => Ok(()),
+        false => Err(format!(
+            "it is of incarnation {theirs} of the control group, and this node of {own}: who is of the older one begins with an empty directory"
+        )),
+    }
+}
+
 fn send_answers(
     mut writer: Writer,
     answers: &Receiver<Answering>,
@@ -426,4 +448,24 @@ fn send_answers(
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_of_another_group_or_incarnation_are_refused() {
+        let [one, other] = [1, 2].map(|byte| Some(NodeId([byte; 20])));
+        assert!(check_group(named(0, one), named(0, one)).is_ok());
+        assert!(check_group(named(0, one), named(0, other)).is_err());
+        // A group of before, or a node that does not know yet.
+        assert!(check_group(named(0, None), named(0, other)).is_ok());
+        assert!(check_group(named(3, one), named(3, None)).is_ok());
+        for founder in [None, one] {
+            let refused = check_group(named(2, one), named(1, founder)).unwrap_err();
+            assert!(refused.starts_with("it is of incarnation 1"), "{refused}");
+        }
+        assert_eq!(named(7, None), 7);
+    }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   both by themselves         the node that is contacted begins a group, the other joins it
 //!   one is in a group          the other joins it
-//!   both are, not in the same  refused
+//!   both are, not in the same  one of two that began a moment ago gives way (see `merging`); others are refused
 //! ```
 //!
 //! So all that `redis-cli --cluster create` does ends in one group, whether one node meets all others or all others meet it. Who
@@ -11,7 +11,8 @@
 //! are the group's: who compares what nodes know right after it finds that all agree, and has to find all of it.
 //!
 //! A node meets one other at a time. Where two meet each other at once, each is told that the other is busy: the one with the lower
-//! name waits to be asked then, and the other one asks it again at once. So the lower one takes the other in.
+//! name waits to be asked then, and the other one asks it again at once. So the lower one takes the other in. What becomes of a
+//! meeting [`cluster::meeting`] says; `crates/cluster/tests/meeting_model` searches nodes that meet each other crosswise.
 
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -19,10 +20,11 @@ use std::time::Duration;
 use base::hash_slot::HASH_SLOTS;
 use cluster::bytes::{Malformed, Reader, Writer};
 use cluster::entry::{SlotRange, are_ranges};
+use cluster::meeting::{Side, founder, judge};
 use cluster::state::FIRST_RAFT_ID;
 use cluster::{Applied, ControlState, Entry, NodeId, Proposal, Unavailable};
 
-use super::control::Part;
+use super::control::{Part, told_founder};
 use super::driver::Event;
 use super::files::{Place, place_of};
 use super::forming::peers_of;
@@ -35,6 +37,12 @@ use crate::poll::poll;
 
 /// How long the other node may take to answer, and joining may take.
 const MEET_TIME: Duration = Duration::from_secs(10);
+/// How long what nodes have to be asked again for may take, and what they are told late: their clusters may become one meanwhile.
+const SETTLE_TIME: Duration = Duration::from_secs(60);
+/// Between two looks at clusters that become one.
+const MERGE_LOOK: Duration = Duration::from_millis(100);
+/// What a node is told that meets one of another cluster.
+pub(super) const APART: &str = "both nodes belong to clusters already";
 /// Between two looks at how far it is.
 const LOOK: Duration = Duration::from_millis(20);
 /// So long a node waits to be asked by one that is busy and has a higher name, before it asks that again.
@@ -153,6 +161,13 @@ impl Part {
         }
         let mut waited = Duration::ZERO;
         let claims = node.cluster_mode.claims();
+        let mut wait = |pause: Duration| {
+            std::thread::sleep(pause);
+            waited += pause;
+            (waited < SETTLE_TIME).then_some(()).ok_or(
+                "the other node meets somebody else all the time, or cannot say what its cluster has decided",
+            )
+        };
         loop {
             match self.meet_once(&node, &there)? {
                 Answer::Known => {
@@ -160,25 +175,19 @@ impl Part {
                     let _newest = self.log().map(|log| log.read_barrier());
                     return Ok(());
                 }
+                Answer::Refused(reason) if reason == APART => {
+                    self.come_together(&node, &there)?;
+                    wait(MERGE_LOOK)?;
+                }
                 Answer::Refused(reason) => return Err(reason),
                 // Asked again, it answers when it has brought what it owns.
                 Answer::Joining(other) => {
-                    self.wait_for("the other node has not joined", |state| {
+                    self.wait_for(SETTLE_TIME, "the other node has not joined", |state| {
                         state.nodes.contains_key(&other) && state.shard_of(other).is_some()
                     })?;
                 }
                 Answer::JoinMe => return self.wait_for_own_shard(&node, &claims),
-                Answer::Busy(_) if waited >= MEET_TIME => {
-                    return Err(
-                        "the other node meets somebody else all the time, or cannot say what its cluster has decided"
-                            .to_owned(),
-                    );
-                }
-                Answer::Busy(busy) => {
-                    let pause = pause_after_busy(self.own(&node), busy);
-                    std::thread::sleep(pause);
-                    waited += pause;
-                }
+                Answer::Busy(busy) => wait(pause_after_busy(self.own(&node), busy))?,
             }
         }
     }
@@ -186,20 +195,25 @@ impl Part {
     /// Waits until this node has a shard, and that shard the hash slots that the node owned by itself.
     fn wait_for_own_shard(&self, node: &Node, claims: &[SlotRange]) -> Result<(), String> {
         let own = self.own(node);
-        self.wait_for("this node has no shard yet", |state| {
+        self.wait_for(SETTLE_TIME, "this node has no shard yet", |state| {
             state.shard_of(own).is_some()
         })?;
         let slots = || claims.iter().flat_map(|(first, last)| *first..=*last);
         // They are claimed no more as soon as the leader has them, and this node hears of that a moment later.
-        self.wait_for("its hash slots are not brought yet", |state| {
-            node.cluster_mode.claims().is_empty()
-                && slots().all(|slot| state.slots.owner(slot).is_some())
-        })?;
-        let state = self.log().map(|log| log.watch()).unwrap_or_default();
-        let shard = state.shard_of(own);
-        match slots().find(|slot| state.slots.owner(*slot) != shard) {
-            Some(slot) => Err(format!("hash slot {slot} has got another owner meanwhile")),
-            None => Ok(()),
+        let brought = poll(SETTLE_TIME, LOOK, || {
+            let state = self.log()?.watch();
+            let shard = state.shard_of(own)?;
+            let owners = || slots().map(|slot| (slot, state.slots.owner(slot)));
+            let is_over =
+                node.cluster_mode.claims().is_empty() && owners().all(|(_, owner)| owner.is_some());
+            is_over.then(|| owners().find(|(_, owner)| *owner != Some(shard)))
+        });
+        match brought {
+            None => Err("its hash slots are not brought yet, and may be so later".to_owned()),
+            Some(Some((slot, _))) => {
+                Err(format!("hash slot {slot} has got another owner meanwhile"))
+            }
+            Some(None) => Ok(()),
         }
     }
 
@@ -222,7 +236,7 @@ impl Part {
         Ok(answer)
     }
 
-    fn try_meet(&self) -> Option<MutexGuard<'_, ()>> {
+    pub(super) fn try_meet(&self) -> Option<MutexGuard<'_, ()>> {
         match self.meeting.try_lock() {
             Ok(one) => Some(one),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -300,10 +314,15 @@ impl Part {
         }
         self.note_host(&question.your_host)
             .map_err(|error| error.to_string())?;
+        // Who began the asker's cluster is asked for when there are two.
+        let asker = match question.is_member {
+            true => Side::Of(None),
+            false => Side::ByItself,
+        };
         if self.member().is_some() {
             let (state, is_newest) = self.state_with(question.node);
             if state.nodes.contains_key(&question.node) {
-                self.wait_for("its hash slots are not brought yet", |_| {
+                self.wait_for(MEET_TIME, "its hash slots are not brought yet", |_| {
                     node.cluster_mode.claims().is_empty()
                 })?;
                 return Ok(Answer::Known);
@@ -312,8 +331,8 @@ impl Part {
                 // It may be of this node's group, which has joined just now or has no leader for a moment.
                 return Ok(Answer::Busy(self.own(node)));
             }
-            if question.is_member {
-                return Err("both nodes belong to clusters already".to_owned());
+            if judge(asker, Side::Of(founder(&state))) != cluster::meeting::Meeting::AskerJoins {
+                return Err(APART.to_owned());
             }
             let owned: Vec<SlotRange> = state.slots.ranges().map(|(range, _)| range).collect();
             check_overlap(&question.owned, &owned)?;
@@ -322,7 +341,7 @@ impl Part {
         let claims = node.cluster_mode.claims();
         check_keys(node, &claims)?;
         check_overlap(&claims, &question.owned)?;
-        if question.is_member {
+        if judge(asker, Side::ByItself) == cluster::meeting::Meeting::ContactedJoins {
             return Ok(Answer::Joining(self.own(node)));
         }
         self.begin_cluster(node)?;
@@ -351,13 +370,18 @@ impl Part {
             kept.start_count = kept.start_count.max(start_count);
             kept.raft_id = Some(FIRST_RAFT_ID);
         })?;
-        self.wait_for("the group does not begin", |state| {
+        self.merging.note_founded(node);
+        self.wait_for(MEET_TIME, "the group does not begin", |state| {
             state.shard_of(id).is_some() && node.cluster_mode.claims().is_empty()
         })
     }
 
     /// This node, which was by itself, joins the group of another one.
-    fn join_cluster(self: &Arc<Self>, node: &Arc<Node>, there: &Place) -> Result<(), String> {
+    pub(super) fn join_cluster(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        there: &Place,
+    ) -> Result<(), String> {
         let (id, start_count) = node.cluster_mode.name_by_itself();
         let mut record = self.record(node);
         record.start_count = record.start_count.max(start_count);
@@ -377,6 +401,7 @@ impl Part {
             kept.start_count = record.start_count;
             kept.raft_id = Some(raft_id);
             kept.incarnation = state.incarnation;
+            kept.founder = told_founder(&state);
             kept.peers = peers_of(&state, id);
         })?;
         node.core.log.notice(format_args!(
@@ -386,8 +411,13 @@ impl Part {
     }
 
     /// Waits until the group has decided something.
-    fn wait_for(&self, what: &str, is_so: impl Fn(&ControlState) -> bool) -> Result<(), String> {
-        let decided = poll(MEET_TIME, LOOK, || {
+    fn wait_for(
+        &self,
+        time: Duration,
+        what: &str,
+        is_so: impl Fn(&ControlState) -> bool,
+    ) -> Result<(), String> {
+        let decided = poll(time, LOOK, || {
             let state = self.log()?.watch();
             is_so(&state).then_some(())
         });
@@ -463,7 +493,7 @@ fn check_keys(node: &Node, claims: &[SlotRange]) -> Result<(), String> {
 }
 
 /// Refuses slots that have an owner.
-fn check_overlap(claims: &[SlotRange], owned: &[SlotRange]) -> Result<(), String> {
+pub(super) fn check_overlap(claims: &[SlotRange], owned: &[SlotRange]) -> Result<(), String> {
     let mut slots = claims.iter().flat_map(|(first, last)| *first..=*last);
     let is_taken = |slot: &u16| {
         owned

@@ -28,6 +28,8 @@ mod draining;
 mod driver;
 pub mod duty;
 #[cfg(feature = "cluster")]
+mod faulty_log;
+#[cfg(feature = "cluster")]
 pub(crate) mod files;
 #[cfg(feature = "cluster")]
 mod forming;
@@ -45,6 +47,8 @@ mod links;
 mod links_shown;
 #[cfg(feature = "cluster")]
 mod meeting;
+#[cfg(feature = "cluster")]
+mod merging;
 #[cfg(feature = "cluster")]
 mod own_shard;
 #[cfg(feature = "cluster")]

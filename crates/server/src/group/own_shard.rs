@@ -112,7 +112,9 @@ impl Driver {
 
     /// Has the hash slots that this node owned by itself be those of its shard.
     fn claim(&mut self, shard: ShardId) {
-        let Some(node) = self.node.upgrade().filter(|_| !self.claims) else {
+        // Who leaves the cluster has kept them for the next one.
+        let is_held = self.claims || self.part.merging.gives_way();
+        let Some(node) = self.node.upgrade().filter(|_| !is_held) else {
             return;
         };
         let ranges = node.cluster_mode.claims();
@@ -138,8 +140,9 @@ impl Driver {
     pub(super) fn claimed(&mut self, applied: Result<Applied, Unavailable>) {
         self.claims = false;
         match applied {
-            // It is looked again whether they are its shard's.
+            // It is looked again whether they are its shard's. Proposed again before the state here had them, they may be.
             Ok(Applied::Done) | Err(_) => return,
+            Ok(Applied::Stale) if !self.are_of_others() => return,
             Ok(Applied::Stale | Applied::Refused) => {
                 self.warn("The hash slots that this node owned by itself have another owner");
             }
@@ -147,5 +150,20 @@ impl Driver {
         if let Some(node) = self.node.upgrade() {
             node.cluster_mode.forget_claims(&node);
         }
+    }
+
+    /// Whether another shard owns some of the hash slots that this node brought, as far as is known here.
+    fn are_of_others(&self) -> bool {
+        let state = self.log.watch();
+        let own = state.shard_of(self.own);
+        let claims = self.node.upgrade().map(|node| node.cluster_mode.claims());
+        let claims = claims.unwrap_or_default();
+        let mut slots = claims.iter().flat_map(|(first, last)| *first..=*last);
+        slots.any(|slot| {
+            state
+                .slots
+                .owner(slot)
+                .is_some_and(|owner| Some(owner) != own)
+        })
     }
 }

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 
 use cluster::NodeRecord;
-use cluster::state::{FEATURE_LEVEL, roles};
+use cluster::state::roles;
 
 use crate::config::Config;
 
@@ -40,7 +40,7 @@ pub(crate) fn record(
         zone: config.availability_zone.clone(),
         roles,
         start_count,
-        feature_level: FEATURE_LEVEL,
+        feature_level: config.group.feature_level,
         hostname: cluster.announce_hostname.clone(),
         tls_port: told(cluster.announce_tls_port, config.tls.port),
     }

@@ -49,6 +49,11 @@ impl Driver {
                 "Where the other nodes of the control group are cannot be kept: {error}"
             ));
         }
+        if let Err(error) = self.part.note_founder(&state) {
+            self.warn(&format!(
+                "Who began the control group cannot be kept: {error}"
+            ));
+        }
         if let Some(id) = state.shard_of(self.own).filter(|_| self.duty.is_some()) {
             self.take_shard(id);
         }

@@ -343,7 +343,7 @@ fn nodes_leave_a_cluster_and_are_by_themselves() {
 
 #[test]
 fn who_cannot_be_of_one_cluster_is_told_why() {
-    let (a, b) = (Node::by_itself(), Node::by_itself());
+    let (a, mut b) = (Node::by_itself(), Node::by_itself());
     a.own(0, 100);
     b.own(100, 200);
     let refused = a.meet(&b);
@@ -352,10 +352,20 @@ fn who_cannot_be_of_one_cluster_is_told_why() {
     assert!(stranger.meet(&a).starts_with("ERR"));
     assert_eq!(a.text(&["CLUSTER", "DELSLOTS", "100"]), "OK");
     assert_eq!(a.meet(&b), "OK");
-    let (c, d) = (Node::by_itself(), Node::by_itself());
+    let (c, mut d) = (Node::by_itself(), Node::by_itself());
     assert_eq!(c.meet(&d), "OK");
-    let refused = c.meet(&a);
+    // Those that have just begun would become one. A node that was started anew did not just begin anything.
+    for founder in [&mut b, &mut d] {
+        founder.kill();
+        founder.start();
+    }
+    let mut refused = String::new();
+    wait_until("asked", &[&a, &b, &c, &d], || {
+        refused = c.meet(&a);
+        !refused.contains("meets somebody else all the time")
+    });
     assert_eq!(refused, "ERR both nodes belong to clusters already");
+    assert_eq!((a.owners().len(), c.owners().len()), (2, 2));
 }
 
 #[test]

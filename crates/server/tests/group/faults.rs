@@ -7,16 +7,17 @@
 //! | a cloned or older volume | `an_older_copy_of_a_node_changes_nothing` |
 //! | an entry of an unknown kind | `cluster`: `a_newer_version_and_an_unknown_kind_are_said_by_name` |
 //! | no control majority; a node that voters do not reach | `failover::a_primary_without_a_majority_takes_no_writes` |
+//! | the disk of a primary's log fails | `failed_log` |
 //! | the disk of the control log fails | `consensus`: its tests of the journal |
 //! | the control log is damaged | `a_damaged_control_log_is_refused_with_its_place` |
 //! | clocks | `cluster`: `a_lease_ends_at_its_holder_first`, and the simulation's drift |
-//! | nodes that meet crosswise, themselves, or nobody | `clusters::who_cannot_be_of_one_cluster_is_told_why` |
+//! | nodes that meet crosswise, themselves, or nobody | `meeting`, `clusters::who_cannot_be_of_one_cluster_is_told_why` |
 //! | addresses that are not theirs any more | `addresses` |
 
 use std::fs;
 use std::path::Path;
 
-use testkit::process::{TemporaryDirectory, free_port};
+use testkit::process::TemporaryDirectory;
 
 use crate::{Node, has, three, wait_until, writes};
 
@@ -51,11 +52,7 @@ fn an_older_copy_of_a_node_changes_nothing() {
     wait_until("it is back", &all, || nodes[2].is_synced());
     let mut clone = Node {
         directory,
-        port: free_port().unwrap(),
-        link_port: free_port().unwrap(),
-        words: Vec::new(),
-        args: Vec::new(),
-        server: None,
+        ..Node::to_be_started(&[], &[])
     };
     clone.start();
     for number in 0..20 {

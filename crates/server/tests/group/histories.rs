@@ -18,7 +18,7 @@ use protocol::Value;
 use testkit::client::Client;
 use testkit::linearizable::{Answered, Asked, Fault, Operation, check};
 
-use crate::clusters::three_primaries_with;
+use crate::clusters::{LAST_SLOT, three_primaries_with, wait_for_agreement};
 use crate::reads::three_at_quorum;
 use crate::{Node, wait_until};
 
@@ -41,6 +41,23 @@ enum Reads {
     AtPrimary,
     /// Any node, at level quorum.
     Anywhere,
+    /// The same in a cluster: a replica shows the slots of its shard, and sends who asks for others there.
+    AtCopies,
+}
+
+impl Reads {
+    fn at_replicas(self) -> bool {
+        matches!(self, Self::Anywhere | Self::AtCopies)
+    }
+
+    /// What a connection says first, so that it may read like this.
+    fn prelude(self) -> &'static [&'static [&'static str]] {
+        match self {
+            Self::SentOn | Self::AtPrimary => &[],
+            Self::Anywhere => &[&["CLIENT", "DURABILITY", "QUORUM"]],
+            Self::AtCopies => &[&["CLIENT", "DURABILITY", "QUORUM"], &["READONLY"]],
+        }
+    }
 }
 
 /// What all clients of one history share.
@@ -126,7 +143,7 @@ impl<'c> Recorder<'c> {
         };
         let place = usize::try_from(key).unwrap();
         while !self.course.is_over() {
-            let at = match asked == Asked::Get && self.course.reads == Reads::Anywhere {
+            let at = match asked == Asked::Get && self.course.reads.at_replicas() {
                 true => self.random.index(self.course.ports.len()),
                 false => self.at[place],
             };
@@ -157,9 +174,9 @@ impl<'c> Recorder<'c> {
 
     fn ask(&mut self, at: usize, key: &str, asked: Asked) -> Ended {
         let connected = self.connections[at].take();
-        let at_quorum = self.course.reads == Reads::Anywhere;
+        let prelude = self.course.reads.prelude();
         let Some(mut client) =
-            connected.or_else(|| connect(self.course.ports[at], self.wait, at_quorum))
+            connected.or_else(|| connect(self.course.ports[at], self.wait, prelude))
         else {
             return Ended::NotDone;
         };
@@ -194,17 +211,18 @@ impl<'c> Recorder<'c> {
     }
 }
 
-/// None, too, where the level that is asked for cannot be had just now.
-fn connect(port: u16, wait: Duration, at_quorum: bool) -> Option<Client> {
+/// None, too, where what is asked for first cannot be had just now.
+fn connect(port: u16, wait: Duration, prelude: &[&[&str]]) -> Option<Client> {
     let stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
     stream.set_nodelay(true).ok()?;
     stream.set_read_timeout(Some(wait)).ok()?;
     let mut client = Client::over(Box::new(stream));
-    if at_quorum {
-        let level = client.command(&["CLIENT", "DURABILITY", "QUORUM"]).ok()?;
-        return (level == Value::Simple(b"OK".to_vec())).then_some(client);
-    }
-    Some(client)
+    let mut is_taken = |words: &&[&str]| {
+        let told = client.command(words);
+        told.is_ok_and(|told| told == Value::Simple(b"OK".to_vec()))
+    };
+    let are_taken = prelude.iter().all(&mut is_taken);
+    are_taken.then_some(client)
 }
 
 /// A read with the role in which it was answered: of a replica it counts as a refusal.
@@ -411,6 +429,68 @@ fn one_order_explains_what_clients_see_over_moves_of_slots() {
             std::thread::sleep(Duration::from_millis(50));
         }
     });
+}
+
+/// Replicas show the slots of their shards while those come and go, and while shards change their primaries.
+#[test]
+fn one_order_explains_what_replicas_show_over_moves_of_slots() {
+    over_moves_with_replicas("moves-replicas", &[]);
+}
+
+#[test]
+fn one_order_explains_what_replicas_show_that_are_confirmed_over_moves_of_slots() {
+    over_moves_with_replicas("moves-confirmed", &["--quorum-reads", "confirm"]);
+}
+
+fn over_moves_with_replicas(name: &str, more: &[&str]) {
+    let mut nodes = two_shards_of_two(more);
+    run(&mut nodes, name, Reads::AtCopies, |nodes, random| {
+        let moves = begin_moves(nodes, random);
+        let at = random.index(nodes.len());
+        match random.below(5) {
+            0 => {
+                nodes[at].kill();
+                std::thread::sleep(Duration::from_millis(random.below(2_500)));
+                nodes[at].start();
+            }
+            1 => stop_for_a_while(&nodes[at], random),
+            2 => {
+                // The replica of a shard takes its office; at a primary it is refused.
+                nodes[at].run(&["CLUSTER", "FAILOVER"]);
+            }
+            _ => {}
+        }
+        let all: Vec<&Node> = nodes.iter().collect();
+        wait_until("whole again", &all, || {
+            let is_in_place = |node: &&Node| node.is_primary() || node.is_synced();
+            all.iter().all(|node| node.is_ok()) && all.iter().all(is_in_place)
+        });
+        if moves == 0 {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+}
+
+/// Four nodes at level quorum: two shards of two copies each, which share all slots.
+fn two_shards_of_two(more: &[&str]) -> Vec<Node> {
+    let level = ["--cluster-enabled", "yes", "--durability", "quorum"];
+    let args = [&level[..], more].concat();
+    let nodes: Vec<Node> = (0..4).map(|_| Node::new(&args)).collect();
+    nodes[0].own(0, 8_191);
+    nodes[1].own(8_192, LAST_SLOT);
+    for node in &nodes[1..] {
+        assert_eq!(node.meet(&nodes[0]), "OK");
+    }
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_for_agreement(&all, 4);
+    for at in [2, 3] {
+        let primary = nodes[at - 2].id();
+        assert_eq!(nodes[at].text(&["CLUSTER", "REPLICATE", &primary]), "OK");
+    }
+    wait_until("all copies", &all, || {
+        nodes[2..].iter().all(Node::is_synced)
+    });
+    nodes
 }
 
 /// Has the slots of some keys go from whoever has them to another node; how many moves were begun.

@@ -12,6 +12,7 @@ use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 mod addresses;
 mod bad_input;
 mod clusters;
+mod failed_log;
 mod failover;
 mod faults;
 mod forming;
@@ -30,6 +31,7 @@ mod shared;
 mod shown;
 mod spare_replicas;
 mod users;
+mod versions;
 mod witness;
 
 /// What is known of one another.
@@ -60,16 +62,21 @@ impl Node {
     }
 
     fn started_by(words: &[&str], args: &[&str]) -> Self {
-        let mut node = Self {
+        let mut node = Self::to_be_started(words, args);
+        node.start();
+        node
+    }
+
+    /// One that is not there yet, whose directory is.
+    pub(crate) fn to_be_started(words: &[&str], args: &[&str]) -> Self {
+        Self {
             directory: TemporaryDirectory::new("group").unwrap(),
             port: free_port().unwrap(),
             link_port: free_port().unwrap(),
             words: words.iter().map(|&word| word.to_owned()).collect(),
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
             server: None,
-        };
-        node.start();
-        node
+        }
     }
 
     /// The first of a group.

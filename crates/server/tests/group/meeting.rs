@@ -1,26 +1,108 @@
-//! Two nodes that meet each other at the same moment are one cluster, and both are told so.
+//! Nodes that meet each other at the same moment are one cluster, and all are told so.
 
-use super::Node;
+use std::sync::Barrier;
+
+use base::hash_slot;
+
 use super::clusters::{LAST_SLOT, wait_for_agreement};
+use super::{Node, wait_until};
 
 #[test]
 fn two_that_meet_each_other_at_once_are_one_cluster() {
-    for round in 0..3 {
-        let (a, b) = (Node::by_itself(), Node::by_itself());
-        a.own(0, 8_191);
-        b.own(8_192, LAST_SLOT);
-        let start = std::sync::Barrier::new(2);
-        let meet = |one: &Node, other: &Node| {
-            start.wait();
-            one.meet(other)
-        };
-        let told = std::thread::scope(|scope| {
-            let of_a = scope.spawn(|| meet(&a, &b));
-            let of_b = scope.spawn(|| meet(&b, &a));
-            [of_a.join().unwrap(), of_b.join().unwrap()]
+    for _ in 0..3 {
+        let nodes = sharing_slots(2);
+        meet_at_once(&nodes, &[(0, 1), (1, 0)]);
+        assert_one(&nodes);
+    }
+}
+
+/// Pairs begin clusters of their own, and those become one.
+#[test]
+fn nodes_that_meet_in_a_ring_at_once_are_one_cluster() {
+    let nodes = sharing_slots(6);
+    let ring: Vec<(usize, usize)> = (0..6).map(|at| (at, (at + 1) % 6)).collect();
+    meet_at_once(&nodes, &ring);
+    assert_one(&nodes);
+}
+
+#[test]
+fn nodes_that_all_meet_each_other_at_once_are_one_cluster() {
+    let nodes = sharing_slots(4);
+    let all = (0..4).flat_map(|one| (0..4).map(move |other| (one, other)));
+    let all: Vec<(usize, usize)> = all.filter(|(one, other)| one != other).collect();
+    meet_at_once(&nodes, &all);
+    assert_one(&nodes);
+}
+
+/// What `CLUSTER MEET` of two nodes of two clusters does that began a moment ago, whichever has the lower name.
+#[test]
+fn two_clusters_that_have_just_begun_become_one() {
+    let nodes = sharing_slots(5);
+    meet_at_once(&nodes, &[(0, 1), (2, 1)]);
+    meet_at_once(&nodes, &[(3, 4)]);
+    assert_eq!(nodes[0].owners().len(), 3);
+    meet_at_once(&nodes, &[(2, 3)]);
+    assert_one(&nodes);
+}
+
+/// The hash slots of one of so many nodes.
+fn share(at: u16, count: u16) -> (u16, u16) {
+    let each = (LAST_SLOT + 1) / count;
+    let last = match at + 1 == count {
+        true => LAST_SLOT,
+        false => (at + 1) * each - 1,
+    };
+    (at * each, last)
+}
+
+/// A key whose hash slot is one of these.
+fn key_of((first, last): (u16, u16)) -> String {
+    let mut keys = (0..).map(|number: u32| format!("key:{number}"));
+    let is_there = |key: &String| (first..=last).contains(&hash_slot::of(key.as_bytes()));
+    keys.find(is_there).unwrap()
+}
+
+/// Nodes by themselves that share all hash slots, each with a key of its own.
+fn sharing_slots(count: u16) -> Vec<Node> {
+    let nodes: Vec<Node> = (0..count).map(|_| Node::by_itself()).collect();
+    for (at, node) in (0..).zip(&nodes) {
+        let share = share(at, count);
+        node.own(share.0, share.1);
+        node.run(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+        let key = key_of(share);
+        assert_eq!(node.text(&["SET", &key, &key]), "OK");
+    }
+    nodes
+}
+
+/// Has each of these pairs meet, all at once; all are told that it is done.
+fn meet_at_once(nodes: &[Node], pairs: &[(usize, usize)]) {
+    let start = Barrier::new(pairs.len());
+    let meet = |(one, other): (usize, usize)| {
+        start.wait();
+        nodes[one].meet(&nodes[other])
+    };
+    let told: Vec<String> = std::thread::scope(|scope| {
+        let meetings = pairs.iter().map(|&pair| scope.spawn(move || meet(pair)));
+        let meetings: Vec<_> = meetings.collect();
+        let told = meetings.into_iter().map(|one| one.join().unwrap());
+        told.collect()
+    });
+    let logs: Vec<String> = nodes.iter().map(Node::log).collect();
+    let logs = logs.join("\n======\n");
+    assert!(told.iter().all(|told| told == "OK"), "{told:?}\n{logs}");
+}
+
+/// All are of one cluster, which has all hash slots, and all keys where they were.
+fn assert_one(nodes: &[Node]) {
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_for_agreement(&all, nodes.len());
+    let count = u16::try_from(nodes.len()).unwrap();
+    for (at, node) in (0..).zip(nodes) {
+        let key = key_of(share(at, count));
+        wait_until("its key is there", &all, || {
+            node.text(&["GET", &key]) == key
         });
-        let logs = || format!("round {round}\n{}\n======\n{}", a.log(), b.log());
-        assert_eq!(told, ["OK", "OK"], "{}", logs());
-        wait_for_agreement(&[&a, &b], 2);
+        assert!(node.is_primary());
     }
 }

@@ -10,6 +10,10 @@ const OVER_MS: u64 = 9_000;
 fn run(seed: u64, act: impl Fn(&mut World, u64)) -> Result<Summary, Fault> {
     let mut world = World::new(seed);
     world.is_quorum = false;
+    steps(world, act)
+}
+
+fn steps(mut world: World, act: impl Fn(&mut World, u64)) -> Result<Summary, Fault> {
     while world.now_ms < OVER_MS {
         world.now_ms += STEP_MS;
         let now_ms = world.now_ms;
@@ -53,6 +57,34 @@ pub(in crate::simulation) fn run_hand_over(seed: u64) -> Result<Summary, Fault> 
                 world.cut[from][0] = true;
             }
             let actions = world.nodes[0].member.hand_over(SHARD, to);
+            world.act(0, actions);
+        }
+        _ => {}
+    })
+}
+
+/// The log of the primary cannot be written any more: it leaves its office, and hears nothing from there on. One of the others has
+/// less of the log, since it was cut off until then.
+pub(in crate::simulation) fn run_failed_log(seed: u64) -> Result<Summary, Fault> {
+    const ELECT_MS: u64 = 2_500;
+    const CUT_MS: u64 = 4_000;
+    const FAIL_MS: u64 = 5_000;
+    let mut world = World::new(seed);
+    while !world.is_quorum {
+        let seed = world.random.below(u64::MAX);
+        world = World::new(seed);
+    }
+    steps(world, |world, now_ms| match now_ms {
+        // The leader is not the primary.
+        ELECT_MS => world.group.elect(1),
+        CUT_MS => world.cut_off(world.nodes.len() - 1),
+        FAIL_MS => {
+            world.heal_links();
+            for from in 1..world.nodes.len() {
+                world.cut[from][0] = true;
+            }
+            world.nodes[0].is_faulty = true;
+            let actions = world.nodes[0].member.resign(SHARD);
             world.act(0, actions);
         }
         _ => {}

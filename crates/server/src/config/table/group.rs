@@ -24,6 +24,12 @@ const PORT: Kind = Kind::Integer {
     max: 65_535,
 };
 
+/// 0 stands for the newest one that this server knows.
+const LEVEL: Kind = Kind::Integer {
+    min: 0,
+    max: cluster::state::FEATURE_LEVEL as i128,
+};
+
 const SEEDS: Kind = Kind::Words {
     max: 64,
     excess: "at most 64 nodes are named",
@@ -37,6 +43,7 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("witness", Kind::Switch, "no").at_start(),
     Directive::new("cluster-node-timeout", TIMEOUT, "1500").at_start(),
     Directive::new("cluster-recovery-wait", RECOVERY, "30000").at_start(),
+    Directive::new("cluster-feature-level", LEVEL, "0").at_start(),
     Directive::new("cluster-sync", Kind::Text, "acl,functions,config").admit(shared_things).at_start(),
     Directive::new("adopt", Kind::Switch, "no").at_start(),
     Directive::new("sentinel-port", PORT, "0").at_start(),

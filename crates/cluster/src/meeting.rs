@@ -1,0 +1,140 @@
+//! What becomes of two nodes in cluster mode that meet: who begins a cluster, who joins, and which of two clusters goes into the
+//! other.
+//!
+//! ```text
+//!   both by themselves     the one that is contacted begins a cluster, the other joins it
+//!   one is of a cluster    the other joins it
+//!   both are               that with the higher founder gives way: all of its nodes join the other, its founder last
+//! ```
+//!
+//! Nodes that meet each other crosswise at once begin several clusters, which have to become one. A cluster is called by its founder,
+//! which never changes: of any two the same one gives way, whoever asks whom, so clusters go one way, and the lowest stays. Only
+//! one that began a moment ago gives way; whether it did, its founder says.
+
+use std::cmp::Ordering;
+
+use crate::state::{ControlState, FIRST_RAFT_ID, LEVEL_OF_FOUNDERS, NodeId};
+
+/// One of two that meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// It is of no cluster.
+    ByItself,
+    /// It is of the cluster that this node began; none where that node has left it.
+    Of(Option<NodeId>),
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// They are of one cluster.
+    Known,
+    /// The one that is contacted begins a cluster, and the other joins it.
+    Begin,
+    /// The one that asks joins the other's cluster.
+    AskerJoins,
+    /// The one that is contacted joins the asker's cluster.
+    ContactedJoins,
+    /// The asker's cluster gives way to the other.
+    AskersGivesWay,
+    /// The cluster of the one that is contacted gives way to the asker's.
+    ContactedsGivesWay,
+    /// Nothing: two clusters that stay as they are.
+    Apart,
+}
+
+/// See the module.
+#[must_use]
+pub fn judge(asker: Side, contacted: Side) -> Meeting {
+    match (asker, contacted) {
+        (Side::ByItself, Side::ByItself) => Meeting::Begin,
+        (Side::ByItself, Side::Of(_)) => Meeting::AskerJoins,
+        (Side::Of(_), Side::ByItself) => Meeting::ContactedJoins,
+        (Side::Of(Some(askers)), Side::Of(Some(contacteds))) => match askers.cmp(&contacteds) {
+            Ordering::Equal => Meeting::Known,
+            Ordering::Greater => Meeting::AskersGivesWay,
+            Ordering::Less => Meeting::ContactedsGivesWay,
+        },
+        (Side::Of(_), Side::Of(_)) => Meeting::Apart,
+    }
+}
+
+/// The node that began the group of a state, if it is in it still.
+#[must_use]
+pub fn founder(state: &ControlState) -> Option<NodeId> {
+    state.node_of(FIRST_RAFT_ID).map(|(founder, _)| *founder)
+}
+
+/// Whether a group may give way: each node has data of its own and of nobody else, so that it can bring it along, and knows how.
+#[must_use]
+pub fn may_give_way(state: &ControlState) -> bool {
+    let mut shards = state.shards.values();
+    let mut nodes = state.nodes.values();
+    state.is_cluster() == Some(true)
+        && state.incarnation == 0
+        && shards.all(|shard| shard.everybody().len() == 1)
+        && nodes.all(|node| node.record.feature_level >= LEVEL_OF_FOUNDERS)
+}
+
+/// Whether nodes may change over from or to a group just now: what its members ask is told from what those of another one do. One
+/// that has just begun is about to be.
+#[must_use]
+pub fn is_told_apart(state: &ControlState) -> bool {
+    state.feature_level >= LEVEL_OF_FOUNDERS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Entry, ShardChange};
+    use crate::state::{Applied, CopyKind, LogEnd, NodeRecord, ShardId, roles};
+    use crate::{Proposal, RequestId};
+
+    #[test]
+    fn of_two_clusters_the_same_gives_way_whoever_asks() {
+        let [low, high] = [1, 2].map(|byte| Side::Of(Some(NodeId([byte; 20]))));
+        assert_eq!(judge(low, high), Meeting::ContactedsGivesWay);
+        assert_eq!(judge(high, low), Meeting::AskersGivesWay);
+        assert_eq!(judge(low, low), Meeting::Known);
+        assert_eq!(judge(low, Side::Of(None)), Meeting::Apart);
+        assert_eq!(judge(Side::Of(None), Side::Of(None)), Meeting::Apart);
+    }
+
+    #[test]
+    fn a_cluster_with_a_replica_does_not_give_way() {
+        let mut state = ControlState::default();
+        let mut apply = |index: u8, entry| {
+            let request = RequestId([index; 16]);
+            let applied = state.apply(index.into(), &Proposal { request, entry });
+            assert_eq!(applied, Applied::Done);
+            (founder(&state), may_give_way(&state))
+        };
+        let nodes = [1, 2].map(|byte| NodeId([byte; 20]));
+        let record = NodeRecord {
+            roles: roles::DATA | roles::CLUSTER,
+            feature_level: LEVEL_OF_FOUNDERS,
+            ..NodeRecord::default()
+        };
+        for (index, node) in (1..).zip(nodes) {
+            let record = record.clone();
+            apply(index, Entry::Join { node, record });
+        }
+        let shard = ShardId(2);
+        let change = |expected_epoch, change| Entry::Shard {
+            shard,
+            expected_epoch,
+            change,
+        };
+        let create = ShardChange::Create {
+            primary: nodes[0],
+            end: LogEnd::default(),
+            is_quorum: false,
+        };
+        assert_eq!(apply(3, change(0, create)), (Some(nodes[0]), true));
+        let add = ShardChange::Add {
+            node: nodes[1],
+            kind: CopyKind::Data,
+        };
+        assert_eq!(apply(4, change(3, add)), (Some(nodes[0]), false));
+    }
+}

@@ -1,0 +1,435 @@
+//! Two clusters become one: those that began a moment ago, of nodes that met each other crosswise.
+//!
+//! ```text
+//!   a of X meets b of Y ─► which one gives way? (cluster::meeting) ─► X's founder is told
+//!   the founder: node after node of X ─► keeps its hash slots, leaves X, joins Y with them ─► at last itself
+//! ```
+//!
+//! A node that changes over says for good that it owns its hash slots by itself before X takes them from its shard: whatever
+//! happens then, it is of X and brings them there again, or is by itself with them, or is of Y. So X has its majority until the
+//! last of its nodes leaves, and who was not reached is of X still.
+//!
+//! Invariants
+//!  1. Of two clusters the same gives way, whoever asks whom: no two change places.
+//!  2. A founder leaves when nobody else is of its cluster, and nobody can join it any more.
+
+mod messages;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use cluster::control_log::{ControlLog as _, RaftId};
+use cluster::entry::SlotRange;
+use cluster::meeting::{self, Meeting, Side};
+use cluster::{Applied, ControlState, Entry, Membership, NodeId, ShardId};
+
+use self::messages::{Order, Question, Verdict, decode_peers, encode_peers};
+use super::control::Part;
+use super::driver::Event;
+use super::files::{KnownPeer, Place, place_of};
+use super::forming::peers_of;
+use super::holder::{SharedLog, TakesPart as _};
+use super::links::{Asked, Subject, spawn};
+use super::meeting::{APART, check_overlap};
+use super::unique;
+use crate::node::Node;
+use crate::poll::poll;
+
+/// So long after it began a cluster gives way to another one.
+const YOUNG_MS: u64 = 180_000;
+/// How long a question may take.
+const ASK_TIME: Duration = Duration::from_secs(10);
+/// How long a node may take to change over, ...
+const MEMBER_TIME: Duration = Duration::from_secs(40);
+/// ... to be done with a meeting, and to leave, ...
+const STEP_TIME: Duration = Duration::from_secs(15);
+/// ... to have its cluster decide something, in pauses alone, ...
+const DECIDE_TIME: Duration = Duration::from_millis(200);
+/// ... and all of them.
+const ALL_MS: u64 = 120_000;
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a node has of it.
+#[derive(Debug, Default)]
+pub(super) struct Merging {
+    /// It is about to leave its cluster: it lets nobody in, and brings it no hash slots.
+    gives_way: AtomicBool,
+    /// When this node began a cluster since it was started, and one millisecond; 0 where it did not.
+    founded_ms: AtomicU64,
+}
+
+impl Merging {
+    pub(super) fn gives_way(&self) -> bool {
+        self.gives_way.load(Ordering::Acquire)
+    }
+
+    /// This node has begun a cluster.
+    pub(super) fn note_founded(&self, node: &Node) {
+        let now_ms = node.core.clock.monotonic_ms();
+        self.founded_ms.store(now_ms + 1, Ordering::Release);
+    }
+
+    fn is_young(&self, node: &Node) -> bool {
+        let founded_ms = self.founded_ms.load(Ordering::Acquire);
+        founded_ms > 0 && node.core.clock.monotonic_ms() < founded_ms + YOUNG_MS
+    }
+}
+
+impl Part {
+    /// This node and another one are of two clusters: one of them gives way, and this goes on when the call returns.
+    ///
+    /// # Errors
+    /// Why none does.
+    pub(super) fn come_together(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        there: &Place,
+    ) -> Result<(), String> {
+        // Where there is no leader just now, or it changes over already, it is looked again.
+        let Some(state) = self.newest().filter(|state| meeting::is_told_apart(state)) else {
+            return Ok(());
+        };
+        let Some(founder) = meeting::founder(&state) else {
+            return Err(APART.to_owned());
+        };
+        let question = Question {
+            founder,
+            place: place_of(&self.record(node)),
+            owned: state.slots.ranges().map(|(range, _)| range).collect(),
+        };
+        let told = self
+            .links
+            .ask_once(there, Subject::Merge, question.encode(), ASK_TIME)
+            .map_err(|reason| match reason.starts_with("subject ") {
+                // An older version, whose clusters stay as they are.
+                true => APART.to_owned(),
+                false => reason,
+            })?;
+        match Verdict::decode(&told).map_err(|what| what.to_string())? {
+            Verdict::Later => Ok(()),
+            Verdict::GiveWay(to) => self.tell_founder(node, &state, Order { founder, to }),
+            Verdict::Refused(reason) => Err(reason),
+        }
+    }
+
+    /// What the group has decided, if that can be known just now.
+    fn newest(&self) -> Option<Arc<ControlState>> {
+        self.log()?.read_barrier().ok()
+    }
+
+    /// A node of another cluster asks which one gives way. It may take long: a thread sees to it.
+    pub(super) fn hear_of_merge(self: &Arc<Self>, asked: Asked) {
+        let part = Arc::clone(self);
+        // Where there is none the question is dropped, which answers it.
+        let _refused = spawn("merge", move || {
+            let Asked { bytes, reply, .. } = asked;
+            let (Some(node), Ok(question)) = (part.node.upgrade(), Question::decode(&bytes)) else {
+                return reply.answer(Err("not a question of a cluster".to_owned()));
+            };
+            let verdict = part.judge_clusters(&node, &question);
+            let verdict = verdict.unwrap_or_else(Verdict::Refused);
+            reply.answer(Ok(verdict.encode()));
+        });
+    }
+
+    fn judge_clusters(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        question: &Question,
+    ) -> Result<Verdict, String> {
+        let Some(state) = self.newest().filter(|state| meeting::is_told_apart(state)) else {
+            return Ok(Verdict::Later);
+        };
+        let own = meeting::founder(&state);
+        let owned: Vec<_> = state.slots.ranges().map(|(range, _)| range).collect();
+        match meeting::judge(Side::Of(Some(question.founder)), Side::Of(own)) {
+            Meeting::Known => Ok(Verdict::Later),
+            Meeting::AskersGivesWay => {
+                check_overlap(&question.owned, &owned)?;
+                Ok(Verdict::GiveWay(place_of(&self.record(node))))
+            }
+            Meeting::ContactedsGivesWay => {
+                check_overlap(&question.owned, &owned)?;
+                let founder = own.ok_or(APART)?;
+                let to = question.place.clone();
+                self.tell_founder(node, &state, Order { founder, to })?;
+                Ok(Verdict::Later)
+            }
+            _ => Err(APART.to_owned()),
+        }
+    }
+
+    /// Has the founder of this node's cluster know that it is to give way.
+    fn tell_founder(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        state: &ControlState,
+        order: Order,
+    ) -> Result<(), String> {
+        let own = self.member();
+        if own == Some(order.founder) {
+            return self.begin_to_give_way(node, order.founder, order);
+        }
+        let founder = state.nodes.get(&order.founder).ok_or(APART)?;
+        let place = place_of(&founder.record);
+        let told = self
+            .links
+            .ask_once(&place, Subject::GiveWay, order.encode(), ASK_TIME);
+        told.map(drop)
+    }
+
+    /// A node of this one's cluster says that it gives way: to its founder, or the founder to this one.
+    pub(super) fn hear_of_giving_way(self: &Arc<Self>, asked: Asked) {
+        let part = Arc::clone(self);
+        let _refused = spawn("merge", move || {
+            let Asked {
+                from, bytes, reply, ..
+            } = asked;
+            let (Some(node), Ok(order)) = (part.node.upgrade(), Order::decode(&bytes)) else {
+                return reply.answer(Err("not an order of a cluster".to_owned()));
+            };
+            let own = node.cluster_mode.name_by_itself().0;
+            let own = part.member().unwrap_or(own);
+            reply.answer(if own == order.founder {
+                let begun = part.begin_to_give_way(&node, from, order);
+                begun.map(|()| Vec::new())
+            } else if from == order.founder {
+                part.change_over_when_free(&node, &order)
+            } else {
+                Err("a node that did not begin this cluster says that it gives way".to_owned())
+            });
+        });
+    }
+
+    /// This node's cluster, which it began, gives way: a thread sees to it, one at a time.
+    fn begin_to_give_way(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        from: NodeId,
+        order: Order,
+    ) -> Result<(), String> {
+        let Some(state) = self.newest() else {
+            return Ok(());
+        };
+        if meeting::founder(&state) != Some(order.founder) || !state.nodes.contains_key(&from) {
+            // It has given way meanwhile.
+            return Ok(());
+        }
+        if !self.merging.is_young(node) || !meeting::may_give_way(&state) {
+            return Err(APART.to_owned());
+        }
+        let (part, node) = (Arc::clone(self), Arc::clone(node));
+        let begun = spawn("merge", move || {
+            // Busy, it is told again.
+            if let Some(_one) = part.try_meet()
+                && let Err(reason) = part.give_way(&node, &order)
+            {
+                node.core.log.warning(format_args!(
+                    "Not all of this cluster could join that of {}:{}: {reason}",
+                    order.to.host, order.to.port
+                ));
+            }
+        });
+        begun.map_err(|error| error.to_string())
+    }
+
+    /// Has node after node change over, and this one at last.
+    fn give_way(self: &Arc<Self>, node: &Arc<Node>, order: &Order) -> Result<(), String> {
+        node.core.log.notice(format_args!(
+            "The cluster that this node began gives way to that of {}:{}, which nodes of both have met",
+            order.to.host, order.to.port
+        ));
+        let until_ms = node.core.clock.monotonic_ms() + ALL_MS;
+        let (mut places, mut gone) = (BTreeMap::new(), BTreeSet::new());
+        let mut told = "they did not come to it".to_owned();
+        while !node.is_stopping() && node.core.clock.monotonic_ms() < until_ms {
+            let Some((own, log)) = self.member().zip(self.raft_log()) else {
+                return Ok(());
+            };
+            let state = log.watch();
+            places.extend(
+                peers_of(&state, own)
+                    .into_iter()
+                    .map(|peer| (peer.node, peer.place)),
+            );
+            let mut others = places.iter().filter(|(other, _)| !gone.contains(*other));
+            let Some((other, place)) = others.next() else {
+                match self.is_last(own, &gone) {
+                    true => return self.change_over(node, order).map(drop),
+                    false => continue,
+                }
+            };
+            if !is_settled(&state, &log.membership(), &gone) {
+                // Those that are left have a majority first.
+                std::thread::sleep(LOOK);
+                continue;
+            }
+            let asked = self
+                .links
+                .ask_once(place, Subject::GiveWay, order.encode(), MEMBER_TIME);
+            let other = *other;
+            match asked.and_then(|told| decode_peers(&told).map_err(|what| what.to_string())) {
+                Ok(peers) => {
+                    let peers = peers.into_iter().filter(|peer| peer.node != own);
+                    places.extend(peers.map(|peer| (peer.node, peer.place)));
+                    gone.insert(other);
+                }
+                Err(reason) => {
+                    told = format!("{other}: {reason}");
+                    std::thread::sleep(5 * LOOK);
+                }
+            }
+        }
+        Err(told)
+    }
+
+    /// Whether nobody else is of the cluster that this node began, and nobody joins it any more.
+    fn is_last(&self, own: NodeId, gone: &BTreeSet<NodeId>) -> bool {
+        self.merging.gives_way.store(true, Ordering::Release);
+        let Some(log) = self.raft_log() else {
+            return true;
+        };
+        let state = log.watch();
+        let record = state.nodes.get(&own).map(|known| known.record.clone());
+        // Without a majority nobody is let in; otherwise whoever was before this entry is in the state then.
+        if let Some(record) = record
+            && is_settled(&state, &log.membership(), gone)
+        {
+            let _applied = log.propose(&unique::proposal(Entry::Node { node: own, record }));
+        }
+        let state = log.watch();
+        let is_last = state
+            .nodes
+            .keys()
+            .all(|node| *node == own || gone.contains(node));
+        if !is_last {
+            self.merging.gives_way.store(false, Ordering::Release);
+        }
+        is_last
+    }
+
+    /// This node changes over as soon as it meets nobody else; who else was of the cluster that it leaves.
+    fn change_over_when_free(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        order: &Order,
+    ) -> Result<Vec<u8>, String> {
+        let one = poll(STEP_TIME, LOOK, || self.try_meet());
+        let _one = one.ok_or("this node meets another one")?;
+        self.change_over(node, order)
+            .map(|peers| encode_peers(&peers))
+    }
+
+    /// This node leaves the cluster that gives way, and joins the other one with the hash slots that it owns. It meets nobody
+    /// else meanwhile.
+    fn change_over(
+        self: &Arc<Self>,
+        node: &Arc<Node>,
+        order: &Order,
+    ) -> Result<Vec<KnownPeer>, String> {
+        let mut peers = Vec::new();
+        if let Some((own, log)) = self.member().zip(self.log()) {
+            let is_last = own == order.founder;
+            let state = match is_last {
+                true => log.watch(),
+                false => log.read_barrier().map_err(|error| error.to_string())?,
+            };
+            if meeting::founder(&state) != Some(order.founder) {
+                return Ok(peers);
+            }
+            if !meeting::may_give_way(&state) {
+                return Err(APART.to_owned());
+            }
+            self.merging.gives_way.store(true, Ordering::Release);
+            let left = self.leave_with_slots(node, own, log, is_last);
+            self.merging.gives_way.store(false, Ordering::Release);
+            peers = left?;
+        }
+        self.join_cluster(node, &order.to)?;
+        Ok(peers)
+    }
+
+    /// Leaves the cluster, and is by itself with the hash slots that it owned there.
+    fn leave_with_slots(
+        &self,
+        node: &Arc<Node>,
+        own: NodeId,
+        log: SharedLog,
+        is_last: bool,
+    ) -> Result<Vec<KnownPeer>, String> {
+        let state = log.watch();
+        let shard = state.shard_of(own);
+        let ranges = shard.map(|shard| state.slots.of(shard)).unwrap_or_default();
+        let brought = node.cluster_mode.bring(node, &ranges);
+        brought.map_err(|error| format!("its hash slots cannot be kept: {error}"))?;
+        // Of the last one nobody is left who would have to know.
+        let given_up = match is_last {
+            true => Ok(()),
+            false => self.give_up(&log, own, shard.map(|shard| (shard, ranges))),
+        };
+        if let Err(reason) = given_up {
+            // What it has kept it brings to the cluster that it is of still.
+            node.cluster_mode.end_to_bring();
+            return Err(reason);
+        }
+        let peers = peers_of(&log.watch(), own);
+        drop(log);
+        let _in_a_group = self.post(Event::Forget);
+        let out = poll(STEP_TIME, LOOK, || {
+            let is_out = self.member().is_none() && !node.cluster_mode.brings();
+            is_out.then_some(())
+        });
+        out.ok_or("this node has not left yet")?;
+        Ok(peers)
+    }
+
+    /// Has the cluster know that this node leaves it, and that its hash slots are of its shard no more.
+    fn give_up(
+        &self,
+        log: &SharedLog,
+        own: NodeId,
+        owned: Option<(ShardId, Vec<SlotRange>)>,
+    ) -> Result<(), String> {
+        if let Some((shard, ranges)) = owned.filter(|(_, ranges)| !ranges.is_empty()) {
+            let slots = Entry::Slots {
+                ranges,
+                expected: Some(shard),
+                owner: None,
+            };
+            if self.decide(log, slots)? != Applied::Done {
+                return Err("its hash slots have changed meanwhile".to_owned());
+            }
+        }
+        match self.decide(log, Entry::Leave { node: own })? {
+            Applied::Done | Applied::Stale => Ok(()),
+            Applied::Refused => Err("its cluster needs this node".to_owned()),
+        }
+    }
+
+    /// Has the cluster decide something; asked again where nobody knows what became of it. Who has left hears no more of that.
+    fn decide(&self, log: &SharedLog, entry: Entry) -> Result<Applied, String> {
+        let proposal = unique::proposal(entry);
+        let mut told = String::new();
+        let decided = poll(DECIDE_TIME, LOOK, || match log.propose(&proposal) {
+            Ok(applied) => Some(applied),
+            Err(_) if self.member().is_none() => Some(Applied::Done),
+            Err(error) => {
+                told = error.to_string();
+                None
+            }
+        });
+        decided.ok_or(told)
+    }
+}
+
+/// Whether those that are left of a cluster decide by themselves: nobody who is gone has a vote.
+fn is_settled(state: &ControlState, members: &Membership, gone: &BTreeSet<NodeId>) -> bool {
+    let is_there = |voter: &RaftId| {
+        let known = state.node_of(*voter);
+        known.is_some_and(|(node, _)| !gone.contains(node))
+    };
+    !members.is_changing && members.voters.iter().all(is_there)
+}

@@ -1,0 +1,214 @@
+//! What nodes of two clusters say to each other of which one is to give way, and nodes of that one of how it does.
+
+use cluster::NodeId;
+use cluster::bytes::{Malformed, Reader, Writer};
+use cluster::entry::{SlotRange, are_ranges};
+
+use crate::group::files::{KnownPeer, Place};
+
+/// So many hash slots are there, and so many ranges at most.
+const RANGES_MAX: usize = base::hash_slot::HASH_SLOTS;
+/// So many nodes are named at most.
+const NODES_MAX: usize = 4_096;
+
+/// A node of one cluster asks one of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    /// Who began the asker's cluster.
+    pub(super) founder: NodeId,
+    /// Where the asker is.
+    pub(super) place: Place,
+    /// The hash slots that have owners in its cluster.
+    pub(super) owned: Vec<SlotRange>,
+}
+
+/// What it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// They are of one cluster soon, or are already.
+    Later,
+    /// The asker's cluster is to give way: its nodes join there.
+    GiveWay(Place),
+    /// Nothing comes of it.
+    Refused(String),
+}
+
+/// A cluster gives way: said to its founder, which says so to each of its nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    /// Who began it.
+    pub(super) founder: NodeId,
+    /// Where a node of the other one is.
+    pub(super) to: Place,
+}
+
+fn write_place(writer: &mut Writer, place: &Place) {
+    writer.string(place.host.as_bytes()).u16(place.port);
+}
+
+fn read_place(reader: &mut Reader<'_>) -> Result<Place, Malformed> {
+    Ok(Place {
+        host: reader.text()?,
+        port: reader.u16()?,
+    })
+}
+
+fn read_count(reader: &mut Reader<'_>, most: usize) -> Result<usize, Malformed> {
+    let count = reader.count()?;
+    (count <= most).then_some(count).ok_or(Malformed::Length)
+}
+
+impl Question {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.raw(&self.founder.0);
+        write_place(&mut writer, &self.place);
+        writer.count(self.owned.len());
+        for (first, last) in &self.owned {
+            writer.u16(*first).u16(*last);
+        }
+        writer.0
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader(bytes);
+        let mut question = Self {
+            founder: NodeId(reader.array()?),
+            place: read_place(&mut reader)?,
+            owned: Vec::new(),
+        };
+        for _ in 0..read_count(&mut reader, RANGES_MAX)? {
+            question.owned.push((reader.u16()?, reader.u16()?));
+        }
+        reader.end()?;
+        let is_sound = question.owned.is_empty() || are_ranges(&question.owned);
+        is_sound.then_some(question).ok_or(Malformed::Value)
+    }
+}
+
+impl Verdict {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        match self {
+            Self::Later => drop(writer.u8(1)),
+            Self::GiveWay(to) => write_place(writer.u8(2), to),
+            Self::Refused(reason) => drop(writer.u8(3).string(reason.as_bytes())),
+        }
+        writer.0
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader(bytes);
+        let verdict = match reader.u8()? {
+            1 => Self::Later,
+            2 => Self::GiveWay(read_place(&mut reader)?),
+            3 => Self::Refused(reader.text()?),
+            kind => return Err(Malformed::Kind(kind)),
+        };
+        reader.end()?;
+        Ok(verdict)
+    }
+}
+
+impl Order {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        write_place(writer.raw(&self.founder.0), &self.to);
+        writer.0
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader(bytes);
+        let order = Self {
+            founder: NodeId(reader.array()?),
+            to: read_place(&mut reader)?,
+        };
+        reader.end()?;
+        Ok(order)
+    }
+}
+
+/// Who else was in the cluster that a node has left.
+pub(super) fn encode_peers(peers: &[KnownPeer]) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.count(peers.len());
+    for peer in peers {
+        writer.raw(&peer.node.0).u64(peer.raft_id);
+        write_place(&mut writer, &peer.place);
+    }
+    writer.0
+}
+
+pub(super) fn decode_peers(bytes: &[u8]) -> Result<Vec<KnownPeer>, Malformed> {
+    let mut reader = Reader(bytes);
+    let mut peers = Vec::new();
+    for _ in 0..read_count(&mut reader, NODES_MAX)? {
+        peers.push(KnownPeer {
+            node: NodeId(reader.array()?),
+            raft_id: reader.u64()?,
+            place: read_place(&mut reader)?,
+        });
+    }
+    reader.end()?;
+    Ok(peers)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
+mod tests {
+    use super::*;
+
+    fn place() -> Place {
+        Place {
+            host: "10.0.0.1".to_owned(),
+            port: 17_000,
+        }
+    }
+
+    /// What was written comes back, and nothing of what is cut off.
+    fn assert_comes_back<T: PartialEq + std::fmt::Debug>(
+        said: &T,
+        bytes: &[u8],
+        decode: impl Fn(&[u8]) -> Result<T, Malformed>,
+    ) {
+        assert_eq!(&decode(bytes).unwrap(), said);
+        for end in 0..bytes.len() {
+            assert!(decode(&bytes[..end]).is_err(), "{said:?}, {end}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_comes_back_from_its_bytes() {
+        let question = Question {
+            founder: NodeId([7; 20]),
+            place: place(),
+            owned: vec![(0, 100), (200, 16_383)],
+        };
+        assert_comes_back(&question, &question.encode(), Question::decode);
+        for verdict in [
+            Verdict::Later,
+            Verdict::GiveWay(place()),
+            Verdict::Refused("no".to_owned()),
+        ] {
+            assert_comes_back(&verdict, &verdict.encode(), Verdict::decode);
+        }
+        let order = Order {
+            founder: NodeId([8; 20]),
+            to: place(),
+        };
+        assert_comes_back(&order, &order.encode(), Order::decode);
+        let peers = vec![KnownPeer {
+            node: NodeId([9; 20]),
+            raft_id: 12,
+            place: place(),
+        }];
+        assert_comes_back(&peers, &encode_peers(&peers), decode_peers);
+    }
+
+    #[test]
+    fn what_nobody_says_is_refused() {
+        assert!(Verdict::decode(&[9]).is_err());
+        let too_many = u32::MAX.to_le_bytes();
+        assert!(decode_peers(&too_many).is_err());
+    }
+}
