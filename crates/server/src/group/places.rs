@@ -105,6 +105,18 @@ fn decode(bytes: &[u8]) -> Result<BTreeMap<NodeId, Told>, Malformed> {
     Ok(nodes)
 }
 
+/// Whether a node is of this one's group, as far as the state tells; nothing where it has no nodes.
+fn is_member(state: &ControlState, node: NodeId, raft_id: RaftId) -> Option<bool> {
+    if state.nodes.is_empty() {
+        return None;
+    }
+    Some(match state.nodes.get(&node) {
+        Some(known) => known.raft_id == raft_id,
+        // Numbers in Raft are indexes of its log: this one has joined since, and may lead.
+        None => raft_id > state.index,
+    })
+}
+
 impl Part {
     /// What this node says of itself and knows of others: by the control state, which who asks may not have, and by their own
     /// word, where that is newer.
@@ -156,11 +168,11 @@ impl Part {
         let state = cluster::ControlLog::watch(&*log);
         for (node, told) in told {
             let known = state.nodes.get(&node);
-            // Before the state is read, the peers of the last run are known.
-            let is_member = match known {
-                Some(known) => known.raft_id == told.raft_id,
-                // Who was killed just after it had joined knows nobody.
-                None => state.nodes.is_empty() && self.may_be_a_peer(node, told.raft_id),
+            let is_member = match is_member(&state, node, told.raft_id) {
+                Some(is_member) => is_member,
+                // Before the state is read, the peers of the last run are known. Who was killed just after it had joined
+                // knows nobody.
+                None => self.may_be_a_peer(node, told.raft_id),
             };
             let recorded = known.map_or(0, |known| known.record.start_count);
             if node == own || !is_member || told.start_count <= recorded {
@@ -245,7 +257,28 @@ impl Part {
 
 #[cfg(test)]
 mod tests {
+    use cluster::state::Node;
+
     use super::*;
+
+    /// A node that was killed before it heard of the last one to join is told of it by others.
+    #[test]
+    fn who_joined_after_the_state_that_is_known_is_looked_for() {
+        let (one, other) = (NodeId([1; 20]), NodeId([2; 20]));
+        let mut state = ControlState::default();
+        assert_eq!(is_member(&state, one, 8), None);
+        state.index = 10;
+        let node = Node {
+            raft_id: 8,
+            ..Node::default()
+        };
+        state.nodes.insert(one, node);
+        assert_eq!(is_member(&state, one, 8), Some(true));
+        assert_eq!(is_member(&state, one, 9), Some(false));
+        assert_eq!(is_member(&state, other, 12), Some(true));
+        // It was there and has left, or its joining came to nothing.
+        assert_eq!(is_member(&state, other, 9), Some(false));
+    }
 
     #[test]
     fn places_come_back_as_they_were_written() {
@@ -285,10 +318,10 @@ mod tests {
                 start_count,
                 ..NodeRecord::default()
             };
-            let known = cluster::state::Node {
+            let known = Node {
                 raft_id,
                 record,
-                ..cluster::state::Node::default()
+                ..Node::default()
             };
             state.nodes.insert(node, known);
             let mut peer = KnownPeer {
