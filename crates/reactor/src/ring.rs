@@ -6,7 +6,8 @@
 //! ```
 //!
 //! What is pushed in a turn goes to the kernel with one system call, and what was completed comes with the same. A
-//! completion rings the loop's [`Waker`], so that nobody but the loop's own thread has anything to do with a read.
+//! completion rings the loop's [`Waker`] where the ring is [armed](Ring::arm), so that nobody but the loop's own thread has
+//! anything to do with a read.
 //!
 //! What must stay true: from [`Ring::push`] until its completion is reaped a read's file stays open, and nobody looks at
 //! its buffer. A ring that is dropped waits for what is under way; what is not done by then keeps its buffer for good.
@@ -15,6 +16,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use base::page_buffer::PageBuffer;
@@ -176,11 +178,9 @@ impl Ring {
     /// # Errors
     /// Those of the system. What was pushed stays in the queue, and is tried again.
     pub fn enter(&mut self) -> io::Result<()> {
-        let has_news = {
-            let queue = self.uring.submission();
-            queue.taskrun() || queue.cq_overflow()
-        };
-        if self.queued == 0 && !has_news {
+        // Who looks needs not be woken for what it is about to see.
+        self.uring.completion().disable_eventfd();
+        if self.queued == 0 && !self.has_work() {
             return Ok(());
         }
         match self.uring.submit() {
@@ -211,10 +211,20 @@ impl Ring {
         count
     }
 
-    /// Whether something was completed and not reaped.
+    /// Has the waker ring from now on, until [`Ring::enter`], when something is completed. Whether something was, and is not
+    /// reaped: the waker does not ring for that.
     #[must_use]
-    pub fn has_completed(&mut self) -> bool {
-        !self.uring.completion().is_empty()
+    pub fn arm(&mut self) -> bool {
+        self.uring.completion().enable_eventfd();
+        // The kernel notes what it has and looks at this afterwards; so this is told before it is looked at that.
+        fence(Ordering::SeqCst);
+        self.has_work() || !self.uring.completion().is_empty()
+    }
+
+    /// Whether the kernel has something to say when it is asked.
+    fn has_work(&mut self) -> bool {
+        let queue = self.uring.submission();
+        queue.taskrun() || queue.cq_overflow()
     }
 
     fn complete(&mut self, entry: &cqueue::Entry, done: &mut impl FnMut(usize, io::Result<&[u8]>)) {

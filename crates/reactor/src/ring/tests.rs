@@ -47,6 +47,9 @@ impl Bed {
             if came.len() >= count {
                 return came;
             }
+            if self.ring.arm() {
+                continue;
+            }
             let mut bell = [PollFd::new(&self.waker, PollFlags::IN)];
             poll(&mut bell, None).unwrap();
             self.waker.take();
