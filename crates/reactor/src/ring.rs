@@ -15,8 +15,8 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base::page_buffer::PageBuffer;
@@ -35,6 +35,9 @@ pub const RING_DEPTH_MAX: usize = 1024;
 /// A ring that is dropped waits so long, so often, for what is under way.
 const LAST_WAIT: Duration = Duration::from_millis(100);
 const LAST_WAITS: u32 = 10;
+
+/// Places of rings that ended before the kernel was done with them.
+static KEPT_FOR_GOOD: Mutex<Vec<Vec<Slot>>> = Mutex::new(Vec::new());
 
 /// What is to be read.
 #[derive(Debug)]
@@ -276,7 +279,8 @@ impl Drop for Ring {
         // What is not with the kernel by now has nobody give it.
         if self.under_way > 0 && !self.settle() {
             // The kernel may write to them any time.
-            let _kept_for_good = std::mem::take(&mut self.slots).leak();
+            let mut kept = KEPT_FOR_GOOD.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.push(std::mem::take(&mut self.slots));
         }
     }
 }
