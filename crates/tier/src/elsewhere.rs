@@ -63,9 +63,10 @@ impl EntryRead {
     /// # Errors
     /// As [`Tier::read`], which may do better: it tries again.
     pub fn entry(&self, read: &[u8], from_bytes: u64, key: &[u8]) -> Result<OwnedEntry, TierFault> {
-        let before = self.offset_bytes.saturating_sub(from_bytes);
-        let before = usize::try_from(before).unwrap_or(usize::MAX);
-        let rest = read.get(before..).unwrap_or_default();
+        let before = self.offset_bytes.checked_sub(from_bytes);
+        let before = before.and_then(|before| usize::try_from(before).ok());
+        let rest = before.and_then(|before| read.get(before..));
+        let rest = rest.unwrap_or_default();
         let entry = &rest[..self.bytes.min(rest.len())];
         self.segment.entry_in(entry, self.offset_bytes, key)
     }
