@@ -62,6 +62,25 @@ pub fn forget(file: &File) -> io::Result<()> {
     Ok(())
 }
 
+/// Has the system write what of a range was changed to the device, and forget its pages. Nothing is durable for that: what goes
+/// wrong on the way is told by a sync, and pages that could not be written stay.
+///
+/// O(pages of the range). Sleeps between pieces of a megabyte, and waits for the device.
+pub fn settle(file: &File, range: Range<u64>) {
+    in_pieces(range, WRITTEN_BYTES, |from, bytes| {
+        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+            | libc::SYNC_FILE_RANGE_WRITE
+            | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        // SAFETY: takes a descriptor, which `file` keeps open, and numbers; it touches no memory of ours.
+        let written = unsafe { libc::sync_file_range(file.as_raw_fd(), from, bytes, flags) == 0 };
+        // SAFETY: as above.
+        written
+            && unsafe {
+                libc::posix_fadvise64(file.as_raw_fd(), from, bytes, libc::POSIX_FADV_DONTNEED) == 0
+            }
+    });
+}
+
 /// Gives the room of a file back whose name was removed, but for a last piece that goes with it, if nobody else has that
 /// file, as far as the system can tell: neither by another name, which somebody may have given it to keep it, nor open, who
 /// would find it shorter. Then nothing is done, and it goes as a whole with the last of those.
@@ -147,6 +166,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
         begin_to_write(&file, 5..(2 << 20));
+        settle(&file, 4096..(2 << 20) + 5);
         forget(&file).unwrap();
         file.write_all_at(b"a", 4).unwrap();
         begin_to_write(&file, 0..(4 << 20));

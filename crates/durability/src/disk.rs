@@ -12,6 +12,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use base::cached_file;
 use base::shared_words::SharedWords;
@@ -82,6 +83,13 @@ pub trait Disk: Send + Sync + fmt::Debug {
         self.open(path)
     }
 
+    /// Opens a file that exists once more, for who has the kernel read from it past the system's cache: what was
+    /// [settled](DiskFile::settle), in whole blocks. None where that cannot be had.
+    fn open_blocks(&self, path: &Path) -> Option<BlockFile> {
+        let _ = path;
+        None
+    }
+
     /// Gives a file another name, in place of what had that name. Durable after
     /// [`Disk::sync_directory`]; until then either of them is found, never a mixture.
     ///
@@ -133,6 +141,15 @@ pub trait Disk: Send + Sync + fmt::Debug {
         let _ = directory;
         None
     }
+}
+
+/// A file of the system that is read past its cache.
+#[derive(Clone, Debug)]
+pub struct BlockFile {
+    /// The file.
+    pub file: Arc<File>,
+    /// What is asked for begins and ends with blocks of so many bytes, in a buffer that begins a page.
+    pub block_bytes: usize,
 }
 
 /// An open file.
@@ -223,6 +240,18 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// The file itself, for who has the kernel read from it by other means than a call of its own. None where it is not the
+    /// system's.
+    fn system_file(&self) -> Option<&Arc<File>> {
+        None
+    }
+
+    /// Sees to it that the device has what was written to a range, and the system's cache nothing of it, as far as that
+    /// can be had. Nothing is durable for that. Takes its time.
+    fn settle(&self, range: Range<u64>) {
+        let _ = range;
+    }
+
     /// Whether what is written goes to the device at once, so that the system has no heap of it that it would
     /// have to get rid of some time. Nothing is durable for that.
     fn is_past_cache(&self) -> bool {
@@ -236,17 +265,17 @@ pub struct SystemDisk;
 
 impl Disk for SystemDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(SystemFile(File::open(path)?)))
+        Ok(Box::new(SystemFile::new(File::open(path)?)))
     }
 
     fn open_for_writing(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Box::new(SystemFile(file)))
+        Ok(Box::new(SystemFile::new(file)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let file = File::create_new(path)?;
-        Ok(Box::new(SystemFile(file)))
+        Ok(Box::new(SystemFile::new(file)))
     }
 
     fn create_stream(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -263,6 +292,10 @@ impl Disk for SystemDisk {
 
     fn open_stream(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         direct::open(path)
+    }
+
+    fn open_blocks(&self, path: &Path) -> Option<BlockFile> {
+        direct::open_blocks(path)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -312,7 +345,13 @@ impl Disk for SystemDisk {
 }
 
 #[derive(Debug)]
-struct SystemFile(File);
+struct SystemFile(Arc<File>);
+
+impl SystemFile {
+    fn new(file: File) -> Self {
+        Self(Arc::new(file))
+    }
+}
 
 impl DiskFile for SystemFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
@@ -344,6 +383,14 @@ impl DiskFile for SystemFile {
 
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
+    }
+
+    fn system_file(&self) -> Option<&Arc<File>> {
+        Some(&self.0)
+    }
+
+    fn settle(&self, range: Range<u64>) {
+        cached_file::settle(&self.0, range);
     }
 
     fn size(&self) -> io::Result<u64> {
@@ -406,6 +453,14 @@ mod tests {
         let read = disk.open(&other).unwrap().read_at(&mut bytes, 0).unwrap();
         assert_eq!(&bytes[..read], b"\0\0\0\0behi");
         disk.open_for_writing(&other).unwrap().begin_sync(0..8);
+        let settled = disk.open(&other).unwrap();
+        settled.settle(0..8);
+        assert_eq!(settled.read_at(&mut bytes, 4).unwrap(), 4);
+        assert!(settled.system_file().is_some());
+        // Not every file system has blocks that can be read.
+        if let Some(blocks) = disk.open_blocks(&other) {
+            assert!(blocks.block_bytes.is_power_of_two() && blocks.block_bytes <= 4096);
+        }
         disk.retire(&other).unwrap();
         assert_eq!(
             disk.open(&other).unwrap_err().kind(),

@@ -291,6 +291,9 @@ impl<S: Service> EventLoop<S> {
             self.discard_input(id);
         } else if event.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
             self.state.doom(id, CloseReason::PeerClosed);
+        } else {
+            // What came to a connection that is paused stays in its socket.
+            self.state.watch(id);
         }
     }
 

@@ -121,10 +121,13 @@ impl LoopState {
         goes_on
     }
 
+    /// Epoll hears of it only when something comes: most pauses are over before, and cost no system call.
     pub(crate) fn pause(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.paused = true;
-            self.watch(id);
+            if connection.interest != Interest::Input {
+                self.watch(id);
+            }
         }
     }
 

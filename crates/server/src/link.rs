@@ -152,6 +152,11 @@ impl WorkerLink {
         }
     }
 
+    /// What wakes the worker.
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
     /// Has the worker look what it can go on with.
     pub(crate) fn wake(&self) {
         self.waker.wake();

@@ -321,6 +321,7 @@ impl Node {
         let Some(wanted) = &config.tier else {
             return Ok(());
         };
+        let workers = usize::from(config.threads_count.max(1));
         let around = tier::Around {
             store: Arc::clone(&self.core.store),
             shared: Arc::clone(&self.core.shared),
@@ -328,7 +329,7 @@ impl Node {
             clock: Arc::clone(&self.core.clock),
             requests: Arc::<Self>::clone(self),
         };
-        let tier = TierInUse::open(&around, wanted, config.memory_bytes_max)?;
+        let tier = TierInUse::open(&around, wanted, (config.memory_bytes_max, workers))?;
         let _already_set = self.core.env.tier.set(Arc::clone(tier.segments()));
         let _already_set = self.keeping.tier.set(tier);
         Ok(())

@@ -109,8 +109,8 @@ impl TierPort for Port<'_> {
     }
 
     fn read_ahead(&mut self, wanted: Vec<(Vec<u8>, Locator)>) {
-        if let Some(tier) = self.node.tier() {
-            tier.read_ahead(wanted);
+        if let (Some(tier), Some(local)) = (self.node.tier(), &self.local) {
+            tier.read_ahead(wanted, local.deliveries.worker());
         }
     }
 

@@ -1,9 +1,9 @@
 //! Values out of memory: what puts the store, the room `tier` and threads together.
 //!
 //! ```text
-//!   worker ── have_values ──► readers (threads) ── read ──► tier
+//!   worker ── have_values ──► readers (own ring, or threads) ── read ──► tier
 //!      ▲                          │ loaded
-//!      └──── KeysFree ◄───────────┘            demoter (thread): store ── victims ──► tier ── stubs ──► store
+//!      └──── ValuesRead ◄─────────┘            demoter (thread): store ── victims ──► tier ── stubs ──► store
 //! ```
 //!
 //! A checkpoint names the segments that values are in which are out of memory (`persistence`'s `places`), and a start
@@ -13,7 +13,9 @@
 mod demoter;
 mod lock;
 mod readers;
+mod ring_reads;
 mod scrubber;
+mod settler;
 mod tuning;
 mod values;
 mod watcher;
@@ -29,16 +31,18 @@ use durability::disk::{Disk, SystemDisk};
 use engine::port::ValuesAre;
 use engine::{CommandError, Promotion, Shared};
 use persistence::places::locator_of;
-use reactor::ConnectionId;
+use reactor::{ConnectionId, Ring, Waker};
 use store::{ColdKind, Handle, Key, Locator, Store};
 use tier::{EntryHead, Tier, TierFault, TierOptions};
 
-use crate::config::TierConfig;
+use crate::config::{TierConfig, TierIo};
 use crate::log::Log;
 use demoter::Demoter;
 use lock::TierLock;
 use readers::{Readers, WantedValue};
+pub(crate) use ring_reads::RingReads;
 use scrubber::Scrubber;
+use settler::Settler;
 use tuning::Tuning;
 use values::Values;
 use watcher::{STALLED, Watcher};
@@ -86,26 +90,36 @@ pub(crate) struct TierInUse {
     scrubber: Arc<Scrubber>,
     watcher: Arc<Watcher>,
     tuning: Arc<Tuning>,
+    /// Where workers read by rings.
+    rings: Option<Rings>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// No other server has the directory.
     _lock: TierLock,
 }
 
+/// What rings need.
+struct Rings {
+    depth: usize,
+    settler: Arc<Settler>,
+}
+
 impl TierInUse {
-    /// Opens the tier that a configuration asks for; before the store has any keys.
+    /// Opens the tier that a configuration asks for; before the store has any keys, and there are so many workers.
     ///
     /// # Errors
-    /// When the directory cannot be used, or `maxmemory` does not say when values are to leave memory.
+    /// When the directory cannot be used, or `maxmemory` does not say when values are to leave memory, or there is no way to
+    /// read that was asked for.
     pub(crate) fn open(
         around: &Around,
         wanted: &TierConfig,
-        memory_bytes_max: u64,
+        (memory_bytes_max, workers): (u64, usize),
     ) -> io::Result<Arc<Self>> {
         if memory_bytes_max == 0 && wanted.demote_at_percent != 0 {
             return Err(io::Error::other(
                 "tier-path needs a maxmemory: that says when values are moved to the tier",
             ));
         }
+        let has_rings = has_rings(wanted.io, &around.log)?;
         let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
         let directory = wanted.directory();
         disk.create_directory(&directory).map_err(|error| {
@@ -120,7 +134,7 @@ impl TierInUse {
         let lock = TierLock::take(&options.directory)?;
         let tier = Arc::new(Tier::open(disk, &options).map_err(io::Error::other)?);
         let tuning = Arc::new(Tuning::new(wanted));
-        let readers = Arc::new(Readers::new(&around.clock));
+        let readers = Arc::new(Readers::new(&around.clock, workers));
         let reading = (&readers, &tuning);
         let values = Values::new(&tier, around, reading, wanted.read_buffer_bytes);
         let values = Arc::new(values);
@@ -135,6 +149,10 @@ impl TierInUse {
             scrubber: Arc::new(Scrubber::new(&tier, &tuning)),
             readers,
             tuning,
+            rings: has_rings.then(|| Rings {
+                depth: wanted.read_depth,
+                settler: Arc::new(Settler::new(&tier)),
+            }),
             threads: Mutex::default(),
             tier,
             values,
@@ -147,11 +165,15 @@ impl TierInUse {
 
     fn start(&self, around: &Around) -> io::Result<()> {
         let mut threads = Vec::new();
-        for number in 0..readers::THREADS {
+        for number in 0..Readers::threads(self.rings.is_some()) {
             let (readers, values) = (Arc::clone(&self.readers), Arc::clone(&self.values));
             let requests = Arc::clone(&around.requests);
             let body = move || readers.run(&values, &*requests);
             threads.push(spawn(format!("tier-read-{number}"), body)?);
+        }
+        if let Some(rings) = &self.rings {
+            let settler = Arc::clone(&rings.settler);
+            threads.push(spawn("tier-settle".to_owned(), move || settler.run())?);
         }
         let (scrubber, own) = (Arc::clone(&self.scrubber), around.clone());
         threads.push(spawn("tier-scrub".to_owned(), move || scrubber.run(&own))?);
@@ -171,6 +193,9 @@ impl TierInUse {
         self.demoter.stop();
         self.scrubber.stop();
         self.watcher.stop();
+        if let Some(rings) = &self.rings {
+            rings.settler.stop();
+        }
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if self.readers.is_stalled(STALLED) {
             // Threads that wait for the device for good end with the process.
@@ -179,6 +204,26 @@ impl TierInUse {
         for thread in threads.drain(..) {
             // One that panicked has said so.
             let _ended = thread.join();
+        }
+    }
+
+    /// The ring by which a worker reads for its own requests, which is to be called from its thread. None where threads read.
+    pub(crate) fn ring_reads(
+        &self,
+        worker: usize,
+        waker: &Waker,
+        requests: Arc<dyn Wakes>,
+    ) -> Option<RingReads> {
+        let rings = self.rings.as_ref()?;
+        match Ring::new(rings.depth, waker) {
+            Ok(ring) => {
+                let parts = (&self.readers, &self.values, &self.tuning);
+                Some(RingReads::new((worker, ring), parts, requests))
+            }
+            Err(error) => {
+                self.values.tell_broken_ring(worker, &error);
+                None
+            }
         }
     }
 
@@ -192,15 +237,18 @@ impl TierInUse {
         if missing.is_empty() {
             return ValuesAre::Here;
         }
-        match self.readers.want(missing, Some(requester)) {
+        match self
+            .readers
+            .want(missing, requester.worker, Some(requester))
+        {
             0 => ValuesAre::Coming,
             _ => ValuesAre::Wanted,
         }
     }
 
-    /// Has values read that nobody waits for yet.
-    pub(crate) fn read_ahead(&self, wanted: Vec<(Vec<u8>, Locator)>) {
-        self.readers.want(self.missing(wanted), None);
+    /// Has values read that nobody waits for yet, for requests of a worker.
+    pub(crate) fn read_ahead(&self, wanted: Vec<(Vec<u8>, Locator)>, worker: usize) {
+        self.readers.want(self.missing(wanted), worker, None);
     }
 
     fn missing(&self, wanted: Vec<(Vec<u8>, Locator)>) -> Vec<WantedValue> {
@@ -310,6 +358,10 @@ impl TierInUse {
             refused: count(&own.refused),
             scrubbed: self.scrubber.counts().0,
             scrub_errors: self.scrubber.counts().1,
+            io: match self.rings {
+                Some(_) => "io_uring",
+                None => "threads",
+            },
             state: match self.readers.is_stalled(STALLED) {
                 true => "failed",
                 false => self.demoter.state(),
@@ -342,8 +394,34 @@ pub(crate) struct Standing {
     pub(crate) scrubbed: u64,
     /// Segments in which something was damaged.
     pub(crate) scrub_errors: u64,
+    /// How values are read: io_uring or threads.
+    pub(crate) io: &'static str,
     /// ok, full, idle, failed, draining or drained.
     pub(crate) state: &'static str,
+}
+
+/// Whether workers read by rings.
+fn has_rings(wanted: TierIo, log: &Log) -> io::Result<bool> {
+    let tried = match wanted {
+        TierIo::Threads => Ok(false),
+        _ => reactor::try_ring().map(|()| true),
+    };
+    let has_rings = match tried {
+        Err(cause) if wanted == TierIo::IoUring => {
+            let why = format!("tier-io io_uring: the system gives none: {cause}");
+            return Err(io::Error::new(cause.kind(), why));
+        }
+        Err(cause) => {
+            log.notice(format_args!(
+                "The tier is read by threads: io_uring cannot be had ({cause})"
+            ));
+            return Ok(false);
+        }
+        Ok(has_rings) => has_rings,
+    };
+    let way = if has_rings { "io_uring" } else { "threads" };
+    log.notice(format_args!("The tier is read by {way}"));
+    Ok(has_rings)
 }
 
 /// Writes what is still named of a segment elsewhere; how many entries.

@@ -9,6 +9,7 @@
 
 mod arena;
 mod buffers;
+mod cold_reads;
 pub(crate) mod deliveries;
 mod forwarding;
 mod keeping;
@@ -46,6 +47,7 @@ use crate::node::Node;
 use crate::port::Port;
 use crate::process;
 use crate::replication::{self, Watermarks};
+use crate::tier::RingReads;
 use crate::tls;
 use persistence::held_replies::{HeldReplies, LogView, Release, Wrote};
 use persistence::log_in_use::LogUser;
@@ -98,6 +100,10 @@ pub struct Worker {
     /// Connections that wait until what they read here is what the primary has.
     reading: Vec<ConnectionId>,
     deliveries: Deliveries,
+    /// The reads of values out of memory for its clients, where it reads them by itself.
+    ring_reads: Option<Box<RingReads>>,
+    /// Memory for the connections whose values were read.
+    have_values: Vec<ConnectionId>,
     /// When those have waited long enough who wait for keys to be changed.
     waits: Waits,
     /// Which replies wait, while there is a log.
@@ -147,8 +153,14 @@ impl Worker {
         link.own();
         // A worker is made once.
         let _already_set = link.engine.set(engine.counters());
+        let ring_reads = node.tier().and_then(|tier| {
+            let requests = Arc::clone(&node);
+            tier.ring_reads(index, link.waker(), requests)
+        });
         let mut worker = Self {
             counters: Arc::clone(&link.counters),
+            ring_reads: ring_reads.map(Box::new),
+            have_values: Vec::new(),
             config: ConfigReader::new(Arc::clone(&node.core.config)),
             buffers: Buffers::new(node.workers().len()),
             index,
@@ -1024,6 +1036,7 @@ impl Service for Worker {
     }
 
     fn turn(&mut self, io: &mut Io<'_>, output: &mut Arena) {
+        self.read_values(io);
         self.publish_traffic(io);
         self.tick();
         if self.pause_left().is_some_and(|left| left.is_zero()) {
@@ -1067,6 +1080,10 @@ impl Service for Worker {
     }
 
     fn next_deadline(&self) -> Option<Duration> {
+        let reads = self.ring_reads.as_ref();
+        if reads.is_some_and(|reads| reads.has_more()) {
+            return Some(Duration::ZERO);
+        }
         if self.more_housekeeping || self.buffers.has_changed() || self.deliveries.wait() {
             return Some(Duration::ZERO);
         }

@@ -114,15 +114,13 @@ impl<'e> StoredEntry<'e> {
     }
 }
 
-/// An entry that was read.
+/// The entry of a key, which was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedEntry {
     /// As [`Entry::kind`].
     pub kind: u8,
     /// As [`Entry::keyspace`].
     pub keyspace: u64,
-    /// The key.
-    pub key: Vec<u8>,
     /// The value.
     pub body: Vec<u8>,
 }

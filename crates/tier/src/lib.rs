@@ -13,10 +13,12 @@
 //!
 //! It promises that what [`Tier::read`] returns is what was appended there under that key, or an error: sums cover
 //! the segment's salt and ordinal and the entry's offset, so that torn, stale and misdirected reads are found.
+//! So does what [`EntryRead::entry`] returns, of bytes that somebody else read.
 //! The format is a paper, `docs/formats/tier.md`.
 
 #![forbid(unsafe_code)]
 
+mod elsewhere;
 mod entry;
 mod fault;
 mod hold;
@@ -27,6 +29,7 @@ mod tier;
 /// The name of the directory of the segments, below the one that `tier-path` says.
 pub const DIRECTORY_NAME: &str = "tier";
 
+pub use elsewhere::{EntryRead, Extent};
 pub use entry::{Entry, EntryHead, OwnedEntry, UNIT_BYTES};
 pub use fault::TierFault;
 pub use hold::Hold;

@@ -7,10 +7,11 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use durability::checksum;
-use durability::disk::{Disk, DiskFile};
+use durability::disk::{BlockFile, Disk, DiskFile};
 
 use crate::entry::{self, HEAD_BYTES, OwnedEntry, StoredEntry, Whereabouts};
 use crate::fault::TierFault;
@@ -43,7 +44,9 @@ pub(crate) struct Segment {
     pub(crate) ordinal: u64,
     pub(crate) path: PathBuf,
     salt: u64,
-    file: Box<dyn DiskFile>,
+    pub(crate) file: Box<dyn DiskFile>,
+    /// The same once more, read past the system's cache: from when on all of it is on the device, if that can be had.
+    pub(crate) blocks: OnceLock<Option<BlockFile>>,
     /// Up to where it is written.
     pub(crate) end_bytes: AtomicU64,
     /// Bytes of entries that are named.
@@ -75,6 +78,7 @@ impl Segment {
             path,
             salt,
             file,
+            blocks: OnceLock::new(),
             end_bytes: AtomicU64::new(end_bytes),
             live_bytes: AtomicU64::new(0),
             is_sealed: AtomicBool::new(false),
@@ -209,7 +213,17 @@ impl Segment {
             .file
             .read_at(&mut buffer, offset_bytes)
             .map_err(|cause| self.system(cause))?;
-        let entry = entry::decode(&buffer[..read], self.at(offset_bytes))
+        self.entry_in(&buffer[..read], offset_bytes, key)
+    }
+
+    /// The entry of a key in bytes that were read from where it is.
+    pub(crate) fn entry_in(
+        &self,
+        bytes: &[u8],
+        offset_bytes: u64,
+        key: &[u8],
+    ) -> Result<OwnedEntry, TierFault> {
+        let entry = entry::decode(bytes, self.at(offset_bytes))
             .map_err(|what| self.damaged(offset_bytes, what))?;
         if entry.head.key != key {
             return Err(self.damaged(offset_bytes, "it is another key's"));
@@ -219,7 +233,6 @@ impl Segment {
         Ok(OwnedEntry {
             kind: entry.head.kind,
             keyspace: entry.head.keyspace,
-            key: entry.head.key.to_vec(),
             body: body.into_owned(),
         })
     }

@@ -357,9 +357,8 @@ impl Tier {
     /// [`TierFault`]; what is there is not returned.
     pub fn read(&self, place: Place, key: &[u8]) -> Result<OwnedEntry, TierFault> {
         let segment = self.segment(place.slot)?;
-        let bytes = usize::try_from(place.units).unwrap_or(usize::MAX);
-        let bytes = bytes.saturating_mul(UNIT_BYTES).min(ENTRY_BYTES_MAX);
-        segment.read(offset_bytes(place), bytes, key)
+        let (offset_bytes, bytes) = entry_at(place);
+        segment.read(offset_bytes, bytes, key)
     }
 
     /// The name of the segment in a slot: another one each time that the slot is used.
@@ -600,8 +599,11 @@ fn place(slot: u32, offset_bytes: u64, bytes: usize) -> Result<Place, TierFault>
     })
 }
 
-fn offset_bytes(place: Place) -> u64 {
-    u64::from(place.offset_units) * UNIT_BYTES as u64
+/// From which byte of its segment on an entry is, and how many it has.
+pub(crate) fn entry_at(place: Place) -> (u64, usize) {
+    let bytes = usize::try_from(place.units).unwrap_or(usize::MAX);
+    let bytes = bytes.saturating_mul(UNIT_BYTES).min(ENTRY_BYTES_MAX);
+    (u64::from(place.offset_units) * UNIT_BYTES as u64, bytes)
 }
 
 /// The ordinal that a file's name tells, if it is a segment's.

@@ -35,7 +35,9 @@ use base::page_buffer::PageBuffer;
 #[cfg(not(any(loom, shuttle)))]
 use base::shared_words::copy_out;
 
-use super::{DiskFile, SystemFile};
+use rustix::fs::StatxFlags;
+
+use super::{BlockFile, DiskFile, SystemFile};
 
 /// What begins and ends here is taken by every device; others use the usual way.
 const PAGE_BYTES: usize = 4096;
@@ -86,14 +88,29 @@ fn direct_file(path: &Path, plain: File, helper: Helper) -> io::Result<DirectFil
 pub(super) fn open(path: &Path) -> io::Result<Box<dyn DiskFile>> {
     let plain = File::open(path)?;
     let Some(direct) = open_direct(path, OpenOptions::new().read(true)) else {
-        return Ok(Box::new(SystemFile(plain)));
+        return Ok(Box::new(SystemFile::new(plain)));
     };
-    let plain = SystemFile(plain);
+    let plain = SystemFile::new(plain);
     let whole = plain.size()?.next_multiple_of(PAGE_BYTES as u64);
     let piece_bytes = usize::try_from(whole).unwrap_or(PIECE_BYTES);
     let piece_bytes = piece_bytes.clamp(PAGE_BYTES, PIECE_BYTES);
     let reader = DirectReader::new(plain, direct, piece_bytes)?;
     Ok(Box::new(reader))
+}
+
+/// Opens a file that the kernel reads whole blocks of. Only where the system tells how long a block is.
+pub(super) fn open_blocks(path: &Path) -> Option<BlockFile> {
+    let file = open_direct(path, OpenOptions::new().read(true))?;
+    let flags = rustix::fs::AtFlags::EMPTY_PATH;
+    let told = rustix::fs::statx(&file, "", flags, StatxFlags::DIOALIGN).ok()?;
+    let is_told = told.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    let in_memory = usize::try_from(told.stx_dio_mem_align).ok()?;
+    let block_bytes = usize::try_from(told.stx_dio_offset_align).ok()?;
+    let is_good = |bytes: usize| bytes.is_power_of_two() && bytes <= PAGE_BYTES;
+    (is_told && is_good(in_memory) && is_good(block_bytes)).then(|| BlockFile {
+        file: Arc::new(file),
+        block_bytes,
+    })
 }
 
 fn open_direct(path: &Path, options: &mut OpenOptions) -> Option<File> {
@@ -127,7 +144,7 @@ impl Ways {
     /// Of a file that was opened the usual way, and perhaps the direct way.
     fn new(plain: File, direct: Option<File>) -> Self {
         Self {
-            plain: SystemFile(plain),
+            plain: SystemFile::new(plain),
             direct,
             is_refused: AtomicBool::new(false),
             #[cfg(test)]

@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) accept_failures: AtomicUsize,
     /// Most bytes that buffers of one loop held at the end of a turn.
     pub(crate) buffers_peak: AtomicUsize,
+    /// Turns.
+    pub(crate) turns_count: AtomicUsize,
     /// Calls of `received`.
     pub(crate) received_count: AtomicUsize,
     /// Flushes, counted once it is said what they wait for.
@@ -344,6 +346,7 @@ impl Service for Lines {
             io.resume(id);
             io.close(id);
         }
+        self.shared.turns_count.fetch_add(1, Ordering::SeqCst);
         let bytes = io.buffer_bytes_total();
         self.shared.buffers_peak.fetch_max(bytes, Ordering::SeqCst);
     }

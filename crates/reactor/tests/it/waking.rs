@@ -62,3 +62,24 @@ fn a_spinning_loop_misses_nothing() {
         client.expect("resumed\nafter\n");
     }
 }
+
+/// What comes to a paused connection is left in its socket, and wakes the loop once.
+#[test]
+fn a_paused_connection_that_sends_keeps_nobody_awake() {
+    let rig = Rig::new();
+    for kind in rig.kinds() {
+        let mut client = rig.connect(kind);
+        client.send("pause\n");
+        client.expect("paused\n");
+        let turns = || rig.shared.turns_count.load(Ordering::SeqCst);
+        client.send("after\n");
+        thread::sleep(Duration::from_millis(5));
+        let before = turns();
+        thread::sleep(Duration::from_millis(30));
+        let more = turns() - before;
+        // A loop that does not sleep has some thousand.
+        assert!(more < 20, "{kind:?}: {more} turns");
+        rig.wake_all();
+        client.expect("resumed\nafter\n");
+    }
+}

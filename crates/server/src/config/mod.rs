@@ -52,5 +52,5 @@ pub use replication::{LinkEncryption, LoadsDirectly, Replication};
 pub(crate) use rewrite::replace_file;
 pub use settings::Settings;
 pub use shared::{ApplyError, Change, ConfigReader, SharedConfig};
-pub use tier::TierConfig;
+pub use tier::{TierConfig, TierIo};
 pub use tls::{ClientCertificate, Tls, TlsRules, UserField};

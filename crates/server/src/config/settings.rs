@@ -26,7 +26,7 @@ use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, COMPRESSIONS,
     DURABILITY_LEVELS, EVICTION_POLICIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES,
-    PERMISSIONS, PROMOTIONS, QUORUM_READS, SAVE_POINTS, SUPERVISORS, USER_FIELDS,
+    PERMISSIONS, PROMOTIONS, QUORUM_READS, SAVE_POINTS, SUPERVISORS, TIER_IOS, USER_FIELDS,
 };
 use super::tier::TierConfig;
 use super::tls::{Tls, TlsRules};
@@ -173,6 +173,8 @@ impl Settings {
             compact_below_percent: self.number("tier-compact-below"),
             read_buffer_bytes: self.number("tier-read-buffer"),
             read_timeout_ms: self.number("tier-read-timeout"),
+            io: self.choice("tier-io", &TIER_IOS),
+            read_depth: self.number("tier-read-depth"),
             compresses: self.choice("tier-compression", &COMPRESSIONS),
             segment_bytes: self.number("tier-segment-size"),
             scrub_bytes_per_second: self.number("tier-scrub"),

@@ -4,6 +4,17 @@ use std::path::PathBuf;
 
 use engine::Promotion;
 
+/// How values are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TierIo {
+    /// By io_uring where the kernel gives one, else by threads.
+    Auto,
+    /// By io_uring, or not at all.
+    IoUring,
+    /// By threads.
+    Threads,
+}
+
 /// Where values go that do not fit into memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TierConfig {
@@ -23,6 +34,10 @@ pub struct TierConfig {
     pub compact_below_percent: u64,
     /// Bytes of values that were read for requests that are about to run.
     pub read_buffer_bytes: usize,
+    /// How values are read.
+    pub io: TierIo,
+    /// Reads that one worker has under way at once by io_uring.
+    pub read_depth: usize,
     /// A request waits no longer for one read, in milliseconds.
     pub read_timeout_ms: u64,
     /// Whether values are compressed where that pays.

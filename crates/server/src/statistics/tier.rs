@@ -24,6 +24,7 @@ pub(super) const ITEMS: &[Item] = &[
     counter("tier_io_errors", "iolite_tier_io_errors_total", Unit::Count, "Reads that the system refused.", |s| of(s, |t| t.refused.into())),
     counter("tier_scrubbed", "iolite_tier_scrubbed_total", Unit::Count, "Entries that were read again in the background.", |s| of(s, |t| t.scrubbed.into())),
     counter("tier_scrub_errors", "iolite_tier_scrub_errors_total", Unit::Count, "Segments in which something was found damaged so.", |s| of(s, |t| t.scrub_errors.into())),
+    words("tier_io", "How values are read: io_uring or threads.", |s| of(s, |t| t.io.to_owned().into())),
     words("tier_state", "How it stands: ok, full, idle, failed, draining or drained.", |s| of(s, |t| t.state.to_owned().into())),
 ];
 

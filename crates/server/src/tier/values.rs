@@ -10,7 +10,7 @@ use persistence::cold_bodies;
 use persistence::places::place_of;
 use store::{ColdKind, ColdValue, ColdValues, Locator, Victim};
 use structures::Object;
-use tier::Tier;
+use tier::{EntryRead, OwnedEntry, Tier};
 
 use super::Around;
 use super::readers::{Readers, WantedValue};
@@ -109,8 +109,7 @@ impl Values {
         if !is_there() {
             return None;
         }
-        let bytes = LOADED_COST + usize::try_from(locator.units()).unwrap_or(0) * tier::UNIT_BYTES;
-        self.keep(name, value.clone(), bytes);
+        self.keep(name, value.clone(), loaded_bytes(locator));
         value
     }
 
@@ -200,6 +199,10 @@ impl Values {
                 return None;
             }
         };
+        self.value_in(entry, locator)
+    }
+
+    fn value_in(&self, entry: OwnedEntry, locator: Locator) -> Option<Arc<ColdValue>> {
         if entry.kind != locator.kind().number() {
             return None;
         }
@@ -208,6 +211,35 @@ impl Values {
         }
         let object = cold_bodies::decode(&entry.body, &self.shared.settings.value_limits())?;
         Some(Arc::new(ColdValue::Object(object)))
+    }
+
+    /// The entry of a value, for who has the kernel read it.
+    pub(super) fn entry_elsewhere(&self, wanted: &WantedValue) -> Option<EntryRead> {
+        let place = place_of(wanted.locator);
+        self.tier.entry_elsewhere(place, wanted.name.0)
+    }
+
+    /// Takes a value out of what was read of its file, from some byte on, and keeps it for the requests that wait for it. None,
+    /// and nothing is noted, where that is not right.
+    pub(super) fn arrived(
+        &self,
+        entry: &EntryRead,
+        (read, from_bytes): (&[u8], u64),
+        wanted: &WantedValue,
+    ) -> Option<Arc<ColdValue>> {
+        let found = entry.entry(read, from_bytes, &wanted.key).ok()?;
+        let value = self.value_in(found, wanted.locator)?;
+        self.figures.reads.fetch_add(1, Ordering::Relaxed);
+        let bytes = loaded_bytes(wanted.locator);
+        self.keep(wanted.name, Some(Arc::clone(&value)), bytes);
+        Some(value)
+    }
+
+    /// Says in the log that threads read for a worker from now on.
+    pub(super) fn tell_broken_ring(&self, worker: usize, error: &std::io::Error) {
+        self.log.warning(format_args!(
+            "Worker {worker} reads from the tier by threads from now on, io_uring failed: {error}"
+        ));
     }
 
     /// Whether a value is, when it comes back, kept as it was: a table that shrank would be a list of a few.
@@ -221,6 +253,11 @@ impl Values {
     fn lock(&self) -> MutexGuard<'_, Loaded> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a value counts that was loaded.
+fn loaded_bytes(locator: Locator) -> usize {
+    LOADED_COST + usize::try_from(locator.units()).unwrap_or(0) * tier::UNIT_BYTES
 }
 
 impl ColdValues for Values {

@@ -57,7 +57,7 @@ impl Watcher {
         while !self.rest.is_over() {
             let timeout = Duration::from_millis(self.tuning.now().read_timeout_ms);
             self.readers
-                .give_up_after(timeout, &self.values, &*around.requests);
+                .give_up_after(timeout, None, &self.values, &*around.requests);
             self.demoter.give_up_after(STALLED, around);
             self.rest.sleep((timeout / LOOKS).min(REST_MAX));
         }

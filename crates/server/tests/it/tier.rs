@@ -21,6 +21,15 @@ pub(crate) fn start(args: &[&str]) -> Server {
     builder.args(args).start().unwrap()
 }
 
+/// Runs a test with each way of reading; `auto` is io_uring where the kernel gives one.
+pub(crate) fn both_ways(test: impl Fn(&Server, &mut Client)) {
+    for io in ["auto", "threads"] {
+        let server = start(&["--maxmemory", "100mb", "--save", "", "--tier-io", io]);
+        let mut client = server.client().unwrap();
+        test(&server, &mut client);
+    }
+}
+
 pub(crate) fn ask(client: &mut Client, args: &[&str]) -> String {
     let told = show(&client.command(args).unwrap());
     told.trim_matches('"').to_owned()
@@ -50,39 +59,34 @@ fn a_tier_needs_a_limit_of_memory() {
 
 #[test]
 fn values_go_come_back_and_are_told_of() {
-    let server = start(&["--maxmemory", "100mb"]);
-    let mut client = server.client().unwrap();
+    both_ways(|_, client| values_go_and_come_back(client));
+}
+
+fn values_go_and_come_back(client: &mut Client) {
     let long = "x".repeat(1_000);
-    ask(&mut client, &["SET", "a", &long]);
-    ask(&mut client, &["HSET", "h", "field", &long, "other", "2"]);
-    ask(&mut client, &["SET", "number", "12345"]);
+    ask(client, &["SET", "a", &long]);
+    ask(client, &["HSET", "h", "field", &long, "other", "2"]);
+    ask(client, &["SET", "number", "12345"]);
     assert_eq!(
-        ask(
-            &mut client,
-            &["DEBUG", "DEMOTE", "a", "h", "number", "none"]
-        ),
+        ask(client, &["DEBUG", "DEMOTE", "a", "h", "number", "none"]),
         ":2"
     );
     for (key, tier) in [("a", "ssd"), ("h", "ssd"), ("number", "hot")] {
-        assert_eq!(ask(&mut client, &["OBJECT", "TIER", key]), tier);
+        assert_eq!(ask(client, &["OBJECT", "TIER", key]), tier);
     }
-    assert_eq!(ask(&mut client, &["STRLEN", "a"]), ":1000");
-    assert_eq!(ask(&mut client, &["TYPE", "h"]), "+hash");
-    assert_eq!(ask(&mut client, &["HLEN", "h"]), ":2");
-    assert!(ask(&mut client, &["LLEN", "h"]).starts_with("-WRONGTYPE"));
-    assert_eq!(ask(&mut client, &["OBJECT", "ENCODING", "h"]), "hashtable");
-    assert_eq!(ask(&mut client, &["EXPIRE", "a", "1000"]), ":1");
-    assert_eq!(
-        figure(&mut client, "tier_reads"),
-        0,
-        "nothing of this reads"
-    );
-    assert_eq!(ask(&mut client, &["HGET", "h", "other"]), "2");
-    assert_eq!(ask(&mut client, &["APPEND", "a", "y"]), ":1001");
-    assert_eq!(ask(&mut client, &["OBJECT", "TIER", "a"]), "hot");
-    assert_eq!(ask(&mut client, &["TTL", "a"]), ":1000");
-    assert!(figure(&mut client, "tier_reads") >= 2);
-    assert_eq!(figure(&mut client, "tier_blocking_reads"), 0);
+    assert_eq!(ask(client, &["STRLEN", "a"]), ":1000");
+    assert_eq!(ask(client, &["TYPE", "h"]), "+hash");
+    assert_eq!(ask(client, &["HLEN", "h"]), ":2");
+    assert!(ask(client, &["LLEN", "h"]).starts_with("-WRONGTYPE"));
+    assert_eq!(ask(client, &["OBJECT", "ENCODING", "h"]), "hashtable");
+    assert_eq!(ask(client, &["EXPIRE", "a", "1000"]), ":1");
+    assert_eq!(figure(client, "tier_reads"), 0, "nothing of this reads");
+    assert_eq!(ask(client, &["HGET", "h", "other"]), "2");
+    assert_eq!(ask(client, &["APPEND", "a", "y"]), ":1001");
+    assert_eq!(ask(client, &["OBJECT", "TIER", "a"]), "hot");
+    assert_eq!(ask(client, &["TTL", "a"]), ":1000");
+    assert!(figure(client, "tier_reads") >= 2);
+    assert_eq!(figure(client, "tier_blocking_reads"), 0);
 }
 
 #[test]
@@ -409,20 +413,20 @@ fn values_that_are_compressed_take_less_and_come_back_over_a_restart() {
 
 #[test]
 fn a_damaged_value_is_an_error_and_no_other_is_touched() {
-    let server = start(&["--maxmemory", "100mb", "--save", ""]);
-    let mut client = server.client().unwrap();
-    for key in ["bad", "good"] {
-        set_cold(&mut client, key, &key.repeat(300));
-    }
-    flip(&server.directory().join("tier"), 4096 + 100);
-    let failed = "-TIERFAIL value cannot be read";
-    assert_eq!(ask(&mut client, &["GET", "bad"]), failed);
-    assert_eq!(ask(&mut client, &["APPEND", "bad", "x"]), failed);
-    assert_eq!(ask(&mut client, &["GET", "good"]), "good".repeat(300));
-    assert_eq!(ask(&mut client, &["STRLEN", "bad"]), ":900");
-    assert!(figure(&mut client, "tier_checksum_errors") >= 2);
-    assert_eq!(ask(&mut client, &["SET", "bad", "new"]), "+OK");
-    assert_eq!(ask(&mut client, &["GET", "bad"]), "new");
+    both_ways(|server, client| {
+        for key in ["bad", "good"] {
+            set_cold(client, key, &key.repeat(300));
+        }
+        flip(&server.directory().join("tier"), 4096 + 100);
+        let failed = "-TIERFAIL value cannot be read";
+        assert_eq!(ask(client, &["GET", "bad"]), failed);
+        assert_eq!(ask(client, &["APPEND", "bad", "x"]), failed);
+        assert_eq!(ask(client, &["GET", "good"]), "good".repeat(300));
+        assert_eq!(ask(client, &["STRLEN", "bad"]), ":900");
+        assert!(figure(client, "tier_checksum_errors") >= 2);
+        assert_eq!(ask(client, &["SET", "bad", "new"]), "+OK");
+        assert_eq!(ask(client, &["GET", "bad"]), "new");
+    });
 }
 
 /// Flips a byte of the only segment.
@@ -578,28 +582,66 @@ fn a_slow_rate_of_reading_again_can_be_changed_at_once() {
 
 #[test]
 fn one_client_that_sends_many_requests_has_their_values_read_together() {
-    let server = start(&[
-        "--maxmemory",
-        "100mb",
-        "--save",
-        "",
-        "--tier-promotion",
-        "never",
-    ]);
+    both_ways(|_, client| {
+        ask(client, &["CONFIG", "SET", "tier-promotion", "never"]);
+        let value = |number: u32| format!("{number:05}").repeat(100);
+        for number in 0..300 {
+            set_cold(client, &format!("key:{number}"), &value(number));
+        }
+        let gets = (0..300).map(|number| ["GET".to_owned(), format!("key:{number}")]);
+        let replies = client.pipeline(&gets.collect::<Vec<_>>()).unwrap();
+        for (number, reply) in (0..300).zip(&replies) {
+            assert_eq!(show(reply).trim_matches('"'), value(number));
+        }
+        // One read each, and none by a worker.
+        assert_eq!(figure(client, "tier_blocking_reads"), 0);
+        let reads = figure(client, "tier_reads");
+        assert!((300..=330).contains(&reads), "{reads}");
+    });
+}
+
+/// Values that are read where they are needed, with a key held, while rings have reads of others under way.
+#[test]
+fn requests_that_name_their_keys_too_late_are_answered_beside_many_others() {
+    both_ways(|server, client| {
+        ask(client, &["CONFIG", "SET", "tier-promotion", "never"]);
+        for number in 0..200 {
+            set_cold(client, &format!("key:{number}"), &"v".repeat(2_000));
+        }
+        let mut others: Vec<_> = (0..8).map(|_| server.client().unwrap()).collect();
+        for number in 0..200 {
+            for other in &mut others {
+                other.send(&["GET", &format!("key:{number}")]).unwrap();
+            }
+        }
+        for number in 0..200 {
+            let script = format!("return #redis.call('GET', 'key:{number}')");
+            assert_eq!(ask(client, &["EVAL", &script, "0"]), ":2000");
+        }
+        for other in &mut others {
+            for _ in 0..200 {
+                let reply = show(&other.receive().unwrap().unwrap());
+                assert_eq!(reply.trim_matches('"').len(), 2_000);
+            }
+        }
+        assert_eq!(figure(client, "tier_reads_pending"), 0);
+    });
+}
+
+#[test]
+fn how_values_are_read_is_told_and_stays_as_it_was_at_the_start() {
+    let server = start(&["--maxmemory", "100mb", "--tier-io", "threads"]);
     let mut client = server.client().unwrap();
-    let value = |number: u32| format!("{number:05}").repeat(100);
-    for number in 0..300 {
-        set_cold(&mut client, &format!("key:{number}"), &value(number));
+    assert!(ask(&mut client, &["INFO", "tier"]).contains("tier_io:threads"));
+    for directive in ["tier-io", "tier-read-depth"] {
+        let told = ask(&mut client, &["CONFIG", "SET", directive, "1"]);
+        assert!(told.starts_with('-'), "{told}");
     }
-    let gets = (0..300).map(|number| ["GET".to_owned(), format!("key:{number}")]);
-    let replies = client.pipeline(&gets.collect::<Vec<_>>()).unwrap();
-    for (number, reply) in (0..300).zip(&replies) {
-        assert_eq!(show(reply).trim_matches('"'), value(number));
-    }
-    // One read each, and none by a worker.
-    assert_eq!(figure(&mut client, "tier_blocking_reads"), 0);
-    let reads = figure(&mut client, "tier_reads");
-    assert!((300..=330).contains(&reads), "{reads}");
+    let told = ServerBuilder::iolite()
+        .args(&["--tier-path", ".", "--maxmemory", "100mb"])
+        .args(&["--tier-io", "pigeons"])
+        .start();
+    assert!(told.is_err());
 }
 
 #[test]

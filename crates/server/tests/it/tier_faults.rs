@@ -10,7 +10,7 @@ use testkit::transcript::show;
 
 use super::limits::eventually;
 use super::recovery::files_of;
-use super::tier::{ask, figure, set_cold, start};
+use super::tier::{ask, both_ways, figure, set_cold, start};
 
 /// Keys of all types whose values are good or cannot be read.
 fn good_and_bad() -> (Server, Client) {
@@ -211,25 +211,25 @@ fn migrate_takes_values_that_are_out_of_memory_and_leaves_what_cannot_be_read() 
 
 #[test]
 fn a_client_that_leaves_while_its_value_is_read_takes_nothing_with_it() {
-    let server = start(&["--maxmemory", "100mb", "--save", "", "--threads", "2"]);
-    let mut client = server.client().unwrap();
-    let long = "x".repeat(100_000);
-    for round in 0..50 {
-        let key = format!("key:{round}");
-        set_cold(&mut client, &key, &long);
-        let mut other = server.client().unwrap();
-        // Answered or not, it is gone.
-        other.send(&["GET", &key]).unwrap();
-        drop(other);
-    }
-    eventually("no read is left", || {
-        figure(&mut client, "tier_reads_pending") == 0
+    both_ways(|server, client| {
+        let long = "x".repeat(100_000);
+        for round in 0..50 {
+            let key = format!("key:{round}");
+            set_cold(client, &key, &long);
+            let mut other = server.client().unwrap();
+            // Answered or not, it is gone.
+            other.send(&["GET", &key]).unwrap();
+            drop(other);
+        }
+        eventually("no read is left", || {
+            figure(client, "tier_reads_pending") == 0
+        });
+        for round in 0..50 {
+            let key = format!("key:{round}");
+            assert_eq!(ask(client, &["STRLEN", &key]), ":100000");
+            assert_eq!(ask(client, &["GET", &key]), long);
+        }
     });
-    for round in 0..50 {
-        let key = format!("key:{round}");
-        assert_eq!(ask(&mut client, &["STRLEN", &key]), ":100000");
-        assert_eq!(ask(&mut client, &["GET", &key]), long);
-    }
 }
 
 #[test]

@@ -284,7 +284,7 @@ fn written(place: &TestFile, len: usize) -> (Vec<u8>, DirectReader) {
     let direct = open_direct(&place.file, OpenOptions::new().read(true));
     // Where there is no direct way it is the same file all the same.
     let direct = direct.unwrap_or_else(|| plain.try_clone().unwrap());
-    let reader = DirectReader::new(SystemFile(plain), direct, SMALL_PIECE_BYTES).unwrap();
+    let reader = DirectReader::new(SystemFile::new(plain), direct, SMALL_PIECE_BYTES).unwrap();
     (bytes, reader)
 }
 

@@ -25,7 +25,7 @@ pub(super) use tls::{CLIENT_CERTIFICATES, USER_FIELDS};
 pub(super) use without_effect::FORGOTTEN_WORDS;
 pub(super) use works::{
     CHANNEL_DEFAULTS, COMPRESSIONS, EVICTION_POLICIES, LEVELS, OOM_SCORES, PERMISSIONS, PROMOTIONS,
-    SUPERVISORS,
+    SUPERVISORS, TIER_IOS,
 };
 
 /// All rows.

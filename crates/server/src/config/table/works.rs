@@ -4,10 +4,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use engine::Promotion;
+use reactor::RING_DEPTH_MAX;
 use reactor::workers::available_cores;
 
 use super::super::directive::Directive;
 use super::super::fields::{EvictionPolicy, OomScore, Permission, Supervised};
+use super::super::tier::TierIo;
 use super::super::value::{Kind, Value};
 use super::{
     BYTES, COUNT, INT_MAX, INT_MIN, LONG_BYTES, LONG_COUNT, LONG_MAX, PORT_MAX, SWITCH, TEXT,
@@ -368,6 +370,14 @@ const PROMOTION: Kind = Kind::Choice(&spellings(PROMOTIONS));
 pub(crate) const COMPRESSIONS: [(&str, bool); 2] = [("auto", true), ("no", false)];
 const COMPRESSION: Kind = Kind::Choice(&spellings(COMPRESSIONS));
 
+/// Spellings of [`TierIo`].
+pub(crate) const TIER_IOS: [(&str, TierIo); 3] = [
+    ("auto", TierIo::Auto),
+    ("io_uring", TierIo::IoUring),
+    ("threads", TierIo::Threads),
+];
+const TIER_IO: Kind = Kind::Choice(&spellings(TIER_IOS));
+
 /// An entry's length has 20 bits, in units of 16 bytes.
 const TIER_VALUE: Kind = Kind::Memory {
     min: 1,
@@ -391,6 +401,8 @@ pub(super) const TIER: &[Directive] = &[
     Directive::new("tier-promotion", PROMOTION, "second"),
     Directive::new("tier-compact-below", integer(1, 90), "50"),
     Directive::new("tier-read-buffer", LONG_BYTES, "16777216").at_start(),
+    Directive::new("tier-io", TIER_IO, "auto").at_start(),
+    Directive::new("tier-read-depth", integer(1, RING_DEPTH_MAX as i128), "64").at_start(),
     Directive::new("tier-read-timeout", integer(10, 3_600_000), "1000"),
     Directive::new("tier-segment-size", TIER_SEGMENT, "67108864").at_start(),
     Directive::new("tier-compression", COMPRESSION, "auto"),

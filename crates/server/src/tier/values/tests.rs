@@ -15,15 +15,15 @@ use tier::{Entry, Place, TierOptions};
 
 use super::super::{Requester, Wakes, spawn};
 use super::*;
-use crate::config::TierConfig;
+use crate::config::{TierConfig, TierIo};
 use crate::log::Level;
 
 /// How often a worker was woken.
 #[derive(Default)]
-struct Woken(AtomicUsize);
+pub(crate) struct Woken(pub(crate) AtomicUsize);
 
 impl Woken {
-    fn wait(&self, times: usize) {
+    pub(crate) fn wait(&self, times: usize) {
         while self.0.load(Ordering::Acquire) < times {
             std::thread::yield_now();
         }
@@ -71,7 +71,7 @@ impl Bed {
             requests: Arc::clone(&woken) as _,
         };
         let tuning = Arc::new(Tuning::new(&config(read_timeout_ms)));
-        let readers = Arc::new(Readers::new(&around.clock));
+        let readers = Arc::new(Readers::new(&around.clock, 0));
         let values = Values::new(&tier, &around, (&readers, &tuning), 1 << 20);
         Self {
             disk,
@@ -102,7 +102,7 @@ impl Bed {
         let name = self.values.unloaded(locator).unwrap();
         let key = key.to_vec();
         let wanted = vec![WantedValue { key, locator, name }];
-        self.readers.want(wanted, Some(REQUESTER));
+        self.readers.want(wanted, 0, Some(REQUESTER));
     }
 
     fn is_right(&self, key: &[u8], locator: Locator) -> bool {
@@ -123,6 +123,8 @@ pub(crate) fn config(read_timeout_ms: u64) -> TierConfig {
         promotion: engine::Promotion::Second,
         compact_below_percent: 50,
         read_buffer_bytes: 1 << 20,
+        io: TierIo::Threads,
+        read_depth: 4,
         read_timeout_ms,
         compresses: false,
         segment_bytes: 64 << 10,
@@ -162,7 +164,8 @@ fn a_device_that_gives_no_answer_is_an_error_and_no_wait_without_end() {
     bed.want(b"b", places[1]);
     while bed.woken.0.load(Ordering::Acquire) < 2 {
         let time = Duration::from_millis(20);
-        bed.readers.give_up_after(time, &bed.values, &*bed.woken);
+        bed.readers
+            .give_up_after(time, None, &bed.values, &*bed.woken);
         std::thread::yield_now();
     }
     assert_eq!((refused(), bed.readers.pending()), (2, 0));
@@ -200,7 +203,7 @@ fn one_read_serves_all_who_want_a_value() {
             locator: place,
             name,
         };
-        assert_eq!(bed.readers.want(vec![wanted], Some(REQUESTER)), new);
+        assert_eq!(bed.readers.want(vec![wanted], 0, Some(REQUESTER)), new);
     }
     assert_eq!((bed.readers.pending(), bed.readers.coalesced()), (1, 2));
     let reader = bed.reader();
@@ -223,8 +226,8 @@ fn a_request_of_many_values_is_woken_once_and_what_is_read_ahead_wakes_nobody() 
     });
     let places = wanted.each_ref().map(|value| value.locator);
     let mut wanted = Vec::from(wanted);
-    bed.readers.want(vec![wanted.pop().unwrap()], None);
-    bed.readers.want(wanted, Some(REQUESTER));
+    bed.readers.want(vec![wanted.pop().unwrap()], 0, None);
+    bed.readers.want(wanted, 0, Some(REQUESTER));
     let reader = bed.reader();
     while bed.readers.pending() > 0 {
         std::thread::yield_now();
