@@ -17,7 +17,6 @@ mod messages;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cluster::control_log::{ControlLog as _, RaftId};
@@ -37,8 +36,6 @@ use super::unique;
 use crate::node::Node;
 use crate::poll::poll;
 
-/// So long after it began a cluster gives way to another one.
-const YOUNG_MS: u64 = 180_000;
 /// How long a question may take.
 const ASK_TIME: Duration = Duration::from_secs(10);
 /// How long a node may take to change over, ...
@@ -51,32 +48,6 @@ const DECIDE_TIME: Duration = Duration::from_millis(200);
 const ALL_MS: u64 = 120_000;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// What a node has of it.
-#[derive(Debug, Default)]
-pub(super) struct Merging {
-    /// It is about to leave its cluster: it lets nobody in, and brings it no hash slots.
-    gives_way: AtomicBool,
-    /// When this node began a cluster since it was started, and one millisecond; 0 where it did not.
-    founded_ms: AtomicU64,
-}
-
-impl Merging {
-    pub(super) fn gives_way(&self) -> bool {
-        self.gives_way.load(Ordering::Acquire)
-    }
-
-    /// This node has begun a cluster.
-    pub(super) fn note_founded(&self, node: &Node) {
-        let now_ms = node.core.clock.monotonic_ms();
-        self.founded_ms.store(now_ms + 1, Ordering::Release);
-    }
-
-    fn is_young(&self, node: &Node) -> bool {
-        let founded_ms = self.founded_ms.load(Ordering::Acquire);
-        founded_ms > 0 && node.core.clock.monotonic_ms() < founded_ms + YOUNG_MS
-    }
-}
 
 impl Part {
     /// This node and another one are of two clusters: one of them gives way, and this goes on when the call returns.
@@ -288,7 +259,7 @@ impl Part {
 
     /// Whether nobody else is of the cluster that this node began, and nobody joins it any more.
     fn is_last(&self, own: NodeId, gone: &BTreeSet<NodeId>) -> bool {
-        self.merging.gives_way.store(true, Ordering::Release);
+        self.merging.set_gives_way(true);
         let Some(log) = self.raft_log() else {
             return true;
         };
@@ -306,7 +277,7 @@ impl Part {
             .keys()
             .all(|node| *node == own || gone.contains(node));
         if !is_last {
-            self.merging.gives_way.store(false, Ordering::Release);
+            self.merging.set_gives_way(false);
         }
         is_last
     }
@@ -343,9 +314,9 @@ impl Part {
             if !meeting::may_give_way(&state) {
                 return Err(APART.to_owned());
             }
-            self.merging.gives_way.store(true, Ordering::Release);
+            self.merging.set_gives_way(true);
             let left = self.leave_with_slots(node, own, log, is_last);
-            self.merging.gives_way.store(false, Ordering::Release);
+            self.merging.set_gives_way(false);
             peers = left?;
         }
         self.join_cluster(node, &order.to)?;

@@ -34,6 +34,8 @@ pub(crate) mod files;
 #[cfg(feature = "cluster")]
 mod forming;
 #[cfg(feature = "cluster")]
+mod giving_way;
+#[cfg(feature = "cluster")]
 mod handing_over;
 pub mod holder;
 #[cfg(feature = "cluster")]
