@@ -26,11 +26,11 @@ const PAUSE_SHIFT: u32 = 5;
 pub struct Gate(AtomicU64);
 
 impl Gate {
-    /// Whether there is nothing to wait for.
+    /// Whether there is nothing to wait for. Who sees it open sees what was said before it was opened.
     #[inline]
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+        self.0.load(Ordering::Acquire) == 0
     }
 
     /// Whether the log holds as much as it should, so that requests that write wait

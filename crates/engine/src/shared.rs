@@ -45,15 +45,19 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Whether every request has to be looked at by itself.
+    /// Whether every request has to be looked at by itself, until it is asked again.
     #[inline]
     pub(crate) fn looks_at_each(&self) -> bool {
-        self.observer.looks_at_each() || self.refusals.concern_reads()
+        !self.gate.is_open() || self.observer.looks_at_each() || self.refusals.concern_reads()
     }
 
-    /// Whether every request that changes something has to be looked at by itself.
+    /// Whether every request that changes something has to be looked at by itself, until it is asked again.
+    ///
+    /// The gate is looked at first. Who ends an office closes it, waits until nobody is inside of the store, says what is
+    /// refused, and opens it: whoever came inside meanwhile has seen it closed, and whoever sees it open sees the refusals.
+    /// Otherwise the gate might open between the two looks, and a write be taken that goes to no log.
     #[inline]
     pub(crate) fn looks_at_writes(&self) -> bool {
-        self.refusals.are_any()
+        !self.gate.is_open() || self.refusals.are_any()
     }
 }

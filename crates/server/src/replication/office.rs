@@ -21,7 +21,7 @@ use replication::TermId;
 use super::following::{Authority, Primary};
 use super::role::{self, Event, Role};
 use super::thread::wait_for_writers;
-use super::{Done, Order, Replication, UNBLOCKED, own_link, redis_link};
+use super::{Done, Order, Replication, UNBLOCKED, lock, own_link, redis_link};
 use crate::config::{Config, DurabilityLevel, QuorumReads};
 use crate::node::Node;
 use crate::poll::poll;
@@ -223,6 +223,8 @@ impl Replication {
         copy: NodeId,
         time: Duration,
     ) -> Result<(), String> {
+        // Whoever begins the office lets writes go at the end of that, and not after they are held back here.
+        drop(lock(&self.beginning_office));
         if self.role() != Role::Primary {
             return Err("this node is not the primary".to_owned());
         }
@@ -324,6 +326,7 @@ impl Replication {
         self.own.take_over(node, Some(term));
         redis_link::end_following(node);
         let term_end = own_link::own_log(node).map_or(0, |log| log.tail_complete());
+        let beginning = lock(&self.beginning_office);
         // Before the office is seen: nothing is refused for the lack of what is about to be there.
         self.begins_office.store(true, Ordering::SeqCst);
         let has_begun = self.sync_log(node) && self.fence.begin_office(term, term_end);
@@ -353,6 +356,7 @@ impl Replication {
         self.judge_majority(node);
         self.look_at_lease(node);
         self.let_writes_go(node);
+        drop(beginning);
     }
 
     /// Who has copies of the shard.

@@ -235,9 +235,20 @@ fn an_office_is_handed_over_under_load_and_nothing_is_lost() {
     assert!(acknowledged > 0);
     assert!(
         failed.is_empty(),
-        "clients are told more than where to go: {failed:?}"
+        "clients are told more than where to go: {} times, at first {:?}\n{}\n{}",
+        failed.len(),
+        failed[0],
+        a.log(),
+        b.log()
     );
-    assert_eq!(a.text(&["GET", "counter"]), acknowledged.to_string());
+    let counted = a.text(&["GET", "counter"]);
+    assert_eq!(
+        counted,
+        acknowledged.to_string(),
+        "{}\n{}",
+        a.log(),
+        b.log()
+    );
 }
 
 #[test]
