@@ -10,7 +10,7 @@ use crate::{changed, processes};
 
 /// Minutes after the beginning of the gate by which every part about a change is to be over: what a slow machine has no
 /// time for is left to whoever runs it by name, and to the soak.
-const OVER_WITHIN_MINUTES: f64 = 35.0;
+const OVER_WITHIN_MINUTES: f64 = 20.0;
 
 /// What came of a part.
 pub struct Outcome {
