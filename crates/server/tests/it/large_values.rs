@@ -221,7 +221,7 @@ fn half_a_value_goes_with_its_sender() {
         info(&mut client, "mem_clients_normal:") < 1_000_000
     });
     eventually("also to the system", || {
-        server.rss_bytes().unwrap() < 30_000_000
+        server.anonymous_bytes().unwrap() < 30_000_000
     });
     assert_eq!(client.command(&["EXISTS", "k"]).unwrap(), Value::Integer(0));
 }
