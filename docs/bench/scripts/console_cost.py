@@ -1,13 +1,13 @@
 """What watching costs: a scrape a second, three event streams and a tab that goes through the views, beside a server that works.
 
     console_cost.py SERVER [ROUNDS]
-    console_cost.py SERVER [ROUNDS] latency
+    console_cost.py SERVER [ROUNDS] latency [RATE]
 
 Rounds with and without who watches take turns, each of the same number of requests. Per round: the processor time of the
 process by thread, and where the machine counts them, instructions in user space. Needs redis-benchmark, perf, playwright and
 Debian's chromium-headless-shell.
 
-With `latency`: GETs at half of what the server can do, from one core to the server on the other. What a tab asks for is taken
+With `latency`: GETs at half of what the server can do, or so many a second, from one core to the server on the other. What a tab asks for is taken
 down once and sent again at the same pace by this program, since a browser takes the load's core for itself. The same scrapes,
 streams and requests are there in all rounds, and go to this server or, in turns, to another one that has nothing to do.
 """
@@ -166,7 +166,7 @@ def figures(buckets):
     return {"count": count, **told}
 
 
-def latency(program, rounds):
+def latency(program, rounds, rate=None):
     os.sched_setaffinity(0, {1})
     with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryDirectory() as other:
         servers = [start(program, PORT, HTTP, directory, 0), start(program, OTHER_PORT, OTHER_HTTP, other, 1)]
@@ -179,12 +179,12 @@ def latency(program, rounds):
             told = {"alone": [], "watched": []}
             for _ in range(rounds):
                 for name, http in [("alone", OTHER_HTTP), ("watched", HTTP)]:
-                    told[name].append(watched(lambda: latencies(program, int(most / 2)), http, taken))
+                    told[name].append(watched(lambda: latencies(program, rate or int(most / 2)), http, taken))
         finally:
             for server in servers:
                 server.terminate()
                 server.wait()
-    print(f"most {most:.0f} requests a second; at half of it, microseconds:")
+    print(f"most {most:.0f} requests a second; at {rate or int(most / 2)}, microseconds:")
     for name, all in told.items():
         for field in ["p50", "p99", "p999"]:
             values = [one[field] for one in all]
@@ -214,7 +214,7 @@ def main(program, rounds=5):
     print(json.dumps(told))
 
 
-if sys.argv[3:] == ["latency"]:
-    latency(sys.argv[1], int(sys.argv[2]))
+if sys.argv[3:4] == ["latency"]:
+    latency(sys.argv[1], int(sys.argv[2]), *map(int, sys.argv[4:]))
 else:
     main(sys.argv[1], int((sys.argv[2:] or ["5"])[0]))
