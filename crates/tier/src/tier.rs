@@ -246,10 +246,12 @@ impl Tier {
         places.into_iter().next().ok_or(TierFault::TooLong)
     }
 
-    /// Writes entries, at once as far as one segment has room for them.
+    /// Writes entries, at once as far as one segment has room for them: the places of as many of them, from the first on, as
+    /// could be written. What was written is not given up for the rest: where only a segment at a time is freed, a batch that is
+    /// longer than one would never be written otherwise.
     ///
     /// # Errors
-    /// As [`Tier::append`]; then none of them is named.
+    /// As [`Tier::append`], where not even the first could be written.
     pub fn append_all(&self, entries: &[Entry<'_>]) -> Result<Vec<Place>, TierFault> {
         // Before anybody waits for the open segment.
         let compresses = self.compresses.load(Ordering::Relaxed);
@@ -268,14 +270,10 @@ impl Tier {
         purpose: Purpose,
     ) -> Result<Vec<Place>, TierFault> {
         let mut places = Vec::with_capacity(entries.len());
-        let written = self.append_some(entries, purpose, &mut places);
-        if let Err(fault) = written {
-            for place in places {
-                self.forget(place);
-            }
-            return Err(fault);
+        match self.append_some(entries, purpose, &mut places) {
+            Err(fault) if places.is_empty() => Err(fault),
+            _ => Ok(places),
         }
-        Ok(places)
     }
 
     fn append_some(

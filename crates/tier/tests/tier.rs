@@ -144,6 +144,34 @@ fn a_full_tier_says_so_and_goes_on_when_there_is_room() {
     assert!(tier.append(&entry(b"key", &body)).is_ok());
 }
 
+/// Given up as a whole, it would take the room that was freed for it again and again.
+#[test]
+fn of_a_batch_that_is_longer_than_the_room_there_is_the_first_entries_are_written() {
+    let disk = Arc::new(SimulatedDisk::new(1));
+    let tier = tier(&disk, 256 << 10);
+    let body = vec![7; 20_000];
+    let keys: Vec<_> = (0..30_u8).map(|number| [number]).collect();
+    let entries: Vec<_> = keys.iter().map(|key| entry(key, &body)).collect();
+    let places = tier.append_all(&entries).unwrap();
+    assert!(
+        (1..entries.len()).contains(&places.len()),
+        "{}",
+        places.len()
+    );
+    for (place, key) in places.iter().zip(&keys) {
+        assert_eq!(tier.read(*place, key).unwrap().body, body);
+    }
+    let none = tier.append_all(&entries[places.len()..]);
+    assert!(matches!(none, Err(TierFault::Full)), "{none:?}");
+    // A segment's room is freed: some more of them.
+    for place in &places[..3] {
+        tier.forget(*place);
+    }
+    assert_eq!(tier.remove_dead(), 1);
+    let more = tier.append_all(&entries[places.len()..]).unwrap();
+    assert_eq!(more.len(), 3);
+}
+
 #[test]
 fn a_full_tier_of_which_most_is_in_use_is_compacted_and_goes_on() {
     let disk = Arc::new(SimulatedDisk::new(12));

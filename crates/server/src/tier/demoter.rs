@@ -233,7 +233,7 @@ impl Demoter {
         next
     }
 
-    /// Writes copies, and exchanges their records for stubs; how many.
+    /// Writes copies, as many as there is room for, and exchanges their records for stubs; how many.
     pub(super) fn write(&self, store: &mut Handle, victims: &[Victim]) -> Result<u64, TierFault> {
         let entries: Vec<_> = victims.iter().map(entry_of).collect();
         let places = self.tier.append_all(&entries)?;
