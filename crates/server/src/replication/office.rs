@@ -21,7 +21,7 @@ use replication::TermId;
 use super::following::{Authority, Primary};
 use super::role::{self, Event, Role};
 use super::thread::wait_for_writers;
-use super::{Done, Order, Replication, UNBLOCKED, lock, own_link, redis_link};
+use super::{Done, Order, Replication, UNBLOCKED, own_link, redis_link};
 use crate::config::{Config, DurabilityLevel, QuorumReads};
 use crate::node::Node;
 use crate::poll::poll;
@@ -223,14 +223,19 @@ impl Replication {
         copy: NodeId,
         time: Duration,
     ) -> Result<(), String> {
-        // Whoever begins the office lets writes go at the end of that, and not after they are held back here.
-        drop(lock(&self.beginning_office));
+        let gate = &node.core.shared.gate;
+        // Where writes wait already this office begins still, and lets them go at the end of that: not after they are held back
+        // here, and it is known how much the copy has to have.
+        poll(Duration::MAX, LOOK, || {
+            let begins = self.role() == Role::Primary && gate.changes_role();
+            (!begins || node.is_stopping()).then_some(())
+        });
         if self.role() != Role::Primary {
             return Err("this node is not the primary".to_owned());
         }
         node.core
             .env
-            .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
+            .hold_removals_after(|| gate.set_changes_role(true));
         wait_for_writers(node);
         let end = own_link::own_log(node).map_or(0, |log| log.tail());
         let has_all = poll(time, LOOK, || {
@@ -326,7 +331,6 @@ impl Replication {
         self.own.take_over(node, Some(term));
         redis_link::end_following(node);
         let term_end = own_link::own_log(node).map_or(0, |log| log.tail_complete());
-        let beginning = lock(&self.beginning_office);
         // Before the office is seen: nothing is refused for the lack of what is about to be there.
         self.begins_office.store(true, Ordering::SeqCst);
         let has_begun = self.sync_log(node) && self.fence.begin_office(term, term_end);
@@ -356,7 +360,6 @@ impl Replication {
         self.judge_majority(node);
         self.look_at_lease(node);
         self.let_writes_go(node);
-        drop(beginning);
     }
 
     /// Who has copies of the shard.

@@ -90,9 +90,6 @@ pub struct Replication {
     pub(super) hands_over: AtomicBool,
     /// An office has just begun: writes wait for its first lease, and for the copies that they need.
     pub(super) begins_office: AtomicBool,
-    /// Held from when an office is seen until writes are let in: they are not held back for a hand-over in between, or would be
-    /// let in after it was known how much the copy has to have, and be lost.
-    pub(super) beginning_office: Mutex<()>,
     /// The office was left with what a majority may not have, and no primary's log has taken its place yet.
     pub(super) has_uncommitted: AtomicBool,
     /// This node is back in its group, and does not know yet what that has decided meanwhile: who may do what, say.
@@ -136,7 +133,6 @@ impl Default for Replication {
             stop_wait: AtomicU64::new(0),
             hands_over: AtomicBool::new(false),
             begins_office: AtomicBool::new(false),
-            beginning_office: Mutex::default(),
             has_uncommitted: AtomicBool::new(false),
             awaits_group: AtomicBool::new(false),
             is_emptied: AtomicBool::new(false),
