@@ -344,7 +344,7 @@ impl Worker {
             return Then::CloseNow;
         }
         self.buffers.runs_aside(connected, held_bytes);
-        connected.begin_to_pause();
+        connected.begin_to_wait();
         Then::Pause
     }
 
@@ -409,7 +409,7 @@ impl Worker {
             }
             Next::Read | Next::Yield if self.makes_too_many_events.load(Ordering::Relaxed) => {
                 self.makes_too_many_events.store(false, Ordering::Relaxed);
-                connected.begin_to_pause();
+                connected.begin_to_wait();
                 self.throttled.push(id);
                 Then::Pause
             }
@@ -420,14 +420,14 @@ impl Worker {
             Next::HandOver => Then::HandOver,
             Next::LogFull => self.wait_for_room(id),
             Next::Busy => {
-                connected.begin_to_pause();
+                connected.begin_to_wait();
                 self.waiting.push(id);
                 Then::Pause
             }
             // Who serves the slot has changed just now: it is looked at anew.
             Next::Elsewhere => Then::Yield,
             Next::Throttled => {
-                connected.begin_to_pause();
+                connected.begin_to_wait();
                 self.throttled.push(id);
                 Then::Pause
             }
@@ -461,7 +461,7 @@ impl Worker {
         let counted = requests.load(Ordering::Relaxed);
         requests.store(counted.saturating_sub(1), Ordering::Relaxed);
         connected.owes_request = counted > 0;
-        connected.begin_to_wait();
+        connected.begin_to_be_blocked();
         // It may have been answered since, by who has said then that it waits no more.
         if let Some(wait) = &connected.session.wait
             && !wait.waiter.waits()

@@ -103,7 +103,7 @@ impl Worker {
         if forward.is_paused
             && let Some(connected) = self.sessions.get_mut(id)
         {
-            connected.begin_to_wait();
+            connected.begin_to_be_blocked();
         }
         self.put_forwarding(id, forward);
         Received {

@@ -181,7 +181,7 @@ impl Worker {
         match (&mut self.held_replies, self.sessions.get_mut(id)) {
             // It may have moved just now, and tells it only once.
             (Some(replies), Some(connected)) if !replies.look_for_room(gate, now_ns) => {
-                connected.begin_to_wait();
+                connected.begin_to_be_blocked();
                 replies.wait_for_room(id);
                 Then::Pause
             }

@@ -54,7 +54,7 @@ impl Worker {
             asked_bytes: input_bytes,
             cleared_bytes: 0,
         };
-        connected.begin_to_wait();
+        connected.begin_to_be_blocked();
         self.reading.push(id);
         None
     }

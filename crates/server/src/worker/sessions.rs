@@ -61,16 +61,16 @@ impl Connected {
         self.session.waits_for_majority || self.read.cleared_bytes > 0
     }
 
-    /// Nothing is read from it until what its request waits for has come.
+    /// Nothing is read from it until its request can run, or has.
     pub(super) fn begin_to_wait(&mut self) {
         self.is_waiting = true;
-        self.session.client.set_flag(ClientRecord::BLOCKED, true);
     }
 
-    /// Nothing is read from it until its request can run, or has. It is not called blocked: it is not in line for anything
-    /// yet, and whoever counts those who are would count it too early.
-    pub(super) fn begin_to_pause(&mut self) {
-        self.is_waiting = true;
+    /// The same of a client that is called blocked: who counts those finds its request in line for what it waits for, or
+    /// without room in the log.
+    pub(super) fn begin_to_be_blocked(&mut self) {
+        self.begin_to_wait();
+        self.session.client.set_flag(ClientRecord::BLOCKED, true);
     }
 
     /// It may go on.
