@@ -374,10 +374,7 @@ impl Entry {
 }
 
 fn encode_slots(writer: &mut Writer, ranges: &[SlotRange], shards: [Option<ShardId>; 2]) {
-    writer.count(ranges.len());
-    for (first, last) in ranges {
-        writer.u16(*first).u16(*last);
-    }
+    encode_ranges(writer, ranges);
     for shard in shards {
         match shard {
             Some(shard) => writer.u8(1).u32(shard.0),
@@ -405,8 +402,23 @@ fn decode_migration(reader: &mut Reader<'_>) -> Result<Entry, Malformed> {
     })
 }
 
-fn decode_ranges(reader: &mut Reader<'_>) -> Result<Vec<SlotRange>, Malformed> {
+/// Writes ranges of hash slots.
+pub fn encode_ranges(writer: &mut Writer, ranges: &[SlotRange]) {
+    writer.count(ranges.len());
+    for (first, last) in ranges {
+        writer.u16(*first).u16(*last);
+    }
+}
+
+/// Reads what [`encode_ranges`] wrote. Whether they are ranges [`are_ranges`] says.
+///
+/// # Errors
+/// Where there are fewer than is said, or more than there are hash slots.
+pub fn decode_ranges(reader: &mut Reader<'_>) -> Result<Vec<SlotRange>, Malformed> {
     let count = reader.count()?;
+    if count > HASH_SLOTS {
+        return Err(Malformed::Length);
+    }
     (0..count)
         .map(|_| Ok((reader.u16()?, reader.u16()?)))
         .collect()

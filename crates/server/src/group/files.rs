@@ -19,6 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use base::hex;
+use cluster::bytes::{Malformed, Reader, Writer};
 use cluster::control_log::RaftId;
 use cluster::{NodeId, NodeRecord};
 use durability::checksum::crc32c;
@@ -37,6 +38,23 @@ pub(crate) struct Place {
     pub(crate) host: String,
     /// Its port of links.
     pub(crate) port: u16,
+}
+
+/// No message names more nodes.
+pub(super) const NODES_MAX: usize = 4_096;
+
+impl Place {
+    /// Writes it into a message.
+    pub(super) fn encode(&self, writer: &mut Writer) {
+        writer.string(self.host.as_bytes()).u16(self.port);
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            host: reader.text()?,
+            port: reader.u16()?,
+        })
+    }
 }
 
 /// Where a node is, as the group has it.

@@ -41,7 +41,7 @@ impl Answer {
                 writer.u8(1).u64(*raft_id).raw(&state.encode());
             }
             Self::Elsewhere(place) => {
-                writer.u8(2).string(place.host.as_bytes()).u16(place.port);
+                place.encode(writer.u8(2));
             }
             Self::Refused(reason) => {
                 writer.u8(3).string(reason.as_bytes());
@@ -58,13 +58,7 @@ impl Answer {
                 let state = Box::new(ControlState::decode(reader.0)?);
                 return Ok(Self::Accepted { raft_id, state });
             }
-            2 => {
-                let host = reader.text()?;
-                let mut port = [0; 2];
-                port.copy_from_slice(reader.raw(2)?);
-                let port = u16::from_le_bytes(port);
-                Self::Elsewhere(Place { host, port })
-            }
+            2 => Self::Elsewhere(Place::decode(&mut reader)?),
             3 => Self::Refused(reader.text()?),
             kind => return Err(Malformed::Kind(kind)),
         };

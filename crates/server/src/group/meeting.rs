@@ -17,9 +17,8 @@
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use base::hash_slot::HASH_SLOTS;
 use cluster::bytes::{Malformed, Reader, Writer};
-use cluster::entry::{SlotRange, are_ranges};
+use cluster::entry::{SlotRange, are_ranges, decode_ranges, encode_ranges};
 use cluster::meeting::{Side, founder, judge};
 use cluster::state::FIRST_RAFT_ID;
 use cluster::{Applied, ControlState, Entry, NodeId, Proposal, Unavailable};
@@ -84,37 +83,22 @@ impl Question {
         let mut writer = Writer::default();
         writer.raw(&self.node.0).u8(u8::from(self.is_member));
         writer.string(self.your_host.as_bytes());
-        writer
-            .string(self.place.host.as_bytes())
-            .u16(self.place.port);
-        writer.count(self.owned.len());
-        for (first, last) in &self.owned {
-            writer.u16(*first).u16(*last);
-        }
+        self.place.encode(&mut writer);
+        encode_ranges(&mut writer, &self.owned);
         writer.0
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader(bytes);
-        let mut question = Self {
+        let question = Self {
             node: NodeId(reader.array()?),
             is_member: reader.bool()?,
             your_host: reader.text()?,
-            place: Place {
-                host: reader.text()?,
-                port: reader.u16()?,
-            },
-            owned: Vec::new(),
+            place: Place::decode(&mut reader)?,
+            owned: decode_ranges(&mut reader)?,
         };
-        let count = reader.count()?;
-        if count > HASH_SLOTS {
-            return Err(Malformed::Length);
-        }
-        for _ in 0..count {
-            question.owned.push((reader.u16()?, reader.u16()?));
-        }
         reader.end()?;
-        let is_sound = question.owned.is_empty() || are_ranges(&question.owned);
+        let is_sound = are_ranges(&question.owned);
         is_sound.then_some(question).ok_or(Malformed::Value)
     }
 }

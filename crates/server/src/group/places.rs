@@ -19,15 +19,13 @@ use cluster::{ControlState, NodeId, NodeRecord};
 
 use super::control::Part;
 use super::driver::Driver;
-use super::files::{KnownPeer, Place, place_of};
+use super::files::{KnownPeer, NODES_MAX, Place, place_of};
 use super::links::{Asked, Subject, spawn};
 
 /// Between two rounds.
 const PAUSE_MS: u64 = 500;
 /// How long a seed has to answer.
 const ASK_TIME: Duration = Duration::from_secs(2);
-/// Nobody knows more nodes.
-const NODES_MAX: usize = 4_096;
 
 /// Where a node is, by its own word.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,9 +68,7 @@ fn encode(nodes: &BTreeMap<NodeId, Told>) -> Vec<u8> {
     writer.count(nodes.len());
     for (node, told) in nodes {
         let writer = writer.raw(&node.0).u64(told.raft_id).u64(told.start_count);
-        writer
-            .string(told.place.host.as_bytes())
-            .u16(told.place.port);
+        told.place.encode(writer);
     }
     writer.0
 }
@@ -87,11 +83,7 @@ fn decode(bytes: &[u8]) -> Result<BTreeMap<NodeId, Told>, Malformed> {
     for _ in 0..count {
         let node = NodeId(reader.array()?);
         let (raft_id, start_count) = (reader.u64()?, reader.u64()?);
-        let host = reader.text()?;
-        let mut port = [0; 2];
-        port.copy_from_slice(reader.raw(2)?);
-        let port = u16::from_le_bytes(port);
-        let place = Place { host, port };
+        let place = Place::decode(&mut reader)?;
         nodes.insert(
             node,
             Told {

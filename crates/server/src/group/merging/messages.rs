@@ -2,14 +2,9 @@
 
 use cluster::NodeId;
 use cluster::bytes::{Malformed, Reader, Writer};
-use cluster::entry::{SlotRange, are_ranges};
+use cluster::entry::{SlotRange, are_ranges, decode_ranges, encode_ranges};
 
-use crate::group::files::{KnownPeer, Place};
-
-/// So many hash slots are there, and so many ranges at most.
-const RANGES_MAX: usize = base::hash_slot::HASH_SLOTS;
-/// So many nodes are named at most.
-const NODES_MAX: usize = 4_096;
+use crate::group::files::{KnownPeer, NODES_MAX, Place};
 
 /// A node of one cluster asks one of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,46 +37,23 @@ pub(super) struct Order {
     pub(super) to: Place,
 }
 
-fn write_place(writer: &mut Writer, place: &Place) {
-    writer.string(place.host.as_bytes()).u16(place.port);
-}
-
-fn read_place(reader: &mut Reader<'_>) -> Result<Place, Malformed> {
-    Ok(Place {
-        host: reader.text()?,
-        port: reader.u16()?,
-    })
-}
-
-fn read_count(reader: &mut Reader<'_>, most: usize) -> Result<usize, Malformed> {
-    let count = reader.count()?;
-    (count <= most).then_some(count).ok_or(Malformed::Length)
-}
-
 impl Question {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.raw(&self.founder.0);
-        write_place(&mut writer, &self.place);
-        writer.count(self.owned.len());
-        for (first, last) in &self.owned {
-            writer.u16(*first).u16(*last);
-        }
+        self.place.encode(writer.raw(&self.founder.0));
+        encode_ranges(&mut writer, &self.owned);
         writer.0
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader(bytes);
-        let mut question = Self {
+        let question = Self {
             founder: NodeId(reader.array()?),
-            place: read_place(&mut reader)?,
-            owned: Vec::new(),
+            place: Place::decode(&mut reader)?,
+            owned: decode_ranges(&mut reader)?,
         };
-        for _ in 0..read_count(&mut reader, RANGES_MAX)? {
-            question.owned.push((reader.u16()?, reader.u16()?));
-        }
         reader.end()?;
-        let is_sound = question.owned.is_empty() || are_ranges(&question.owned);
+        let is_sound = are_ranges(&question.owned);
         is_sound.then_some(question).ok_or(Malformed::Value)
     }
 }
@@ -91,7 +63,7 @@ impl Verdict {
         let mut writer = Writer::default();
         match self {
             Self::Later => drop(writer.u8(1)),
-            Self::GiveWay(to) => write_place(writer.u8(2), to),
+            Self::GiveWay(to) => to.encode(writer.u8(2)),
             Self::Refused(reason) => drop(writer.u8(3).string(reason.as_bytes())),
         }
         writer.0
@@ -101,7 +73,7 @@ impl Verdict {
         let mut reader = Reader(bytes);
         let verdict = match reader.u8()? {
             1 => Self::Later,
-            2 => Self::GiveWay(read_place(&mut reader)?),
+            2 => Self::GiveWay(Place::decode(&mut reader)?),
             3 => Self::Refused(reader.text()?),
             kind => return Err(Malformed::Kind(kind)),
         };
@@ -113,7 +85,7 @@ impl Verdict {
 impl Order {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
-        write_place(writer.raw(&self.founder.0), &self.to);
+        self.to.encode(writer.raw(&self.founder.0));
         writer.0
     }
 
@@ -121,7 +93,7 @@ impl Order {
         let mut reader = Reader(bytes);
         let order = Self {
             founder: NodeId(reader.array()?),
-            to: read_place(&mut reader)?,
+            to: Place::decode(&mut reader)?,
         };
         reader.end()?;
         Ok(order)
@@ -133,20 +105,24 @@ pub(super) fn encode_peers(peers: &[KnownPeer]) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.count(peers.len());
     for peer in peers {
-        writer.raw(&peer.node.0).u64(peer.raft_id);
-        write_place(&mut writer, &peer.place);
+        let writer = writer.raw(&peer.node.0).u64(peer.raft_id);
+        peer.place.encode(writer);
     }
     writer.0
 }
 
 pub(super) fn decode_peers(bytes: &[u8]) -> Result<Vec<KnownPeer>, Malformed> {
     let mut reader = Reader(bytes);
+    let count = reader.count()?;
+    if count > NODES_MAX {
+        return Err(Malformed::Length);
+    }
     let mut peers = Vec::new();
-    for _ in 0..read_count(&mut reader, NODES_MAX)? {
+    for _ in 0..count {
         peers.push(KnownPeer {
             node: NodeId(reader.array()?),
             raft_id: reader.u64()?,
-            place: read_place(&mut reader)?,
+            place: Place::decode(&mut reader)?,
         });
     }
     reader.end()?;
