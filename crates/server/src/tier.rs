@@ -10,6 +10,8 @@
 //! takes those over; the others are removed. What was moved since the checkpoint comes back from it and the log, into
 //! memory. So a tier goes with every level of durability.
 
+#[cfg(test)]
+mod bed;
 mod demoter;
 mod lock;
 mod readers;
@@ -484,7 +486,7 @@ mod tests {
         let mut wanted = TierConfig {
             path: own.path().to_owned(),
             bytes_max: u64::MAX / 2,
-            ..values::tests::config(1_000)
+            ..bed::config(1_000)
         };
         let disk = SystemDisk;
         let room = disk.room_bytes(own.path()).unwrap();

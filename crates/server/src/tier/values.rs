@@ -298,4 +298,4 @@ impl ColdValues for Values {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

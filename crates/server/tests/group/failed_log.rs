@@ -12,7 +12,7 @@ use std::time::Duration;
 use protocol::Value;
 use testkit::patience::Patience;
 
-use crate::{Node, WAIT, wait_for_copies, wait_until};
+use crate::{Node, WAIT, joined_by_two, sets, wait_until};
 
 /// The file system, in MiB.
 const SIZE_MIB: usize = 96;
@@ -83,20 +83,12 @@ fn three_with_a_log_elsewhere() -> Option<([Node; 3], Mounted)> {
         }
     };
     first.start();
-    let others = [Node::joining(&first, &level), Node::joining(&first, &level)];
-    let [second, third] = others;
-    let nodes = [first, second, third];
-    let all: Vec<&Node> = nodes.iter().collect();
-    wait_until("three voters and two replicas", &all, || {
-        nodes[0].field("control_voters") == "3" && nodes[1..].iter().all(Node::is_synced)
-    });
-    wait_for_copies(&all);
+    let nodes = joined_by_two(first, &level);
     Some((nodes, mounted))
 }
 
 fn is_taken(node: &Node, key: &str, bytes: usize) -> bool {
-    let written = node.client().command(&["SET", key, &"x".repeat(bytes)]);
-    written.is_ok_and(|reply| reply == Value::Simple(b"OK".to_vec()))
+    sets(node, key, &"x".repeat(bytes))
 }
 
 /// Writes keys of its own until the log has no room; how many were acknowledged.

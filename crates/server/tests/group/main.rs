@@ -197,7 +197,12 @@ pub(crate) fn wait_until(what: &str, nodes: &[&Node], mut is_so: impl FnMut() ->
 
 /// Writes a key where that is taken; whether it was.
 pub(crate) fn writes(node: &Node, key: &str) -> bool {
-    let written = node.client().command(&["SET", key, "1"]);
+    sets(node, key, "1")
+}
+
+/// The same with a value.
+pub(crate) fn sets(node: &Node, key: &str, value: &str) -> bool {
+    let written = node.client().command(&["SET", key, value]);
     written.is_ok_and(|reply| reply == Value::Simple(b"OK".to_vec()))
 }
 
@@ -222,7 +227,14 @@ pub(crate) fn three() -> [Node; 3] {
 
 /// The same, of servers with some more arguments.
 pub(crate) fn three_with(more: &[&str]) -> [Node; 3] {
-    let first = Node::new(&[&["--cluster-group", "yes"], more].concat());
+    joined_by_two(
+        Node::new(&[&["--cluster-group", "yes"], more].concat()),
+        more,
+    )
+}
+
+/// The same of a first node that has begun a group.
+pub(crate) fn joined_by_two(first: Node, more: &[&str]) -> [Node; 3] {
     let others = [Node::joining(&first, more), Node::joining(&first, more)];
     let [second, third] = others;
     let nodes = [first, second, third];

@@ -3,29 +3,16 @@
 use protocol::Value;
 use testkit::client::Client;
 
-use crate::{Node, wait_for_copies, wait_until};
+use crate::{Node, sets, three_with, wait_until};
 
 const LEVEL: [&str; 2] = ["--durability", "quorum"];
 
 /// Three nodes whose replies wait for a majority; the first is the primary.
 pub(crate) fn three_at_quorum(more: &[&str]) -> [Node; 3] {
-    let args = [&LEVEL[..], more].concat();
-    let first = Node::new(&[&["--cluster-group", "yes"], &args[..]].concat());
-    let others = [Node::joining(&first, &args), Node::joining(&first, &args)];
-    let [second, third] = others;
-    let nodes = [first, second, third];
+    let nodes = three_with(&[&LEVEL[..], more].concat());
     let all: Vec<&Node> = nodes.iter().collect();
-    wait_until("three voters and two replicas", &all, || {
-        nodes[0].field("control_voters") == "3" && nodes[1..].iter().all(Node::is_synced)
-    });
-    wait_for_copies(&all);
     wait_until("written", &all, || sets(&nodes[0], "key", "0"));
     nodes
-}
-
-fn sets(node: &Node, key: &str, value: &str) -> bool {
-    let reply = node.client().command(&["SET", key, value]);
-    reply.is_ok_and(|reply| reply == Value::Simple(b"OK".to_vec()))
 }
 
 /// A connection that reads at level quorum.

@@ -2,65 +2,40 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
+use std::ops::Deref;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 
-use base::clock::{Clock, SystemClock};
 use durability::disk::SystemDisk;
-use persistence::places::locator_of;
 use reactor::Waker;
-use store::{ColdKind, ColdValues as _, Locator, Options, Store};
-use tier::{Entry, Tier, TierOptions};
+use store::{ColdValues as _, Locator};
 
-use super::super::values::tests::{Woken, config};
-use super::super::{Around, Requester, spawn};
+use super::super::Requester;
+use super::super::bed::{Bed as Parts, locator};
 use super::*;
-use crate::log::{Level, Log};
 
 /// Segments have room for one value of this length.
 const VALUE_BYTES: usize = 50_000;
 
+/// Of files, for two workers.
 struct Bed {
     directory: tempfile::TempDir,
-    tier: Arc<Tier>,
-    readers: Arc<Readers>,
-    values: Arc<Values>,
-    tuning: Arc<Tuning>,
-    woken: Arc<Woken>,
-    clock: Arc<dyn Clock>,
+    parts: Parts,
+}
+
+impl Deref for Bed {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
 }
 
 impl Bed {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let options = TierOptions {
-            directory: directory.path().to_owned(),
-            bytes_max: 1 << 30,
-            segment_bytes: 64 << 10,
-        };
-        let tier = Arc::new(Tier::open(Arc::new(SystemDisk), &options).unwrap());
-        tier.set_compresses(false);
-        let woken = Arc::new(Woken::default());
-        let around = Around {
-            store: Store::new(&Options::default()).unwrap(),
-            shared: Arc::default(),
-            log: Arc::new(Log::new(Level::Warning, None)),
-            clock: Arc::new(SystemClock::default()),
-            requests: Arc::clone(&woken) as _,
-        };
-        let tuning = Arc::new(Tuning::new(&config(60_000)));
-        let readers = Arc::new(Readers::new(&around.clock, 2));
-        let values = Values::new(&tier, &around, (&readers, &tuning), 64 << 20);
-        Self {
-            directory,
-            tier,
-            readers,
-            values: Arc::new(values),
-            tuning,
-            woken,
-            clock: around.clock,
-        }
+        let parts = Parts::on(Arc::new(SystemDisk), directory.path(), 2, 60_000);
+        Self { directory, parts }
     }
 
     /// The reads of a worker, so many at once.
@@ -71,27 +46,8 @@ impl Bed {
         Some(RingReads::new((worker, ring), parts, requests))
     }
 
-    fn thread(&self) -> JoinHandle<()> {
-        let (readers, values) = (Arc::clone(&self.readers), Arc::clone(&self.values));
-        let woken = Arc::clone(&self.woken);
-        spawn("reader".to_owned(), move || readers.run(&values, &*woken)).unwrap()
-    }
-
     fn append(&self, key: &[u8], bytes: usize) -> Locator {
-        let entry = Entry {
-            kind: ColdKind::BYTES.number(),
-            keyspace: 0,
-            key,
-            body: &vec![key[0]; bytes],
-        };
-        let place = self.tier.append(&entry).unwrap();
-        locator_of(place, ColdKind::BYTES).unwrap()
-    }
-
-    fn wanted(&self, key: &[u8], locator: Locator) -> WantedValue {
-        let name = self.values.unloaded(locator).unwrap();
-        let key = key.to_vec();
-        WantedValue { key, locator, name }
+        locator(self.parts.append(key, bytes))
     }
 
     fn want(&self, wanted: Vec<WantedValue>, worker: usize) -> usize {
@@ -110,13 +66,6 @@ impl Bed {
             std::thread::yield_now();
         }
         own
-    }
-
-    fn is_right(&self, key: &[u8], locator: Locator, bytes: usize) -> bool {
-        let value = self.values.load(key, locator);
-        value.is_some_and(
-            |value| matches!(&*value, ColdValue::Text(text) if *text == vec![key[0]; bytes]),
-        )
     }
 
     fn count(&self, figure: &std::sync::atomic::AtomicU64) -> u64 {
@@ -180,7 +129,7 @@ fn what_a_ring_finds_damaged_or_short_is_left_to_threads_which_tell_of_it() {
     let Some(mut reads) = bed.reads(0, 4) else {
         return;
     };
-    let thread = bed.thread();
+    let thread = bed.reader();
     let places = [&b"good"[..], b"flipped", b"short"].map(|key| bed.append(key, VALUE_BYTES));
     while bed.tier.settle_next() {}
     let file = |locator: Locator| {
@@ -216,7 +165,7 @@ fn who_waits_with_a_key_held_waits_for_no_worker() {
     let Some(mut reads) = bed.reads(0, 4) else {
         return;
     };
-    let thread = bed.thread();
+    let thread = bed.reader();
     let place = bed.append(b"key", VALUE_BYTES);
     bed.want(vec![bed.wanted(b"key", place)], 0);
     // The worker has no turn meanwhile.
@@ -271,7 +220,7 @@ fn a_ring_that_fails_leaves_all_to_threads() {
     }
     reads.begin(0);
     reads.give_way(&std::io::Error::other("no more"));
-    let thread = bed.thread();
+    let thread = bed.reader();
     let mut own = Vec::new();
     while bed.readers.pending() > 0 || !reads.ring.is_empty() {
         reads.turn(bed.clock.monotonic_ns(), &mut own);
