@@ -165,17 +165,18 @@ pub const PARTS: &[SoakPart] = &[
     },
     SoakPart {
         name: "histories",
-        purpose: "what clients see at quorum over failovers and moves of hash slots; the control log under 1,000 seeds; slots that move, searched",
+        purpose: "what clients see at quorum over failovers and moves of hash slots; the control log, and whole groups on it, under 1,000 seeds each; slots that move, searched",
         needs: &[&tools::CPP_COMPILER],
-        commands: |_| {
+        commands: |seed| {
             let mut histories = cargo(&["test", "-p", "server", "--test", "group", "histories::"]);
             histories.args(["--", "--nocapture", "--test-threads", "1"]);
             histories
                 .env("HISTORIES", "100")
                 .env("HISTORY_OPERATIONS", "10000");
-            let mut control = cargo(&["test", "-p", "consensus", "--release", "faults::"]);
+            let mut control = cargo(&["test", "-p", "consensus", "--release", "--lib"]);
             control
-                .args(["--", "--nocapture"])
+                .args(["--", "--nocapture", "faults::", "under_faults"])
+                .env("CONSENSUS_FIRST_SEED", seed)
                 .env("CONSENSUS_SEEDS", "1000");
             let mut moves = cargo(&["test", "-p", "cluster", "--release", "--test"]);
             moves.args(["slot_move_model", "--", "--ignored", "--nocapture"]);

@@ -40,8 +40,8 @@ pub mod status;
 pub mod times;
 pub mod voters;
 
-#[cfg(test)]
-mod simulation;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 
 pub use control_log::{ControlLog, Membership, Unavailable};
 pub use entry::{Entry, Proposal, RequestId};

@@ -26,6 +26,7 @@ mod raft_log;
 mod recover;
 #[cfg(test)]
 mod simulation;
+mod standing;
 
 use std::fmt;
 
@@ -37,8 +38,9 @@ pub use disk_log::{DiskLog, forget};
 pub use machine::{Machine, Published};
 pub use network::{Carrier, Network, Peer, Unreached, leader_of, serve};
 #[cfg(feature = "tokio")]
-pub use raft_log::{Change, Options, RaftLog, Runtime, Standing, Told, answer_channel, within};
+pub use raft_log::{Change, Options, RaftLog, Runtime, Told, answer_channel, within};
 pub use recover::{Known, begin_anew, read_known};
+pub use standing::Standing;
 
 /// The bytes of a proposal, as an entry of Raft has them.
 #[derive(Clone, Debug, PartialEq, Eq)]

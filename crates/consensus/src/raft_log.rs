@@ -21,7 +21,7 @@ use cluster::control_log::RaftId;
 use cluster::{Applied, ControlLog, ControlState, Membership, Proposal, Times, Unavailable};
 use durability::disk::Disk;
 use openraft::async_runtime::WatchReceiver as _;
-use openraft::{ChangeMembers, EmptyNode, Instant as _, Raft};
+use openraft::{ChangeMembers, EmptyNode, Raft};
 use openraft_rt_tokio::TokioRuntime;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -30,7 +30,7 @@ use crate::network::{
     Carrier, Network, Unreached, barrier, barrier_request, propose, propose_request, read_led,
     serve,
 };
-use crate::{Data, DiskLog, Machine, Outcome, Published, raft_config};
+use crate::{Data, DiskLog, Machine, Outcome, Published, Standing, raft_config};
 
 openraft::declare_raft_types!(
     /// Raft on tokio.
@@ -61,23 +61,6 @@ pub struct Options {
     pub directory: PathBuf,
     /// How long things take.
     pub times: Times,
-}
-
-/// How Raft is just now, as far as this node knows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// The term of the control log.
-    pub term: u64,
-    /// Who leads.
-    pub leader: Option<RaftId>,
-    /// This node does.
-    pub is_leader: bool,
-    /// It has applied all that was committed before it was elected.
-    pub is_ready: bool,
-    /// And a majority has confirmed so within one election.
-    pub has_quorum: bool,
-    /// Why it has ended, if so.
-    pub ended: Option<String>,
 }
 
 /// See the module.
@@ -189,31 +172,7 @@ impl<K: Carrier> RaftLog<K> {
     /// How Raft is.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let is_leader = metrics.state.is_leader();
-        let members = metrics.membership_config.membership();
-        let own = *self.raft.node_id();
-        let is_alone = members.voter_ids().all(|id| id == own);
-        let within = Duration::from_millis(self.times.election_ms_max);
-        let is_acked = metrics
-            .last_quorum_acked
-            .is_some_and(|at| at.elapsed() < within);
-        Standing {
-            term: metrics.current_term,
-            leader: metrics.current_leader,
-            is_leader,
-            is_ready: is_leader
-                && metrics
-                    .last_applied
-                    .is_some_and(|last| last.leader_id.term == metrics.current_term),
-            has_quorum: is_leader && (is_alone || is_acked),
-            ended: metrics
-                .running_state
-                .as_ref()
-                .err()
-                .map(ToString::to_string),
-        }
+        Standing::of(&self.raft, &self.times)
     }
 
     /// Answers a request of a peer, later.

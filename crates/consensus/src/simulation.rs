@@ -16,7 +16,8 @@ use openraft::{AsyncRuntime as _, EmptyNode, Raft};
 use openraft_rt_sim::SimRuntime;
 
 use crate::{
-    Carrier, Data, DiskLog, Machine, Network, Outcome, Published, Unreached, raft_config, serve,
+    Carrier, Data, DiskLog, Machine, Network, Outcome, Published, Unreached, leader_of,
+    raft_config, serve,
 };
 
 openraft::declare_raft_types!(
@@ -36,6 +37,7 @@ const STEP: Duration = Duration::from_millis(10);
 
 mod faults;
 mod many_nodes;
+mod whole_group;
 
 struct Wires {
     rafts: BTreeMap<u64, SimRaft>,
@@ -46,6 +48,19 @@ struct Wires {
     random: Prng,
     /// The slowest hop.
     delay_us_max: u64,
+    /// The leader, by term and number, that each was asked by last.
+    acknowledged: BTreeMap<u64, (u64, u64)>,
+}
+
+fn shared_wires(seed: u64) -> Arc<Mutex<Wires>> {
+    Arc::new(Mutex::new(Wires {
+        rafts: BTreeMap::new(),
+        cut: BTreeSet::new(),
+        one_way: BTreeSet::new(),
+        random: Prng::seeded(seed),
+        delay_us_max: 1_500,
+        acknowledged: BTreeMap::new(),
+    }))
 }
 
 /// The wires as one node has them.
@@ -76,7 +91,12 @@ impl Carrier for Wire {
         let gone = || Unreached("cut".to_owned());
         let (delay, peer) = self.look(to, false);
         SimRuntime::sleep(delay).await;
-        let answer = serve(&peer.ok_or_else(gone)?, &request).await;
+        let peer = peer.ok_or_else(gone)?;
+        if let Some(leader) = leader_of(&request) {
+            let mut wires = self.wires.lock().unwrap();
+            wires.acknowledged.insert(to, leader);
+        }
+        let answer = serve(&peer, &request).await;
         let (delay, peer) = self.look(to, true);
         SimRuntime::sleep(delay).await;
         peer.ok_or_else(gone)?;
@@ -96,13 +116,7 @@ struct World {
 
 impl World {
     async fn new(seed: u64, count: u64) -> Self {
-        let wires = Arc::new(Mutex::new(Wires {
-            rafts: BTreeMap::new(),
-            cut: BTreeSet::new(),
-            one_way: BTreeSet::new(),
-            random: Prng::seeded(seed),
-            delay_us_max: 1_500,
-        }));
+        let wires = shared_wires(seed);
         let nodes = BTreeMap::new();
         let mut world = Self { wires, nodes };
         for id in 1..=count {
@@ -160,6 +174,31 @@ impl World {
             .map(|node| node.published.get())
             .collect()
     }
+}
+
+fn number_of(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// What so many seeds come to, from `CONSENSUS_FIRST_SEED` on. Half of them run on another thread: a seed's runtime stays in
+/// one.
+fn total_of<S: Default + Send>(
+    seeds: u64,
+    run: impl Fn(u64) -> S + Sync,
+    add: impl Fn(&mut S, S) + Sync,
+) -> S {
+    let first = number_of("CONSENSUS_FIRST_SEED", 0);
+    let all = |seeds: std::ops::Range<u64>| {
+        let mut total = S::default();
+        seeds.for_each(|seed| add(&mut total, run(first.wrapping_add(seed))));
+        total
+    };
+    std::thread::scope(|scope| {
+        let half = scope.spawn(|| all(0..seeds / 2));
+        let mut total = all(seeds / 2..seeds);
+        add(&mut total, half.join().expect("a seed failed"));
+        total
+    })
 }
 
 fn proposal(number: u64) -> Proposal {

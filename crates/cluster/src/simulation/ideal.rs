@@ -1,26 +1,34 @@
 //! An ideal control log: what is committed is agreed on, but who leads may be mistaken about it.
 
+use std::sync::Arc;
+
+use base::random::Prng;
+
+use super::{ControlLogs, Links};
 use crate::entry::{Entry, Proposal, RequestId};
+use crate::leader_lease::Reign;
+use crate::state::ControlState;
 
 /// The log, and each voter's belief.
-pub(super) struct Group {
-    pub(super) entries: Vec<Proposal>,
+pub(super) struct IdealLogs {
+    entries: Vec<Proposal>,
     /// Who was elected last.
-    pub(super) leader: Option<usize>,
+    leader: Option<usize>,
     /// In which term each believes that it leads.
-    pub(super) believes: Vec<Option<u64>>,
-    pub(super) reign: u64,
+    believes: Vec<Option<u64>>,
+    reign: u64,
     /// When a quorum confirmed each as the leader.
     confirmed_ms: Vec<u64>,
     /// When each voter last acknowledged a leader.
-    pub(super) acked_ms: Vec<u64>,
+    acked_ms: Vec<u64>,
     election_ms: u64,
     requests: u64,
 }
 
-impl Group {
-    pub(super) fn new(voters: usize, election_ms: u64) -> Self {
-        Self {
+impl IdealLogs {
+    /// A log with these entries, that the first voter leads.
+    pub(super) fn new(voters: usize, election_ms: u64, entries: Vec<Entry>) -> Self {
+        let mut logs = Self {
             entries: Vec::new(),
             leader: None,
             believes: vec![None; voters],
@@ -29,22 +37,35 @@ impl Group {
             acked_ms: vec![0; voters],
             election_ms,
             requests: 0,
-        }
+        };
+        logs.elect(0);
+        entries.into_iter().for_each(|entry| logs.append(entry));
+        logs
     }
 
-    /// Whether a voter takes itself for the leader with a quorum behind it.
-    pub(super) fn has_quorum(&self, voter: usize, now_ms: u64) -> bool {
-        let confirmed_ms = self.confirmed_ms[voter];
-        self.believes[voter].is_some() && now_ms < confirmed_ms + self.election_ms
+    pub(super) fn elect(&mut self, leader: usize) {
+        self.leader = Some(leader);
+        self.reign += 1;
+        self.believes[leader] = Some(self.reign);
+        // Votes confirm nothing: a majority has to acknowledge it.
+        self.confirmed_ms[leader] = 0;
     }
 
-    /// Time passes. `reaches` tells whether two voters can talk, both ways.
-    pub(super) fn step(&mut self, now_ms: u64, reaches: impl Fn(usize, usize) -> bool) {
+    fn append(&mut self, entry: Entry) {
+        self.requests += 1;
+        let mut request = RequestId::default();
+        request.0[..8].copy_from_slice(&self.requests.to_le_bytes());
+        self.entries.push(Proposal { request, entry });
+    }
+}
+
+impl ControlLogs for IdealLogs {
+    fn step(&mut self, now_ms: u64, links: &Links) {
         let voters = self.believes.len();
         let quorum = voters / 2 + 1;
         let circle = |at: usize| {
             (0..voters)
-                .filter(|other| reaches(at, *other))
+                .filter(|other| links.joins(at, *other))
                 .collect::<Vec<_>>()
         };
         if let Some(leader) = self.leader {
@@ -78,32 +99,56 @@ impl Group {
         }
     }
 
-    pub(super) fn elect(&mut self, leader: usize) {
-        self.leader = Some(leader);
-        self.reign += 1;
-        self.believes[leader] = Some(self.reign);
-        // Votes confirm nothing: a majority has to acknowledge it.
-        self.confirmed_ms[leader] = 0;
+    fn reign(&self, at: usize) -> Option<Reign> {
+        self.believes[at].map(|reign| (reign, 0))
     }
 
-    /// A voter was restarted: it leads no more.
-    pub(super) fn restart(&mut self, voter: usize) {
-        self.believes[voter] = None;
-        self.confirmed_ms[voter] = 0;
-        if self.leader == Some(voter) {
+    fn has_quorum(&self, at: usize, now_ms: u64) -> bool {
+        self.believes[at].is_some() && now_ms < self.confirmed_ms[at] + self.election_ms
+    }
+
+    fn acknowledged(&mut self, at: usize, now_ms: u64) -> Option<Reign> {
+        (self.acked_ms[at] == now_ms).then_some((self.reign, 0))
+    }
+
+    fn learn(
+        &mut self,
+        at: usize,
+        known: &ControlState,
+        links: &Links,
+        random: &mut Prng,
+    ) -> Option<Arc<ControlState>> {
+        let leader = self.leader?;
+        let is_near = at == leader || links.is_up[leader] && !links.cut[leader][at];
+        let have = usize::try_from(known.index).unwrap_or(0);
+        let is_new = is_near && have < self.entries.len();
+        if !is_new || at != leader && random.below(3) == 0 {
+            return None;
+        }
+        let mut state = known.clone();
+        for (place, proposal) in self.entries.iter().enumerate().skip(have) {
+            state.apply(place as u64 + 1, proposal);
+        }
+        Some(Arc::new(state))
+    }
+
+    fn propose(&mut self, at: usize, entry: Entry, now_ms: u64) {
+        if self.leader == Some(at) && self.confirmed_ms[at] == now_ms {
+            self.append(entry);
+        }
+    }
+
+    fn restart(&mut self, at: usize, _: u64) {
+        self.believes[at] = None;
+        self.confirmed_ms[at] = 0;
+        if self.leader == Some(at) {
             self.leader = None;
         }
     }
 
-    /// Proposes; whether it was committed.
-    pub(super) fn propose(&mut self, voter: usize, entry: Entry, now_ms: u64) -> bool {
-        let is_leader = self.leader == Some(voter) && self.confirmed_ms[voter] == now_ms;
-        if is_leader {
-            self.requests += 1;
-            let mut request = RequestId::default();
-            request.0[..8].copy_from_slice(&self.requests.to_le_bytes());
-            self.entries.push(Proposal { request, entry });
+    fn unsettle(&mut self, at: usize) {
+        if self.leader.is_some() {
+            self.elect(at);
         }
-        is_leader
     }
 }

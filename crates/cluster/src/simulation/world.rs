@@ -1,17 +1,19 @@
 //! The world of the simulation: nodes with their disks and clocks, links, faults, clients, and the checks.
 
+#[cfg(test)]
 mod cases;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use base::random::Prng;
 
-pub(super) use cases::{run_blank_copy, run_failed_log, run_hand_over, run_restarted_voter};
+#[cfg(test)]
+pub(super) use cases::{run, run_blank_copy, run_failed_log, run_hand_over, run_restarted_voter};
 
-use super::group::Group;
-use crate::entry::{Entry, Proposal, ShardChange};
+use super::{ControlLogs, Links};
+use crate::entry::{Entry, ShardChange};
 use crate::leader::{self, Leader};
 use crate::member::{self, Member};
 use crate::message::{Message, Seal};
@@ -21,7 +23,10 @@ use crate::state::{
 use crate::times::Times;
 
 const SHARD: ShardId = ShardId(0);
-const STEP_MS: u64 = 10;
+/// The time of a step.
+pub const STEP_MS: u64 = 10;
+/// When a world begins.
+const BEGIN_MS: u64 = 1_000;
 /// Faults happen until then; ...
 const FAULTS_MS: u64 = 24_000;
 /// ... and by then everything has to be well again.
@@ -30,14 +35,48 @@ const CALM_MS: u64 = 3_000;
 
 /// What must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    CommittedLost { term: u64, at: usize },
-    TwoAnswer { term: u64, newest: u64 },
-    FramesDiffer { at: usize },
-    StatesDiffer { index: usize },
-    TermFell { from: u64, to: u64 },
-    EmptyPrimary { term: u64 },
-    NotWell { replies: u64 },
+pub enum Fault {
+    /// A primary lacks, at a place of its log, what was committed.
+    CommittedLost {
+        /// The primary's term.
+        term: u64,
+        /// The place.
+        at: usize,
+    },
+    /// A primary answered after one of a newer term had.
+    TwoAnswer {
+        /// The older term.
+        term: u64,
+        /// The newer one.
+        newest: u64,
+    },
+    /// Equal terms and places have unequal frames.
+    FramesDiffer {
+        /// The place.
+        at: usize,
+    },
+    /// Two nodes have unequal states at one index.
+    StatesDiffer {
+        /// The index.
+        index: u64,
+    },
+    /// The term of the shard became less with the index.
+    TermFell {
+        /// The term before.
+        from: u64,
+        /// The term after.
+        to: u64,
+    },
+    /// Who has nothing of the shard became its primary.
+    EmptyPrimary {
+        /// In that term.
+        term: u64,
+    },
+    /// After all faults were over nobody answered.
+    NotWell {
+        /// How many replies there were.
+        replies: u64,
+    },
 }
 
 impl fmt::Display for Fault {
@@ -46,20 +85,85 @@ impl fmt::Display for Fault {
     }
 }
 
+/// What happened in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Summary {
-    pub(super) replies: u64,
-    pub(super) promotions: u64,
-    pub(super) restarts: u64,
-    pub(super) cuts: u64,
+pub struct Summary {
+    /// Requests that were answered.
+    pub replies: u64,
+    /// Changes of the primary.
+    pub promotions: u64,
+    /// Nodes that lost power.
+    pub restarts: u64,
+    /// Links that were cut.
+    pub cuts: u64,
 }
 
 impl Summary {
-    pub(super) fn add(&mut self, other: &Self) {
+    /// Adds what happened in another run.
+    pub fn add(&mut self, other: &Self) {
         self.replies += other.replies;
         self.promotions += other.promotions;
         self.restarts += other.restarts;
         self.cuts += other.cuts;
+    }
+}
+
+/// How a world begins.
+#[derive(Debug)]
+pub struct Beginning {
+    random: Prng,
+    is_quorum: bool,
+    /// The nodes, all of which vote.
+    pub ids: Vec<NodeId>,
+    /// How long things take.
+    pub times: Times,
+}
+
+impl Beginning {
+    /// That of a seed.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let mut random = Prng::seeded(seed);
+        let count = if random.below(3) == 0 { 5 } else { 3 };
+        Self {
+            is_quorum: random.below(4) != 0,
+            ids: (1..=count).map(|byte| NodeId([byte; 20])).collect(),
+            times: Times::of(1_500),
+            random,
+        }
+    }
+
+    /// The entries of a group whose members are all there.
+    #[must_use]
+    pub fn entries(&self) -> Vec<Entry> {
+        let record = NodeRecord {
+            roles: roles::DATA,
+            start_count: 1,
+            feature_level: FEATURE_LEVEL,
+            ..NodeRecord::default()
+        };
+        let mut entries: Vec<Entry> = Vec::new();
+        for node in &self.ids {
+            let (node, record) = (*node, record.clone());
+            entries.push(Entry::Join { node, record });
+        }
+        let shard = |expected_epoch, change| Entry::Shard {
+            shard: SHARD,
+            expected_epoch,
+            change,
+        };
+        let create = ShardChange::Create {
+            primary: self.ids[0],
+            end: LogEnd::default(),
+            is_quorum: self.is_quorum,
+        };
+        entries.push(shard(0, create));
+        for node in &self.ids[1..] {
+            let (node, kind) = (*node, CopyKind::Data);
+            entries.push(shard(entries.len() as u64, ShardChange::Add { node, kind }));
+            entries.push(shard(entries.len() as u64, ShardChange::Finish));
+        }
+        entries
     }
 }
 
@@ -68,20 +172,20 @@ type Frame = (u64, u64);
 #[derive(Clone)]
 enum Parcel {
     Group(Message),
-    Frames { term: u64, log: Rc<Vec<Frame>> },
+    Frames { term: u64, log: Arc<Vec<Frame>> },
     Ack { term: u64, end: u64 },
 }
 
 struct Node {
     id: NodeId,
     /// What outlives a restart.
-    log: Rc<Vec<Frame>>,
+    log: Arc<Vec<Frame>>,
     seal: u64,
     start_count: u64,
     /// What does not.
     member: Member,
     leader: Leader,
-    view: ControlState,
+    view: Arc<ControlState>,
     acked: BTreeMap<NodeId, u64>,
     /// A term frame or a seal is being synced, until then.
     syncing: Vec<(u64, Syncing)>,
@@ -101,56 +205,93 @@ enum Syncing {
     Office(u64),
 }
 
-struct World {
+/// See the module.
+pub struct World<L> {
     random: Prng,
     now_ms: u64,
     times: Times,
     nodes: Vec<Node>,
-    group: Group,
+    logs: L,
     parcels: BTreeMap<(u64, u64), (usize, usize, Parcel)>,
     parcel: u64,
     cut: Vec<Vec<bool>>,
     is_quorum: bool,
     committed: Vec<Frame>,
     answered_term: u64,
-    /// The state at each index, as whoever was first there has it.
-    shard_terms: Vec<u64>,
+    /// The shard's term by the index of the state, as whoever was first there has it.
+    shard_terms: BTreeMap<u64, u64>,
     writes: u64,
+    /// Of the summary, when the time of calm began.
+    replies_before: u64,
     summary: Summary,
     fault: Option<Fault>,
 }
 
-/// Runs one seed.
-pub(super) fn run(seed: u64) -> Result<Summary, Fault> {
-    let mut world = World::new(seed);
-    let mut calm_replies = 0;
-    while world.now_ms < END_MS {
-        world.now_ms += STEP_MS;
-        if world.now_ms < FAULTS_MS {
-            world.make_trouble();
-        } else if world.now_ms == FAULTS_MS {
-            world.heal();
+impl<L: ControlLogs> World<L> {
+    /// A world on control logs that have the entries of its beginning.
+    pub fn new(beginning: Beginning, logs: L) -> Self {
+        let Beginning {
+            random,
+            is_quorum,
+            ids,
+            times,
+        } = beginning;
+        let count = ids.len();
+        let mut world = Self {
+            now_ms: BEGIN_MS,
+            times,
+            nodes: Vec::new(),
+            logs,
+            parcels: BTreeMap::new(),
+            parcel: 0,
+            cut: vec![vec![false; count]; count],
+            is_quorum,
+            committed: Vec::new(),
+            answered_term: 0,
+            shard_terms: BTreeMap::new(),
+            writes: 0,
+            replies_before: 0,
+            summary: Summary::default(),
+            fault: None,
+            random,
+        };
+        for id in ids {
+            let node = world.node(id);
+            world.nodes.push(node);
         }
-        if world.now_ms == END_MS - CALM_MS {
-            calm_replies = world.summary.replies;
-        }
-        world.step();
-        if let Some(fault) = world.fault.take() {
-            return Err(fault);
-        }
+        world
     }
-    let replies = world.summary.replies - calm_replies;
-    match replies {
-        0..=5 => Err(Fault::NotWell { replies }),
-        _ => Ok(world.summary),
-    }
-}
 
-impl World {
-    fn cut_off(&mut self, at: usize) {
-        for peer in (0..self.nodes.len()).filter(|peer| *peer != at) {
-            self.cut[at][peer] = true;
-            self.cut[peer][at] = true;
+    /// A step, with the faults of its time. Whether there is another one.
+    ///
+    /// # Errors
+    /// What must not be.
+    pub fn go_on(&mut self) -> Result<bool, Fault> {
+        self.now_ms += STEP_MS;
+        if self.now_ms < FAULTS_MS {
+            self.make_trouble();
+        } else if self.now_ms == FAULTS_MS {
+            self.heal();
+        }
+        if self.now_ms == END_MS - CALM_MS {
+            self.replies_before = self.summary.replies;
+        }
+        self.step();
+        match self.fault.take() {
+            Some(fault) => Err(fault),
+            None => Ok(self.now_ms < END_MS),
+        }
+    }
+
+    /// What happened, when no step is left.
+    ///
+    /// # Errors
+    /// Where nobody answers any more.
+    pub fn ended(self) -> Result<Summary, Fault> {
+        let replies = self.summary.replies - self.replies_before;
+        match replies {
+            0..=5 => Err(Fault::NotWell { replies }),
+            _ => Ok(self.summary),
         }
     }
 
@@ -159,48 +300,17 @@ impl World {
         self.cut = vec![vec![false; count]; count];
     }
 
-    fn new(seed: u64) -> Self {
-        let mut random = Prng::seeded(seed);
-        let count = if random.below(3) == 0 { 5 } else { 3 };
-        let times = Times::of(1_500);
-        let mut world = Self {
-            now_ms: 1_000,
-            times,
-            nodes: Vec::new(),
-            group: Group::new(count, times.election_ms_max),
-            parcels: BTreeMap::new(),
-            parcel: 0,
-            cut: vec![vec![false; count]; count],
-            is_quorum: random.below(4) != 0,
-            committed: Vec::new(),
-            answered_term: 0,
-            shard_terms: Vec::new(),
-            writes: 0,
-            summary: Summary::default(),
-            fault: None,
-            random,
-        };
-        for at in 0..count {
-            let byte = u8::try_from(at + 1).unwrap_or(0);
-            let node = world.node(NodeId([byte; 20]));
-            world.nodes.push(node);
-        }
-        world.group.elect(0);
-        world.form();
-        world
-    }
-
     fn node(&mut self, id: NodeId) -> Node {
         // A rate that differs by up to 0.4 % either way: what is allowed is 1 % between two clocks.
         let clock_rate_ppm = 996_000 + self.random.below(8_001);
         let mut node = Node {
             id,
-            log: Rc::default(),
+            log: Arc::default(),
             seal: 0,
             start_count: 1,
             member: Member::new(id, self.times, 1, 0),
             leader: Leader::new(self.times, 0),
-            view: ControlState::default(),
+            view: Arc::default(),
             acked: BTreeMap::new(),
             syncing: Vec::new(),
             asked: None,
@@ -211,42 +321,6 @@ impl World {
         };
         node.member.add_copy(SHARD, 0, LogEnd::default(), 0);
         node
-    }
-
-    /// The entries of a group whose members are all there.
-    fn form(&mut self) {
-        let ids: Vec<NodeId> = self.nodes.iter().map(|node| node.id).collect();
-        let record = NodeRecord {
-            roles: roles::DATA,
-            start_count: 1,
-            feature_level: FEATURE_LEVEL,
-            ..NodeRecord::default()
-        };
-        let mut entries: Vec<Entry> = Vec::new();
-        for node in &ids {
-            let (node, record) = (*node, record.clone());
-            entries.push(Entry::Join { node, record });
-        }
-        let shard = |expected_epoch, change| Entry::Shard {
-            shard: SHARD,
-            expected_epoch,
-            change,
-        };
-        let create = ShardChange::Create {
-            primary: ids[0],
-            end: LogEnd::default(),
-            is_quorum: self.is_quorum,
-        };
-        entries.push(shard(0, create));
-        for node in &ids[1..] {
-            let (node, kind) = (*node, CopyKind::Data);
-            entries.push(shard(entries.len() as u64, ShardChange::Add { node, kind }));
-            entries.push(shard(entries.len() as u64, ShardChange::Finish));
-        }
-        self.group.step(self.now_ms, |_, _| true);
-        for entry in entries {
-            assert!(self.group.propose(0, entry, self.now_ms));
-        }
     }
 
     /// The time of a node's own clock.
@@ -287,9 +361,7 @@ impl World {
                 self.nodes[at].paused_until_ms = self.now_ms + pause_ms;
             }
             // A planned or a mistaken change of the leader: the old one does not know.
-            _ if self.group.leader.is_some() && self.is_up(at) => {
-                self.group.elect(at);
-            }
+            _ if self.is_up(at) => self.logs.unsettle(at),
             _ => {}
         }
     }
@@ -303,7 +375,8 @@ impl World {
 
     fn restart(&mut self, at: usize) {
         self.summary.restarts += 1;
-        self.group.restart(at);
+        let until_ms = self.now_ms + self.random.below(3_000);
+        self.logs.restart(at, until_ms);
         let (now_ms, times) = (self.clock_ms(at), self.times);
         let node = &mut self.nodes[at];
         node.start_count += 1;
@@ -311,11 +384,11 @@ impl World {
         let end = end_of(&node.log);
         node.member.add_copy(SHARD, node.seal, end, end.sequence);
         node.leader = Leader::new(times, now_ms);
-        node.view = ControlState::default();
+        node.view = Arc::default();
         node.acked.clear();
         node.syncing.clear();
         node.asked = None;
-        node.paused_until_ms = self.now_ms + self.random.below(3_000);
+        node.paused_until_ms = until_ms;
     }
 
     fn send(&mut self, from: usize, to: usize, parcel: Parcel) {
@@ -333,14 +406,15 @@ impl World {
     }
 
     fn step(&mut self) {
-        let cut = self.cut.clone();
-        let is_up: Vec<bool> = (0..self.nodes.len()).map(|at| self.is_up(at)).collect();
-        self.group.step(self.now_ms, |a, b| {
-            is_up[a] && is_up[b] && (a == b || !cut[a][b] && !cut[b][a])
-        });
+        let links = Links {
+            is_up: (0..self.nodes.len()).map(|at| self.is_up(at)).collect(),
+            cut: self.cut.clone(),
+        };
+        self.logs.step(self.now_ms, &links);
         self.note_acknowledged();
+        let is_up = &links.is_up;
         for (at, _) in is_up.iter().enumerate().filter(|(_, is_up)| **is_up) {
-            self.learn(at, &is_up);
+            self.learn(at, &links);
         }
         let later = self.parcels.split_off(&(self.now_ms + 1, 0));
         for ((_, number), (from, to, parcel)) in std::mem::replace(&mut self.parcels, later) {
@@ -360,74 +434,62 @@ impl World {
     /// Voters know when they acknowledged a leader, by their own clocks, until they are restarted.
     fn note_acknowledged(&mut self) {
         for at in 0..self.nodes.len() {
-            if self.group.acked_ms[at] == self.now_ms {
-                let (reign, clock_ms) = (self.group.reign, self.clock_ms(at));
-                self.nodes[at]
-                    .member
-                    .note_acknowledged((reign, 0), clock_ms);
+            if let Some(reign) = self.logs.acknowledged(at, self.now_ms) {
+                let clock_ms = self.clock_ms(at);
+                self.nodes[at].member.note_acknowledged(reign, clock_ms);
             }
         }
     }
 
     /// A node hears of what was committed.
-    fn learn(&mut self, at: usize, is_up: &[bool]) {
-        let Some(leader) = self.group.leader else {
+    fn learn(&mut self, at: usize, links: &Links) {
+        let node = &mut self.nodes[at];
+        let Some(view) = self.logs.learn(at, &node.view, links, &mut self.random) else {
             return;
         };
-        let is_near = at == leader || is_up[leader] && !self.cut[leader][at];
-        let have = usize::try_from(self.nodes[at].view.index).unwrap_or(0);
-        if !is_near || have == self.group.entries.len() || at != leader && self.random.below(3) == 0
-        {
-            return;
-        }
-        let new: Vec<Proposal> = self.group.entries[have..].to_vec();
-        for (place, proposal) in new.iter().enumerate() {
-            let node = &mut self.nodes[at];
-            node.view.apply((have + place + 1) as u64, proposal);
-            let term = node.view.shards.get(&SHARD).map_or(0, |shard| shard.term);
-            self.check_term(have + place, term);
-        }
-        let view = self.nodes[at].view.clone();
-        let actions = self.nodes[at].member.on_state(&view);
+        node.view = Arc::clone(&view);
+        let actions = node.member.on_state(&view);
+        self.check_term(&view);
         self.act(at, actions);
     }
 
-    fn check_term(&mut self, index: usize, term: u64) {
-        let before = index
-            .checked_sub(1)
-            .map_or(0, |before| self.shard_terms[before]);
-        if term < before {
+    fn check_term(&mut self, state: &ControlState) {
+        let (index, to) = (
+            state.index,
+            state.shards.get(&SHARD).map_or(0, |shard| shard.term),
+        );
+        let before = self.shard_terms.range(..index).next_back();
+        let after = self.shard_terms.range(index + 1..).next();
+        if let Some((_, from)) = before.filter(|(_, from)| **from > to) {
+            self.fault = Some(Fault::TermFell { from: *from, to });
+        }
+        if let Some((_, less)) = after.filter(|(_, less)| **less < to) {
             self.fault = Some(Fault::TermFell {
-                from: before,
-                to: term,
+                from: to,
+                to: *less,
             });
         }
-        match self.shard_terms.get(index) {
-            None => self.shard_terms.push(term),
-            Some(known) if *known != term => self.fault = Some(Fault::StatesDiffer { index }),
-            Some(_) => {}
+        if *self.shard_terms.entry(index).or_insert(to) != to {
+            self.fault = Some(Fault::StatesDiffer { index });
         }
+        // The first term is that of who began.
+        self.summary.promotions = self.summary.promotions.max(to.saturating_sub(1));
     }
 
     fn tick(&mut self, at: usize) {
         let now_ms = self.clock_ms(at);
-        let has_quorum = self.group.has_quorum(at, self.now_ms);
-        let believes = self.group.believes[at];
+        let has_quorum = self.logs.has_quorum(at, self.now_ms);
+        let reign = self.logs.reign(at);
         let voters = self.nodes.iter().map(|node| node.id).collect();
         let node = &mut self.nodes[at];
         node.leader.set_voters(voters, now_ms);
-        let reign = believes.map(|reign| (reign, 0));
         node.leader.set_leading(reign, now_ms);
         let orders = node.leader.on_tick(now_ms, &node.view, has_quorum);
         let actions = node.member.on_tick(now_ms);
         self.act(at, actions);
         for order in orders {
             match order {
-                leader::Action::Propose(entry) => {
-                    let is_promotion = matches!(entry, Entry::Promote { .. });
-                    let is_done = self.group.propose(at, entry, self.now_ms);
-                    self.summary.promotions += u64::from(is_promotion && is_done);
-                }
+                leader::Action::Propose(entry) => self.logs.propose(at, entry, self.now_ms),
                 leader::Action::Seal { to, seal } => {
                     let to = self.place(to);
                     self.send(at, to, Parcel::Group(Message::Seal(seal)));
@@ -508,7 +570,7 @@ impl World {
         if node.is_blank {
             self.fault = Some(Fault::EmptyPrimary { term });
         }
-        Rc::make_mut(&mut node.log).push((term, 0));
+        Arc::make_mut(&mut node.log).push((term, 0));
         node.acked.clear();
         let end = end_of(&node.log);
         node.member.note_log(SHARD, end, end.sequence);
@@ -516,7 +578,7 @@ impl World {
 
     fn receive(&mut self, from: usize, to: usize, parcel: Parcel) {
         let now_ms = self.clock_ms(to);
-        let has_quorum = self.group.has_quorum(to, self.now_ms);
+        let has_quorum = self.logs.has_quorum(to, self.now_ms);
         let node = &mut self.nodes[to];
         match parcel {
             Parcel::Group(Message::Heartbeat(beat)) => {
@@ -570,14 +632,14 @@ impl World {
             self.writes += 1;
             let write = self.writes;
             let node = &mut self.nodes[at];
-            Rc::make_mut(&mut node.log).push((term, write));
+            Arc::make_mut(&mut node.log).push((term, write));
             let end = end_of(&node.log);
             node.member.note_log(SHARD, end, end.sequence);
         }
         if self.random.below(2) == 0 {
-            let log = Rc::clone(&self.nodes[at].log);
+            let log = Arc::clone(&self.nodes[at].log);
             for to in (0..self.nodes.len()).filter(|to| *to != at) {
-                let log = Rc::clone(&log);
+                let log = Arc::clone(&log);
                 self.send(at, to, Parcel::Frames { term, log });
             }
         }

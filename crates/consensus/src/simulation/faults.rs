@@ -13,7 +13,7 @@ use cluster::state::DocumentKind;
 use openraft::{AsyncRuntime as _, ChangeMembers, EmptyNode};
 use openraft_rt_sim::SimRuntime;
 
-use super::{SimulatedDisk, World, write};
+use super::{SimulatedDisk, World, number_of, total_of, write};
 
 /// Between two writes.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -202,30 +202,14 @@ fn check_kept(run: &Run, acknowledged: &[u64]) {
     }
 }
 
-fn number_of(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap())
-}
-
 #[test]
 fn a_group_keeps_what_it_acknowledged_under_random_faults() {
     let seeds = number_of("CONSENSUS_SEEDS", 12);
-    let mut total = Outcome::default();
-    let add = |total: &mut Outcome, outcome: Outcome| {
+    let total = total_of(seeds, run, |total: &mut Outcome, outcome| {
         total.acknowledged += outcome.acknowledged;
         total.restarts += outcome.restarts;
         total.cuts += outcome.cuts;
         total.replaced += outcome.replaced;
-    };
-    let all = |of: std::ops::Range<u64>| {
-        let mut sum = Outcome::default();
-        of.for_each(|seed| add(&mut sum, run(seed)));
-        sum
-    };
-    // A thread for each half: a seed's runtime stays in one.
-    std::thread::scope(|scope| {
-        let half = scope.spawn(|| all(0..seeds / 2));
-        add(&mut total, all(seeds / 2..seeds));
-        add(&mut total, half.join().expect("a seed failed"));
     });
     println!("{seeds} seeds: {total:?}");
     assert!(total.acknowledged > seeds * 50, "{total:?}");

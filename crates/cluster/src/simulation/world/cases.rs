@@ -1,14 +1,32 @@
 //! Courses of events that random faults bring about too seldom.
 
-use super::{Fault, Member, SHARD, STEP_MS, Summary, World};
+use super::{Beginning, Fault, Member, SHARD, STEP_MS, Summary};
+use crate::simulation::IdealLogs;
+
+type World = super::World<IdealLogs>;
 
 /// When each of them is over.
 const OVER_MS: u64 = 9_000;
 
+/// A world on an ideal control log.
+fn world(seed: u64) -> World {
+    let beginning = Beginning::of(seed);
+    let election_ms = beginning.times.election_ms_max;
+    let logs = IdealLogs::new(beginning.ids.len(), election_ms, beginning.entries());
+    World::new(beginning, logs)
+}
+
+/// Runs one seed.
+pub(in crate::simulation) fn run(seed: u64) -> Result<Summary, Fault> {
+    let mut world = world(seed);
+    while world.go_on()? {}
+    world.ended()
+}
+
 /// Steps through a course of events, in which the primary answers by its lease alone. `act` is called before each step with
 /// the time.
-fn run(seed: u64, act: impl Fn(&mut World, u64)) -> Result<Summary, Fault> {
-    let mut world = World::new(seed);
+fn run_course(seed: u64, act: impl Fn(&mut World, u64)) -> Result<Summary, Fault> {
+    let mut world = world(seed);
     world.is_quorum = false;
     steps(world, act)
 }
@@ -31,7 +49,7 @@ fn steps(mut world: World, act: impl Fn(&mut World, u64)) -> Result<Summary, Fau
 pub(in crate::simulation) fn run_restarted_voter(seed: u64) -> Result<Summary, Fault> {
     const CUT_OTHER_MS: u64 = 3_000;
     const RESTART_MS: u64 = 4_500;
-    run(seed, |world, now_ms| match now_ms {
+    run_course(seed, |world, now_ms| match now_ms {
         CUT_OTHER_MS => world.cut_off(1),
         RESTART_MS => {
             world.restart(2);
@@ -48,9 +66,9 @@ pub(in crate::simulation) fn run_restarted_voter(seed: u64) -> Result<Summary, F
 pub(in crate::simulation) fn run_hand_over(seed: u64) -> Result<Summary, Fault> {
     const ELECT_MS: u64 = 2_500;
     const HAND_OVER_MS: u64 = 6_000;
-    run(seed, |world, now_ms| match now_ms {
+    run_course(seed, |world, now_ms| match now_ms {
         // The leader is not the primary.
-        ELECT_MS => world.group.elect(1),
+        ELECT_MS => world.logs.elect(1),
         HAND_OVER_MS => {
             let to = world.nodes[1].id;
             for from in 1..world.nodes.len() {
@@ -69,14 +87,14 @@ pub(in crate::simulation) fn run_failed_log(seed: u64) -> Result<Summary, Fault>
     const ELECT_MS: u64 = 2_500;
     const CUT_MS: u64 = 4_000;
     const FAIL_MS: u64 = 5_000;
-    let mut world = World::new(seed);
+    let mut world = world(seed);
     while !world.is_quorum {
         let seed = world.random.below(u64::MAX);
-        world = World::new(seed);
+        world = self::world(seed);
     }
     steps(world, |world, now_ms| match now_ms {
         // The leader is not the primary.
-        ELECT_MS => world.group.elect(1),
+        ELECT_MS => world.logs.elect(1),
         CUT_MS => world.cut_off(world.nodes.len() - 1),
         FAIL_MS => {
             world.heal_links();
@@ -95,7 +113,7 @@ pub(in crate::simulation) fn run_failed_log(seed: u64) -> Result<Summary, Fault>
 /// gone: nobody is promoted.
 pub(in crate::simulation) fn run_blank_copy(seed: u64) -> Result<Summary, Fault> {
     const CUT_MS: u64 = 4_000;
-    run(seed, |world, now_ms| {
+    run_course(seed, |world, now_ms| {
         if now_ms == CUT_MS {
             world.cut_off(0);
             for at in 1..world.nodes.len() {
@@ -109,15 +127,22 @@ pub(in crate::simulation) fn run_blank_copy(seed: u64) -> Result<Summary, Fault>
 }
 
 impl World {
+    fn cut_off(&mut self, at: usize) {
+        for peer in (0..self.nodes.len()).filter(|peer| *peer != at) {
+            self.cut[at][peer] = true;
+            self.cut[peer][at] = true;
+        }
+    }
+
     /// What the node has of the shard is gone, as if it had just come into it.
     fn empty(&mut self, at: usize) {
         let (now_ms, times) = (self.clock_ms(at), self.times);
         let node = &mut self.nodes[at];
-        node.log = std::rc::Rc::default();
+        node.log = std::sync::Arc::default();
         node.seal = 0;
         node.is_blank = true;
         node.member = Member::new(node.id, times, node.start_count, now_ms);
-        let view = node.view.clone();
+        let view = std::sync::Arc::clone(&node.view);
         let actions = node.member.on_state(&view);
         self.act(at, actions);
     }

@@ -1,0 +1,58 @@
+//! How Raft is: who leads, and whether a majority says so.
+
+use std::time::Duration;
+
+use cluster::Times;
+use cluster::control_log::RaftId;
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::{Instant as _, Raft};
+
+use crate::{Machine, Types};
+
+/// How Raft is just now, as far as this node knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The term of the control log.
+    pub term: u64,
+    /// Who leads.
+    pub leader: Option<RaftId>,
+    /// This node does.
+    pub is_leader: bool,
+    /// It has applied all that was committed before it was elected.
+    pub is_ready: bool,
+    /// And a majority has confirmed so within one election.
+    pub has_quorum: bool,
+    /// Why it has ended, if so.
+    pub ended: Option<String>,
+}
+
+impl Standing {
+    /// That of a node whose group has those times.
+    pub(crate) fn of<C: Types>(raft: &Raft<C, Machine>, times: &Times) -> Self {
+        let metrics = raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let is_leader = metrics.state.is_leader();
+        let members = metrics.membership_config.membership();
+        let own = *raft.node_id();
+        let is_alone = members.voter_ids().all(|id| id == own);
+        let within = Duration::from_millis(times.election_ms_max);
+        let is_acked = metrics
+            .last_quorum_acked
+            .is_some_and(|at| at.elapsed() < within);
+        Self {
+            term: metrics.current_term,
+            leader: metrics.current_leader,
+            is_leader,
+            is_ready: is_leader
+                && metrics
+                    .last_applied
+                    .is_some_and(|last| last.leader_id.term == metrics.current_term),
+            has_quorum: is_leader && (is_alone || is_acked),
+            ended: metrics
+                .running_state
+                .as_ref()
+                .err()
+                .map(ToString::to_string),
+        }
+    }
+}
