@@ -65,11 +65,16 @@ pub fn make() -> Outcome<()> {
     let package = Package::begin()?;
     let built = package.build(Kind::Shared, "built")?;
     package.pack(&built)?;
-    // Its compiler comes from elsewhere: without it there is everything else.
-    if let Err(error) = package.pack_inside() {
-        println!("no server without libraries: {error}");
-    }
-    package.finish()
+    // Its compiler comes from elsewhere: without it there is everything else. That it does not build is another matter.
+    let inside = match build::zig() {
+        Ok(_) => package.pack_inside(),
+        Err(error) => {
+            println!("no server without libraries: {error}");
+            Ok(())
+        }
+    };
+    package.finish()?;
+    inside
 }
 
 /// Packs a program that was built already: for who works on the packages, and for a server that runs with the C library of

@@ -121,6 +121,10 @@ pub struct WallTime {
 
 /// The wall time of this machine's time zone, `unix_s` seconds after 1970 UTC.
 #[must_use]
+#[allow(
+    deprecated,
+    reason = "with musl the type becomes another one, which this takes as well"
+)]
 pub fn wall_time(unix_s: u64) -> WallTime {
     let time = libc::time_t::try_from(unix_s).unwrap_or(libc::time_t::MAX);
     // SAFETY: every field of `tm` is a number or a pointer that may be null.

@@ -171,7 +171,9 @@ mod mapped {
         }
         // SAFETY: the call succeeded, so all of it was filled in.
         let about = unsafe { about.assume_init() };
-        Ok([libc::EXT4_SUPER_MAGIC, libc::TMPFS_MAGIC].contains(&about.f_type))
+        // C libraries differ in the type of both.
+        let kinds = [libc::EXT4_SUPER_MAGIC, libc::TMPFS_MAGIC].map(i128::from);
+        Ok(kinds.contains(&i128::from(about.f_type)))
     }
 
     /// So much is locked in memory at once: a limit is all or nothing for each piece.

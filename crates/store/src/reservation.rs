@@ -26,6 +26,10 @@ const PAGE_BYTES: usize = 4096;
 /// Size and alignment of a huge page on x86-64 and on AArch64 with 4 KiB pages.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// Makes huge pages of memory at once, since Linux 6.1. `libc` has it for some C libraries only.
+#[cfg(not(miri))]
+const MADV_COLLAPSE: libc::c_int = 25;
+
 /// Beyond this nothing is kept from becoming huge pages again: each change of that between neighbours is a mapping of its own
 /// for the system, of which a process may have 65,530.
 #[cfg(not(miri))]
@@ -107,7 +111,7 @@ impl Advice {
     pub(crate) fn run(&self) {
         let all: &[_] = match self.kind {
             AdviceKind::Populate => &[libc::MADV_HUGEPAGE, libc::MADV_POPULATE_WRITE],
-            AdviceKind::Collapse => &[libc::MADV_COLLAPSE],
+            AdviceKind::Collapse => &[MADV_COLLAPSE],
         };
         for advice in all {
             // SAFETY: inside the mapping (checked when this was made), which is there while it is named

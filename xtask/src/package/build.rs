@@ -120,7 +120,7 @@ impl Build<'_> {
 }
 
 /// An environment of Python with zig, and what makes cargo use it.
-fn zig() -> Outcome<PathBuf> {
+pub(super) fn zig() -> Outcome<PathBuf> {
     const WANTED: [&str; 2] = ["cargo-zigbuild==0.24.0", "ziglang==0.17.0"];
     let place = crate::parts::target_directory().join("package-zig");
     if !place.join("bin/cargo-zigbuild").exists() {
