@@ -229,7 +229,7 @@ fn a_whole_group_keeps_its_promises_under_faults() {
         Err(fault) => panic!("CONSENSUS_SEED={seed}: {fault}"),
     };
     let total = total_of(seeds, ended, |total: &mut Summary, summary| {
-        total.add(&summary)
+        total.add(&summary);
     });
     println!("{seeds} seeds: {total:?}");
     assert!(total.replies > seeds * 50, "{total:?}");
