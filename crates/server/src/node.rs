@@ -194,7 +194,7 @@ impl Node {
         }
         self.apply_durability(change.new);
         if let Some((tier, wanted)) = self.tier().zip(change.new.tier.as_ref()) {
-            tier.change(&self.core.shared, wanted);
+            tier.change(&self.core, wanted, change.new);
         }
         self.replication.apply(self, change.new);
         self.cluster_mode.apply(self, change.new);
@@ -321,7 +321,6 @@ impl Node {
         let Some(wanted) = &config.tier else {
             return Ok(());
         };
-        let workers = usize::from(config.threads_count.max(1));
         let around = tier::Around {
             store: Arc::clone(&self.core.store),
             shared: Arc::clone(&self.core.shared),
@@ -329,7 +328,7 @@ impl Node {
             clock: Arc::clone(&self.core.clock),
             requests: Arc::<Self>::clone(self),
         };
-        let tier = TierInUse::open(&around, wanted, (config.memory_bytes_max, workers))?;
+        let tier = TierInUse::open(&around, wanted, &config)?;
         let _already_set = self.core.env.tier.set(Arc::clone(tier.segments()));
         let _already_set = self.keeping.tier.set(tier);
         Ok(())

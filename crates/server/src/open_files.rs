@@ -1,4 +1,4 @@
-//! Room for clients: each one is an open file, and the system limits those.
+//! Room for clients, and for the segments of a tier: they are open files, and the system limits those.
 
 use std::io;
 
@@ -11,6 +11,12 @@ use crate::log::Log;
 const RESERVED: u64 = 32;
 /// Files of one worker: its event loop, its wake-up, its listeners.
 const PER_WORKER: u64 = 8;
+/// Files that a tier has in any case.
+const TIER: u64 = 64;
+/// Files of a segment of a tier: one through the system's cache, and one past it.
+const PER_SEGMENT: u64 = 2;
+/// Segments beyond those that are full: being written, and being written together.
+const SPARE_SEGMENTS: u64 = 8;
 
 /// Makes room for `maxclients` at start. Where the system does not give it, `maxclients` becomes
 /// what there is room for, and the log says so.
@@ -67,7 +73,22 @@ pub fn make_more_room(config: &Config) -> Result<(), ApplyError> {
     )))
 }
 
-/// Open files that the clients and workers of `config` take.
+/// Makes room for the segments of a tier, beside the clients. Returns how many bytes it may take: `bytes_max`, or what there
+/// is room for.
+pub(crate) fn make_room_for_tier(config: &Config, bytes_max: u64, segment_bytes: u64) -> u64 {
+    let segment_bytes = segment_bytes.max(1);
+    let segments = bytes_max.div_ceil(segment_bytes) + SPARE_SEGMENTS;
+    let more = segments.saturating_mul(PER_SEGMENT).saturating_sub(TIER);
+    let Ok(files) = process::raise_open_files(wanted(config).saturating_add(more)) else {
+        // It was told when there was to be room for clients.
+        return bytes_max;
+    };
+    let files = TIER + files.now.saturating_sub(wanted(config)).min(more);
+    let segments = (files / PER_SEGMENT).saturating_sub(SPARE_SEGMENTS);
+    bytes_max.min(segments.saturating_mul(segment_bytes))
+}
+
+/// Open files that the clients and workers of `config` take, and a tier in any case.
 fn wanted(config: &Config) -> u64 {
     u64::from(config.clients_max) + others(config)
 }
@@ -79,7 +100,8 @@ fn clients_in(files: u64, config: &Config) -> u32 {
 }
 
 fn others(config: &Config) -> u64 {
-    RESERVED + PER_WORKER * u64::from(config.threads_count)
+    let tier = if config.tier.is_some() { TIER } else { 0 };
+    RESERVED + PER_WORKER * u64::from(config.threads_count) + tier
 }
 
 #[cfg(test)]
@@ -97,6 +119,16 @@ mod tests {
         assert_eq!(wanted(&config), 148);
         assert_eq!(clients_in(148, &config), 100);
         assert_eq!(clients_in(3, &config), 0);
+    }
+
+    #[test]
+    fn a_tier_takes_what_there_are_files_for() {
+        let config = Settings::default().config();
+        let segment_bytes = 1 << 20;
+        assert_eq!(make_room_for_tier(&config, 5 << 20, segment_bytes), 5 << 20);
+        let most = make_room_for_tier(&config, u64::MAX / 2, segment_bytes);
+        assert!((TIER / PER_SEGMENT - SPARE_SEGMENTS) * segment_bytes <= most);
+        assert!(most < u64::MAX / 2, "{most}");
     }
 
     #[test]

@@ -37,8 +37,10 @@ use reactor::{ConnectionId, Ring, Waker};
 use store::{ColdKind, Handle, Key, Locator, Store};
 use tier::{EntryHead, Tier, TierFault, TierOptions};
 
-use crate::config::{TierConfig, TierIo};
+use crate::config::{Config, TierConfig, TierIo};
 use crate::log::Log;
+use crate::node::Core;
+use crate::open_files;
 use demoter::Demoter;
 use lock::TierLock;
 use readers::{Readers, WantedValue};
@@ -106,7 +108,7 @@ struct Rings {
 }
 
 impl TierInUse {
-    /// Opens the tier that a configuration asks for; before the store has any keys, and there are so many workers.
+    /// Opens the tier that a configuration asks for; before the store has any keys.
     ///
     /// # Errors
     /// When the directory cannot be used, or `maxmemory` does not say when values are to leave memory, or there is no way to
@@ -114,9 +116,10 @@ impl TierInUse {
     pub(crate) fn open(
         around: &Around,
         wanted: &TierConfig,
-        (memory_bytes_max, workers): (u64, usize),
+        config: &Config,
     ) -> io::Result<Arc<Self>> {
-        if memory_bytes_max == 0 && wanted.demote_at_percent != 0 {
+        let workers = usize::from(config.threads_count.max(1));
+        if config.memory_bytes_max == 0 && wanted.demote_at_percent != 0 {
             return Err(io::Error::other(
                 "tier-path needs a maxmemory: that says when values are moved to the tier",
             ));
@@ -128,11 +131,13 @@ impl TierInUse {
             let text = format!("{}: {error}", directory.display());
             io::Error::new(error.kind(), text)
         })?;
+        let on_disk = bytes_max(&*disk, wanted, 0);
         let options = TierOptions {
             directory,
-            bytes_max: bytes_max(&*disk, wanted, 0),
+            bytes_max: open_files::make_room_for_tier(config, on_disk, wanted.segment_bytes),
             segment_bytes: wanted.segment_bytes,
         };
+        tell_if_less(&around.log, on_disk, options.bytes_max);
         let lock = TierLock::take(&options.directory)?;
         let tier = Arc::new(Tier::open(disk, &options).map_err(io::Error::other)?);
         let tuning = Arc::new(Tuning::new(wanted));
@@ -278,11 +283,17 @@ impl TierInUse {
     }
 
     /// Goes on as the configuration says now. Where its files are stays as it was.
-    pub(crate) fn change(&self, shared: &Shared, wanted: &TierConfig) {
-        self.apply(shared, wanted);
+    pub(crate) fn change(&self, core: &Core, wanted: &TierConfig, config: &Config) {
+        self.apply(&core.shared, wanted);
         let used = self.tier.figures().used_bytes;
-        self.tier
-            .set_bytes_max(bytes_max(&SystemDisk, wanted, used));
+        let on_disk = bytes_max(&SystemDisk, wanted, used);
+        // That of a segment is read at the start.
+        let segment_bytes = self.tier.segment_bytes();
+        let bytes_max = open_files::make_room_for_tier(config, on_disk, segment_bytes);
+        if bytes_max != self.tier.bytes_max() {
+            tell_if_less(&core.log, on_disk, bytes_max);
+        }
+        self.tier.set_bytes_max(bytes_max);
     }
 
     fn apply(&self, shared: &Shared, wanted: &TierConfig) {
@@ -459,6 +470,16 @@ fn bytes_max(disk: &dyn Disk, wanted: &TierConfig, used_bytes: u64) -> u64 {
     match wanted.bytes_max {
         0 => room / 10 * 9,
         asked => asked.min(room),
+    }
+}
+
+/// Says that a tier takes less than there would be room for.
+fn tell_if_less(log: &Log, on_disk: u64, bytes_max: u64) {
+    if bytes_max < on_disk {
+        log.warning(format_args!(
+            "The system allows too few open files for a tier of {on_disk} bytes: it takes {bytes_max} at most. \
+             Raise the limit with 'ulimit -n', or tier-segment-size."
+        ));
     }
 }
 

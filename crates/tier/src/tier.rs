@@ -237,6 +237,12 @@ impl Tier {
         self.bytes_max.load(Ordering::Relaxed)
     }
 
+    /// Length of a segment.
+    #[must_use]
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
     /// Writes an entry; where it is. It counts as named from now on.
     ///
     /// # Errors
