@@ -12,6 +12,7 @@ use crate::recovery::run;
 mod early;
 mod failover;
 mod faults;
+mod redis_beside;
 mod syncs;
 mod verify;
 

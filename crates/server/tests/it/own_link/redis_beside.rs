@@ -1,0 +1,61 @@
+//! Replicas of redis-server, by PSYNC, of nodes that have own links as well.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use super::*;
+use crate::replication::settle;
+
+fn redis() -> Server {
+    let args = ["--enable-debug-command", "yes", "--save", ""];
+    ServerBuilder::oracle().tcp().args(&args).start().unwrap()
+}
+
+/// Has redis-server follow a node, and waits for the stream.
+fn follow(redis: &Server, node: &Node) {
+    let mut client = redis.client().unwrap();
+    run(&mut client, &format!("REPLICAOF 127.0.0.1 {}", node.port));
+    let patience = Patience::of(Duration::from_secs(120));
+    while crate::replication::field(&mut client, "master_link_status") != "up" {
+        assert!(patience.lasts(), "{}\n{}", redis.log(), node.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Writes one key after the other until it is told to stop.
+fn write(node: &Node, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let (mut client, stop) = (node.client(), Arc::clone(stop));
+    std::thread::spawn(move || {
+        let mut number = 0;
+        while !stop.load(Ordering::Acquire) {
+            let set = [
+                b"SET".to_vec(),
+                format!("while:{number}").into_bytes(),
+                b"1".to_vec(),
+            ];
+            client.command(&set).unwrap();
+            number += 1;
+        }
+    })
+}
+
+/// The stream began where the log was while the checkpoint was written, and not where it was at the cut.
+#[test]
+fn what_is_written_while_a_checkpoint_is_made_for_it_reaches_redis() {
+    let primary = Node::new(&[]);
+    let mut client = primary.client();
+    crate::recovery::fill(&mut client, 0..10_000);
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = write(&primary, &stop);
+    // The checkpoint in force is not less to send than a new one.
+    let long = "v".repeat(1 << 20);
+    for _ in 0..17 {
+        client.command(&["SET", "long", &long]).unwrap();
+    }
+    let redis = redis();
+    follow(&redis, &primary);
+    stop.store(true, Ordering::Release);
+    writer.join().unwrap();
+    settle(&mut client, &mut redis.client().unwrap());
+}
