@@ -59,3 +59,25 @@ fn what_is_written_while_a_checkpoint_is_made_for_it_reaches_redis() {
     writer.join().unwrap();
     settle(&mut client, &mut redis.client().unwrap());
 }
+
+/// Generations are each primary's own: what a successor wrote was taken for what is in the checkpoint of before.
+#[test]
+fn what_a_successor_wrote_reaches_redis_whatever_was_saved_before_it() {
+    let (mut old, new) = (Node::new(&[]), Node::new(&[]));
+    fill(&mut old.client());
+    new.follow(&old);
+    old.wait_for_replica(&new);
+    for _ in 0..6 {
+        let saved = run(&mut old.client(), "SAVE");
+        assert_eq!(saved, Value::Simple(b"OK".to_vec()));
+    }
+    old.kill();
+    run(&mut new.client(), "REPLICAOF NO ONE");
+    new.wait_for("role", "master");
+    run(&mut new.client(), "SET of-successor 1");
+    old.start(&["--replicaof", &format!("127.0.0.1 {}", new.port)]);
+    new.wait_for_replica(&old);
+    let redis = redis();
+    follow(&redis, &old);
+    settle(&mut old.client(), &mut redis.client().unwrap());
+}
