@@ -263,6 +263,7 @@ impl OwnLinks {
         // Whatever the store has is this node's data from now on.
         self.is_store_broken.store(false, Ordering::Release);
     }
+        node.replication.stream.set_foreign(false);
 
     /// Where the log on disk ends: the term of its last frame, and the sequence; and up to where the data is.
     pub(crate) fn log_end(&self, node: &Node) -> (u64, u64, u64) {
@@ -880,6 +881,8 @@ fn lend_log(node: &Node) {
     own.follows.store(true, Ordering::Release);
 }
 
+    // A replica by PSYNC may be there before the primary is: no ping of its stream may stand where frames of the primary come.
+    node.replication.stream.set_foreign(true);
 /// The node, as the link to its primary needs it.
 struct AtReplica<'f> {
     following: &'f Following,

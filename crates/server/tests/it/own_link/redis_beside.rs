@@ -60,6 +60,57 @@ fn what_is_written_while_a_checkpoint_is_made_for_it_reaches_redis() {
     settle(&mut client, &mut redis.client().unwrap());
 }
 
+/// A replica has frames in its log that it has not applied yet, and generations that are not its own.
+#[test]
+fn what_is_written_while_a_replica_serves_it_reaches_redis() {
+    let (primary, replica) = (Node::new(&[]), Node::new(&[]));
+    let mut client = primary.client();
+    crate::recovery::fill(&mut client, 0..10_000);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers = [(); 2].map(|()| write(&primary, &stop));
+    let long = "v".repeat(1 << 20);
+    for _ in 0..17 {
+        client.command(&["SET", "long", &long]).unwrap();
+    }
+    let redis = redis();
+    follow(&redis, &replica);
+    stop.store(true, Ordering::Release);
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    primary.wait_for_replica(&replica);
+    settle(&mut replica.client(), &mut redis.client().unwrap());
+}
+
+/// A ping of its stream stood where the primary's next frame belongs: the replica was refused from then on.
+#[test]
+fn a_replica_that_redis_follows_adds_nothing_to_its_log() {
+    let primary = Node::new(&[]);
+    let replica = Node::new(&["--repl-ping-replica-period", "1"]);
+    fill(&mut primary.client());
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let redis = redis();
+    follow(&redis, &replica);
+    let pings = Duration::from_secs(3);
+    std::thread::sleep(pings);
+    run(&mut primary.client(), "SET later 1");
+    primary.wait_for_replica(&replica);
+    settle(&mut replica.client(), &mut redis.client().unwrap());
+    // The office changes, and pings are its own again.
+    run(&mut replica.client(), "REPLICAOF NO ONE");
+    replica.wait_for("role", "master");
+    let before = replica.field("master_repl_offset");
+    let patience = Patience::of(Duration::from_secs(60));
+    while replica.field("master_repl_offset") == before {
+        assert!(patience.lasts(), "{}", replica.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    settle(&mut replica.client(), &mut redis.client().unwrap());
+}
+
 /// Generations are each primary's own: what a successor wrote was taken for what is in the checkpoint of before.
 #[test]
 fn what_a_successor_wrote_reaches_redis_whatever_was_saved_before_it() {
