@@ -245,6 +245,10 @@ impl OwnLinks {
     /// This node has stopped following, and takes writes next. Under a control group the term has a number there.
     pub(crate) fn take_over(&self, node: &Arc<Node>, number: Option<u64>) {
         if !self.follows.load(Ordering::Acquire) {
+            // It was started as a replica, and never met its primary: the term that its log ends in is that one's.
+            if self.terms.lineage().last().is_some() {
+                self.begin_term(node, number);
+            }
             return;
         }
         // Whatever is cut from now on is newer than what the primary's frames say.
