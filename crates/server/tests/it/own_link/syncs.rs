@@ -52,6 +52,13 @@ fn a_full_sync_goes_on_where_its_link_broke() {
     assert_eq!(given, 1, "{log}");
 }
 
+/// The first file of a node's log.
+fn oldest(node: &Node) -> Option<String> {
+    let files = std::fs::read_dir(node.directory.join("iolite-data/log")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".log")).min()
+}
+
 /// The log of the successor does not reach back to where the two part.
 #[test]
 fn what_a_full_sync_takes_away_is_kept_first() {
@@ -68,11 +75,6 @@ fn what_a_full_sync_takes_away_is_kept_first() {
     let patience = Patience::of(Duration::from_secs(60));
     let mut round = 0;
     // Until the first file of its log is gone.
-    let oldest = |node: &Node| {
-        let files = std::fs::read_dir(node.directory.join("iolite-data/log")).unwrap();
-        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.ends_with(".log")).min()
-    };
     let before = oldest(&new);
     while oldest(&new) == before {
         assert!(patience.lasts(), "{}", new.log());
@@ -93,6 +95,29 @@ fn what_a_full_sync_takes_away_is_kept_first() {
         .unwrap();
     let text = String::from_utf8_lossy(&checked.stdout).into_owned();
     assert!(checked.status.success(), "{text}");
+}
+
+/// The checkpoint of the deposed primary is from after the two part. It kept that twice, and told of it twice.
+#[test]
+fn what_is_given_up_is_told_once_where_no_checkpoint_is_from_before_it() {
+    let (mut old, new) = (Node::new(&[]), Node::new(&[]));
+    fill(&mut old.client());
+    new.follow(&old);
+    old.wait_for_replica(&new);
+    run(&mut new.client(), "REPLICAOF NO ONE");
+    new.wait_for("role", "master");
+    let mut client = old.client();
+    for key in 0..7 {
+        run(&mut client, &format!("SET lost:{key} 1"));
+    }
+    assert_eq!(run(&mut client, "SAVE"), Value::Simple(b"OK".to_vec()));
+    old.kill();
+    old.start(&["--replicaof", &format!("127.0.0.1 {}", new.port)]);
+    new.wait_for_replica(&old);
+    let log = old.log();
+    assert_eq!(log.matches("7 writes of 7 keys").count(), 1, "{log}");
+    let kept = |number| old.directory.join(format!("iolite-data/rewound-{number}"));
+    assert!(kept(1).is_dir() && !kept(2).exists());
 }
 
 /// What was written meanwhile is in no log, and the replica's end is one that the new log has as well.
