@@ -510,6 +510,12 @@ impl<'h> AppliedLog<'h> {
         }
         let env = self.home.env();
         let from = fork.max(log.oldest());
+        if fork < from {
+            env.log.warning(format_args!(
+                "Writes of sequences {fork} to {from} are not in the primary's history and are not kept: the log here \
+                 begins behind them"
+            ));
+        }
         let kept = rewound::suffix(&log, &self.home.place(), &env.clock, from)?;
         env.log.warning(format_args!("{kept}"));
         Ok(())

@@ -59,6 +59,34 @@ fn oldest(node: &Node) -> Option<String> {
     names.filter(|name| name.ends_with(".log")).min()
 }
 
+/// A deposed primary that keeps no log for anybody: what it gives up is in its checkpoint alone. Nothing was said of that.
+#[test]
+fn what_a_full_sync_takes_away_that_no_log_has_is_told() {
+    let (mut old, new) = (Node::new(&["--repl-log-keep", "1"]), Node::new(&[]));
+    fill(&mut old.client());
+    new.follow(&old);
+    old.wait_for_replica(&new);
+    run(&mut new.client(), "REPLICAOF NO ONE");
+    new.wait_for("role", "master");
+    let mut client = old.client();
+    let (before, patience) = (oldest(&old), Patience::of(Duration::from_secs(60)));
+    let mut round = 0;
+    while oldest(&old) == before {
+        assert!(patience.lasts(), "{}", old.log());
+        crate::recovery::fill(&mut client, round * 500..(round + 1) * 500);
+        assert_eq!(run(&mut client, "SAVE"), Value::Simple(b"OK".to_vec()));
+        round += 1;
+    }
+    old.kill();
+    old.start(&["--replicaof", &format!("127.0.0.1 {}", new.port)]);
+    new.wait_for_replica(&old);
+    let log = old.log();
+    assert!(
+        log.contains("are not in the primary's history and are not kept"),
+        "{log}"
+    );
+}
+
 /// The log of the successor does not reach back to where the two part.
 #[test]
 fn what_a_full_sync_takes_away_is_kept_first() {
