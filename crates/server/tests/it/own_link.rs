@@ -138,6 +138,13 @@ impl Node {
         run(&mut self.client(), "DEBUG DIGEST")
     }
 
+    /// Has a replica come and go: the log has a term then, and a checkpoint that is made afterwards is one that replicas are given.
+    fn begin_term(&self) {
+        let first = Self::new(&[]);
+        first.follow(self);
+        self.wait_for_replica(&first);
+    }
+
     /// Waits until a replica has what this node has.
     fn wait_for_replica(&self, replica: &Self) {
         replica.wait_for("master_link_status", "up");

@@ -9,6 +9,7 @@ const PART_BYTES: u64 = 1_500_000;
 /// A primary with eight long keys in its checkpoint.
 fn primary() -> Relayed {
     let relayed = Relayed::new(&["--rdbcompression", "no"]);
+    relayed.primary.begin_term();
     let mut client = relayed.primary.client();
     for key in 0..8 {
         let value = format!("{key}abcdefg").repeat(65_536);

@@ -27,6 +27,7 @@ impl Relayed {
 #[test]
 fn a_full_sync_goes_on_where_its_link_broke() {
     let relayed = Relayed::new(&["--rdbcompression", "no"]);
+    relayed.primary.begin_term();
     let mut client = relayed.primary.client();
     for key in 0..8 {
         let value = format!("{key}abcdefg").repeat(65_536);
@@ -49,7 +50,8 @@ fn a_full_sync_goes_on_where_its_link_broke() {
     assert!(bytes < 5_500_000, "{bytes} bytes for 4 MiB");
     let log = relayed.primary.log();
     let given = log.matches("A replica is given checkpoint").count();
-    assert_eq!(given, 1, "{log}");
+    // One was given to who came first.
+    assert_eq!(given, 2, "{log}");
 }
 
 /// The first file of a node's log.
@@ -146,6 +148,22 @@ fn what_is_given_up_is_told_once_where_no_checkpoint_is_from_before_it() {
     assert_eq!(log.matches("7 writes of 7 keys").count(), 1, "{log}");
     let kept = |number| old.directory.join(format!("iolite-data/rewound-{number}"));
     assert!(kept(1).is_dir() && !kept(2).exists());
+}
+
+/// Writes from before the first replica are in no term. A replica that lost its power, or its link, when it had nothing but
+/// those was taken for somebody with another history, and refused.
+#[test]
+fn what_a_replica_is_given_is_of_a_term() {
+    let (primary, replica) = (Node::new(&[]), Node::new(&[]));
+    fill(&mut primary.client());
+    let saved = run(&mut primary.client(), "SAVE");
+    assert_eq!(saved, Value::Simple(b"OK".to_vec()));
+    run(&mut primary.client(), "SET after 1");
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let manifest = std::fs::read(replica.data.join("iolite-data/MANIFEST")).unwrap();
+    let manifest = String::from_utf8(manifest).unwrap();
+    assert!(manifest.contains("\nterm 1 "), "{manifest}");
 }
 
 /// What was written meanwhile is in no log, and the replica's end is one that the new log has as well.
