@@ -166,6 +166,27 @@ fn what_a_replica_is_given_is_of_a_term() {
     assert!(manifest.contains("\nterm 1 "), "{manifest}");
 }
 
+/// A checkpoint that is given up for a change of the office was taken for one that failed, and writes were refused until the next.
+#[test]
+fn who_takes_over_while_it_saves_takes_writes() {
+    let (primary, replica) = (Node::new(&[]), Node::new(&["--save", "3600 1"]));
+    crate::recovery::fill(&mut primary.client(), 0..20_000);
+    let patience = Patience::of(Duration::from_secs(120));
+    while !replica
+        .log()
+        .contains("Checkpoint failed: it was cancelled")
+    {
+        assert!(patience.lasts(), "{}", replica.log());
+        replica.follow(&primary);
+        primary.wait_for_replica(&replica);
+        run(&mut replica.client(), "BGSAVE");
+        run(&mut replica.client(), "REPLICAOF NO ONE");
+        replica.wait_for("role", "master");
+    }
+    let set = run(&mut replica.client(), "SET taken 1");
+    assert_eq!(set, Value::Simple(b"OK".to_vec()));
+}
+
 /// What was written meanwhile is in no log, and the replica's end is one that the new log has as well.
 #[test]
 fn what_was_written_without_a_log_reaches_a_replica_all_the_same() {
