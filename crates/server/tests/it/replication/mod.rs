@@ -113,7 +113,7 @@ pub(crate) fn settle(primary: &mut Client, replica: &mut Client) {
     .unwrap_or_else(|what| panic!("{what}: {seen}"));
 }
 
-pub(crate) fn without_string_encodings(state: Value) -> Value {
+fn without_string_encodings(state: Value) -> Value {
     match state {
         Value::Bulk(text) if text == b"raw" => Value::Bulk(b"embstr".to_vec()),
         Value::Array(values) => {
