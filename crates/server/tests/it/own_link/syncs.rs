@@ -187,6 +187,42 @@ fn who_takes_over_while_it_saves_takes_writes() {
     assert_eq!(set, Value::Simple(b"OK".to_vec()));
 }
 
+/// A start removes keys that have expired meanwhile, and serves clients: all that stood in front of its term, in the term before,
+/// where a replica that has more of that one has other frames. It could not be rewound then.
+#[test]
+fn nothing_stands_between_the_log_that_a_start_finds_and_its_term() {
+    let mut primary = Node::new(&[]);
+    primary.begin_term();
+    for term in 2..6 {
+        let mut client = primary.client();
+        let keys = |key: usize| ["SET".to_owned(), format!("soon:{key}"), "1".to_owned()];
+        let px = ["PX".to_owned(), "1000".to_owned()];
+        let requests: Vec<Vec<String>> = (0..2_000)
+            .map(|key| [&keys(key)[..], &px[..]].concat())
+            .collect();
+        client.pipeline(&requests).unwrap();
+        primary.kill();
+        std::thread::sleep(Duration::from_millis(1_100));
+        primary.start(&[]);
+        let patience = Patience::of(Duration::from_secs(60));
+        while !primary.log().contains("of this log begins") {
+            assert!(patience.lasts(), "{}", primary.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let log = primary.log();
+        let found = log.split("Log applied up to sequence ").nth(1).unwrap();
+        let found = found.split(':').next().unwrap();
+        let saved = run(&mut primary.client(), "SAVE");
+        assert_eq!(saved, Value::Simple(b"OK".to_vec()));
+        let manifest = std::fs::read(primary.data.join("iolite-data/MANIFEST")).unwrap();
+        let manifest = String::from_utf8(manifest).unwrap();
+        let begins = manifest.lines().find(|line| {
+            line.starts_with(&format!("term {term} ")) && line.ends_with(&format!(" {found}"))
+        });
+        assert!(begins.is_some(), "{found}\n{manifest}");
+    }
+}
+
 /// What was written meanwhile is in no log, and the replica's end is one that the new log has as well.
 #[test]
 fn what_was_written_without_a_log_reaches_a_replica_all_the_same() {
