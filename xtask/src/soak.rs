@@ -46,6 +46,7 @@ const SEEDS: &[&str] = &[
     "CHURN_SEED",
     "LOG_LIFE_SEED",
     "MIGRATION_SEED",
+    "REPLICATION_FAULTS_SEED",
     "PROPTEST_RNG_SEED",
     "SHUTTLE_RANDOM_SEED",
 ];
@@ -67,6 +68,7 @@ const AMOUNTS: &[(&str, &str)] = &[
     ("CHURN_SECONDS", "120"),
     ("GROUP_KILLS", "200"),
     ("MIGRATION_KILLS", "300"),
+    ("REPLICATION_FAULTS", "200"),
 ];
 
 /// Seconds for which each fuzz target is fed in a round.
@@ -149,6 +151,12 @@ pub const PARTS: &[SoakPart] = &[
                 "migrations::a_migration_that_is_killed",
             )]
         },
+    },
+    SoakPart {
+        name: "replication-faults",
+        purpose: "200 faults between a primary, its replicas, one of a replica's and redis-server; all have the same after each (some need root and loop devices)",
+        needs: &[&tools::CPP_COMPILER, &tools::REDIS_SERVER],
+        commands: |_| vec![parts::ignored("own_link::random_faults::")],
     },
     SoakPart {
         name: "failovers",

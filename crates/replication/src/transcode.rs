@@ -27,6 +27,7 @@ mod tests;
 
 use std::fmt;
 
+use durability::checkpoint::Overlap;
 use durability::log::Effect;
 
 pub use form::{Form, Peer};
@@ -77,7 +78,7 @@ pub struct Transcoder {
     form: Form,
     reader: Peer,
     place: Place,
-    hidden_below: u64,
+    hidden: Overlap,
     lost: u64,
 }
 
@@ -89,7 +90,7 @@ impl Transcoder {
             form,
             reader: form.peer,
             place,
-            hidden_below: 0,
+            hidden: Overlap::NONE,
             lost: 0,
         }
     }
@@ -101,9 +102,10 @@ impl Transcoder {
         self
     }
 
-    /// Effects of generations below this one are in the checkpoint that was sent: newlines stand for them.
-    pub fn hide_below(&mut self, generation: u64) {
-        self.hidden_below = generation;
+    /// These effects are in the checkpoint that was sent: newlines stand for them. Generations are each primary's own, so
+    /// what comes after the overlap is told whatever its generation is.
+    pub fn hide(&mut self, overlap: Overlap) {
+        self.hidden = overlap;
     }
 
     /// Where it is.
@@ -232,7 +234,7 @@ impl Transcoder {
     }
 
     fn is_hidden(&self, effect: &Effect<'_>) -> bool {
-        effect.generation < self.hidden_below
+        self.hidden.has(self.place.sequence, effect.generation)
     }
 
     fn translate<'a>(&self, effect: &Effect<'a>) -> Result<Said<'a>, Unsupported> {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -25,6 +25,12 @@ struct State {
     /// Bytes of the target that have passed.
     passed: AtomicU64,
     is_still: AtomicBool,
+    /// The same of one way: what clients send, and what the target does.
+    still_ways: [AtomicBool; 2],
+    /// Milliseconds that each piece waits.
+    delay_ms: AtomicU32,
+    /// Nobody is let in.
+    is_shut: AtomicBool,
     /// Bytes of the target that may pass before nothing is passed on any more.
     left_before_stillness: AtomicU64,
     is_over: AtomicBool,
@@ -57,6 +63,9 @@ impl Relay {
             left: AtomicU64::new(u64::MAX),
             passed: AtomicU64::new(0),
             is_still: AtomicBool::new(false),
+            still_ways: Default::default(),
+            delay_ms: AtomicU32::new(0),
+            is_shut: AtomicBool::new(false),
             left_before_stillness: AtomicU64::new(u64::MAX),
             is_over: AtomicBool::new(false),
             rewrites,
@@ -67,6 +76,9 @@ impl Relay {
             for client in listener.incoming().flatten() {
                 if own.is_over.load(Ordering::Acquire) {
                     return;
+                }
+                if own.is_shut.load(Ordering::Acquire) {
+                    continue;
                 }
                 // Who cannot be passed on is closed.
                 let _refused = State::relay(&own, client);
@@ -94,6 +106,24 @@ impl Relay {
     /// Whether nothing is passed on, without an end of anything.
     pub fn hold(&self, on: bool) {
         self.state.is_still.store(on, Ordering::Release);
+    }
+
+    /// Whether nothing of one side is passed on, while the other is heard: of the target, or of its clients.
+    pub fn hold_way(&self, is_of_target: bool, on: bool) {
+        self.state.still_ways[usize::from(is_of_target)].store(on, Ordering::Release);
+    }
+
+    /// Has each piece of at most 64 KiB wait for so many milliseconds.
+    pub fn slow(&self, delay_ms: u32) {
+        self.state.delay_ms.store(delay_ms, Ordering::Release);
+    }
+
+    /// Ends all connections, and lets nobody in until it is opened again.
+    pub fn shut(&self, on: bool) {
+        self.state.is_shut.store(on, Ordering::Release);
+        if on {
+            self.state.cut();
+        }
     }
 
     /// Passes so many more bytes of the target on, and nothing then, without an end of anything.
@@ -145,6 +175,10 @@ impl State {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             open.extend([client.try_clone()?, server.try_clone()?]);
         }
+        if self.is_shut.load(Ordering::Acquire) {
+            // It was shut while this one was let in.
+            self.cut();
+        }
         let (from_client, to_server) = (client.try_clone()?, server.try_clone()?);
         let own = Arc::clone(self);
         thread::spawn(move || own.pass(from_client, to_server, false));
@@ -159,9 +193,12 @@ impl State {
             if is_of_target && is_used_up(&self.left_before_stillness, count as u64) {
                 self.is_still.store(true, Ordering::Release);
             }
-            while self.is_still.load(Ordering::Acquire) && !self.is_over.load(Ordering::Acquire) {
+            while self.is_held(is_of_target) && !self.is_over.load(Ordering::Acquire) {
                 thread::sleep(LOOK);
             }
+            thread::sleep(Duration::from_millis(
+                self.delay_ms.load(Ordering::Acquire).into(),
+            ));
             let mut piece = bytes[..count].to_vec();
             if is_of_target {
                 self.rewrite(&mut piece);
@@ -178,6 +215,11 @@ impl State {
         for stream in [from, to] {
             let _gone = stream.shutdown(Shutdown::Both);
         }
+    }
+
+    fn is_held(&self, is_of_target: bool) -> bool {
+        let way = &self.still_ways[usize::from(is_of_target)];
+        self.is_still.load(Ordering::Acquire) || way.load(Ordering::Acquire)
     }
 
     fn rewrite(&self, piece: &mut [u8]) {

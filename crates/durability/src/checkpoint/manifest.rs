@@ -334,6 +334,21 @@ impl Manifest {
         }
     }
 
+    /// Whether the checkpoint has nothing that the log has from a sequence on. Where the manifest does not say how far it
+    /// reaches nobody knows, and it may have.
+    #[must_use]
+    pub fn is_before(&self, sequence: u64) -> bool {
+        let History {
+            cut_sequence,
+            settled_sequence,
+            ..
+        } = self.history;
+        let from = self.log_sequence;
+        let end = cut_sequence.or(settled_sequence);
+        from.zip(end)
+            .is_some_and(|(from, end)| from.max(end) <= sequence)
+    }
+
     /// As it is kept.
     #[must_use]
     pub fn encode(&self) -> String {

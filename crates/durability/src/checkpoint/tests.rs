@@ -16,6 +16,27 @@ use crate::disk::{Disk, SystemDisk};
 mod damage;
 mod golden;
 
+/// Where two histories part, only what a checkpoint has from before that may be gone on from.
+#[test]
+fn a_checkpoint_is_before_a_sequence_that_its_cut_does_not_pass() {
+    let manifest = |log_sequence, cut_sequence, settled_sequence| Manifest {
+        log_sequence,
+        history: History {
+            cut_sequence,
+            settled_sequence,
+            ..History::default()
+        },
+        ..Manifest::default()
+    };
+    // Writes up to 150 may be in it, though the log is needed from 100 on.
+    let of_primary = manifest(Some(100), None, Some(150));
+    assert!(of_primary.is_before(150) && !of_primary.is_before(149));
+    let of_replica = manifest(Some(100), Some(100), None);
+    assert!(of_replica.is_before(100) && !of_replica.is_before(99));
+    assert!(!manifest(Some(100), None, None).is_before(u64::MAX));
+    assert!(!manifest(None, None, None).is_before(u64::MAX));
+}
+
 /// A directory of its own, removed with what is in it.
 struct TestDirectory(TempDir);
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
+use durability::checkpoint::Manifest;
 use durability::log::Parts;
 use proptest::prelude::*;
 
@@ -397,7 +398,7 @@ proptest! {
     ) {
         let whole = stream_of(Form::default(), &steps);
         let mut transcoder = Transcoder::new(Form::default(), Place::default());
-        transcoder.hide_below(generation);
+        transcoder.hide(overlap(generation));
         let mut hiding = Vec::new();
         for step in &steps {
             run(&mut transcoder, step, &mut hiding).unwrap();
@@ -412,6 +413,34 @@ proptest! {
     }
 }
 
+/// Everything of older generations, wherever it stands.
+fn overlap(generation: u64) -> Overlap {
+    let manifest = Manifest {
+        generation,
+        ..Manifest::default()
+    };
+    manifest.overlap()
+}
+
+/// Another primary's generations are its own: what it wrote was taken for what the checkpoint has.
+#[test]
+fn what_comes_after_the_overlap_is_told_whatever_its_generation() {
+    let steps = [b"a", b"b", b"c"].map(|key| {
+        let parts: [&[u8]; 3] = [b"SET", key, b"1"];
+        Step::Effects(vec![Stated::new(0, 1, &parts)])
+    });
+    let mut counting = Transcoder::new(Form::default(), Place::default());
+    run(&mut counting, &steps[0], &mut Vec::new()).unwrap();
+    let mut transcoder = Transcoder::new(Form::default(), Place::default());
+    transcoder.hide(overlap(2).up_to(counting.place().sequence));
+    let told = steps.each_ref().map(|step| {
+        let mut out = Vec::new();
+        run(&mut transcoder, step, &mut out).unwrap();
+        out.windows(3).any(|bytes| bytes == b"SET")
+    });
+    assert_eq!(told, [false, true, true]);
+}
+
 /// What a peer of a family cannot take has as many bytes for it as for the others, or ends its link.
 #[test]
 fn a_frame_that_cannot_be_said_is_not_passed_over_by_an_offset() {
@@ -422,7 +451,7 @@ fn a_frame_that_cannot_be_said_is_not_passed_over_by_an_offset() {
     let step = Step::Effects(vec![Stated::new(0, 1, &parts)]);
     let count = |form: Form, reader: Peer, hidden_below: u64| {
         let mut transcoder = Transcoder::new(form, Place::default()).for_reader(reader);
-        transcoder.hide_below(hidden_below);
+        transcoder.hide(overlap(hidden_below));
         let mut out = Vec::new();
         let done = run(&mut transcoder, &step, &mut out);
         done.map(|()| (transcoder.place().offset, out))

@@ -112,6 +112,7 @@ impl Host for Around {
     fn loaded(&self) {
         if let Some(node) = self.0.upgrade() {
             node.replication.stream.restore(&node);
+            node.replication.hold_until_begun(&node);
         }
     }
 

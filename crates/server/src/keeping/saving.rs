@@ -12,7 +12,7 @@ use engine::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownR
 
 use crate::config::{Config, Durability, DurabilityLevel, SavePoint};
 use crate::node::Node;
-use persistence::checkpointer::{Figures, Outcome, Refused, Ticket, Why};
+use persistence::checkpointer::{Failure, Figures, Outcome, Refused, Ticket, Why};
 use persistence::running::Persistence;
 
 /// Behind a checkpoint that failed, save points ask for the next one no sooner than this.
@@ -239,7 +239,8 @@ impl Node {
         if outcome.result.is_ok() {
             record.count += 1;
             record.failures_in_a_row = 0;
-        } else {
+        } else if outcome.result != Err(Failure::Cancelled) {
+            // One that was given up, by an operator or for a full sync, says nothing of the disk.
             record.failures_in_a_row += 1;
         }
         drop(known);
@@ -376,7 +377,7 @@ fn reached(
 mod tests {
     use super::*;
     use crate::config::Settings;
-    use persistence::checkpointer::{Failure, Progress};
+    use persistence::checkpointer::Progress;
 
     const POINTS: &[SavePoint] = &[
         SavePoint {

@@ -510,6 +510,12 @@ impl<'h> AppliedLog<'h> {
         }
         let env = self.home.env();
         let from = fork.max(log.oldest());
+        if fork < from {
+            env.log.warning(format_args!(
+                "Writes of sequences {fork} to {from} are not in the primary's history and are not kept: the log here \
+                 begins behind them"
+            ));
+        }
         let kept = rewound::suffix(&log, &self.home.place(), &env.clock, from)?;
         env.log.warning(format_args!("{kept}"));
         Ok(())
@@ -653,28 +659,27 @@ impl ReplicaData for AppliedLog<'_> {
     fn rewind(&mut self, to: u64) -> Result<(), String> {
         // None may be put in force that has what is given up.
         let _suspended = self.home.suspend_checkpoints();
-        let base = self.home.base();
-        let base = base.filter(|base| base.log_sequence.is_some_and(|from| from <= to));
+        let is_broken = self.home.is_store_broken().load(Ordering::Acquire);
+        // Nothing of what is given up was applied, or the state before it has to be found.
+        let base = match self.applied <= to && !is_broken {
+            true => None,
+            false => {
+                let base = self.home.base().filter(|base| base.is_before(to));
+                // The full sync that is asked for keeps what is given up, once.
+                Some(base.ok_or("no checkpoint of its own is from before the fork")?)
+            }
+        };
         let place = self.home.place();
         let log = Arc::clone(self.follower()?.log());
         let kept = rewound::suffix(&log, &place, &self.home.env().clock, to)?;
         self.home.env().log.warning(format_args!(
             "{kept}; the log is truncated at sequence {to}"
         ));
-        if self.applied <= to && !self.home.is_store_broken().load(Ordering::Acquire) {
-            // Nothing of what is given up was applied.
-            self.follower()?
-                .truncate(to)
-                .map_err(|error| error.to_string())?;
-            self.home.terms().truncate(to);
-            return Ok(());
-        }
-        let base = base.ok_or("no checkpoint of its own is from before the fork")?;
         self.follower()?
             .truncate(to)
             .map_err(|error| error.to_string())?;
         self.home.terms().truncate(to);
-        self.reload(&log, &base)
+        base.map_or(Ok(()), |base| self.reload(&log, &base))
     }
 
     fn kept_sync(&mut self, primary: TermId) -> Option<Resume> {

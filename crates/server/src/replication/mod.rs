@@ -176,12 +176,27 @@ impl Replication {
         self.judge_replicas(node);
     }
 
+    /// Has writes wait, and what expires stay, until [`Replication::begin`]. Called when all that is kept is loaded, before clients
+    /// are served: where a start finds the log's end a term begins, and nothing may stand there before it does. A replica
+    /// may have other frames at the same place, of the term before.
+    pub(crate) fn hold_until_begun(&self, node: &Node) {
+        if self.role() == Role::Primary {
+            let gate = &node.core.shared.gate;
+            node.core
+                .env
+                .hold_removals_after(|| gate.set_changes_role(true));
+        }
+    }
+
     /// Lets the thread follow whom the configuration names, when all that is kept is loaded.
     pub(crate) fn begin(&self, node: &Arc<Node>) {
         if node.persistence().is_none() {
             self.stream.restore(node);
         }
         self.own.begin(node);
+        if self.role() == Role::Primary {
+            self.let_writes_go(node);
+        }
         let standing = self.standing();
         if standing.order.is_some() {
             self.wake_thread(standing, node);

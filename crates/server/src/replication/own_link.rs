@@ -245,6 +245,10 @@ impl OwnLinks {
     /// This node has stopped following, and takes writes next. Under a control group the term has a number there.
     pub(crate) fn take_over(&self, node: &Arc<Node>, number: Option<u64>) {
         if !self.follows.load(Ordering::Acquire) {
+            // It was started as a replica, and never met its primary: the term that its log ends in is that one's.
+            if self.terms.lineage().last().is_some() {
+                self.begin_term(node, number);
+            }
             return;
         }
         // Whatever is cut from now on is newer than what the primary's frames say.
@@ -259,6 +263,7 @@ impl OwnLinks {
         if let Some(kept) = node.persistence() {
             kept.log().take_back();
         }
+        node.replication.stream.set_foreign(false);
         self.follows.store(false, Ordering::Release);
         // Whatever the store has is this node's data from now on.
         self.is_store_broken.store(false, Ordering::Release);
@@ -405,8 +410,11 @@ impl AtPrimary {
 
     /// A checkpoint that is less to send than a new one, or a new one, with what keeps its files and the log from it on.
     fn checkpoint(node: &Node, log: &Arc<Log>) -> Result<PinnedCheckpoint, String> {
-        // What others have in their tier is nothing to a replica.
-        let has_values = |manifest: &Manifest| manifest.segments.is_empty();
+        // What others have in their tier is nothing to a replica. Nor does one go on without a term: whoever lost its power
+        // before it had the first one's frame would be taken for somebody with another history.
+        let has_values = |manifest: &Manifest| {
+            manifest.segments.is_empty() && !manifest.history.terms.is_empty()
+        };
         let is_good = |manifest: &Manifest| {
             let most = manifest.bytes().saturating_mul(LOG_PERCENT_MAX) / 100;
             manifest.log_sequence.is_some_and(|from| {
@@ -425,7 +433,9 @@ impl AtPrimary {
         let made =
             Self::pin(node, log)?.ok_or("no checkpoint is in force that the log goes on from")?;
         if !has_values(&made.manifest) {
-            return Err("another checkpoint has come into force, which lacks values".to_owned());
+            return Err(
+                "another checkpoint has come into force, which lacks values or terms".to_owned(),
+            );
         }
         Ok(PinnedCheckpoint {
             source: Source::NewCheckpoint,
@@ -871,6 +881,8 @@ fn lend_log(node: &Node) {
     if own.follows.load(Ordering::Acquire) {
         return;
     }
+    // A replica by PSYNC may be there before the primary is: no ping of its stream may stand where frames of the primary come.
+    node.replication.stream.set_foreign(true);
     node.replication.stream.let_go(node);
     let log = node.persistence().and_then(|kept| kept.log().lend());
     if let Some(log) = log {

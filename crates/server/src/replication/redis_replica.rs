@@ -321,10 +321,8 @@ impl Link {
         self.drain()?;
         self.send_data(&source)?;
         let mut transcoder = Transcoder::new(self.form, place).for_reader(self.peer);
-        // A checkpoint that was cut between two batches has nothing of what comes after it.
-        if source.manifest.history.cut_sequence.is_none() {
-            transcoder.hide_below(source.manifest.generation);
-        }
+        // Whoever saw the time before the cut has written by now.
+        transcoder.hide(source.manifest.overlap().up_to(log.tail()));
         self.marks.push_back((place.offset, place.sequence));
         Ok(transcoder)
     }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use durability::checkpoint::{Lineage, Manifest};
+use durability::checkpoint::{History, Lineage, Manifest};
 use durability::disk::Disk;
 use durability::log::{Log, Pin};
 use persistence::checkpointer::{Checkpointer, Setup, Surroundings, Why, writers_for};
@@ -128,16 +128,33 @@ impl Sources {
 /// What the checkpoint of a full sync has around it.
 struct Around {
     node: Weak<Node>,
-    place: Mutex<Option<Place>>,
+    /// Where the stream was when it was asked for last: it is asked again and again while the checkpoint is made.
+    seen: Mutex<Option<Place>>,
+    /// Where it was at the cut.
+    at_cut: Mutex<Option<Place>>,
 }
 
 impl Surroundings for Around {
     fn log_sequence(&self) -> Option<u64> {
-        // Right before the cut.
         let node = self.node.upgrade()?;
         let place = node.replication.stream.end_place()?;
-        *lock(&self.place) = Some(place);
+        *lock(&self.seen) = Some(place);
         Some(place.sequence)
+    }
+
+    fn history(&self, log_sequence: Option<u64>) -> Result<History, String> {
+        // What was seen right before the cut, and nothing later: the replica has what was written until then, and no more.
+        let seen = lock(&self.seen).filter(|place| Some(place.sequence) == log_sequence);
+        *lock(&self.at_cut) = seen;
+        let Some(node) = self.node.upgrade() else {
+            return Err("the server stops".to_owned());
+        };
+        // Where this node follows by the own link, the cut is at what it has applied, which may be less than its log has.
+        let history = node.replication.own.manifest_history(log_sequence)?;
+        Ok(History {
+            cut_sequence: history.cut_sequence,
+            ..History::default()
+        })
     }
 
     fn libraries(&self) -> Vec<Vec<u8>> {
@@ -230,7 +247,8 @@ fn make_in(
 ) -> Result<Arc<Source>, String> {
     let around = Arc::new(Around {
         node: Arc::downgrade(node),
-        place: Mutex::default(),
+        seen: Mutex::default(),
+        at_cut: Mutex::default(),
     });
     let surroundings: Arc<dyn Surroundings> = Arc::<Around>::clone(&around);
     let checkpointer = Checkpointer::new(Setup {
@@ -254,7 +272,10 @@ fn make_in(
     let outcome = checkpointer.make_now(&mut handle, Why::Imported);
     let outcome = outcome.map_err(|_| "the server stops".to_owned())?;
     let manifest = outcome.result.map_err(|failure| failure.to_string())?;
-    let place = lock(&around.place).take();
+    let place = match manifest.history.cut_sequence {
+        Some(sequence) => node.replication.stream.place_at(sequence),
+        None => lock(&around.at_cut).take(),
+    };
     let place = place.ok_or_else(|| "the log could not be counted".to_owned())?;
     Ok(Arc::new(Source {
         disk: Arc::clone(disk),

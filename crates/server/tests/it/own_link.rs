@@ -1,5 +1,6 @@
 //! Replication over the own link, between built servers: what a replica has, what it keeps, and what it gives up.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use protocol::Value;
@@ -12,12 +13,16 @@ use crate::recovery::run;
 mod early;
 mod failover;
 mod faults;
+mod random_faults;
+mod redis_beside;
 mod syncs;
 mod verify;
 
 /// A node whose data outlives its process.
 struct Node {
     directory: TemporaryDirectory,
+    /// Where its data are: in `directory`, unless a test says otherwise.
+    data: PathBuf,
     port: u16,
     /// Where its own links are served.
     link_port: u16,
@@ -27,19 +32,26 @@ struct Node {
 
 impl Node {
     fn new(args: &[&str]) -> Self {
-        let mut node = Self {
-            directory: TemporaryDirectory::new("own-link").unwrap(),
-            port: free_port().unwrap(),
-            link_port: free_port().unwrap(),
-            args: args.iter().map(|&arg| arg.to_owned()).collect(),
-            server: None,
-        };
+        let mut node = Self::new_stopped(None, args);
         node.start(&[]);
         node
     }
 
+    /// One that does not run yet, with its data in a directory that there is, or in one of its own.
+    fn new_stopped(data: Option<PathBuf>, args: &[&str]) -> Self {
+        let directory = TemporaryDirectory::new("own-link").unwrap();
+        Self {
+            data: data.unwrap_or_else(|| directory.to_path_buf()),
+            directory,
+            port: free_port().unwrap(),
+            link_port: free_port().unwrap(),
+            args: args.iter().map(|&arg| arg.to_owned()).collect(),
+            server: None,
+        }
+    }
+
     fn start(&mut self, more: &[&str]) {
-        let directory = self.directory.join("");
+        let directory = self.data.join("");
         let port = self.port.to_string();
         let link_port = self.link_port.to_string();
         let builder = ServerBuilder::iolite().args(&[
@@ -125,6 +137,13 @@ impl Node {
 
     fn digest(&self) -> Value {
         run(&mut self.client(), "DEBUG DIGEST")
+    }
+
+    /// Has a replica come and go: the log has a term then, and a checkpoint that is made afterwards is one that replicas are given.
+    fn begin_term(&self) {
+        let first = Self::new(&[]);
+        first.follow(self);
+        self.wait_for_replica(&first);
     }
 
     /// Waits until a replica has what this node has.
@@ -521,6 +540,28 @@ fn who_took_over_keeps_what_it_was_given_and_what_it_took() {
     let of_new = format!("127.0.0.1 {}", new.port);
     old.start(&["--replicaof", &of_new]);
     new.wait_for_replica(&old);
+}
+
+/// It went on in the term of its primary, whose own writes then stood at the same places; and it answered no replica.
+#[test]
+fn who_takes_over_from_a_primary_that_it_never_met_begins_a_term() {
+    let (mut old, mut new) = (Node::new(&[]), Node::new(&[]));
+    fill(&mut old.client());
+    new.follow(&old);
+    old.wait_for_replica(&new);
+    new.kill();
+    run(&mut old.client(), "SET lost 1");
+    old.kill();
+    new.start(&["--replicaof", &format!("127.0.0.1 {}", old.port)]);
+    run(&mut new.client(), "REPLICAOF NO ONE");
+    new.wait_for("role", "master");
+    let kept = run(&mut new.client(), "SET kept 1");
+    assert_eq!(kept, Value::Simple(b"OK".to_vec()));
+    assert!(new.log().contains("Term 2 of this log begins"));
+    old.start(&["--replicaof", &format!("127.0.0.1 {}", new.port)]);
+    new.wait_for_replica(&old);
+    assert!(old.log().contains("1 writes of 1 keys"), "{}", old.log());
+    assert_eq!(run(&mut old.client(), "EXISTS kept"), Value::Integer(1));
 }
 
 /// Generations are each server's own: a successor that saved less often was taken for older than the checkpoint of before.

@@ -72,11 +72,11 @@ impl Device {
         self.directory.join("mounted")
     }
 
-    fn mount(&self) -> Result<(), String> {
+    pub(crate) fn mount(&self) -> Result<(), String> {
         run("mount", &[&self.node, self.path().to_str().unwrap()]).map(drop)
     }
 
-    fn unmount(&self) {
+    pub(crate) fn unmount(&self) {
         let patience = Patience::of(Duration::from_secs(120));
         while let Err(reason) = run("umount", &[self.path().to_str().unwrap()]) {
             assert!(patience.lasts(), "{reason}");
@@ -85,7 +85,7 @@ impl Device {
     }
 
     /// From now on nothing reaches the device.
-    fn cut_power(&self) {
+    pub(crate) fn cut_power(&self) {
         /// `_IOR('X', 125, u32)`.
         const EXT4_IOC_SHUTDOWN: libc::c_ulong = 0x8004_587d;
         let no_log_flush: u32 = 2;

@@ -9,6 +9,7 @@ const PART_BYTES: u64 = 1_500_000;
 /// A primary with eight long keys in its checkpoint.
 fn primary() -> Relayed {
     let relayed = Relayed::new(&["--rdbcompression", "no"]);
+    relayed.primary.begin_term();
     let mut client = relayed.primary.client();
     for key in 0..8 {
         let value = format!("{key}abcdefg").repeat(65_536);
@@ -117,7 +118,7 @@ fn a_replica_that_dies_in_a_full_sync_starts_with_nothing_of_it() {
 }
 
 /// The part file of the checkpoint in force, of a server that has one.
-fn part_of(node: &Node) -> std::path::PathBuf {
+fn part_of(node: &Node) -> PathBuf {
     let kept = node.directory.join("iolite-data");
     let names = std::fs::read_dir(kept).unwrap();
     let mut paths = names.map(|entry| entry.unwrap().path().join("0000.part"));

@@ -27,6 +27,7 @@ impl Relayed {
 #[test]
 fn a_full_sync_goes_on_where_its_link_broke() {
     let relayed = Relayed::new(&["--rdbcompression", "no"]);
+    relayed.primary.begin_term();
     let mut client = relayed.primary.client();
     for key in 0..8 {
         let value = format!("{key}abcdefg").repeat(65_536);
@@ -49,7 +50,43 @@ fn a_full_sync_goes_on_where_its_link_broke() {
     assert!(bytes < 5_500_000, "{bytes} bytes for 4 MiB");
     let log = relayed.primary.log();
     let given = log.matches("A replica is given checkpoint").count();
-    assert_eq!(given, 1, "{log}");
+    // One was given to who came first.
+    assert_eq!(given, 2, "{log}");
+}
+
+/// The first file of a node's log.
+fn oldest(node: &Node) -> Option<String> {
+    let files = std::fs::read_dir(node.directory.join("iolite-data/log")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".log")).min()
+}
+
+/// A deposed primary that keeps no log for anybody: what it gives up is in its checkpoint alone. Nothing was said of that.
+#[test]
+fn what_a_full_sync_takes_away_that_no_log_has_is_told() {
+    let (mut old, new) = (Node::new(&["--repl-log-keep", "1"]), Node::new(&[]));
+    fill(&mut old.client());
+    new.follow(&old);
+    old.wait_for_replica(&new);
+    run(&mut new.client(), "REPLICAOF NO ONE");
+    new.wait_for("role", "master");
+    let mut client = old.client();
+    let (before, patience) = (oldest(&old), Patience::of(Duration::from_secs(60)));
+    let mut round = 0;
+    while oldest(&old) == before {
+        assert!(patience.lasts(), "{}", old.log());
+        crate::recovery::fill(&mut client, round * 500..(round + 1) * 500);
+        assert_eq!(run(&mut client, "SAVE"), Value::Simple(b"OK".to_vec()));
+        round += 1;
+    }
+    old.kill();
+    old.start(&["--replicaof", &format!("127.0.0.1 {}", new.port)]);
+    new.wait_for_replica(&old);
+    let log = old.log();
+    assert!(
+        log.contains("are not in the primary's history and are not kept"),
+        "{log}"
+    );
 }
 
 /// The log of the successor does not reach back to where the two part.
@@ -68,11 +105,6 @@ fn what_a_full_sync_takes_away_is_kept_first() {
     let patience = Patience::of(Duration::from_secs(60));
     let mut round = 0;
     // Until the first file of its log is gone.
-    let oldest = |node: &Node| {
-        let files = std::fs::read_dir(node.directory.join("iolite-data/log")).unwrap();
-        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.ends_with(".log")).min()
-    };
     let before = oldest(&new);
     while oldest(&new) == before {
         assert!(patience.lasts(), "{}", new.log());
@@ -93,6 +125,102 @@ fn what_a_full_sync_takes_away_is_kept_first() {
         .unwrap();
     let text = String::from_utf8_lossy(&checked.stdout).into_owned();
     assert!(checked.status.success(), "{text}");
+}
+
+/// The checkpoint of the deposed primary is from after the two part. It kept that twice, and told of it twice.
+#[test]
+fn what_is_given_up_is_told_once_where_no_checkpoint_is_from_before_it() {
+    let (mut old, new) = (Node::new(&[]), Node::new(&[]));
+    fill(&mut old.client());
+    new.follow(&old);
+    old.wait_for_replica(&new);
+    run(&mut new.client(), "REPLICAOF NO ONE");
+    new.wait_for("role", "master");
+    let mut client = old.client();
+    for key in 0..7 {
+        run(&mut client, &format!("SET lost:{key} 1"));
+    }
+    assert_eq!(run(&mut client, "SAVE"), Value::Simple(b"OK".to_vec()));
+    old.kill();
+    old.start(&["--replicaof", &format!("127.0.0.1 {}", new.port)]);
+    new.wait_for_replica(&old);
+    let log = old.log();
+    assert_eq!(log.matches("7 writes of 7 keys").count(), 1, "{log}");
+    let kept = |number| old.directory.join(format!("iolite-data/rewound-{number}"));
+    assert!(kept(1).is_dir() && !kept(2).exists());
+}
+
+/// Writes from before the first replica are in no term. A replica that lost its power, or its link, when it had nothing but
+/// those was taken for somebody with another history, and refused.
+#[test]
+fn what_a_replica_is_given_is_of_a_term() {
+    let (primary, replica) = (Node::new(&[]), Node::new(&[]));
+    fill(&mut primary.client());
+    let saved = run(&mut primary.client(), "SAVE");
+    assert_eq!(saved, Value::Simple(b"OK".to_vec()));
+    run(&mut primary.client(), "SET after 1");
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let manifest = std::fs::read(replica.data.join("iolite-data/MANIFEST")).unwrap();
+    let manifest = String::from_utf8(manifest).unwrap();
+    assert!(manifest.contains("\nterm 1 "), "{manifest}");
+}
+
+/// A checkpoint that is given up for a change of the office was taken for one that failed, and writes were refused until the next.
+#[test]
+fn who_takes_over_while_it_saves_takes_writes() {
+    let (primary, replica) = (Node::new(&[]), Node::new(&["--save", "3600 1"]));
+    crate::recovery::fill(&mut primary.client(), 0..20_000);
+    let patience = Patience::of(Duration::from_secs(120));
+    while !replica
+        .log()
+        .contains("Checkpoint failed: it was cancelled")
+    {
+        assert!(patience.lasts(), "{}", replica.log());
+        replica.follow(&primary);
+        primary.wait_for_replica(&replica);
+        run(&mut replica.client(), "BGSAVE");
+        run(&mut replica.client(), "REPLICAOF NO ONE");
+        replica.wait_for("role", "master");
+    }
+    let set = run(&mut replica.client(), "SET taken 1");
+    assert_eq!(set, Value::Simple(b"OK".to_vec()));
+}
+
+/// A start removes keys that have expired meanwhile, and serves clients: all that stood in front of its term, in the term before,
+/// where a replica that has more of that one has other frames. It could not be rewound then.
+#[test]
+fn nothing_stands_between_the_log_that_a_start_finds_and_its_term() {
+    let mut primary = Node::new(&[]);
+    primary.begin_term();
+    for term in 2..6 {
+        let mut client = primary.client();
+        let keys = |key: usize| ["SET".to_owned(), format!("soon:{key}"), "1".to_owned()];
+        let px = ["PX".to_owned(), "1000".to_owned()];
+        let requests: Vec<Vec<String>> = (0..2_000)
+            .map(|key| [&keys(key)[..], &px[..]].concat())
+            .collect();
+        client.pipeline(&requests).unwrap();
+        primary.kill();
+        std::thread::sleep(Duration::from_millis(1_100));
+        primary.start(&[]);
+        let patience = Patience::of(Duration::from_secs(60));
+        while !primary.log().contains("of this log begins") {
+            assert!(patience.lasts(), "{}", primary.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let log = primary.log();
+        let found = log.split("Log applied up to sequence ").nth(1).unwrap();
+        let found = found.split(':').next().unwrap();
+        let saved = run(&mut primary.client(), "SAVE");
+        assert_eq!(saved, Value::Simple(b"OK".to_vec()));
+        let manifest = std::fs::read(primary.data.join("iolite-data/MANIFEST")).unwrap();
+        let manifest = String::from_utf8(manifest).unwrap();
+        let begins = manifest.lines().find(|line| {
+            line.starts_with(&format!("term {term} ")) && line.ends_with(&format!(" {found}"))
+        });
+        assert!(begins.is_some(), "{found}\n{manifest}");
+    }
 }
 
 /// What was written meanwhile is in no log, and the replica's end is one that the new log has as well.

@@ -45,7 +45,7 @@ fn error(client: &mut Client, line: &str) -> String {
 }
 
 /// A field of INFO.
-fn field(client: &mut Client, name: &str) -> String {
+pub(crate) fn field(client: &mut Client, name: &str) -> String {
     let Value::Bulk(text) = run(client, "INFO all") else {
         panic!("no INFO");
     };
@@ -89,7 +89,7 @@ fn port_of(server: &Server) -> String {
 
 /// Waits until the replica is where its primary is, and both hold the same. How a short string is kept in memory may
 /// differ, as between two servers of Redis: that depends on whether it came in the snapshot or in the stream.
-fn settle(primary: &mut Client, replica: &mut Client) {
+pub(crate) fn settle(primary: &mut Client, replica: &mut Client) {
     let mut seen = String::new();
     until_or("both hold the same", &mut || {
         let end = field(primary, "master_repl_offset");
