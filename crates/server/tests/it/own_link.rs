@@ -204,6 +204,9 @@ fn a_replica_has_all_that_was_there_and_all_that_comes() {
     primary.wait_for_replica(&replica);
     let shown = primary.field("slave0");
     assert!(shown.contains(",link=own,"), "{shown}");
+    // Tools compare the same field at both.
+    let end = primary.field("master_repl_offset");
+    assert_eq!(replica.field("master_repl_offset"), end);
     for line in [
         "MULTI",
         "SET one 1",
