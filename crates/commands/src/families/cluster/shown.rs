@@ -104,6 +104,9 @@ fn line(node: &NodeSeen) -> String {
     if node.is_failed {
         flags.push("fail");
     }
+    if node.declines {
+        flags.push("nofailover");
+    }
     let address = match node.hostname.as_str() {
         "" => String::new(),
         hostname => format!(",{hostname}"),
