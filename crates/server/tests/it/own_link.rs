@@ -225,6 +225,24 @@ fn a_replica_has_all_that_was_there_and_all_that_comes() {
     assert!(matches!(refused, Value::Error(text) if text.starts_with(b"READONLY")));
 }
 
+/// What is synced a second after it was written is told then, also while nothing else is written.
+#[test]
+fn a_replica_that_syncs_later_says_so() {
+    let primary = Node::new(&[]);
+    let replica = Node::new(&["--durability", "everysec"]);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let mut client = primary.client();
+    for _ in 0..3 {
+        run(&mut client, "INCR counter");
+        let copies = run(&mut client, "WAITAOF 0 1 60000");
+        let Value::Array(copies) = copies else {
+            panic!("{copies:?}");
+        };
+        assert_eq!(copies[1], Value::Integer(1));
+    }
+}
+
 #[test]
 fn who_comes_back_goes_on_without_a_full_sync() {
     let (mut primary, mut replica) = (Node::new(&[]), Node::new(&[]));
