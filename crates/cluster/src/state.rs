@@ -69,6 +69,8 @@ pub mod roles {
     pub const CLUSTER: u8 = 8;
     /// As a replica it stays in its shard, until somebody orders otherwise.
     pub const STAYS: u8 = 16;
+    /// As a replica it is not promoted, unless it is ordered to be.
+    pub const DECLINES: u8 = 32;
 }
 
 /// What a node says of itself.

@@ -37,6 +37,8 @@ pub struct NodeSeen {
     pub epoch: u64,
     /// It was not heard any more.
     pub is_failed: bool,
+    /// It is not promoted, unless it is ordered to be.
+    pub declines: bool,
     /// It is being asked whether it joins.
     pub is_in_handshake: bool,
     /// Since when this node waits for an answer of it; 0 where it waits for none.

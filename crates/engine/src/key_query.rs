@@ -5,8 +5,9 @@
 use protocol::Request;
 
 use crate::client_record::ClientRecord;
+use crate::error::{CommandError, CommandResult};
 use crate::flags::{Flags, InTransaction, KeyAccess};
-use crate::hash_slots::{Elsewhere, Query, Routes};
+use crate::hash_slots::{Elsewhere, HashSlots, Query, Routes};
 use crate::key_places as places;
 use crate::session::Session;
 use crate::spec::{Begin, CommandSpec, Find};
@@ -45,6 +46,31 @@ pub(crate) fn query_of(session: &Session, routes: &Routes) -> Query {
         is_encrypted: routes.tls_port != 0 && port == Some(routes.tls_port),
         ..Query::default()
     }
+}
+
+/// Whether a script that says of itself that it writes may run here. A client that reads from replicas is sent to the
+/// primary with it, as with any command that writes.
+///
+/// # Errors
+/// Where else its keys are.
+pub fn pass_writing_script(
+    session: &Session,
+    hash_slots: &HashSlots,
+    keys: &[&[u8]],
+) -> CommandResult {
+    let reads_replicas = session.client.has_flag(ClientRecord::READS_REPLICAS);
+    if !reads_replicas || session.is_of_primary || !hash_slots.is_on() {
+        return Ok(());
+    }
+    let routes = hash_slots.routes();
+    let mut query = query_of(session, &routes);
+    query.is_write = true;
+    for key in keys {
+        query.add(&routes, key);
+    }
+    query
+        .judge(&routes)
+        .map_err(|elsewhere| CommandError::Elsewhere(Box::new(elsewhere)))
 }
 
 /// Whose a request of a client that forwards is.

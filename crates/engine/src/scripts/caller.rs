@@ -232,15 +232,16 @@ impl<'h, 'c> Caller<'h, 'c> {
             ));
         }
         let shared = self.context.shared;
-        if shared.hash_slots.is_on() {
-            self.check_slots(spec, request)?;
-        }
         shared
             .refusals
             .pass((spec.flags, spec.in_transaction), self.context.session)?;
         let has_room = !self.is_full || self.wrote || self.call.allows_oom;
         if spec.flags.has(Flags::DENYOOM) && !has_room {
             return Err(CommandError::OutOfMemory);
+        }
+        // Last, as in Redis: a write on a replica is told READONLY, by which clients look for the primary.
+        if shared.hash_slots.is_on() {
+            self.check_slots(spec, request)?;
         }
         Ok(Command {
             index,

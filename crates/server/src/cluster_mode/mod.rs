@@ -101,7 +101,7 @@ impl ClusterMode {
         let Some(part) = self.0.get() else { return };
         if part.is_member(node) {
             if let Some(group) = node.control.part() {
-                group.configured();
+                group.configured(config);
             }
         } else if let Err(error) = part.introduce(config) {
             node.core.log.warning(format_args!(
@@ -132,7 +132,7 @@ impl ClusterMode {
             group.show_links(&mut seen);
         }
         if let Some(me) = seen.nodes.get_mut(seen.own) {
-            me.replication_offset = node.replication.offset(node);
+            me.replication_offset = node.replication.shown_offset(node);
             me.is_loading = node.core.shared.refusals.is_loading();
         }
         Some(Arc::new(seen))

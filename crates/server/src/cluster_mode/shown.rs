@@ -1,7 +1,7 @@
 //! From the control state to what clients are told, and to what requests are checked by.
 
 use base::hash_slot::HASH_SLOTS;
-use cluster::state::Node as Member;
+use cluster::state::{Node as Member, roles};
 use cluster::{ControlState, NodeId, ShardId};
 use engine::cluster::{ClusterSeen, EndpointKind, NodeSeen};
 use engine::hash_slots::{Endpoint, Leaving, Routes, UNSERVED};
@@ -26,20 +26,19 @@ pub(super) fn seen(
     config: &Config,
     is_cut_off: bool,
 ) -> ClusterSeen {
-    let mut nodes: Vec<NodeSeen> = state
-        .nodes
-        .iter()
+    let others = state.nodes.iter().filter(|(id, _)| **id != own);
+    let mut nodes: Vec<NodeSeen> = others
         .map(|(id, node)| node_seen(state, (*id, node), own))
         .collect();
-    if !state.nodes.contains_key(&own) {
-        // It knows itself, also while it goes into a group or out of one.
-        let record = record(config, 0, true, None);
-        let myself = Member {
-            record,
-            ..Member::default()
-        };
-        nodes.push(node_seen(state, (own, &myself), own));
+    // It knows itself, also while it goes into a group or out of one; and what it was just told to announce, before the
+    // group has taken that.
+    let mut myself = state.nodes.get(&own).cloned().unwrap_or_default();
+    let mut announced = record(config, 0, true, None);
+    if announced.host.is_empty() {
+        announced.host = std::mem::take(&mut myself.record.host);
     }
+    myself.record = announced;
+    nodes.push(node_seen(state, (own, &myself), own));
     // This node first, as it is what most look for.
     nodes.sort_by_key(|node| !node.is_me);
     ClusterSeen {
@@ -84,6 +83,7 @@ fn node_seen(state: &ControlState, (id, node): (NodeId, &Member), own: NodeId) -
         },
         epoch: shard.map_or(0, |shard| shard.epoch),
         is_failed: node.is_failed,
+        declines: record.roles & roles::DECLINES != 0,
         ..NodeSeen::default()
     }
 }

@@ -43,6 +43,8 @@ pub struct Cluster {
     pub migration_barrier: usize,
     /// This node may be given to another shard as its replica, where it is one of many.
     pub moves_as_replica: bool,
+    /// Whether it is never promoted by the group alone.
+    pub declines: bool,
     /// So many databases there are.
     pub databases_count: u32,
 }

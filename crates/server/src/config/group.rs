@@ -28,8 +28,6 @@ pub struct Group {
     pub shares: Shares,
     /// Whether a node that joins drops libraries of functions that it has by itself.
     pub adopts: bool,
-    /// Whether it never becomes the primary by itself.
-    pub declines: bool,
 }
 
 /// What nodes of a group have in common beside data (`cluster-sync`).

@@ -158,6 +158,7 @@ impl Settings {
             pause_ms_max: self.number("cluster-migration-pause-max"),
             migration_barrier: self.number("cluster-migration-barrier"),
             moves_as_replica: self.switch("cluster-allow-replica-migration"),
+            declines: self.switch("cluster-replica-no-failover"),
             databases_count: self.number("cluster-databases"),
         }
     }
@@ -244,7 +245,6 @@ impl Settings {
             shares: Shares::of(self.text("cluster-sync").unwrap_or_default())
                 .unwrap_or(Shares::NONE),
             adopts: self.switch("adopt"),
-            declines: false,
         }
     }
 

@@ -254,8 +254,10 @@ impl TakesPart for Part {
         kept.raft_id.map(|_| kept.id)
     }
 
-    fn configured(&self) {
-        let _in_a_group = self.post(Event::Configured);
+    fn configured(&self, config: &Config) {
+        // It is in force only once all have been told.
+        let record = self.record_by(config);
+        let _in_a_group = self.post(Event::Configured(Box::new(record)));
     }
 
     fn meet(&self, meeting: &Meeting) -> Result<(), String> {
@@ -264,6 +266,7 @@ impl TakesPart for Part {
     }
 
     fn hand_over(&self, primary: NodeId) -> Result<(), String> {
+        let _known = self.post(Event::Summoned);
         self.ask_for_office(primary)
     }
 
@@ -685,7 +688,6 @@ impl Part {
             log,
             events,
             duty,
-            declines: config.group.declines,
             now_ms: node.core.clock.boottime_ms(),
         });
         spawn("group", move || driver.run(&heard))
@@ -693,9 +695,12 @@ impl Part {
 
     /// What this node says of itself.
     pub(super) fn record(&self, node: &Node) -> NodeRecord {
+        self.record_by(&node.core.config.current())
+    }
+
+    fn record_by(&self, config: &Config) -> NodeRecord {
         let kept = lock(&self.kept);
-        let config = node.core.config.current();
-        record(&config, kept.start_count, false, kept.host.as_deref())
+        record(config, kept.start_count, false, kept.host.as_deref())
     }
 }
 

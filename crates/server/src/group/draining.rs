@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use cluster::control_log::ControlLog as _;
-use cluster::state::{CopyKind, Drain, Node as Member};
+use cluster::state::{CopyKind, Drain, Node as Member, roles};
 use cluster::{Applied, Entry, NodeId};
 use engine::CommandError;
 use engine::replication::NodeOrder;
@@ -27,23 +27,36 @@ use crate::poll::poll;
 
 /// How often it is looked whether everything is given away.
 const LOOK: Duration = Duration::from_millis(5);
+/// How long an order to promote this node may take.
+const SUMMONED: Duration = Duration::from_secs(20);
 
 impl Driver {
     /// The server is about to stop, or goes on after all.
     pub(super) fn retire(&mut self, retires: bool) {
         self.retires = retires;
         self.gave_way_ms = None;
-        let declines = self.node.upgrade().is_some_and(|node| {
-            let config = node.core.config.current();
-            config.group.declines
-        });
-        self.member.set_declines(retires || declines);
+        self.state_willingness(u64::MAX);
         let shard = self.own_shard().filter(|_| !retires);
         if let Some((term, primary)) = shard.map(|shard| (shard.term, shard.primary))
             && primary != self.own
         {
             self.follow(term, primary);
         }
+    }
+
+    /// A client has ordered that this node be promoted: it is for so long as that takes, whatever it is configured to.
+    pub(super) fn be_summoned(&mut self, now_ms: u64) {
+        let time_ms = u64::try_from(SUMMONED.as_millis()).unwrap_or(u64::MAX);
+        self.summoned_until_ms = now_ms.saturating_add(time_ms);
+        self.state_willingness(now_ms);
+    }
+
+    /// Says whether this node takes an office that the group gives it.
+    pub(super) fn state_willingness(&mut self, now_ms: u64) {
+        let declines = self.record.roles & roles::DECLINES != 0;
+        let is_summoned = now_ms < self.summoned_until_ms;
+        self.member
+            .set_declines(self.retires || (declines && !is_summoned));
     }
 
     /// Hands the office over where this node is not to have it. The reconciler sees to who leads.
@@ -74,6 +87,7 @@ fn successor(state: &cluster::ControlState, own: NodeId) -> bool {
         let mut members = shard.members.iter();
         members.any(|(id, kind)| {
             let node = state.nodes.get(id).filter(|node| is_willing(node));
+            let node = node.filter(|node| node.record.roles & roles::DECLINES == 0);
             *id != own && *kind == CopyKind::Data && node.is_some()
         })
     })

@@ -63,8 +63,10 @@ pub(crate) enum Event {
     Joined(NodeId, Result<Applied, String>, Reply),
     /// The server is about to stop, or is no more.
     Retire(bool),
-    /// The directives have changed.
-    Configured,
+    /// The directives have changed, and what this node says of itself may have.
+    Configured(Box<NodeRecord>),
+    /// A client has ordered that this replica be promoted.
+    Summoned,
     /// This node leaves, whatever the others say.
     Forget,
     /// A replica has all that this primary has, and no write begins; or that did not come about.
@@ -124,6 +126,8 @@ pub(crate) struct Driver {
     pub(super) handing_over: HandingOver,
     /// The server is about to stop.
     pub(super) retires: bool,
+    /// Until when it takes an office by order, though it declines otherwise.
+    pub(super) summoned_until_ms: u64,
     /// When it last tried to hand over because it is drained or about to stop.
     pub(super) gave_way_ms: Option<u64>,
     /// Since when its log cannot be written.
@@ -156,7 +160,6 @@ pub(crate) struct Setup {
     pub(crate) events: SyncSender<Event>,
     /// None for a witness.
     pub(crate) duty: Option<Arc<Duty>>,
-    pub(crate) declines: bool,
     pub(crate) now_ms: u64,
 }
 
@@ -172,11 +175,10 @@ impl Driver {
             log,
             events,
             duty,
-            declines,
             now_ms,
         } = setup;
         let mut member = Member::new(own, times, record.start_count, now_ms);
-        member.set_declines(declines);
+        member.set_declines(record.roles & roles::DECLINES != 0);
         let shard = duty.as_ref().and_then(|duty| duty.shard_of_log());
         if let (Some(duty), Some(shard)) = (&duty, shard) {
             let (end, applied) = duty.log_end();
@@ -196,6 +198,7 @@ impl Driver {
             asked_places_ms: 0,
             handing_over: HandingOver::No,
             retires: false,
+            summoned_until_ms: 0,
             gave_way_ms: None,
             faulty_since_ms: None,
             times,
@@ -418,7 +421,8 @@ impl Driver {
             }
             Event::Joined(node, outcome, reply) => self.answer_joined(node, outcome, reply),
             Event::Retire(retires) => self.retire(retires),
-            Event::Configured => self.configured(),
+            Event::Configured(record) => self.configured(*record),
+            Event::Summoned => self.be_summoned(now_ms),
             Event::Forget => self.has_left = true,
             Event::Ready(to, outcome, done) => self.leave_office_to(to, outcome, done),
             Event::FailOver(address) => self.fail_over(address),
@@ -430,14 +434,11 @@ impl Driver {
         }
     }
 
-    /// What this node says of itself may have changed.
-    fn configured(&mut self) {
-        if let Some(node) = self.node.upgrade() {
-            let is_quorum = self.record.roles & roles::QUORUM;
-            self.record = self.part.record(&node);
-            self.record.roles |= is_quorum;
-            self.record_own();
-        }
+    fn configured(&mut self, record: NodeRecord) {
+        let is_quorum = self.record.roles & roles::QUORUM;
+        self.record = record;
+        self.record.roles |= is_quorum;
+        self.record_own();
     }
 
     fn answer(&mut self, now_ms: u64, asked: Asked) {

@@ -10,6 +10,7 @@ use engine::replication::NodeOrder;
 use engine::{CommandError, TopicKind};
 
 use super::taken::TakenDocuments;
+use crate::config::Config;
 use crate::replication::session::Session;
 
 /// The control log, as callers that may wait have it.
@@ -56,7 +57,7 @@ pub(crate) trait TakesPart: Send + Sync {
     fn member(&self) -> Option<NodeId>;
 
     /// The directives have changed.
-    fn configured(&self);
+    fn configured(&self, config: &Config);
 
     /// Has this node and another one be of one cluster; waits until they are.
     ///

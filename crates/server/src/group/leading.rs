@@ -17,6 +17,7 @@ impl Driver {
     /// What is due because time has passed.
     pub(super) fn act_in_time(&mut self, now_ms: u64) {
         self.end_hand_over(now_ms);
+        self.state_willingness(now_ms);
         self.give_way(now_ms);
         self.look_at_log(now_ms);
         self.look_for_others(now_ms);

@@ -28,6 +28,9 @@ pub(crate) fn record(
     if !cluster.moves_as_replica {
         roles |= roles::STAYS;
     }
+    if cluster.declines {
+        roles |= roles::DECLINES;
+    }
     NodeRecord {
         name: cluster.announce_name.clone(),
         host: match cluster.announce_ip.as_str() {

@@ -78,7 +78,7 @@ impl Replication {
         let failover = self.failover();
         let failover = failover.map_or("no-failover", |failover| failover.word());
         add(fields, "master_failover_state", failover);
-        let (history, offset) = (self.history(), self.offset(node));
+        let (history, offset) = (self.history(), self.shown_offset(node));
         add(fields, "master_replid", history.id);
         add(fields, "master_replid2", history.second_id());
         add(fields, "master_repl_offset", offset);

@@ -150,6 +150,15 @@ impl Replication {
         }
     }
 
+    /// The same, as it is shown. A replica by the own link that serves no stream has no log in use: it is as far as it has
+    /// applied its primary's.
+    pub(crate) fn shown_offset(&self, node: &Node) -> u64 {
+        let offset = self.offset(node);
+        let following = self.following().filter(|_| offset == 0 && self.follows());
+        let applied = following.map(|following| following.offsets().1);
+        applied.map_or(offset, |applied| u64::try_from(applied).unwrap_or(0))
+    }
+
     /// Says which node it is of, before anybody is served. A node that its configuration makes a replica is one from
     /// here on; it follows once [`Replication::begin`] is called.
     pub(crate) fn set_node(&self, node: &Arc<Node>) {

@@ -15,6 +15,7 @@
 //!  3. What was received and not applied is forgotten with the connection.
 
 mod applier;
+mod failed_command;
 mod snapshot;
 
 use std::io::{self, ErrorKind};

@@ -326,6 +326,11 @@ impl Follow<'_> {
             let log = self.data.log();
             let is_synced = log.durable == log.appended;
             reader.set_time(if is_synced { LONG_LOOK } else { SHORT_LOOK })?;
+            if is_synced && matches!(self.machine.state(), State::Following) {
+                // Not only once nothing has come for long: the primary is heard more often than that, and WAITAOF waits.
+                let actions = self.machine.on_log(log);
+                self.perform(actions, writer)?;
+            }
             let now_ms = self.home.now_ms();
             for saying in self.home.take_sayings() {
                 let digest = Message::Digest(Digest {

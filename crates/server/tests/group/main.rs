@@ -10,6 +10,7 @@ use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 
 mod addresses;
+mod announced;
 mod bad_input;
 mod clusters;
 mod failed_log;

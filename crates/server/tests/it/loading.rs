@@ -52,6 +52,23 @@ fn clients_are_told_to_wait_and_how_long() {
     }
 }
 
+/// A client that asks a replica whose data is on its way learns from it where else to go.
+#[test]
+fn who_loads_tells_of_its_cluster() {
+    let rig = Rig::new(&["--cluster-enabled", "yes"]);
+    rig.node().begin_loading(4_000);
+    let told = |asked: &str| {
+        let mut peer = rig.connect();
+        send(&mut peer, format!("CLUSTER {asked}\r\n").as_bytes());
+        line(&mut peer)
+    };
+    for asked in ["INFO", "NODES", "SLOTS", "SHARDS", "MYID", "MYSHARDID"] {
+        let told = told(asked);
+        assert!(!told.starts_with("-LOADING"), "{asked}: {told}");
+    }
+    assert!(told("COUNTKEYSINSLOT 1").starts_with("-LOADING"));
+}
+
 /// As Redis does: whoever wants a server gone that still loads does not wait for the end of that.
 #[test]
 fn a_signal_or_a_client_stops_a_server_that_loads() {

@@ -223,6 +223,9 @@ fn a_replica_has_all_that_was_there_and_all_that_comes() {
     primary.wait_for_replica(&replica);
     let shown = primary.field("slave0");
     assert!(shown.contains(",link=own,"), "{shown}");
+    // Tools compare the same field at both.
+    let end = primary.field("master_repl_offset");
+    assert_eq!(replica.field("master_repl_offset"), end);
     for line in [
         "MULTI",
         "SET one 1",
@@ -239,6 +242,24 @@ fn a_replica_has_all_that_was_there_and_all_that_comes() {
     assert_eq!(primary.digest(), replica.digest());
     let refused = run(&mut replica.client(), "SET x 1");
     assert!(matches!(refused, Value::Error(text) if text.starts_with(b"READONLY")));
+}
+
+/// What is synced a second after it was written is told then, also while nothing else is written.
+#[test]
+fn a_replica_that_syncs_later_says_so() {
+    let primary = Node::new(&[]);
+    let replica = Node::new(&["--durability", "everysec"]);
+    replica.follow(&primary);
+    primary.wait_for_replica(&replica);
+    let mut client = primary.client();
+    for _ in 0..3 {
+        run(&mut client, "INCR counter");
+        let copies = run(&mut client, "WAITAOF 0 1 60000");
+        let Value::Array(copies) = copies else {
+            panic!("{copies:?}");
+        };
+        assert_eq!(copies[1], Value::Integer(1));
+    }
 }
 
 #[test]

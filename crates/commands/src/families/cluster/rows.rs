@@ -13,6 +13,12 @@ const READER: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
+/// What tells clients where to go: a replica that loads its primary's data knows that as well, and they may ask it alone.
+const GUIDE: CommandSpec = CommandSpec {
+    flags: Flags::STALE.with(Flags::LOADING),
+    ..READER
+};
+
 /// What changes the cluster.
 const STEERER: CommandSpec = CommandSpec {
     flags: Flags::ADMIN
@@ -141,7 +147,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
         handler: shown::info,
         summary: "Tells the state of the cluster.",
         tips: VARIES,
-        ..READER
+        ..GUIDE
     },
     CommandSpec {
         name: "KEYSLOT",
@@ -194,7 +200,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
         name: "MYID",
         handler: shown::my_id,
         summary: "Tells the id of this node.",
-        ..READER
+        ..GUIDE
     },
     CommandSpec {
         name: "MYSHARDID",
@@ -202,7 +208,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
         since: "7.2.0",
         summary: "Tells the id of this node's shard.",
         tips: VARIES,
-        ..READER
+        ..GUIDE
     },
     CommandSpec {
         name: "NODES",
@@ -210,7 +216,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
         summary: "Lists the nodes as their configuration has them.",
         complexity: "O(N) where N is the total number of Cluster nodes",
         tips: VARIES,
-        ..READER
+        ..GUIDE
     },
     CommandSpec {
         name: "REPLICAS",
@@ -270,7 +276,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
         summary: "Lists the shards with their slots and nodes.",
         complexity: "O(N) where N is the total number of cluster nodes",
         tips: VARIES,
-        ..READER
+        ..GUIDE
     },
     CommandSpec {
         name: "SLAVES",
@@ -290,13 +296,12 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
         name: "SLOT-STATS",
         handler: keys::slot_stats,
         arity: Arity::AtLeast(4),
-        flags: Flags::STALE.with(Flags::LOADING),
         since: "8.2.0",
         summary: "Tells how many keys hash slots have.",
         complexity: "O(N) where N is the total number of slots based on arguments. O(N*log(N)) with ORDERBY subcommand.",
         syntax: "<SLOTSRANGE start-slot:integer end-slot:integer | ORDERBY metric [LIMIT limit:integer] [ASC | DESC]>",
         tips: VARIES,
-        ..READER
+        ..GUIDE
     },
     CommandSpec {
         name: "SLOTS",
@@ -312,6 +317,6 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
             since: "7.0.0",
             replaced_by: "`CLUSTER SHARDS`",
         }),
-        ..READER
+        ..GUIDE
     },
 ];

@@ -104,6 +104,9 @@ fn line(node: &NodeSeen) -> String {
     if node.is_failed {
         flags.push("fail");
     }
+    if node.declines {
+        flags.push("nofailover");
+    }
     let address = match node.hostname.as_str() {
         "" => String::new(),
         hostname => format!(",{hostname}"),
@@ -136,13 +139,13 @@ fn line(node: &NodeSeen) -> String {
     text
 }
 
-/// The replicas of a primary that clients are told of.
-fn replicas_of<'s>(
-    seen: &'s ClusterSeen,
-    primary: &'s NodeSeen,
-) -> impl Iterator<Item = &'s NodeSeen> {
+/// The replicas of a primary that clients are told of. All nodes tell of them in the same order: clients, as Valkey's own
+/// tools, compare the answers of several nodes as they are.
+fn replicas_of<'s>(seen: &'s ClusterSeen, primary: &'s NodeSeen) -> Vec<&'s NodeSeen> {
     let follows = |node: &&NodeSeen| node.primary.as_deref() == Some(&*primary.id);
-    seen.nodes.iter().filter(follows)
+    let mut replicas: Vec<_> = seen.nodes.iter().filter(follows).collect();
+    replicas.sort_unstable_by(|one, two| one.id.cmp(&two.id));
+    replicas
 }
 
 pub(super) fn slots(
@@ -160,9 +163,8 @@ pub(super) fn slots(
     ranges.sort_by_key(|(range, _)| *range);
     reply.array(ranges.len());
     for ((first, last), primary) in ranges {
-        let replicas: Vec<_> = replicas_of(&seen, primary)
-            .filter(|node| !node.is_failed)
-            .collect();
+        let mut replicas = replicas_of(&seen, primary);
+        replicas.retain(|node| !node.is_failed);
         reply.array(3 + replicas.len());
         reply.integer(first.into());
         reply.integer(last.into());
@@ -311,7 +313,8 @@ pub(super) fn replicas(
             "ERR The specified node is not a master",
         ));
     }
-    let lines: Vec<_> = replicas_of(&seen, primary).map(line).collect();
+    let replicas = replicas_of(&seen, primary);
+    let lines: Vec<_> = replicas.into_iter().map(line).collect();
     reply.array(lines.len());
     for line in &lines {
         reply.bulk_str(line.trim_end());

@@ -113,6 +113,26 @@ fn a_transaction_is_about_one_slot_that_is_here() {
     assert_eq!(server.integer("EXISTS hello"), 0);
 }
 
+/// A client that reads from replicas finds the primary by what it is told, with scripts as with commands.
+#[test]
+fn scripts_that_write_are_sent_from_a_replica_to_its_primary() {
+    let mut server = server();
+    let mut routes = (*server.shared.hash_slots.routes()).clone();
+    routes.is_replica = true;
+    server.shared.hash_slots.publish(routes);
+    server.shared.refusals.set_read_only(true);
+    server.run("READONLY");
+    let moved = "MOVED 5061 10.0.0.1:7000";
+    assert_eq!(server.error("SET bar 1"), moved);
+    let says = "#!lua\nreturn redis.call('SET', KEYS[1], 1)";
+    assert_eq!(server.error(&format!("EVAL \"{says}\" 1 bar")), moved);
+    let reads = "#!lua flags=no-writes\nreturn redis.call('EXISTS', KEYS[1])";
+    assert_eq!(server.integer(&format!("EVAL \"{reads}\" 1 bar")), 0);
+    // Of one that says nothing it is known only when it writes.
+    let error = server.error("EVAL \"return redis.call('SET', KEYS[1], 1)\" 1 bar");
+    assert!(error.starts_with("READONLY You can't write"), "{error}");
+}
+
 #[test]
 fn scripts_are_about_one_slot_unless_they_say_otherwise() {
     let mut server = server();

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
+use engine::key_query::pass_writing_script;
 use engine::scripts::{self, Call, Code, Compiled, RunKind, Script};
 use engine::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, KeyAccess, KeySpec, Runs};
 use protocol::Reply;
@@ -225,6 +226,10 @@ fn run_with_flags(
             return Err(CommandError::fixed(
                 "ERR Can not execute a script with write flag using *_ro command.",
             ));
+        }
+        let shared = context.shared;
+        if !flags.no_writes {
+            pass_writing_script(context.session, &shared.hash_slots, &call.keys)?;
         }
         let kind = (flags.no_writes, flags.allow_stale);
         context

@@ -23,6 +23,7 @@ const NO_FILE: &str = "what a node knows of its cluster is in the data directory
 const NO_BUS: &str = "nodes do not gossip";
 const ONE_LEADER: &str = "the control group decides who follows whom";
 const AT_ONCE: &str = "what was answered is on disk";
+const ONE_ADDRESS: &str = "tells clients and nodes of one address: cluster-announce-ip";
 const NO_SAMPLES: &str = "no samples of requests that a cluster would refuse are taken";
 
 #[rustfmt::skip] // One row, one directive.
@@ -49,12 +50,12 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("cluster-databases", integer(1, INT_MAX), "1").at_start(),
     accepted("cluster-config-file", TEXT, "nodes.conf", NO_FILE).at_start(),
     accepted("cluster-link-sendbuf-limit", BYTES, "0", NO_BUS),
-    accepted("cluster-replica-no-failover", SWITCH, "no", ONE_LEADER)
+    Directive::new("cluster-replica-no-failover", SWITCH, "no")
         .aliases(&["cluster-slave-no-failover"]),
     accepted("cluster-replica-validity-factor", COUNT, "10", ONE_LEADER)
         .aliases(&["cluster-slave-validity-factor"]),
-    accepted("cluster-announce-client-ipv4", TEXT, "", NO_BUS),
-    accepted("cluster-announce-client-ipv6", TEXT, "", NO_BUS),
+    Directive::new("cluster-announce-client-ipv4", TEXT, "").fixed(ONE_ADDRESS),
+    Directive::new("cluster-announce-client-ipv6", TEXT, "").fixed(ONE_ADDRESS),
     accepted("cluster-ping-interval", LONG_COUNT, "0", NO_BUS).hidden(),
     accepted("cluster-slot-stats-enabled", SWITCH, "no", "keys of slots are always counted, and nothing else is"),
     accepted("cluster-blacklist-ttl", LONG_COUNT, "60", NO_BUS),

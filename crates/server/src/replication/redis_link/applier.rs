@@ -11,10 +11,11 @@ use engine::{ClientRecord, Engine, EngineCounters, Next, Session, Share};
 use persistence::checkpointer::{Ticket, Why};
 use persistence::followed::BROKEN;
 use persistence::log_in_use::LogUser;
-use protocol::{ReplyBuffer, Value, decode_value};
+use protocol::ReplyBuffer;
 use store::Source;
 
 use super::super::following::{Following, Primary};
+use super::failed_command::first_failure;
 use crate::node::Node;
 use crate::port::Port;
 
@@ -22,8 +23,6 @@ use crate::port::Port;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 /// So many places that are not on disk yet are told apart.
 const UNSYNCED_MAX: usize = 4096;
-/// So much of an error is shown.
-const SHOWN_CHARS_MAX: usize = 200;
 
 /// Why a batch was not applied, or not in full.
 #[derive(Debug)]
@@ -326,16 +325,16 @@ impl<'f> Applier<'f> {
                 return (consumed, waited);
             }
         }
-        let outcome = self.look_for_errors();
+        let outcome = self.look_for_errors(&commands[..consumed]);
         (consumed, outcome)
     }
 
-    /// Finds out whether a command was answered with an error.
-    fn look_for_errors(&mut self) -> Result<(), Stop> {
+    /// Finds out whether one of these commands was answered with an error.
+    fn look_for_errors(&mut self, commands: &[u8]) -> Result<(), Stop> {
         let errors = self.counters.errors_count();
         let has_failed = errors != self.errors_seen;
         self.errors_seen = errors;
-        let reason = has_failed.then(|| first_error(&self.output.to_vec()));
+        let reason = has_failed.then(|| first_failure(commands, &self.output.to_vec()));
         self.output.clear();
         let Some(reason) = reason else {
             return Ok(());
@@ -373,22 +372,4 @@ fn session_of(client: &Arc<ClientRecord>) -> Session {
     let mut session = Session::new(Arc::clone(client), true);
     session.is_of_primary = true;
     session
-}
-
-/// The first error among some replies; also one within the reply of a transaction.
-fn first_error(mut replies: &[u8]) -> String {
-    fn error_of(value: &Value) -> Option<String> {
-        match value {
-            Value::Error(text) => Some(String::from_utf8_lossy(text).into_owned()),
-            Value::Array(values) => values.iter().find_map(error_of),
-            _ => None,
-        }
-    }
-    while let Ok(Some((value, len))) = decode_value(replies) {
-        if let Some(text) = error_of(&value) {
-            return text.chars().take(SHOWN_CHARS_MAX).collect();
-        }
-        replies = replies.get(len..).unwrap_or_default();
-    }
-    "an error that was not answered".to_owned()
 }

@@ -2,10 +2,10 @@
 
 use protocol::Value;
 use testkit::client::Client;
-use testkit::process::{Server, ServerBuilder, TemporaryDirectory};
+use testkit::process::{Server, TemporaryDirectory};
 
 use super::redis_replica::play;
-use super::{error, field, follow, iolite, must, port_of, redis, run, settle, until};
+use super::{error, field, follow, iolite, must, oracle, port_of, redis, run, settle, until};
 
 fn pair(primary: &[&str], replica: &[&str]) -> (Server, Server, Client, Client) {
     let primary = redis(&[&["--repl-backlog-size", "64mb"], primary].concat());
@@ -49,7 +49,7 @@ fn fill(client: &mut Client) {
 
 /// From data of every type, through a full sync while others write, to the end of a stream of all commands.
 fn goes_through_everything(primary: &[&str], replica: &[&str], seed: u64) {
-    let (primary, _replica, mut one, mut two) = pair(primary, replica);
+    let (primary, replica, mut one, mut two) = pair(primary, replica);
     fill(&mut one);
     must(&mut two, "SET lost yes");
     std::thread::scope(|scope| {
@@ -64,7 +64,7 @@ fn goes_through_everything(primary: &[&str], replica: &[&str], seed: u64) {
     assert!(refused.starts_with("READONLY"), "{refused}");
     play(&mut one, seed + 1, 40);
     settle(&mut one, &mut two);
-    assert_eq!(field(&mut one, "sync_full"), "1");
+    assert_eq!(field(&mut one, "sync_full"), "1", "{}", replica.log());
 }
 
 #[test]
@@ -270,10 +270,7 @@ fn a_primary_that_came_back_empty_takes_nothing_away() {
     let keys = must(&mut two, "DBSIZE");
     let port = port_of(&primary);
     drop((one, primary));
-    let empty = ServerBuilder::oracle()
-        .args(&["--port", &port, "--enable-debug-command", "yes"])
-        .start()
-        .unwrap();
+    let empty = oracle(&["--port", &port]).start().unwrap();
     let mut one = empty.client().unwrap();
     until("it is refused", || {
         !field(&mut two, "master_link_refused_reason").is_empty()

@@ -6,7 +6,7 @@ use testkit::process::{Server, ServerBuilder};
 
 use super::redis_replica::play;
 use super::stream::Reader;
-use super::{field, follow, iolite, must, port_of, redis, settle, until};
+use super::{PEER, field, follow, iolite, must, port_of, redis, settle, until};
 
 /// The file that a replica is given which says that it is of this version.
 fn front_of_file(server: &Server, version: Option<&str>) -> String {
@@ -42,7 +42,7 @@ fn each_peer_is_given_a_file_that_it_reads() {
 /// Replicas of one family have one stream: who says a version comes back to it as well.
 #[test]
 fn a_replica_that_says_its_version_is_continued() {
-    let server = iolite(&["--durability", "none"]);
+    let server = iolite(&["--durability", "none", "--repl-peer", "redis-7"]);
     let mut client = server.client().unwrap();
     let mut ids = Vec::new();
     for version in ["8.0.1", "7.2.7"] {
@@ -73,6 +73,9 @@ fn a_replica_that_says_its_version_is_continued() {
 
 #[test]
 fn what_a_peer_cannot_be_told_ends_its_link_or_is_left_out() {
+    if ["redis-7.4", "redis-8", "valkey-9"].contains(&*PEER) {
+        return eprintln!("skipped: {} has deadlines of fields", *PEER);
+    }
     for (loss, is_served) in [("refuse", false), ("allow", true)] {
         let primary = iolite(&["--durability", "none", "--repl-peer-loss", loss]);
         let (mut one, replica) = (primary.client().unwrap(), redis(&[]));
@@ -89,9 +92,8 @@ fn what_a_peer_cannot_be_told_ends_its_link_or_is_left_out() {
             assert_eq!(field(&mut one, "sync_full"), "1");
         } else {
             until("an operator is told", || {
-                primary
-                    .log()
-                    .contains("unsupported by redis 7.0: HPEXPIREAT")
+                let log = primary.log();
+                log.contains("unsupported by ") && log.contains(": HPEXPIREAT")
             });
             assert_eq!(must(&mut two, "EXISTS after"), protocol::Value::Integer(0));
         }

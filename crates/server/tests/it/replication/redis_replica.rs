@@ -44,7 +44,9 @@ pub(super) fn play(client: &mut Client, seed: u64, count: u64) {
     for requests in rounds(seed, 0..count) {
         for request in requests {
             let name = String::from_utf8_lossy(&request[0]).to_ascii_uppercase();
-            if !LEFT_OUT.contains(&name.as_str()) {
+            // From 7.2 on Redis cuts the index of LSET to 32 bits and changes another element of a short list.
+            let is_cut = name == "LSET" && request.get(2).is_some_and(|index| index.len() > 10);
+            if !LEFT_OUT.contains(&name.as_str()) && !is_cut {
                 client.command(&request).unwrap();
             }
         }

@@ -5,7 +5,7 @@ use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory};
 
 use super::redis_replica::play;
-use super::{field, follow, iolite, must, port_of, redis, run, settle, until};
+use super::{PEER, field, follow, iolite, must, port_of, redis, run, settle, until};
 
 fn start(directory: &TemporaryDirectory, port: Option<&str>) -> Server {
     let dir = directory.to_str().unwrap();
@@ -20,6 +20,8 @@ fn start(directory: &TemporaryDirectory, port: Option<&str>) -> Server {
         "yes",
         "--auto-aof-rewrite-percentage",
         "0",
+        "--repl-peer",
+        *PEER,
     ];
     let builder = ServerBuilder::iolite();
     match port {

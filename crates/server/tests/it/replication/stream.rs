@@ -73,7 +73,7 @@ impl Reader {
         let head = self.line();
         let count: usize = head.strip_prefix('$').unwrap().parse().unwrap();
         let data = self.take(count);
-        assert!(data.starts_with(b"REDIS0"));
+        assert!(data.starts_with(b"REDIS0") || data.starts_with(b"VALKEY"));
         (id, offset)
     }
 

@@ -200,6 +200,28 @@ fn slots_name_nodes_by_what_the_cluster_prefers() {
     assert!(told.starts_with(&first), "{told}");
 }
 
+/// Each node has itself first in what it knows; clients compare what nodes say.
+#[test]
+fn replicas_come_in_the_same_order_from_every_node() {
+    let replica = |letter| NodeSeen {
+        id: id(letter),
+        primary: Some(id('a')),
+        ..NodeSeen::default()
+    };
+    let [d, e] = ['d', 'e'].map(replica);
+    let ask = |nodes: &[NodeSeen], line: &str| {
+        let mut server = server(TestServer::new(), EndpointKind::Ip);
+        let nodes = [&seen().nodes, nodes].concat();
+        server.port.cluster = Some(Arc::new(ClusterSeen { nodes, ..seen() }));
+        shown(&server.run(line))
+    };
+    for line in ["CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER REPLICAS ID"] {
+        let line = line.replace("ID", &id('a'));
+        let (one, two) = ([d.clone(), e.clone()], [e.clone(), d.clone()]);
+        assert_eq!(ask(&one, &line), ask(&two, &line), "{line}");
+    }
+}
+
 #[test]
 fn shards_have_their_slots_and_nodes() {
     let (a, b, c) = (id('a'), id('b'), id('c'));
