@@ -35,7 +35,7 @@ pub(crate) fn record(
             "" => host_of(config, met_at),
             announced => announced.to_owned(),
         },
-        client_port: told(announced, config.port),
+        client_port: told(announced, config.client_port()),
         link_port: told(cluster.announce_bus_port, config.link_port()),
         zone: config.availability_zone.clone(),
         roles,

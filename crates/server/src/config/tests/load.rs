@@ -208,6 +208,15 @@ fn what_replicas_need_is_read() {
     assert_eq!(replication.primary, None);
 }
 
+#[cfg(feature = "tls")]
+#[test]
+fn nodes_with_encrypted_connections_alone_are_found_by_that_port() {
+    let text = "port 0\ntls-port 7000\njoin db1\n";
+    let config = load(text).unwrap().config();
+    assert_eq!((config.client_port(), config.link_port()), (7_000, 17_000));
+    assert_eq!(config.group.join, Some(("db1".to_owned(), 17_000)));
+}
+
 #[test]
 fn scores_for_the_kernel_are_three_and_in_range() {
     load("oom-score-adj relative\noom-score-adj-values -5 2000 -2000\n").unwrap();
