@@ -399,6 +399,19 @@ fn variables_that_an_orchestrator_makes_for_a_service_are_left_alone() {
 }
 
 #[test]
+fn variables_of_the_tools_are_left_alone() {
+    let loader = read_environment(&[
+        ("IOLITE_AUTH", "secret"),
+        ("IOLITE_SOURCE_AUTH", "secret"),
+        ("IOLITE_TARGET_AUTH", "secret"),
+        ("IOLITE_PROGRAM", "/usr/bin/iolite"),
+    ]);
+    assert!(loader.is_ok(), "{:?}", loader.err());
+    let told = read_environment(&[("IOLITE_AUTHS", "secret")]).unwrap_err();
+    assert!(told.contains("IOLITE_AUTHS"), "{told}");
+}
+
+#[test]
 fn lines_about_users_and_names_of_commands_are_kept() {
     let config = load("user alice on nopass\nuser bob\nrename-command FLUSHALL \"\"\n").unwrap();
     let config = config.config();
