@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
+use crate::rest;
 use crate::shared::Shared;
 
 /// The header that every change has to have.
@@ -35,6 +36,10 @@ pub(crate) async fn check(
     } else if !host_is_known(request.headers(), &settings.allowed_hosts) {
         Some("the header Host names neither this machine nor one of http-allowed-hosts")
     } else if request.method() == Method::POST {
+        if settings.has_commands && is_command_without_token(&request) {
+            shared.count_refusal();
+            return rest::unauthorized();
+        }
         fault_of_change(&request)
     } else if request.method() != Method::GET && request.method() != Method::HEAD {
         Some("only GET, HEAD and POST are served")
@@ -71,6 +76,17 @@ fn bind(headers: &mut HeaderMap) {
     }
     let no_store = HeaderValue::from_static("no-store");
     headers.entry(header::CACHE_CONTROL).or_insert(no_store);
+}
+
+/// Whether a request is one of those that are served to who shows a token, and shows none: programs know what the answer to
+/// that looks like. It runs nothing, so that no page gains by it.
+fn is_command_without_token(request: &Request) -> bool {
+    let headers = request.headers();
+    let path = request.uri().path();
+    let is_of_console = path.starts_with("/api/") || path == "/login" || path == "/logout";
+    !is_of_console
+        && !headers.contains_key(header::AUTHORIZATION)
+        && !headers.contains_key(OWN_HEADER)
 }
 
 fn fault_of_change(request: &Request) -> Option<&'static str> {

@@ -57,8 +57,10 @@ pub(crate) async fn info(
     let asked: Vec<String> = asked.map(str::to_ascii_lowercase).take(32).collect();
     let sections = shared.figures.info(&asked).into_iter().map(|section| {
         let fields = section.fields.into_iter().map(|field| {
-            let value = match field.number {
-                Some(number) if number.is_finite() => json!(number),
+            // Counts stay whole, however many digits they have.
+            let value = match (field.number, field.text.parse::<i64>()) {
+                (Some(_), Ok(whole)) => json!(whole),
+                (Some(number), Err(_)) if number.is_finite() => json!(number),
                 _ => Body::String(field.text),
             };
             (field.name, value)

@@ -179,7 +179,7 @@ async fn run(
     }
 }
 
-fn unauthorized() -> Response {
+pub(crate) fn unauthorized() -> Response {
     let body = Json(json!({"error": "Unauthorized"}));
     (StatusCode::UNAUTHORIZED, body).into_response()
 }

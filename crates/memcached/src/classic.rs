@@ -244,7 +244,7 @@ fn flush(sink: &mut Sink<'_>, words: &[&[u8]], is_quiet: bool) -> Taken {
 
 fn stats(sink: &mut Sink<'_>, words: &[&[u8]]) -> Taken {
     match *words {
-        [] => sink.ask(&[b"INFO", b"everything"], Owed::Stats),
+        [] => sink.ask(&[b"INFO", b"everything"], Owed::Stats(sink.version)),
         [b"reset"] => sink.ask(&[b"CONFIG", b"RESETSTAT"], Owed::Reset),
         [b"items" | b"slabs" | b"sizes" | b"conns" | b"extstore"] => sink.say(b"END\r\n"),
         [b"settings"] => {

@@ -26,7 +26,7 @@ pub(crate) enum Owed {
     /// STORED once the client is logged in.
     LoggedIn,
     /// Statistics out of what INFO says.
-    Stats,
+    Stats(&'static str),
     /// RESET.
     Reset,
     /// The reply of a meta command.

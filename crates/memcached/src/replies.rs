@@ -170,8 +170,8 @@ impl<'a> Writer<'a> {
                 let status = self.status(0)?.map(|_| &b"RESET"[..]);
                 self.tell(status, false);
             }
-            Owed::Stats => match self.part()? {
-                Part::Bulk(info) => stats::write(info, self.out),
+            Owed::Stats(version) => match self.part()? {
+                Part::Bulk(info) => stats::write(info, version, self.out),
                 Part::Error(text) => self.error(text),
                 _ => return Err(Broken),
             },

@@ -7,6 +7,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("pid", "process_id"),
     ("uptime", "uptime_in_seconds"),
     ("pointer_size", "arch_bits"),
+    ("threads", "worker_threads"),
     ("rusage_user", "used_cpu_user"),
     ("rusage_system", "used_cpu_sys"),
     ("max_connections", "maxclients"),
@@ -31,8 +32,8 @@ const CALLS: &[(&str, &[&str])] = &[
     ("cmd_touch", &["mcgat"]),
 ];
 
-/// Writes `STAT` lines.
-pub(crate) fn write(info: &[u8], out: &mut ReplyBuffer) {
+/// Writes `STAT` lines; `version` is what the command of that name tells, too.
+pub(crate) fn write(info: &[u8], version: &str, out: &mut ReplyBuffer) {
     let info = String::from_utf8_lossy(info);
     let field = |name: &str| {
         let mut lines = info.lines();
@@ -41,6 +42,11 @@ pub(crate) fn write(info: &[u8], out: &mut ReplyBuffer) {
     let mut stat = |name: &str, value: &str| {
         out.push_slice(format!("STAT {name} {value}\r\n").as_bytes());
     };
+    stat("version", version);
+    let time = field("server_time_usec").and_then(|text| text.parse::<u64>().ok());
+    if let Some(time_us) = time {
+        stat("time", &(time_us / 1_000_000).to_string());
+    }
     for (name, from) in FIELDS {
         if let Some(value) = field(from) {
             stat(name, value);

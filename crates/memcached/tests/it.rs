@@ -403,11 +403,14 @@ fn replies_of_other_requests_are_noticed() {
 
 #[test]
 fn statistics_come_from_info() {
-    let info = "process_id:12\r\nkeyspace_hits:3\r\ncmdstat_mcget:calls=4,usec=1\r\ndb0:keys=2,expires=0\r\n";
+    let info = "process_id:12\r\nserver_time_usec:1700000000999999\r\nworker_threads:2\r\nkeyspace_hits:3\r\ncmdstat_mcget:calls=4,usec=1\r\ndb0:keys=2,expires=0\r\n";
     let reply = format!("${}\r\n{info}\r\n", info.len());
     let (lines, text) = exchange("stats\r\n", &reply);
     assert_eq!(lines, ["INFO everything"]);
     for line in [
+        "STAT version 1.6.0-test\r\n",
+        "STAT time 1700000000\r\n",
+        "STAT threads 2\r\n",
         "STAT pid 12\r\n",
         "STAT get_hits 3\r\n",
         "STAT cmd_get 4\r\n",

@@ -47,14 +47,14 @@ pub enum Invocation {
     /// Look at a running server.
     Doctor {
         /// The server.
-        target: crate::doctor::Target,
+        target: Box<tool::endpoint::Endpoint>,
         /// As JSON.
         is_json: bool,
     },
     /// Look at the control group of a running server, or change it.
     Cluster {
         /// The server.
-        target: crate::doctor::Target,
+        target: Box<tool::endpoint::Endpoint>,
         /// What is asked for.
         wish: crate::cluster_tool::Wish,
         /// As JSON.
@@ -390,7 +390,8 @@ fn usage(program: &OsStr) -> String {
        {program} migrate SOURCE TARGET (copy keys between servers)
        {program} --recover-to POINT [options] (start with the data as it was then)
        {program} check FILE... (verify files, and tell what is in them)
-       {program} doctor [--host HOST] [--port PORT] (say what is wrong with a server)
+       {program} doctor [-h HOST] [-p PORT] (say what is wrong with a server)
+       {program} cluster COMMAND (the control group, and nodes that become a cluster)
        {program} import FILE [options] (load RDB or AOF into the data of --dir)
        {program} export FILE.rdb [--rdb-version N] [options] (write that data)
        {program} export --aof DIR [options] (the same, for Redis with appendonly)

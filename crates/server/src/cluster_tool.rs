@@ -7,9 +7,12 @@ mod recover;
 
 use std::fmt::Write as _;
 use std::io;
+use std::net::ToSocketAddrs as _;
 use std::path::{Path, PathBuf};
 
-use crate::doctor::{Target, command, connect, reply_bytes};
+use tool::endpoint::Endpoint;
+
+use crate::doctor::{command, connect, reply_bytes};
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,9 +77,9 @@ struct Failed {
 
 /// Asks the server; what it came to, as JSON where that is wanted.
 #[must_use]
-pub fn run(target: &Target, wish: &Wish, is_json: bool) -> Told {
+pub fn run(target: &Endpoint, wish: &Wish, is_json: bool) -> Told {
     let asked = |error: io::Error| Failed {
-        reason: format!("{}:{}: {error}", target.host, target.port),
+        reason: format!("{}: {error}", target.address),
         code: 2,
     };
     let told = match wish {
@@ -122,7 +125,7 @@ fn recover(_: &Path, _: bool, _: bool) -> io::Result<Told> {
 }
 
 /// Sends an order about a node, which may be named by its address, or by what people call it.
-fn order_node(target: &Target, order: &str, node: &str, is_json: bool) -> io::Result<Told> {
+fn order_node(target: &Endpoint, order: &str, node: &str, is_json: bool) -> io::Result<Told> {
     let mut stream = connect(target)?;
     let info = reply_bytes(command(&mut stream, &["INFO", "replication"])?);
     let info = String::from_utf8_lossy(&info);
@@ -131,16 +134,22 @@ fn order_node(target: &Target, order: &str, node: &str, is_json: bool) -> io::Re
         .filter_map(|line| line.split_once(':'))
         .collect();
     let group = Group::of(&fields);
+    let addresses = addresses_of(node);
     let is_it = |one: &&Vec<(&str, &str)>| {
-        ["addr", "name"]
-            .iter()
-            .any(|name| value_of(one, name) == node)
+        let addr = value_of(one, "addr");
+        let is_there = addr == node || addresses.iter().any(|one| one == addr);
+        is_there || value_of(one, "name") == node
     };
     let mut found = group.nodes.iter().filter(is_it);
     let id = match (found.next(), found.next()) {
         (Some(one), None) => value_of(one, "id"),
         (Some(_), Some(_)) => return Err(io::Error::other("several nodes are called so")),
-        (None, _) => node,
+        (None, _) if group.is_one(node) => node,
+        (None, _) => {
+            let reason =
+                format!("no node of the group is {node}: iolite cluster status shows them");
+            return Err(io::Error::other(reason));
+        }
     };
     let reply = command(&mut stream, &["REPLICATION", order, id])?;
     let reply = String::from_utf8_lossy(&reply_bytes(reply)).into_owned();
@@ -156,6 +165,18 @@ fn order_node(target: &Target, order: &str, node: &str, is_json: bool) -> io::Re
     Ok(Told { text, code: 0 })
 }
 
+/// Where a node is by `HOST:PORT`, where HOST is a name, as the group shows addresses.
+fn addresses_of(node: &str) -> Vec<String> {
+    if !node.contains(':') {
+        return Vec::new();
+    }
+    let found = node.to_socket_addrs().map(|found| {
+        let shown = found.map(|one| format!("{}:{}", one.ip(), one.port()));
+        shown.collect()
+    });
+    found.unwrap_or_default()
+}
+
 fn no_group() -> Failed {
     let reason =
         "This server is in no control group: cluster-group yes begins one, join HOST joins one.";
@@ -166,7 +187,7 @@ fn no_group() -> Failed {
 }
 
 /// The group as the server tells of it; none where it is in none.
-fn status(target: &Target, is_json: bool) -> io::Result<Option<Told>> {
+fn status(target: &Endpoint, is_json: bool) -> io::Result<Option<Told>> {
     let mut stream = connect(target)?;
     let reply = reply_bytes(command(&mut stream, &["INFO", "replication"])?);
     let text = String::from_utf8_lossy(&reply);
@@ -208,6 +229,11 @@ impl<'t> Group<'t> {
             head: head.copied().collect(),
             nodes: nodes.collect(),
         }
+    }
+
+    /// Whether a node has this name of 40 digits. A server that tells of no group says so itself.
+    fn is_one(&self, id: &str) -> bool {
+        self.nodes.is_empty() || self.nodes.iter().any(|node| value_of(node, "id") == id)
     }
 
     fn table(&self) -> String {

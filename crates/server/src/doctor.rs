@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io;
 use std::time::Duration;
 
-use protocol::{Value, decode_value, encode_request};
+use protocol::Value;
+use tool::endpoint::{Endpoint, Session};
+use tool::error::BenchError;
 
 use crate::cluster_tool::quoted;
 use crate::system_check;
@@ -17,19 +18,6 @@ use crate::system_check;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Seconds until the end of a certificate that are worth a word.
 const CERTIFICATE_S: f64 = 14.0 * 86_400.0;
-
-/// Where the server is, and who asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Its name or address.
-    pub host: String,
-    /// Its port.
-    pub port: u16,
-    /// The user; the default one otherwise.
-    pub user: Option<String>,
-    /// The user's password.
-    pub password: Option<String>,
-}
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,15 +110,14 @@ pub struct Findings {
 
 /// Asks the server and looks at the machine; for people, or as one object of JSON.
 #[must_use]
-pub fn examine(target: &Target, is_json: bool) -> Findings {
-    let (host, port) = (&target.host, target.port);
+pub fn examine(target: &Endpoint, is_json: bool) -> Findings {
     let found = match ask(target) {
         Ok(facts) => judge(&facts),
         Err(error) => vec![Found {
             name: "server",
             severity: Severity::Critical,
-            reason: format!("{host}:{port} cannot be asked: {error}"),
-            remedy: "Start it, or name its address, port and password.",
+            reason: format!("{} cannot be asked: {error}", target.address),
+            remedy: "Start it, or name its address, port and password, and --tls where it wants that.",
         }],
     };
     let machine = system_check::report();
@@ -216,18 +203,22 @@ fn json(found: &[Found], machine: &system_check::Report, code: u8) -> String {
 }
 
 /// A connection to a server, as the user that asks.
-pub(crate) fn connect(target: &Target) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect((target.host.as_str(), target.port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    if let Some(password) = &target.password {
-        let user = target.user.as_deref().unwrap_or("default");
-        command(&mut stream, &["AUTH", user, password])?;
-    }
-    Ok(stream)
+pub(crate) fn connect(target: &Endpoint) -> io::Result<Session> {
+    let mut session = target.connect().map_err(reason)?;
+    session.set_patience(Some(PATIENCE)).map_err(reason)?;
+    Ok(session)
 }
 
-fn ask(target: &Target) -> io::Result<Facts> {
+/// What is wrong, without the server, which the caller names.
+fn reason(error: BenchError) -> io::Error {
+    match error {
+        BenchError::Connection(_, error) => error,
+        BenchError::Refused { reply, .. } => io::Error::other(reply),
+        other => io::Error::other(other.to_string()),
+    }
+}
+
+fn ask(target: &Endpoint) -> io::Result<Facts> {
     let mut stream = connect(target)?;
     let mut facts = Facts::default();
     for section in ["all", "tls"] {
@@ -260,26 +251,12 @@ pub(crate) fn reply_bytes(value: Value) -> Vec<u8> {
 }
 
 /// Has the server run a command; what it replies.
-pub(crate) fn command(stream: &mut TcpStream, words: &[&str]) -> io::Result<Value> {
-    let mut request = Vec::new();
-    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-    encode_request(&mut request, &words);
-    stream.write_all(&request)?;
-    let (mut input, mut chunk) = (Vec::new(), [0; 16 * 1024]);
-    loop {
-        match decode_value(&input).map_err(io::Error::other)? {
-            Some((Value::Error(text), _)) => {
-                return Err(io::Error::other(
-                    String::from_utf8_lossy(&text).into_owned(),
-                ));
-            }
-            Some((value, _)) => return Ok(value),
-            None => {}
-        }
-        match stream.read(&mut chunk)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => input.extend_from_slice(&chunk[..count]),
-        }
+pub(crate) fn command(session: &mut Session, words: &[&str]) -> io::Result<Value> {
+    match session.ask(words).map_err(reason)? {
+        Value::Error(text) => Err(io::Error::other(
+            String::from_utf8_lossy(&text).into_owned(),
+        )),
+        value => Ok(value),
     }
 }
 

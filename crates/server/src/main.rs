@@ -3,17 +3,14 @@
 #[cfg(feature = "jemalloc")]
 mod jemalloc;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use persistence::check;
 use server::keeping::offline::{self, Done, OfflineError};
 use server::{cli, cluster_tool, runtime};
 
-#[allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "help, version and start-up errors"
-)]
+#[allow(clippy::print_stderr, reason = "start-up errors")]
 fn main() -> ExitCode {
     end_at_a_panic();
     #[cfg(feature = "planted")]
@@ -24,25 +21,21 @@ fn main() -> ExitCode {
     #[cfg(feature = "jemalloc")]
     server::allocator::install(&jemalloc::Jemalloc);
     let arguments = std::env::args_os().collect();
-    match cli::read(arguments, std::env::vars_os(), &mut std::io::stdin()) {
+    match cli::read(arguments, std::env::vars_os(), &mut io::stdin()) {
         Ok(cli::Invocation::Serve(startup)) => runtime::run(*startup),
-        Ok(cli::Invocation::Print { text, code }) => {
-            print!("{text}");
-            ExitCode::from(code)
-        }
+        Ok(cli::Invocation::Print { text, code }) => print(&text, code),
         Ok(cli::Invocation::Tool(tool, words)) => tool.run(words),
         Ok(cli::Invocation::Check { files, is_json }) => {
             let checked = check::files(commands::table(), &files);
+            let code = u8::from(!checked.is_good);
             match is_json {
-                true => println!("{}", cli::checked_json(&checked)),
-                false => print!("{}", checked.text),
+                true => print(&format!("{}\n", cli::checked_json(&checked)), code),
+                false => print(&checked.text, code),
             }
-            ExitCode::from(u8::from(!checked.is_good))
         }
         Ok(cli::Invocation::Doctor { target, is_json }) => {
             let found = server::doctor::examine(&target, is_json);
-            print!("{}", found.text);
-            ExitCode::from(found.code)
+            print(&found.text, found.code)
         }
         Ok(cli::Invocation::Cluster {
             target,
@@ -50,8 +43,7 @@ fn main() -> ExitCode {
             is_json,
         }) => {
             let told = cluster_tool::run(&target, &wish, is_json);
-            print!("{}", told.text);
-            ExitCode::from(told.code)
+            print(&told.text, told.code)
         }
         Ok(cli::Invocation::Import {
             startup,
@@ -82,21 +74,31 @@ fn end_at_a_panic() {
     }));
 }
 
-#[allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "there is nobody else to tell"
-)]
+#[allow(clippy::print_stderr, reason = "there is nobody else to tell")]
 fn tell(done: Result<Done, OfflineError>, is_json: bool) -> ExitCode {
-    let code = match &done {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    };
     match (done, is_json) {
-        (Ok(done), true) => println!("{}", done.json),
-        (Ok(done), false) => println!("{}", done.text),
-        (Err(error), true) => println!("{}", cluster_tool::failed_json(&error.to_string())),
-        (Err(error), false) => eprintln!("iolite: {error}"),
+        (Ok(done), true) => print(&format!("{}\n", done.json), 0),
+        (Ok(done), false) => print(&format!("{}\n", done.text), 0),
+        (Err(error), true) => {
+            let text = cluster_tool::failed_json(&error.to_string());
+            print(&format!("{text}\n"), 1)
+        }
+        (Err(error), false) => {
+            eprintln!("iolite: {error}");
+            ExitCode::FAILURE
+        }
     }
-    code
+}
+
+/// Writes to standard output, and ends with `code`. Who reads no further, as `head` does, has what he wanted.
+fn print(text: &str, code: u8) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            // Without standard error there is nobody to tell.
+            let _told = writeln!(io::stderr(), "standard output: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(code),
+    }
 }

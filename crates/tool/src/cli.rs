@@ -3,6 +3,7 @@
 //! ```text
 //!   options ──┬─ words, or lines of standard input ──> exchange ──> print: as text, raw, CSV or JSON
 //!             ├─ conversation: lines of standard input, or of a prompt (interactive: editor, hints from COMMAND DOCS)
+//!             ├─ debugger (--ldb): a script, line by line
 //!             ├─ walk (--scan --bigkeys --memkeys --hotkeys), watch (--stat --latency), spectrum (--latency-dist)
 //!             └─ pipe (--pipe), replica (--rdb --functions-rdb --replica), evictions (--lru-test)
 //! ```
@@ -14,6 +15,7 @@ use crate::error::BenchError;
 
 mod client;
 mod conversation;
+mod debugger;
 mod docs;
 mod evictions;
 mod interactive;
@@ -39,8 +41,7 @@ pub fn run(words: Vec<String>) -> ExitCode {
     match execute(words, &mut out) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            // Without standard error there is nobody to tell.
-            let _told = writeln!(std::io::stderr(), "{error}");
+            error.tell();
             ExitCode::FAILURE
         }
     }
@@ -68,6 +69,7 @@ fn execute(words: Vec<String>, out: &mut dyn Write) -> Result<u8, BenchError> {
         Mode::Dump(dump) => replica::dump(&options, dump, out).map(|()| 0),
         Mode::Evictions(keys) => evictions::run(&options, *keys, out).map(|()| 0),
         Mode::Replica => replica::follow(&options, out).map(|()| 0),
+        Mode::Debug(debugged) => debugger::run(&options, debugged, out),
         Mode::Commands(words) if !words.is_empty() => once(&options, words.clone(), out),
         Mode::Commands(_) if std::io::stdin().is_terminal() => {
             interactive::run(&options, out).map(|()| 0)

@@ -1,7 +1,7 @@
 //! Why a run cannot be made or went wrong.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use crate::endpoint::Address;
@@ -35,6 +35,18 @@ pub enum BenchError {
         /// How many keys.
         keys: i64,
     },
+}
+
+impl BenchError {
+    /// Tells it on standard error, but for the one that nobody asks for: who reads no further, as `head` does, has what he
+    /// wanted.
+    pub(crate) fn tell(&self) {
+        if matches!(self, Self::System(_, error) if error.kind() == io::ErrorKind::BrokenPipe) {
+            return;
+        }
+        // Without standard error there is nobody to tell.
+        let _told = writeln!(io::stderr(), "{self}");
+    }
 }
 
 impl fmt::Display for BenchError {

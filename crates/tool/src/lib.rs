@@ -39,6 +39,7 @@ pub mod options;
 pub mod process;
 pub mod record;
 pub mod run;
+pub mod server;
 pub mod template;
 pub mod top;
 pub mod workload;
@@ -54,7 +55,6 @@ mod pool;
 mod progress;
 mod replies;
 mod report;
-mod server;
 mod suite;
 #[cfg(feature = "tls")]
 pub mod tls;
@@ -137,8 +137,7 @@ pub fn run(words: Vec<String>) -> ExitCode {
     match execute(words, &mut out) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Without standard error there is nobody to tell.
-            let _told = writeln!(std::io::stderr(), "{error}");
+            error.tell();
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,6 @@
 //! The options by which tools are told of a server: the same words for all of them, and those of `redis-cli`.
 
-use clap::{Arg, ArgAction};
+use clap::{Arg, ArgAction, ArgMatches};
 
 use crate::endpoint::Endpoint;
 use crate::error::BenchError;
@@ -11,7 +11,8 @@ use crate::options::{Given, endpoint_of};
 const PASSWORD_VARIABLES: [&str; 2] = ["IOLITE_AUTH", "REDISCLI_AUTH"];
 
 /// The options.
-pub(crate) fn arguments() -> Vec<Arg> {
+#[must_use]
+pub fn arguments() -> Vec<Arg> {
     let mut arguments = vec![
         option("-h", "HOST", "Where the server is (127.0.0.1)"),
         option("-p", "PORT", "Its port (6379)"),
@@ -39,6 +40,14 @@ pub(crate) fn arguments() -> Vec<Arg> {
             .help("Prints this"),
     );
     arguments
+}
+
+/// The server that these [`arguments`] name.
+///
+/// # Errors
+/// What cannot be used.
+pub fn named_by(matches: &ArgMatches) -> Result<Endpoint, BenchError> {
+    endpoint(&Given(matches))
 }
 
 /// The server that the options name.

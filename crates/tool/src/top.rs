@@ -64,8 +64,7 @@ pub fn run(words: Vec<String>) -> ExitCode {
     match execute(words, &mut out) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Without standard error there is nobody to tell.
-            let _told = writeln!(std::io::stderr(), "{error}");
+            error.tell();
             ExitCode::FAILURE
         }
     }

@@ -201,12 +201,36 @@ fn check_wheel(file: &Path, work: &Path) -> Outcome<()> {
     serves("the wheel", root.command("/tmp/env/bin/iolite"))
 }
 
+/// Whether the layers of an image are whole archives. Docker and umoci take one that is cut off at its end; others do not.
+fn check_layers(layout: &Path) -> Outcome<()> {
+    let blobs = layout.join("blobs/sha256");
+    let mut layers_count = 0;
+    for entry in std::fs::read_dir(&blobs).map_err(|error| error.to_string())? {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;
+        // The other blobs are JSON.
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            layers_count += 1;
+            output(
+                Command::new("tar")
+                    .args(["--list", "--gzip", "--file"])
+                    .arg(&path),
+            )?;
+        }
+    }
+    match layers_count {
+        0 => Err(format!("{} has no layer", layout.display())),
+        _ => Ok(()),
+    }
+}
+
 /// Unpacks the image and runs it read-only, as user 999, with a data directory alone that it may write to.
 fn check_image(file: &Path, work: &Path) -> Outcome<()> {
     let layout = work.join("image");
     let from = format!("oci-archive:{}", file.display());
     let to = format!("oci:{}:latest", layout.display());
     run(Command::new("skopeo").args(["copy", "--quiet", &from, &to]))?;
+    check_layers(&layout)?;
     let bundle = work.join("bundle");
     let image = format!("{}:latest", layout.display());
     run(Command::new("umoci")

@@ -38,24 +38,14 @@ pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
     };
     umoci(&["init", "--layout", &layout.display().to_string()])?;
     umoci(&["new", "--image", &reference])?;
-    let from = root.display().to_string();
-    // Every file has the time of the commit, so that two builds are equal.
-    let mut touch = Command::new("find");
-    touch.args([&from, "-exec", "touch", "-h", "-d", &epoch, "{}", "+"]);
-    run(&mut touch)?;
+    // The same bytes for the same files, as in the other archives. `umoci insert` leaves out the end of the archive.
+    let layer = package.work.join("layer.tar").display().to_string();
+    tar(package, &root, &layer, &[])?;
     let history = format!(
         "--history.created={}",
         created.trim_start_matches("--created=")
     );
-    umoci(&[
-        "insert",
-        "--rootless",
-        &history,
-        "--image",
-        &reference,
-        &from,
-        "/",
-    ])?;
+    umoci(&["raw", "add-layer", &history, "--image", &reference, &layer])?;
     let version = format!(
         "--config.label=org.opencontainers.image.version={}",
         package.version

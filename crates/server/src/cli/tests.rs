@@ -166,6 +166,7 @@ fn questions_are_answered_without_a_server() {
         "{usage}"
     );
     assert_eq!(code, 0);
+    assert!(usage.contains(" cluster COMMAND"), "{usage}");
     assert!(printed(&["--check-system"]).0.contains("[open-files]..."));
     let told = start(&["--test-memory", "100"], &[], b"").unwrap_err();
     assert!(told.starts_with("Iolite has no memory test."), "{told}");

@@ -9,11 +9,12 @@ use clap::builder::ValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::Shell;
+use tool::endpoint::{Address, Endpoint};
+use tool::server::{arguments, named_by};
 
 use super::{Invocation, StartError};
 use crate::cluster_tool::Wish;
 use crate::config::changes_between;
-use crate::doctor::Target;
 use crate::identity;
 
 /// Of the binary, in messages and files that are made for it.
@@ -58,35 +59,45 @@ pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartErro
             })
         }
         Some(("doctor", given)) => Some(Invocation::Doctor {
-            target: target(given),
+            target: target(given)?,
             is_json: given.get_flag("json"),
         }),
-        Some(("cluster", given)) => given.subcommand().map(|(word, given)| Invocation::Cluster {
-            target: target(given),
-            wish: match word {
-                "leave" => order("LEAVE", given),
-                "drain" => order("DRAIN", given),
-                "undrain" => order("UNDRAIN", given),
-                "recover" => Wish::Recover {
-                    dir: given.get_one::<PathBuf>("dir").cloned().unwrap_or_default(),
-                    is_confirmed: given.get_flag("yes"),
+        Some(("cluster", given)) => match given.subcommand() {
+            Some((word, given)) => Some(Invocation::Cluster {
+                target: match word {
+                    "status" | "leave" | "drain" | "undrain" | "create" => target(given)?,
+                    _ => no_target(),
                 },
-                "create" => Wish::Create {
-                    nodes: given
-                        .get_many::<String>("nodes")
-                        .unwrap_or_default()
-                        .cloned()
-                        .collect(),
-                    replicas: given.get_one::<usize>("replicas").copied().unwrap_or(0),
-                },
-                _ => Wish::Status,
-            },
-            is_json: is_json(given),
-        }),
+                wish: wish(word, given),
+                is_json: is_json(given),
+            }),
+            None => None,
+        },
         Some(("completions", given)) => Some(print(completions(given))),
         Some(("man", given)) => Some(print(manual(given)?)),
         _ => None,
     })
+}
+
+fn wish(word: &str, given: &ArgMatches) -> Wish {
+    match word {
+        "leave" => order("LEAVE", given),
+        "drain" => order("DRAIN", given),
+        "undrain" => order("UNDRAIN", given),
+        "recover" => Wish::Recover {
+            dir: given.get_one::<PathBuf>("dir").cloned().unwrap_or_default(),
+            is_confirmed: given.get_flag("yes"),
+        },
+        "create" => Wish::Create {
+            nodes: given
+                .get_many::<String>("nodes")
+                .unwrap_or_default()
+                .cloned()
+                .collect(),
+            replicas: given.get_one::<usize>("replicas").copied().unwrap_or(0),
+        },
+        _ => Wish::Status,
+    }
 }
 
 /// Whether JSON is wanted; not of a command that has none.
@@ -181,15 +192,14 @@ pub(super) fn command() -> Command {
 }
 
 /// The server that is asked, and who asks.
-fn target(given: &ArgMatches) -> Target {
-    let text = |name: &str| given.try_get_one::<String>(name).ok().flatten().cloned();
-    let port = given.try_get_one::<u16>("port").ok().flatten();
-    Target {
-        host: text("host").unwrap_or_default(),
-        port: port.copied().unwrap_or_default(),
-        user: text("user"),
-        password: text("password"),
-    }
+fn target(given: &ArgMatches) -> Result<Box<Endpoint>, StartError> {
+    let named = named_by(given).map_err(|error| StartError(error.to_string()))?;
+    Ok(Box::new(named))
+}
+
+/// Of a word that asks no server.
+fn no_target() -> Box<Endpoint> {
+    Box::new(Endpoint::new("none", Address::Unix(PathBuf::new())))
 }
 
 fn doctor() -> Command {
@@ -320,40 +330,24 @@ fn create() -> Command {
         .value_parser(value_parser!(usize))
         .help("So many of each primary");
     let create = Command::new("create").about("Makes a cluster of nodes that are by themselves");
-    let whom = |name: &'static str, short: char, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .short(short)
-            .value_name(name.to_uppercase())
-            .help(help)
-    };
-    create
-        .arg(nodes)
-        .arg(replicas)
-        .arg(json())
-        .arg(whom("user", 'u', "Who asks"))
-        .arg(whom("password", 'a', "The user's password"))
+    let create = asking(create.arg(nodes).arg(replicas));
+    // Where the nodes are is said by their own words.
+    ["-h", "-p", "-s", "-u", "-n"]
+        .into_iter()
+        .fold(create, |create, id| {
+            create.mut_arg(id, |arg| arg.hide(true))
+        })
 }
 
-/// Adds the options that say which server is asked.
+/// Adds the options that say which server is asked: those of all tools. The long words are those of versions before.
 fn asking(command: Command) -> Command {
-    let option = |name: &'static str, short: char, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .short(short)
-            .value_name(name.to_uppercase())
-            .help(help)
-    };
     command
+        .disable_help_flag(true)
         .arg(json())
-        .arg(option("host", 'H', "Where the server is").default_value("127.0.0.1"))
-        .arg(
-            option("port", 'p', "Its port")
-                .default_value("6379")
-                .value_parser(value_parser!(u16)),
-        )
-        .arg(option("user", 'u', "Who asks"))
-        .arg(option("password", 'a', "The user's password"))
+        .args(arguments())
+        .mut_arg("-h", |arg| arg.short_alias('H').alias("host"))
+        .mut_arg("-p", |arg| arg.alias("port"))
+        .mut_arg("-a", |arg| arg.alias("password"))
 }
 
 fn export() -> Command {
@@ -455,7 +449,9 @@ mod tests {
     #[test]
     fn every_tool_tells_what_it_takes() {
         for word in ["check", "doctor", "import", "export", "completions", "man"] {
-            for words in [[word, "--help"], [word, "-h"], ["help", word]] {
+            // Of who asks a server, -h is its host.
+            let short = if word == "doctor" { "--help" } else { "-h" };
+            for words in [[word, "--help"], [word, short], ["help", word]] {
                 let text = told(&words).unwrap().unwrap();
                 assert!(text.contains(&format!("Usage: iolite {word}")), "{text}");
             }

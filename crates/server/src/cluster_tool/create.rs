@@ -9,15 +9,16 @@
 //! Nothing is changed before all nodes were found in cluster mode, by themselves, empty and without hash slots.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::ToSocketAddrs as _;
 use std::time::Duration;
 
 use base::hash_slot::HASH_SLOTS;
 use protocol::Value;
+use tool::endpoint::{Address as Place, Endpoint, Session};
 
 use super::quoted;
 use crate::config::LINK_PORT_DISTANCE;
-use crate::doctor::{Target, command, connect, reply_bytes};
+use crate::doctor::{command, connect, reply_bytes};
 
 /// Between two looks at a node.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
@@ -110,7 +111,7 @@ fn spread(parts: &mut [Part], hosts: &[&str]) {
 
 /// Makes a cluster of these nodes. `as_whom` is who asks all of them.
 pub(super) fn create(
-    as_whom: &Target,
+    as_whom: &Endpoint,
     nodes: &[String],
     replicas: usize,
     is_json: bool,
@@ -136,7 +137,7 @@ pub(super) fn create(
     })
 }
 
-fn make(as_whom: &Target, nodes: &[String], replicas: usize) -> Result<Vec<Part>, String> {
+fn make(as_whom: &Endpoint, nodes: &[String], replicas: usize) -> Result<Vec<Part>, String> {
     let addresses: Vec<Address> = nodes
         .iter()
         .map(|text| Address::of(text).ok_or_else(|| format!("{text}: no HOST:PORT[@LINK_PORT]")))
@@ -146,9 +147,8 @@ fn make(as_whom: &Target, nodes: &[String], replicas: usize) -> Result<Vec<Part>
     let mut streams = Vec::new();
     let mut ids = Vec::new();
     for (node, name) in addresses.iter().zip(nodes) {
-        let target = Target {
-            host: node.host.clone(),
-            port: node.port,
+        let target = Endpoint {
+            address: Place::Tcp(node.host.clone(), node.port),
             ..as_whom.clone()
         };
         let mut stream = connect(&target).map_err(|error| format!("{name}: {error}"))?;
@@ -196,7 +196,7 @@ fn make(as_whom: &Target, nodes: &[String], replicas: usize) -> Result<Vec<Part>
 
 /// Whether a replica gets to have what its primary has, in the time that this takes with empty nodes at most. Who looks at the
 /// cluster next would find it loading.
-fn has_caught_up(stream: &mut TcpStream) -> Result<bool, String> {
+fn has_caught_up(stream: &mut Session) -> Result<bool, String> {
     for _ in 0..LOOKS_MAX {
         if ask(stream, &["INFO", "replication"])?.contains("master_link_status:up") {
             return Ok(true);
@@ -213,7 +213,7 @@ fn ip_of(node: &Address) -> io::Result<String> {
 }
 
 /// Whether a node can be of a new cluster.
-fn check_free(stream: &mut TcpStream) -> Result<(), String> {
+fn check_free(stream: &mut Session) -> Result<(), String> {
     let info = ask(stream, &["CLUSTER", "INFO"])?;
     let field = |name: &str| {
         let line = info.lines().find_map(|line| line.strip_prefix(name));
@@ -239,7 +239,7 @@ const PASSING: [&str; 3] = [
 ];
 
 /// Asks until the answer is one that stays.
-fn ask(stream: &mut TcpStream, words: &[&str]) -> Result<String, String> {
+fn ask(stream: &mut Session, words: &[&str]) -> Result<String, String> {
     let mut told = ask_once(stream, words);
     for _ in 0..LOOKS_MAX {
         let is_passing = |reason: &String| PASSING.iter().any(|start| reason.starts_with(start));
@@ -252,7 +252,7 @@ fn ask(stream: &mut TcpStream, words: &[&str]) -> Result<String, String> {
     told
 }
 
-fn ask_once(stream: &mut TcpStream, words: &[&str]) -> Result<String, String> {
+fn ask_once(stream: &mut Session, words: &[&str]) -> Result<String, String> {
     match command(stream, words) {
         Ok(value) => Ok(String::from_utf8_lossy(&reply_bytes(value)).into_owned()),
         Err(error) => Err(error.to_string()),

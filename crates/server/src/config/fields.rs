@@ -297,17 +297,23 @@ impl Config {
         }
     }
 
+    /// Where clients are served: at the port of encrypted connections, where there is no other.
+    #[must_use]
+    pub fn client_port(&self) -> u16 {
+        match self.port {
+            0 => self.tls.port,
+            port => port,
+        }
+    }
+
     /// Where links of other nodes are served: as configured, or so far above the port of clients.
     #[must_use]
     pub fn link_port(&self) -> u16 {
-        let base = if self.port == 0 {
-            self.tls.port
-        } else {
-            self.port
-        };
         match (self.replication.link_port, self.cluster.port) {
             (0, port) if port != 0 && self.cluster.is_on => port,
-            (0, _) => base.saturating_add(super::group::LINK_PORT_DISTANCE),
+            (0, _) => self
+                .client_port()
+                .saturating_add(super::group::LINK_PORT_DISTANCE),
             (port, _) => port,
         }
     }

@@ -219,7 +219,12 @@ impl Settings {
     }
 
     fn group(&self) -> Group {
-        let place = |text: &[u8]| place_of(&String::from_utf8_lossy(text), self.number("port"));
+        // Of nodes that serve encrypted connections alone, theirs is the port that others are found by.
+        let port = match self.number("port") {
+            0 => self.number("tls-port"),
+            port => port,
+        };
+        let place = |text: &[u8]| place_of(&String::from_utf8_lossy(text), port);
         let join = self.text("join").and_then(place);
         let seeds = self.words("cluster-seeds").iter();
         Group {

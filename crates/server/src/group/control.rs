@@ -35,7 +35,7 @@ use super::holder::{Meeting, SharedLog, TakesPart};
 use super::links::{Asked, Links, Subject, spawn};
 use super::places::Places;
 use super::reads::Reads;
-use super::record::{is_bound_too_narrowly, record};
+use super::record::{is_bound_too_narrowly, is_nowhere, record};
 use super::relay::{self, Relay};
 use super::unique;
 use super::{directives, documents, libraries};
@@ -660,12 +660,7 @@ impl Part {
             let _alone = ending.send(());
         })?;
         let record = self.record(node);
-        if is_bound_too_narrowly(&config, &record) {
-            node.core.log.warning(format_args!(
-                "This node is announced at {}, and serves clients of this machine alone: see bind",
-                record.host
-            ));
-        }
+        warn_of_address(node, &config, &record);
         let duty = {
             let mut taking = lock(&self.taking);
             taking.active = Some(Active {
@@ -717,4 +712,19 @@ fn has_keys(node: &Node) -> bool {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An address at which others do not find this node, or clients are not served, is told when it takes part.
+fn warn_of_address(node: &Node, config: &Config, record: &NodeRecord) {
+    let fault = if is_bound_too_narrowly(config, record) {
+        "and serves clients of this machine alone: see bind"
+    } else if is_nowhere(config, record) {
+        "where other machines do not find it: see replica-announce-ip"
+    } else {
+        return;
+    };
+    let host = &record.host;
+    node.core
+        .log
+        .warning(format_args!("This node is announced at {host}, {fault}"));
 }

@@ -1,6 +1,6 @@
 //! What this node says of itself to others: the directives that announce it, and where those say nothing, what is known.
 
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 
 use cluster::NodeRecord;
 use cluster::state::roles;
@@ -38,7 +38,7 @@ pub(crate) fn record(
             "" => host_of(config, met_at),
             announced => announced.to_owned(),
         },
-        client_port: told(announced, config.port),
+        client_port: told(announced, config.client_port()),
         link_port: told(cluster.announce_bus_port, config.link_port()),
         zone: config.availability_zone.clone(),
         roles,
@@ -63,8 +63,8 @@ fn host_of(config: &Config, met_at: Option<&str>) -> String {
         (Some(host), _) => Some(host.to_owned()),
         (None, Some((host, port))) => local_address((host.as_str(), *port)),
         (None, None) if !has_links_from_afar(config) => None,
-        // Nothing is sent there: it is an address that documents use.
-        (None, None) => local_address(("192.0.2.1", 9)),
+        // Nothing is sent there: it is an address that documents use. Without a way to it there is a network, perhaps.
+        (None, None) => local_address(("192.0.2.1", 9)).or_else(address_on_a_network),
     };
     match (bound, reached) {
         // Bound to this machine alone, nobody else reaches it.
@@ -97,6 +97,37 @@ pub(crate) fn is_bound_too_narrowly(config: &Config, record: &NodeRecord) -> boo
     serves_near && !is_announced && !record.host.is_empty() && !is_near(&record.host)
 }
 
+/// Whether other machines may link to this node, and it has no address for them.
+#[cfg(feature = "cluster")]
+pub(crate) fn is_nowhere(config: &Config, record: &NodeRecord) -> bool {
+    let is_near = |host: &str| host == "::1" || host == "localhost" || host.starts_with("127.");
+    let serves_others = !config.bind.iter().all(|one| is_near(&one.host));
+    serves_others && has_links_from_afar(config) && is_near(&record.host)
+}
+
+/// This machine's address on a network that it is connected to, where it knows no way out of that.
+fn address_on_a_network() -> Option<String> {
+    let routes = std::fs::read_to_string("/proc/net/route").ok()?;
+    let mut neighbours = neighbours(&routes);
+    neighbours.find_map(|neighbour| local_address((neighbour.to_string().as_str(), 9)))
+}
+
+/// An address on each network of the system's table of routes.
+fn neighbours(routes: &str) -> impl Iterator<Item = Ipv4Addr> {
+    routes.lines().skip(1).filter_map(|line| {
+        let mut words = line.split_whitespace();
+        // Numbers as they lie in memory: the destination is the second word, the mask the eighth.
+        let address = |word: Option<&str>| {
+            let number = u32::from_str_radix(word?, 16).ok()?;
+            Some(u32::from_be(number))
+        };
+        let destination = address(words.nth(1))?;
+        let mask = address(words.nth(5))?;
+        let is_network = mask != 0 && destination >> 24 != 127;
+        is_network.then(|| Ipv4Addr::from(destination | (1 & !mask)))
+    })
+}
+
 /// Whether an address is one of this machine's.
 pub(crate) fn is_this_machine(host: &str) -> bool {
     UdpSocket::bind((host, 0)).is_ok()
@@ -116,6 +147,30 @@ pub(crate) fn local_address(to: (&str, u16)) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn networks_are_read_from_the_table_of_routes() {
+        let word = |address: [u8; 4]| format!("{:08X}", u32::from_be_bytes(address).to_be());
+        let line = |destination, mask| {
+            let (destination, mask) = (word(destination), word(mask));
+            format!("e0\t{destination}\t00000000\t0001\t0\t0\t0\t{mask}\t0\t0\t0\n")
+        };
+        let table = [
+            "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n",
+            &line([0, 0, 0, 0], [0, 0, 0, 0]),
+            &line([10, 77, 0, 0], [255, 255, 255, 0]),
+            &line([127, 0, 0, 0], [255, 0, 0, 0]),
+            &line([10, 9, 8, 7], [255, 255, 255, 255]),
+            "nonsense\n",
+        ]
+        .concat();
+        let found: Vec<Ipv4Addr> = neighbours(&table).collect();
+        assert_eq!(
+            found,
+            [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 9, 8, 7)]
+        );
+        assert_eq!(neighbours("").count(), 0);
+    }
 
     #[test]
     fn an_address_that_was_reached_counts_while_this_machine_has_it() {

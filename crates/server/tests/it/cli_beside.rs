@@ -325,6 +325,32 @@ fn a_password_is_taken_from_standard_input() {
     assert!(said.contains("WRONGPASS"), "{said}");
 }
 
+/// As behind `head`: who has read enough is no reason for a word, and less for an abort.
+#[test]
+fn who_reads_no_further_is_told_nothing() {
+    let (_server, port) = started(&[]);
+    for words in [
+        &["cli", "-p", &port, "SET", "a", "1"][..],
+        &["analyze", "--live", "-p", &port],
+        &["top", "--once", "-p", &port],
+        &["doctor", "-p", &port],
+        &["cluster", "status", "-p", &port],
+        &["man"],
+        &["--help"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut tool = Command::new(iolite_program());
+        tool.args(words).stdout(writer).stderr(Stdio::piped());
+        let output = tool.spawn().unwrap().wait_with_output().unwrap();
+        assert!(
+            output.status.code().is_some_and(|code| code < 3),
+            "{output:?}"
+        );
+        assert!(output.stderr.is_empty(), "{words:?} {output:?}");
+    }
+}
+
 fn without_colours(line: &str) -> String {
     let mut parts = line.split("\x1b[");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -288,6 +288,10 @@ fn commands_run_as_the_user_who_is_logged_in() {
         assert_eq!(command(port, &bob, refused).status, 400, "{refused}");
     }
     assert_eq!(get(port, "/info.json", &bob).status, 403);
+    let whole = cookie(&log_in(port, "default", "secret"));
+    let told = get(port, "/info.json?section=clients", &whole).body;
+    assert!(told.contains("\"maxclients\":10000"), "{told}");
+    assert!(!told.contains("10000."), "{told}");
     assert_eq!(get(port, "/events", &bob).status, 403);
     // Another password ends what was begun with the old one.
     admin.command(&["ACL", "SETUSER", "bob", ">q"]).unwrap();
@@ -436,6 +440,12 @@ fn programs_run_commands_where_that_is_on() {
         .status,
         401
     );
+    for path in ["/", "/pipeline", "/multi-exec", "/set/a/2"] {
+        let without = post(port, path, json, "[\"SET\",\"a\",\"2\"]");
+        let told = (without.status, without.body.as_str());
+        assert_eq!(told, (401, "{\"error\":\"Unauthorized\"}"), "{path}");
+    }
+    assert_eq!(post(port, "/api/command", json, "{}").status, 403);
     // In the path, with the body behind it and the query behind that; bytes as percent signs say.
     let key = "Authorization: Bearer p\r\n";
     assert_eq!(

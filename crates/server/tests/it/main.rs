@@ -12,6 +12,7 @@ mod bench;
 mod blocking;
 mod churn;
 mod cli_beside;
+mod cli_debugger;
 mod clients;
 mod cluster_mode;
 mod config_oracle;

@@ -417,3 +417,62 @@ fn a_migration_that_is_killed_at_any_point_goes_on_and_ends_with_what_the_source
     let events = ask(&source.0[0], &["CONFIG", "GET", "notify-keyspace-events"]);
     assert!(format!("{events:?}").contains("Bulk([])"), "{events:?}");
 }
+
+/// By the names that people use, and with passwords that the servers were not told of for each other.
+#[test]
+fn a_target_that_is_named_by_its_host_takes_over() {
+    let secret = ["--requirepass", "secret"];
+    let start = || ServerBuilder::iolite().args(&secret).tcp().start().unwrap();
+    let place = |server: &Server| {
+        let port = server.address().unwrap().port();
+        format!("redis://:secret@localhost:{port}")
+    };
+    let (source, target) = (start(), start());
+    let (from, to) = (place(&source), place(&target));
+    let filled = tool(&["cli", "-u", &from, "SET", "key", "value"]);
+    assert!(filled.status.success(), "{filled:?}");
+    let done = tool(&["migrate", &from, &to, "--replicate", "--hand-over", "-q"]);
+    assert!(done.status.success(), "{done:?}");
+    let told = |place: &str, words: &[&str]| {
+        let mut all = vec!["cli", "-u", place];
+        all.extend(words);
+        String::from_utf8(tool(&all).stdout).unwrap()
+    };
+    assert_eq!(told(&to, &["SET", "key", "newer"]), "OK\n");
+    eventually("the source follows", || {
+        told(&from, &["GET", "key"]) == "newer\n"
+    });
+}
+
+/// A source that cannot reach the target would have writers wait for ever.
+#[test]
+fn a_source_that_cannot_reach_the_target_goes_on() {
+    let nowhere = free_port().unwrap().to_string();
+    let announced = ["--replica-announce-port", &nowhere];
+    let source = ServerBuilder::oracle().tcp().start().unwrap();
+    let target = ServerBuilder::iolite()
+        .args(&announced)
+        .tcp()
+        .start()
+        .unwrap();
+    let place = |server: &Server| format!("127.0.0.1:{}", server.address().unwrap().port());
+    let words = [&place(&source), &place(&target)];
+    let done = tool(&[
+        "migrate",
+        words[0],
+        words[1],
+        "--replicate",
+        "--hand-over",
+        "-q",
+    ]);
+    assert!(!done.status.success(), "{done:?}");
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains("the source goes on"), "{said}");
+    let replication = text(&source, &["INFO", "replication"]);
+    assert!(replication.contains("role:master"), "{replication}");
+    assert!(
+        replication.contains("master_failover_state:no-failover"),
+        "{replication}"
+    );
+    assert_eq!(text(&source, &["SET", "key", "value"]), "OK");
+}

@@ -647,3 +647,34 @@ fn the_memcached_port_may_be_encrypted() {
     let _ended = plain.read_to_end(&mut told);
     assert!(!told.starts_with(b"VALUE"), "{}", told.escape_ascii());
 }
+
+/// Where only encrypted connections are, what looks after a server has to come by one, too; and the password is on no command line.
+#[test]
+fn tools_that_look_after_a_server_come_by_tls() {
+    let files = Files::new();
+    let served = files.serve(&["--requirepass", "secret"]);
+    let port = served.port.to_string();
+    let told = |words: &[&str], is_encrypted: bool| {
+        let mut tool = std::process::Command::new(testkit::process::iolite_program());
+        tool.args(words).args(["-h", "localhost", "-p", &port]);
+        if is_encrypted {
+            for (option, file) in [
+                ("--cacert", "ca.crt"),
+                ("--cert", "client.crt"),
+                ("--key", "client.key"),
+            ] {
+                tool.arg(option).arg(files.path(file));
+            }
+            tool.arg("--tls");
+        }
+        let output = tool.env("IOLITE_AUTH", "secret").output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let examined = told(&["doctor"], true);
+    assert!(examined.contains("memory-unlimited"), "{examined}");
+    let refused = told(&["doctor"], false);
+    assert!(refused.contains("TLS connections only"), "{refused}");
+    let status = told(&["cluster", "status"], true);
+    assert!(status.contains("in no control group"), "{status}");
+}

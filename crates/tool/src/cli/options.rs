@@ -1,6 +1,7 @@
 //! The command line of the client.
 
 use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::error::ErrorKind;
@@ -43,6 +44,18 @@ pub(super) enum Mode {
     Replica,
     /// What a server with `maxmemory` keeps of so many keys.
     Evictions(u64),
+    /// A script under the debugger.
+    Debug(Debugged),
+}
+
+/// A script that is run under the debugger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Debugged {
+    pub(super) path: PathBuf,
+    /// Its keys and arguments.
+    pub(super) words: Vec<Vec<u8>>,
+    /// Whether the server does nothing else meanwhile, and keeps what the script changes.
+    pub(super) is_sync: bool,
 }
 
 /// What the command line says.
@@ -121,9 +134,18 @@ fn requests() -> Vec<Arg> {
         flag("-c", "Follow MOVED and ASK of a cluster"),
         flag("-e", "Exit code 1 for an error"),
         option("--eval", "FILE", "Run this script; then: KEYS , ARGUMENTS"),
+        flag(
+            "--ldb",
+            "With --eval: under the debugger of Redis and Valkey",
+        ),
+        flag(
+            "--ldb-sync-mode",
+            "The same, while the server does nothing else; changes are kept",
+        ),
         flag("--askpass", "Ask for the password, whatever -a says"),
-        flag("-2", "RESP2").hide(true),
+        flag("-2", "RESP2, which --json does not speak otherwise"),
         flag("--no-auth-warning", "Nobody warns here").hide(true),
+        flag("--verbose", "There is nothing more to say").hide(true),
     ]
 }
 
@@ -225,7 +247,24 @@ pub(super) fn read(words: Vec<String>) -> Result<Result<Options, String>, BenchE
     if matches.get_flag("--version") {
         return Ok(Err(format!("iolite-cli {}\n", env!("CARGO_PKG_VERSION"))));
     }
-    options_of(&Given(&matches)).map(Ok)
+    let given = Given(&matches);
+    if let Some(word) = given.all("command").next() {
+        refuse_option(word)?;
+    }
+    options_of(&given).map(Ok)
+}
+
+/// A request begins with no minus: what does is an option that there is not.
+fn refuse_option(word: &str) -> Result<(), BenchError> {
+    let text = match word {
+        "--cluster" => "--cluster is not here: see iolite cluster --help; redis-cli --cluster works with these nodes, too"
+            .to_owned(),
+        word if word.starts_with('-') => {
+            format!("Unrecognized option or bad number of args for: '{word}'")
+        }
+        _ => return Ok(()),
+    };
+    Err(BenchError::Usage(text))
 }
 
 fn options_of(given: &Given<'_>) -> Result<Options, BenchError> {
@@ -325,9 +364,18 @@ fn mode(given: &Given<'_>) -> Result<Mode, BenchError> {
             false => Ok(word.as_bytes().to_vec()),
         });
     let words: Vec<Vec<u8>> = words.collect::<Result<_, _>>()?;
-    match given.text("--eval") {
-        Some(path) => script(path, words).map(Mode::Commands),
-        None => Ok(Mode::Commands(words)),
+    let is_sync = given.has("--ldb-sync-mode");
+    match (given.text("--eval"), is_sync || given.has("--ldb")) {
+        (Some(path), true) => Ok(Mode::Debug(Debugged {
+            path: path.into(),
+            words,
+            is_sync,
+        })),
+        (Some(path), false) => script(path.as_ref(), words).map(Mode::Commands),
+        (None, true) => Err(BenchError::Usage(
+            "Options --ldb and --ldb-sync-mode require --eval.".to_owned(),
+        )),
+        (None, false) => Ok(Mode::Commands(words)),
     }
 }
 
@@ -355,7 +403,7 @@ fn pattern(given: &Given<'_>) -> Result<Option<String>, BenchError> {
 }
 
 /// The request that runs a script: what stands before a lone comma are keys.
-fn script(path: &str, mut words: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BenchError> {
+pub(super) fn script(path: &Path, mut words: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, BenchError> {
     let text =
         std::fs::read(path).map_err(|error| BenchError::File(path.into(), error.to_string()))?;
     let comma = words.iter().position(|word| word == b",");
@@ -396,5 +444,30 @@ mod tests {
         assert_eq!(quoted.mode, Mode::Commands(words.to_vec()));
         let pattern = given(&["--scan", "--quoted-pattern", "\"a\\x41*\""]).pattern;
         assert_eq!(pattern.as_deref(), Some("aA*"));
+    }
+
+    #[test]
+    fn an_option_that_there_is_not_is_no_request() {
+        let refused = |words: &[&str]| {
+            let words = words.iter().map(|word| (*word).to_owned()).collect();
+            read(words).unwrap_err().to_string()
+        };
+        assert!(refused(&["--bogus", "PING"]).contains("'--bogus'"));
+        assert!(refused(&["-p", "7", "-9"]).contains("'-9'"));
+        assert!(refused(&["--cluster", "check", "a:1"]).contains("iolite cluster"));
+        assert!(refused(&["--ldb", "PING"]).contains("require --eval"));
+        let debugged = given(&["--ldb-sync-mode", "--eval", "a.lua", "k", ",", "v"]).mode;
+        let Mode::Debug(debugged) = debugged else {
+            panic!("{debugged:?}");
+        };
+        assert!(
+            debugged.is_sync && debugged.words.len() == 3,
+            "{debugged:?}"
+        );
+        // What follows a request is its own.
+        assert_eq!(
+            given(&["--verbose", "-2", "PING"]).mode,
+            given(&["PING"]).mode
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! A migration by replication: the target follows the source, and takes over where that is wanted.
 
 use std::io::Write as _;
+use std::net::{IpAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
 use super::Options;
@@ -11,8 +12,10 @@ use crate::error::BenchError;
 const PAUSE: Duration = Duration::from_millis(500);
 /// The link has to come up within so many looks.
 const LOOKS_MAX: u32 = 120;
-/// How long the source may hold writes back, in milliseconds.
+/// How long the source may hold writes back until the target has all of them, in milliseconds.
 const HAND_OVER_MS: &str = "10000";
+/// The target, which has them, has to take over within so many looks: nobody writes meanwhile.
+const TAKE_OVER_LOOKS_MAX: u32 = 10;
 
 /// What was reached, for people or programs.
 pub(super) fn told(options: &Options, has_taken_over: bool) -> String {
@@ -57,44 +60,107 @@ pub(super) fn run(options: &Options) -> Result<bool, BenchError> {
             "the target has keys, which it loses when it follows; --replace allows that".to_owned(),
         ));
     }
-    if let Some((user, password)) = &options.source.credentials {
-        if let Some(user) = user {
-            target.demand(
-                "CONFIG SET masteruser",
-                &["CONFIG", "SET", "masteruser", user],
-            )?;
-        }
-        target.demand(
-            "CONFIG SET masterauth",
-            &["CONFIG", "SET", "masterauth", password],
-        )?;
-    }
+    let_in(&mut target, options.source.credentials.as_ref())?;
     target.demand("REPLICAOF", &["REPLICAOF", host, &port.to_string()])?;
     wait(options, &mut source, &mut target)?;
     if !options.hands_over {
         return Ok(false);
     }
+    hand_over(options, &mut source, &mut target).map(|()| true)
+}
+
+/// Has a server say this when it follows.
+fn let_in(
+    follower: &mut Session,
+    credentials: Option<&(Option<String>, String)>,
+) -> Result<(), BenchError> {
+    let Some((user, password)) = credentials else {
+        return Ok(());
+    };
+    if let Some(user) = user {
+        let words = ["CONFIG", "SET", "masteruser", user];
+        follower.demand("CONFIG SET masteruser", &words)?;
+    }
+    let words = ["CONFIG", "SET", "masterauth", password];
+    follower.demand("CONFIG SET masterauth", &words)?;
+    Ok(())
+}
+
+/// Has the source give its office to the target, and follow it.
+fn hand_over(
+    options: &Options,
+    source: &mut Session,
+    target: &mut Session,
+) -> Result<(), BenchError> {
     let Address::Tcp(host, port) = &options.target.address else {
         return Err(BenchError::Usage(
             "--hand-over needs a target with a port, which the source will follow".to_owned(),
         ));
     };
-    let port = port.to_string();
+    let_in(source, options.target.credentials.as_ref())?;
+    let (host, port) = known_as(&source.info("replication")?, host, *port);
     source.demand(
         "FAILOVER",
-        &["FAILOVER", "TO", host, &port, "TIMEOUT", HAND_OVER_MS],
+        &["FAILOVER", "TO", &host, &port, "TIMEOUT", HAND_OVER_MS],
     )?;
-    for _ in 0..LOOKS_MAX {
+    let (mut looks, mut is_over) = (0, false);
+    while !is_over && looks < TAKE_OVER_LOOKS_MAX {
         let info = target.info("replication")?;
         if info_field(&info, "role") == Some("master") {
-            return Ok(true);
+            return Ok(());
+        }
+        let info = source.info("replication")?;
+        match info_field(&info, "master_failover_state") {
+            Some("waiting-for-sync") => {}
+            Some("no-failover") => is_over = true,
+            _ => looks += 1,
         }
         std::thread::sleep(PAUSE);
     }
+    // Without this the source would hold writes back until it reaches the target. It refuses where it has given up by itself.
+    let _aborted = source.ask(&["FAILOVER", "ABORT"])?;
+    let info = target.info("replication")?;
+    if info_field(&info, "role") == Some("master") {
+        return Ok(());
+    }
     Err(BenchError::Refused {
         request: "FAILOVER".to_owned(),
-        reply: "the target did not take over; the source goes on".to_owned(),
+        reply: format!(
+            "the target did not take over, and the source goes on; it has to reach the target at {host}:{port}"
+        ),
     })
+}
+
+/// The target as the source knows it. FAILOVER wants the address that the replica has told, and no name for it.
+fn known_as(info: &str, host: &str, port: u16) -> (String, String) {
+    let replicas: Vec<(&str, &str)> = info
+        .lines()
+        .filter_map(|line| line.strip_prefix("slave")?.split_once(":ip="))
+        .filter_map(|(_, fields)| {
+            let (ip, rest) = fields.split_once(",port=")?;
+            Some((ip, rest.split(',').next()?))
+        })
+        .collect();
+    let addresses = (host, port).to_socket_addrs();
+    let addresses: Vec<IpAddr> = addresses.map_or_else(
+        |_| Vec::new(),
+        |found| found.map(|address| address.ip()).collect(),
+    );
+    let is_it = |(ip, its_port): &&(&str, &str)| {
+        let ip_is = *ip == host || ip.parse().is_ok_and(|ip: IpAddr| addresses.contains(&ip));
+        ip_is && its_port.parse() == Ok(port)
+    };
+    let found = match (replicas.iter().find(is_it), replicas.as_slice()) {
+        (Some(found), _) => Some(*found),
+        // It announces another address than this machine knows it by.
+        (None, [only]) => Some(*only),
+        (None, _) => None,
+    };
+    let (ip, port) = found.map_or_else(
+        || (host.to_owned(), port.to_string()),
+        |(ip, port)| (ip.to_owned(), port.to_owned()),
+    );
+    (ip, port)
 }
 
 /// Waits until the target has what the source has.
@@ -141,5 +207,27 @@ fn wait(options: &Options, source: &mut Session, target: &mut Session) -> Result
             );
         }
         std::thread::sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_named_as_the_source_knows_it() {
+        let known = |info: &str, host: &str| {
+            let (host, port) = known_as(info, host, 7);
+            format!("{host}:{port}")
+        };
+        let two = "role:master\r\nslave0:ip=10.0.0.2,port=7,state=online\r\nslave1:ip=127.0.0.1,port=7,state=online\r\n";
+        assert_eq!(known(two, "127.0.0.1"), "127.0.0.1:7");
+        assert_eq!(known(two, "localhost"), "127.0.0.1:7");
+        assert_eq!(known(two, "10.0.0.3"), "10.0.0.3:7");
+        let one = "slave0:ip=10.0.0.2,port=9,state=online\r\n";
+        assert_eq!(known(one, "10.0.0.3"), "10.0.0.2:9");
+        let named = "slave0:ip=db2.example,port=7\r\nslave1:ip=db3.example,port=7\r\n";
+        assert_eq!(known(named, "db3.example"), "db3.example:7");
+        assert_eq!(known("", "10.0.0.3"), "10.0.0.3:7");
     }
 }

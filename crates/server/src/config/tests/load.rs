@@ -208,6 +208,15 @@ fn what_replicas_need_is_read() {
     assert_eq!(replication.primary, None);
 }
 
+#[cfg(feature = "tls")]
+#[test]
+fn nodes_with_encrypted_connections_alone_are_found_by_that_port() {
+    let text = "port 0\ntls-port 7000\njoin db1\n";
+    let config = load(text).unwrap().config();
+    assert_eq!((config.client_port(), config.link_port()), (7_000, 17_000));
+    assert_eq!(config.group.join, Some(("db1".to_owned(), 17_000)));
+}
+
 #[test]
 fn scores_for_the_kernel_are_three_and_in_range() {
     load("oom-score-adj relative\noom-score-adj-values -5 2000 -2000\n").unwrap();
@@ -387,6 +396,19 @@ fn variables_that_an_orchestrator_makes_for_a_service_are_left_alone() {
         loader.unwrap().finish().unwrap().settings.config().port,
         6379
     );
+}
+
+#[test]
+fn variables_of_the_tools_are_left_alone() {
+    let loader = read_environment(&[
+        ("IOLITE_AUTH", "secret"),
+        ("IOLITE_SOURCE_AUTH", "secret"),
+        ("IOLITE_TARGET_AUTH", "secret"),
+        ("IOLITE_PROGRAM", "/usr/bin/iolite"),
+    ]);
+    assert!(loader.is_ok(), "{:?}", loader.err());
+    let told = read_environment(&[("IOLITE_AUTHS", "secret")]).unwrap_err();
+    assert!(told.contains("IOLITE_AUTHS"), "{told}");
 }
 
 #[test]
