@@ -194,7 +194,7 @@ impl Node {
         }
         self.apply_durability(change.new);
         if let Some((tier, wanted)) = self.tier().zip(change.new.tier.as_ref()) {
-            tier.change(&self.core.shared, wanted);
+            tier.change(&self.core.shared, wanted, change.new.memory_bytes_max);
         }
         self.replication.apply(self, change.new);
         self.cluster_mode.apply(self, change.new);
@@ -894,7 +894,8 @@ impl Node {
     /// Tells the store what is held outside of it, which its limit counts.
     pub fn tell_held_bytes(&self) {
         let program_bytes = self.process.program_bytes.load(Ordering::Relaxed);
-        let used_bytes = program_bytes + self.clients_held_bytes();
+        let tier_bytes = self.tier().map_or(0, |tier| tier.segments().memory_bytes());
+        let used_bytes = program_bytes + self.clients_held_bytes() + tier_bytes;
         // The log may have been opened with a higher limit: it is not to take all from the keys.
         let limit_bytes = self.core.config.current().memory_bytes_max;
         let log_bytes = self.log_memory_bytes().min(limit_bytes / LOG_PART_MAX);
