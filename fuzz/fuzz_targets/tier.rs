@@ -1,5 +1,5 @@
 //! What a start and a read find of values that are out of memory: an entry of a segment with its right sum, the body of
-//! an object, and the record of a checkpoint that tells where a value is.
+//! an object, the record of a checkpoint that tells where a value is, and a dictionary that values need.
 //!
 //! What is accepted is what stands there; what is refused leaves the store and the segments as they were.
 #![no_main]
@@ -18,7 +18,10 @@ use persistence::places::{self, place_of};
 use rdb::Limits;
 use store::{ColdKind, ColdValue, ColdValues, Deadline, Locator, Options, Store};
 use structures::{Element, End, List, Object};
-use tier::{Entry, SegmentName, Tier, TierOptions, UNIT_BYTES, segment_name};
+use tier::{
+    Compression, DictionaryName, Entry, Named, NamedSegment, SegmentName, Tier, TierOptions,
+    UNIT_BYTES, dictionary_name, segment_name,
+};
 
 const HEAD_BYTES: u64 = 4096;
 
@@ -26,10 +29,11 @@ fuzz_target!(|input: &[u8]| {
     let Some((&mode, rest)) = input.split_first() else {
         return;
     };
-    match mode % 3 {
+    match mode % 4 {
         0 => an_entry(rest),
         1 => a_body(rest),
-        _ => a_record(rest),
+        2 => a_record(rest),
+        _ => a_dictionary(rest),
     }
 });
 
@@ -40,7 +44,7 @@ fn tier(disk: &SimulatedDisk) -> Tier {
         segment_bytes: 1 << 20,
     };
     let tier = Tier::open(Arc::new(disk.clone()) as Arc<dyn Disk>, &options).expect("it works");
-    tier.set_compresses(false);
+    tier.set_compression(Compression::No);
     tier
 }
 
@@ -86,15 +90,22 @@ fn an_entry(input: &[u8]) {
         salt: u64::from_le_bytes(head[24..32].try_into().expect("eight bytes")),
         bytes: offset + bytes.len() as u64,
     };
-    tier.adopt(&[name]).expect("it is that segment");
+    let named = Named {
+        segments: vec![NamedSegment {
+            name,
+            records: 2,
+            dictionaries: Vec::new(),
+        }],
+        dictionaries: Vec::new(),
+    };
+    tier.adopt(&named).expect("it is that segment");
     let units = |bytes: u64| u32::try_from(bytes / UNIT_BYTES as u64).unwrap_or(0);
     let place = tier.revive(1, units(offset), units(bytes.len() as u64));
     let place = place.expect("it is in the file");
     let key = &input[28..28 + key_bytes];
     if let Ok(read) = tier.read(place, key) {
-        assert_eq!(read.key, key);
         // Compressed, or as it stands.
-        assert!(input[13] == 1 || read.body == input[28 + key_bytes..]);
+        assert!(input[13] > 0 || read.body == input[28 + key_bytes..]);
     }
     let (entries, faults) = tier.scrub();
     assert_eq!(entries + faults.len() as u64, 2);
@@ -105,6 +116,109 @@ fn an_entry(input: &[u8]) {
     {
         assert_eq!(tier.figures().live_bytes, live, "what failed was not moved");
     }
+}
+
+/// A dictionary's file, and an entry that needs it: both anything, with the right sums, or the file as it comes.
+fn a_dictionary(input: &[u8]) {
+    let Some((&[raw, split_low, split_high], rest)) = input.split_first_chunk() else {
+        return;
+    };
+    let split = usize::from(u16::from_le_bytes([split_low, split_high])).min(rest.len());
+    let (content, frame) = rest.split_at(split);
+    let disk = SimulatedDisk::new(0);
+    append(&tier(&disk), b"key", ColdKind::BYTES, &[1; 100]);
+    let (salt, end) = salt_and_end(&disk);
+    let file = match raw & 1 {
+        0 => content.to_vec(),
+        _ => dictionary_file(content),
+    };
+    let path = Path::new("/tier").join(dictionary_name(1));
+    let made = disk.create(&path).expect("there is room");
+    made.write_at(&file, 0).expect("there is room");
+    let raw_bytes = u32::from(raw);
+    let mut entry = u32::try_from(frame.len())
+        .unwrap_or(0)
+        .to_le_bytes()
+        .to_vec();
+    entry.extend_from_slice(&raw_bytes.to_le_bytes());
+    entry.extend_from_slice(&[3, 0, 0, 0, 0, 2, 0, 0, 1, 0, 0, 0]);
+    entry.extend_from_slice(&[0; 8]);
+    entry.extend_from_slice(b"key");
+    entry.extend_from_slice(frame);
+    let place_words = [salt, 1, end].map(u64::to_le_bytes).concat();
+    let sum = crc32c(&[&place_words[..], &entry].concat());
+    let mut bytes = [&sum.to_le_bytes()[..], &entry].concat();
+    bytes.resize(bytes.len().next_multiple_of(UNIT_BYTES), 0);
+    let segment = Path::new("/tier").join(segment_name(1));
+    let segment = disk.open_for_writing(&segment).expect("it was made");
+    segment.write_at(&bytes, end).expect("there is room");
+    let named = naming(&file, (salt, end + bytes.len() as u64));
+    let tier = tier(&disk);
+    if tier.adopt(&named).is_err() {
+        return;
+    }
+    let units = |bytes: u64| u32::try_from(bytes / UNIT_BYTES as u64).unwrap_or(0);
+    let place = tier.revive(1, units(end), units(bytes.len() as u64));
+    if let Ok(read) = tier.read(place.expect("it is in the file"), b"key") {
+        assert_eq!(read.body.len() as u64, u64::from(raw_bytes));
+    }
+    // What is taken for a dictionary compresses so that it can be read again.
+    tier.set_compression(Compression::Auto);
+    let body = [content, frame, &[7; 64]].concat();
+    let place = append(&tier, b"new", ColdKind::BYTES, &body);
+    assert_eq!(tier.read(place, b"new").expect("it was written").body, body);
+}
+
+/// What a checkpoint says of the first segment, of so many bytes, which needs the dictionary of this file.
+fn naming(file: &[u8], (salt, bytes): (u64, u64)) -> Named {
+    let sum = file.get(28..32).map_or(0, |sum| {
+        u32::from_le_bytes(sum.try_into().expect("four bytes"))
+    });
+    let name = SegmentName {
+        ordinal: 1,
+        salt,
+        bytes,
+    };
+    Named {
+        segments: vec![NamedSegment {
+            name,
+            records: 1,
+            dictionaries: vec![1],
+        }],
+        dictionaries: vec![DictionaryName {
+            number: 1,
+            bytes: file.len() as u64,
+            sum,
+        }],
+    }
+}
+
+/// The salt of the first segment, and where its only entry ends.
+fn salt_and_end(disk: &SimulatedDisk) -> (u64, u64) {
+    let path = Path::new("/tier").join(segment_name(1));
+    let file = disk.open(&path).expect("it was made");
+    let mut head = [0; 32];
+    file.read_at(&mut head, 0).expect("it is there");
+    let salt = u64::from_le_bytes(head[24..32].try_into().expect("eight bytes"));
+    (salt, file.size().expect("it is there"))
+}
+
+/// A file with everything right that is not zstd's.
+fn dictionary_file(content: &[u8]) -> Vec<u8> {
+    let mut content = content.to_vec();
+    let front = [&0xEC30_A437_u32.to_le_bytes()[..], &1_u32.to_le_bytes()].concat();
+    for (byte, right) in content.iter_mut().zip(front) {
+        *byte = right;
+    }
+    let mut file = b"IOLDICT\n".to_vec();
+    file.extend_from_slice(&1_u64.to_le_bytes());
+    for word in [1, 500, u32::try_from(content.len()).unwrap_or(0)] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
+    let sum = crc32c(&[&file[..], &content].concat());
+    file.extend_from_slice(&sum.to_le_bytes());
+    file.extend_from_slice(&content);
+    file
 }
 
 /// An object as it stands in an entry.

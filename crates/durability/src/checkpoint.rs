@@ -42,8 +42,8 @@ pub use files::{
     remove_replaced, remove_replaced_but, replace_manifest, verify,
 };
 pub use manifest::{
-    History, Lineage, MANIFEST_VERSION, Manifest, ManifestFlaw, Overlap, PartEntry, RespEntry,
-    SegmentEntry, TERMS_MAX, TermEntry,
+    DictionaryEntry, History, Lineage, MANIFEST_VERSION, Manifest, ManifestFlaw, Overlap,
+    PartEntry, RespEntry, SegmentEntry, TERMS_MAX, TermEntry,
 };
 pub use reader::{Block, OwnedBlock, PartReader};
 pub use record::{RECORD_BYTES_MIN, Record};

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use durability::checkpoint::{MANIFEST_NAME, Manifest};
-use tier::segment_name;
+use tier::{dictionary_name, segment_name};
 
 use super::directory;
 
@@ -23,7 +23,7 @@ const PREFIX: &str = "before-recovery-";
 /// One that is being made.
 const NEW_NAME: &str = "before-recovery.new";
 
-/// Sets aside what is in the directory of the data, whose checkpoint is `manifest`, and the segments of the tier that it
+/// Sets aside what is in the directory of the data, whose checkpoint is `manifest`, and the files of the tier that it
 /// names; where it is then, which is durable.
 ///
 /// # Errors
@@ -50,8 +50,11 @@ pub fn set_aside(data: &Path, manifest: &Manifest, segments: Option<&Path>) -> i
     if let Some(from) = segments.filter(|_| !manifest.segments.is_empty()) {
         let to = new.join(tier::DIRECTORY_NAME);
         fs::create_dir(&to)?;
-        let names = manifest.segments.iter();
-        let names: BTreeSet<_> = names.map(|named| segment_name(named.ordinal)).collect();
+        let segments = manifest.segments.iter();
+        let segments = segments.map(|named| segment_name(named.ordinal));
+        let dictionaries = manifest.dictionaries.iter();
+        let dictionaries = dictionaries.map(|named| dictionary_name(named.number));
+        let names: BTreeSet<_> = segments.chain(dictionaries).collect();
         repeat(from, &to, How::Link, |name| names.contains(name))?;
     }
     sync(&copy)?;

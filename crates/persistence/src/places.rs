@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 use std::io;
 
 use base::record_head::{COLD, RecordHead};
-use durability::checkpoint::{Manifest, PartWriter, SegmentEntry};
+use durability::checkpoint::{DictionaryEntry, Manifest, PartWriter, SegmentEntry};
 use store::{ColdKind, Handle, Key, Locator, Saved, SavedCold};
-use tier::{Hold, Place, SegmentName, Tier, TierFault};
+use tier::{DictionaryName, Hold, Named, NamedSegment, Place, SegmentName, Tier, TierFault};
 
 use crate::bodies::{BodyFault, Existing};
 
@@ -140,28 +140,47 @@ pub fn put(
     })
 }
 
-/// What a manifest says of the segments of a checkpoint.
-pub(crate) fn entries(named: &[(SegmentName, u64)]) -> Vec<SegmentEntry> {
-    let entry = |(name, records): &(SegmentName, u64)| SegmentEntry {
-        ordinal: name.ordinal,
-        bytes: name.bytes,
-        salt: name.salt,
-        records: *records,
-    };
-    named.iter().map(entry).collect()
+/// Has a manifest say what a checkpoint names of the tier.
+pub(crate) fn note(named: &Named, manifest: &mut Manifest) {
+    let segments = named.segments.iter().map(|segment| SegmentEntry {
+        ordinal: segment.name.ordinal,
+        bytes: segment.name.bytes,
+        salt: segment.name.salt,
+        records: segment.records,
+        dictionaries: segment.dictionaries.clone(),
+    });
+    manifest.segments = segments.collect();
+    let dictionaries = named.dictionaries.iter().map(|one| DictionaryEntry {
+        number: one.number,
+        bytes: one.bytes,
+        sum: one.sum,
+    });
+    manifest.dictionaries = dictionaries.collect();
 }
 
-/// Takes the segments that a manifest names.
+/// Takes the segments that a manifest names, and their dictionaries.
 ///
 /// # Errors
 /// [`TierFault`] when one is not what it should be.
 pub(crate) fn adopt(tier: &Tier, manifest: &Manifest) -> Result<(), TierFault> {
-    let names = manifest.segments.iter().map(|segment| SegmentName {
-        ordinal: segment.ordinal,
-        salt: segment.salt,
-        bytes: segment.bytes,
+    let segments = manifest.segments.iter().map(|segment| NamedSegment {
+        name: SegmentName {
+            ordinal: segment.ordinal,
+            salt: segment.salt,
+            bytes: segment.bytes,
+        },
+        records: segment.records,
+        dictionaries: segment.dictionaries.clone(),
     });
-    tier.adopt(&names.collect::<Vec<_>>())
+    let dictionaries = manifest.dictionaries.iter().map(|one| DictionaryName {
+        number: one.number,
+        bytes: one.bytes,
+        sum: one.sum,
+    });
+    tier.adopt(&Named {
+        segments: segments.collect(),
+        dictionaries: dictionaries.collect(),
+    })
 }
 
 /// A manifest is in force.

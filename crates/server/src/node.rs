@@ -893,7 +893,8 @@ impl Node {
     /// Tells the store what is held outside of it, which its limit counts.
     pub fn tell_held_bytes(&self) {
         let program_bytes = self.process.program_bytes.load(Ordering::Relaxed);
-        let used_bytes = program_bytes + self.clients_held_bytes();
+        let tier_bytes = self.tier().map_or(0, |tier| tier.segments().memory_bytes());
+        let used_bytes = program_bytes + self.clients_held_bytes() + tier_bytes;
         // The log may have been opened with a higher limit: it is not to take all from the keys.
         let limit_bytes = self.core.config.current().memory_bytes_max;
         let log_bytes = self.log_memory_bytes().min(limit_bytes / LOG_PART_MAX);

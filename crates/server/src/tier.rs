@@ -18,6 +18,7 @@ mod readers;
 mod ring_reads;
 mod scrubber;
 mod settler;
+mod trainer;
 mod tuning;
 mod values;
 mod watcher;
@@ -47,6 +48,7 @@ use readers::{Readers, WantedValue};
 pub(crate) use ring_reads::RingReads;
 use scrubber::Scrubber;
 use settler::Settler;
+use trainer::Trainer;
 use tuning::Tuning;
 use values::Values;
 use watcher::{STALLED, Watcher};
@@ -92,6 +94,7 @@ pub(crate) struct TierInUse {
     readers: Arc<Readers>,
     demoter: Arc<Demoter>,
     scrubber: Arc<Scrubber>,
+    trainer: Arc<Trainer>,
     watcher: Arc<Watcher>,
     tuning: Arc<Tuning>,
     /// Where workers read by rings.
@@ -140,6 +143,7 @@ impl TierInUse {
         tell_if_less(&around.log, on_disk, options.bytes_max);
         let lock = TierLock::take(&options.directory)?;
         let tier = Arc::new(Tier::open(disk, &options).map_err(io::Error::other)?);
+        tier.set_sample_bytes_max(sample_bytes_max(config.memory_bytes_max));
         let tuning = Arc::new(Tuning::new(wanted));
         let readers = Arc::new(Readers::new(&around.clock, workers));
         let reading = (&readers, &tuning);
@@ -154,6 +158,7 @@ impl TierInUse {
             watcher: Arc::new(Watcher::new((&readers, &values), &demoter, &tuning)),
             demoter,
             scrubber: Arc::new(Scrubber::new(&tier, &tuning)),
+            trainer: Arc::new(Trainer::new(&tier)),
             readers,
             tuning,
             rings: has_rings.then(|| Rings {
@@ -184,6 +189,9 @@ impl TierInUse {
         }
         let (scrubber, own) = (Arc::clone(&self.scrubber), around.clone());
         threads.push(spawn("tier-scrub".to_owned(), move || scrubber.run(&own))?);
+        let (trainer, log) = (Arc::clone(&self.trainer), Arc::clone(&around.log));
+        // Nobody waits for its end: what it is at takes seconds, and what it was about to write is removed by the next start.
+        drop(spawn("tier-train".to_owned(), move || trainer.run(&log))?);
         let (watcher, own) = (Arc::clone(&self.watcher), around.clone());
         threads.push(spawn("tier-watch".to_owned(), move || watcher.run(&own))?);
         let (demoter, around) = (Arc::clone(&self.demoter), around.clone());
@@ -199,6 +207,7 @@ impl TierInUse {
         self.readers.stop();
         self.demoter.stop();
         self.scrubber.stop();
+        self.trainer.stop();
         self.watcher.stop();
         if let Some(rings) = &self.rings {
             rings.settler.stop();
@@ -285,6 +294,8 @@ impl TierInUse {
     /// Goes on as the configuration says now. Where its files are stays as it was.
     pub(crate) fn change(&self, core: &Core, wanted: &TierConfig, config: &Config) {
         self.apply(&core.shared, wanted);
+        self.tier
+            .set_sample_bytes_max(sample_bytes_max(config.memory_bytes_max));
         let used = self.tier.figures().used_bytes;
         let on_disk = bytes_max(&SystemDisk, wanted, used);
         // That of a segment is read at the start.
@@ -298,7 +309,7 @@ impl TierInUse {
 
     fn apply(&self, shared: &Shared, wanted: &TierConfig) {
         self.tuning.set(wanted);
-        self.tier.set_compresses(wanted.compresses);
+        self.tier.set_compression(wanted.compression);
         let always = wanted.demote_at_percent == 0;
         shared
             .settings
@@ -362,6 +373,7 @@ impl TierInUse {
         Standing {
             keys,
             tier: self.tier.figures(),
+            memory_bytes: self.tier.memory_bytes(),
             demoted: count(&own.demoted),
             reads: count(&own.reads),
             reads_pending: self.readers.pending(),
@@ -389,6 +401,8 @@ pub(crate) struct Standing {
     pub(crate) keys: u64,
     /// What the segments take.
     pub(crate) tier: tier::Figures,
+    /// What compression takes of memory.
+    pub(crate) memory_bytes: u64,
     /// Values that left memory.
     pub(crate) demoted: u64,
     /// Reads of values.
@@ -411,6 +425,16 @@ pub(crate) struct Standing {
     pub(crate) io: &'static str,
     /// ok, full, idle, failed, draining or drained.
     pub(crate) state: &'static str,
+}
+
+/// How many bytes of samples of values are collected for a dictionary: as many as are wanted, or what is left of an eighth of
+/// the limit of memory when there is room for the training.
+fn sample_bytes_max(memory_bytes_max: u64) -> usize {
+    let room = match memory_bytes_max {
+        0 => u64::MAX,
+        limit => (limit / 8).saturating_sub(tier::TRAINING_BYTES),
+    };
+    usize::try_from(room).unwrap_or(usize::MAX)
 }
 
 /// Whether workers read by rings.
@@ -515,5 +539,14 @@ mod tests {
         assert!(bytes_max(&disk, &wanted, 0) < room.saturating_mul(2));
         wanted.bytes_max = 1 << 20;
         assert_eq!(bytes_max(&disk, &wanted, 0), 1 << 20);
+    }
+
+    #[test]
+    fn samples_and_training_take_an_eighth_of_memory_at_most() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(sample_bytes_max(100 * MIB), 0);
+        assert_eq!(sample_bytes_max(128 * MIB), 0);
+        assert_eq!(sample_bytes_max(144 * MIB), 2 << 20);
+        assert_eq!(sample_bytes_max(0), usize::MAX);
     }
 }

@@ -1,28 +1,30 @@
 //! One entry of a segment: a key with its value, as bytes.
 //!
 //! ```text
-//!   0    4       8    12   16    17     18  20  24        32
-//!   │ sum│ stored│ raw│ key│ kind│ codec│ 0 │ 0 │ keyspace│ key … │ body … │ zeroes to 16 bytes
+//!   0    4       8    12   16    17     18  20          24        32
+//!   │ sum│ stored│ raw│ key│ kind│ codec│ 0 │ dictionary│ keyspace│ key … │ body … │ zeroes to 16 bytes
 //! ```
 //!
-//! The body stands as it is (codec 0), or compressed by LZ4 (codec 1) where that makes it a tenth shorter; `raw` is its length
-//! before that. Numbers are little-endian. `sum` is the CRC-32C of the segment's salt and ordinal, the entry's offset, and
-//! the entry from byte 4 to the end of the body.
+//! The body stands as it is (codec 0), or compressed by LZ4 (codec 1) or zstd (codec 2) where that makes it a tenth shorter;
+//! `raw` is its length before that, and `dictionary` the number of the one that zstd needs, if it does. Numbers are
+//! little-endian. `sum` is the CRC-32C of the segment's salt and ordinal, the entry's offset, and the entry from byte 4 to the
+//! end of the body.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use durability::checksum;
-use lz4_flex::block;
+
+use crate::codecs::{Codec, Codecs, Packer, SHORT_BYTES_MAX};
+use crate::dictionary::Dictionary;
 
 /// What places of entries count in.
 pub const UNIT_BYTES: usize = 16;
 
-/// Codecs: as it is, and LZ4.
+/// Codecs: as it is, LZ4, and zstd.
 const PLAIN: u8 = 0;
 const LZ4: u8 = 1;
-
-/// Shorter bodies are not worth it.
-const COMPRESSED_BYTES_MIN: usize = 256;
+const ZSTD: u8 = 2;
 
 /// No body is longer, before or after compression.
 const RAW_BYTES_MAX: usize = 1 << 24;
@@ -60,35 +62,39 @@ pub(crate) struct StoredEntry<'e> {
     pub(crate) head: EntryHead<'e>,
     stored: Cow<'e, [u8]>,
     raw_bytes: usize,
-    codec: u8,
+    codec: Codec,
 }
 
 impl<'e> StoredEntry<'e> {
-    /// An entry, compressed if that `compresses` and pays.
-    pub(crate) fn new(entry: &Entry<'e>, compresses: bool) -> Self {
+    /// An entry, compressed if that is wanted and pays.
+    pub(crate) fn new(entry: &Entry<'e>, packer: &mut Packer) -> Self {
         let head = EntryHead {
             kind: entry.kind,
             keyspace: entry.keyspace,
             key: entry.key,
         };
-        let raw_bytes = entry.body.len();
-        if compresses && raw_bytes >= COMPRESSED_BYTES_MIN {
-            let packed = block::compress(entry.body);
-            if packed.len() <= raw_bytes - raw_bytes / 10 {
-                return Self {
-                    head,
-                    stored: Cow::Owned(packed),
-                    raw_bytes,
-                    codec: LZ4,
-                };
-            }
-        }
+        let (stored, codec) = packer.pack(entry.body);
         Self {
             head,
-            stored: Cow::Borrowed(entry.body),
-            raw_bytes,
-            codec: PLAIN,
+            stored,
+            raw_bytes: entry.body.len(),
+            codec,
         }
+    }
+
+    /// The same entry compressed in another way, unless that makes it longer.
+    pub(crate) fn again(&self, codecs: &Codecs, packer: &mut Packer) -> Result<Self, &'static str> {
+        let body = self.body(codecs)?;
+        let (stored, codec) = packer.pack(&body);
+        if stored.len() > self.stored.len() {
+            return Ok(self.clone());
+        }
+        Ok(Self {
+            head: self.head,
+            stored: Cow::Owned(stored.into_owned()),
+            raw_bytes: self.raw_bytes,
+            codec,
+        })
     }
 
     /// Bytes that it takes, filled up to a unit.
@@ -101,16 +107,17 @@ impl<'e> StoredEntry<'e> {
         self.raw_bytes
     }
 
+    /// The dictionary that it needs.
+    pub(crate) fn dictionary(&self) -> Option<&Arc<Dictionary>> {
+        match &self.codec {
+            Codec::Zstd(dictionary) => dictionary.as_ref(),
+            _ => None,
+        }
+    }
+
     /// The body as it was.
-    pub(crate) fn body(&self) -> Result<Cow<'_, [u8]>, &'static str> {
-        if self.codec == PLAIN {
-            return Ok(Cow::Borrowed(&self.stored));
-        }
-        let body = block::decompress(&self.stored, self.raw_bytes);
-        match body {
-            Ok(body) if body.len() == self.raw_bytes => Ok(Cow::Owned(body)),
-            _ => Err("its body cannot be uncompressed"),
-        }
+    pub(crate) fn body(&self, codecs: &Codecs) -> Result<Cow<'_, [u8]>, &'static str> {
+        codecs.unpack(&self.stored, &self.codec, self.raw_bytes)
     }
 }
 
@@ -161,7 +168,14 @@ pub(crate) fn encode(entry: &StoredEntry<'_>, at: Whereabouts, out: &mut Vec<u8>
     out.extend_from_slice(&stored_bytes.to_le_bytes());
     out.extend_from_slice(&raw_bytes.to_le_bytes());
     out.extend_from_slice(&key_bytes.to_le_bytes());
-    out.extend_from_slice(&[head.kind, entry.codec, 0, 0, 0, 0, 0, 0]);
+    let number = entry.dictionary().map_or(0, |one| one.name.number);
+    let codec = match entry.codec {
+        Codec::Plain => PLAIN,
+        Codec::Lz4 => LZ4,
+        Codec::Zstd(_) => ZSTD,
+    };
+    out.extend_from_slice(&[head.kind, codec, 0, 0]);
+    out.extend_from_slice(&number.to_le_bytes());
     out.extend_from_slice(&head.keyspace.to_le_bytes());
     out.extend_from_slice(head.key);
     out.extend_from_slice(&entry.stored);
@@ -180,8 +194,12 @@ pub(crate) fn lengths(head: &[u8]) -> Option<(usize, usize)> {
     Some((number(12)?, number(4)?))
 }
 
-/// What is in `bytes`, which begin with an entry.
-pub(crate) fn decode(bytes: &[u8], at: Whereabouts) -> Result<StoredEntry<'_>, &'static str> {
+/// What is in `bytes`, which begin with an entry; `dictionary` gives those that its segment needs, by number.
+pub(crate) fn decode(
+    bytes: &[u8],
+    at: Whereabouts,
+    dictionary: impl FnOnce(u32) -> Option<Arc<Dictionary>>,
+) -> Result<StoredEntry<'_>, &'static str> {
     let short = "it ends too soon";
     let (key_bytes, body_bytes) = lengths(bytes).ok_or(short)?;
     let padded = padded_bytes(key_bytes, body_bytes).ok_or("its lengths are wrong")?;
@@ -195,15 +213,16 @@ pub(crate) fn decode(bytes: &[u8], at: Whereabouts) -> Result<StoredEntry<'_>, &
     }
     let raw = bytes[8..12].try_into().map_err(|_| short)?;
     let raw_bytes = usize::try_from(u32::from_le_bytes(raw)).unwrap_or(usize::MAX);
-    let codec = bytes[17];
-    let is_known = match codec {
-        PLAIN => raw_bytes == body_bytes,
-        LZ4 => raw_bytes <= RAW_BYTES_MAX,
-        _ => false,
+    let number = bytes[20..24].try_into().map_err(|_| short)?;
+    let codec = match (bytes[17], u32::from_le_bytes(number)) {
+        (PLAIN, _) if raw_bytes == body_bytes => Codec::Plain,
+        (LZ4, _) if raw_bytes <= RAW_BYTES_MAX => Codec::Lz4,
+        (ZSTD, 0) if raw_bytes <= RAW_BYTES_MAX => Codec::Zstd(None),
+        (ZSTD, number) if raw_bytes <= SHORT_BYTES_MAX => Codec::Zstd(Some(
+            dictionary(number).ok_or("its dictionary is not there")?,
+        )),
+        _ => return Err("its codec is unknown"),
     };
-    if !is_known {
-        return Err("its codec is unknown");
-    }
     let keyspace = bytes[24..32].try_into().map_err(|_| short)?;
     let head = EntryHead {
         kind: bytes[16],
@@ -222,6 +241,16 @@ pub(crate) fn decode(bytes: &[u8], at: Whereabouts) -> Result<StoredEntry<'_>, &
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use super::*;
+    use crate::codecs::Compression;
+    use crate::dictionaries::Table;
+
+    fn packer(compression: Compression) -> Packer {
+        Packer::new(compression, None)
+    }
+
+    fn none(_: u32) -> Option<Arc<Dictionary>> {
+        None
+    }
 
     const AT: Whereabouts = Whereabouts {
         salt: 0x0102_0304_0506_0708,
@@ -239,7 +268,7 @@ mod tests {
     #[test]
     fn an_entry_is_these_bytes() {
         let mut bytes = Vec::new();
-        let stored = StoredEntry::new(&ENTRY, true);
+        let stored = StoredEntry::new(&ENTRY, &mut packer(Compression::Auto));
         assert_eq!(encode(&stored, AT, &mut bytes), Some(48));
         let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         // The golden vector of docs/formats/tier.md.
@@ -255,7 +284,7 @@ mod tests {
                 "0000000000000000"
             )
         );
-        assert_eq!(decode(&bytes, AT), Ok(stored));
+        assert_eq!(decode(&bytes, AT, none), Ok(stored));
     }
 
     #[test]
@@ -266,14 +295,15 @@ mod tests {
             ..ENTRY
         };
         let (packed, plain) = (
-            StoredEntry::new(&entry, true),
-            StoredEntry::new(&entry, false),
+            StoredEntry::new(&entry, &mut packer(Compression::Auto)),
+            StoredEntry::new(&entry, &mut packer(Compression::No)),
         );
         assert!(packed.padded_bytes().unwrap() * 10 < plain.padded_bytes().unwrap());
         let mut bytes = Vec::new();
         encode(&packed, AT, &mut bytes).unwrap();
-        let read = decode(&bytes, AT).unwrap();
-        assert_eq!(read.body().unwrap(), long);
+        let codecs = Codecs::new(Table::default());
+        let read = decode(&bytes, AT, none).unwrap();
+        assert_eq!(read.body(&codecs).unwrap(), long);
         let mut random = base::random::Prng::seeded(3);
         let mut noise = vec![0; 1_000];
         random.fill(&mut noise);
@@ -281,7 +311,8 @@ mod tests {
             body: &noise,
             ..ENTRY
         };
-        assert_eq!(StoredEntry::new(&entry, true).codec, PLAIN);
+        let stored = StoredEntry::new(&entry, &mut packer(Compression::Auto));
+        assert_eq!(stored.codec, Codec::Plain);
         // Who can write files can also compute sums.
         for (raw_bytes, stored) in [
             (1 << 30, &long[..]),
@@ -295,7 +326,8 @@ mod tests {
             };
             let mut bytes = Vec::new();
             encode(&forged, AT, &mut bytes).unwrap();
-            let read = decode(&bytes, AT).and_then(|read| read.body().map(Cow::into_owned));
+            let read = decode(&bytes, AT, none);
+            let read = read.and_then(|read| read.body(&codecs).map(Cow::into_owned));
             assert!(read.is_err(), "{raw_bytes}");
         }
     }
@@ -303,14 +335,15 @@ mod tests {
     #[test]
     fn any_flipped_bit_and_any_other_place_is_found() {
         let mut bytes = Vec::new();
-        encode(&StoredEntry::new(&ENTRY, true), AT, &mut bytes).unwrap();
+        let stored = StoredEntry::new(&ENTRY, &mut packer(Compression::Auto));
+        encode(&stored, AT, &mut bytes).unwrap();
         for bit in 0..(HEAD_BYTES + 8) * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(decode(&damaged, AT).is_err(), "bit {bit}");
+            assert!(decode(&damaged, AT, none).is_err(), "bit {bit}");
         }
         for len in 0..bytes.len() {
-            assert!(decode(&bytes[..len], AT).is_err(), "{len} bytes");
+            assert!(decode(&bytes[..len], AT, none).is_err(), "{len} bytes");
         }
         for other in [
             Whereabouts { salt: 1, ..AT },
@@ -320,7 +353,7 @@ mod tests {
                 ..AT
             },
         ] {
-            assert_eq!(decode(&bytes, other), Err("its sum is wrong"));
+            assert_eq!(decode(&bytes, other, none), Err("its sum is wrong"));
         }
     }
 }

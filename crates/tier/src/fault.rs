@@ -23,6 +23,13 @@ pub enum TierFault {
         /// Its slot.
         slot: u32,
     },
+    /// A dictionary that values need is not what it was, or not there.
+    Dictionary {
+        /// Its number.
+        number: u32,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// What was read is not what was written there.
     Damaged {
         /// Name of the segment.
@@ -49,6 +56,7 @@ impl fmt::Display for TierFault {
             Self::Full => f.write_str("the tier is full"),
             Self::TooLong => f.write_str("the value is too long for the tier"),
             Self::NoSegment { slot } => write!(f, "no segment in slot {slot}"),
+            Self::Dictionary { number, what } => write!(f, "dictionary {number:08x}: {what}"),
             Self::Damaged {
                 ordinal,
                 offset_bytes,

@@ -5,7 +5,7 @@
 //!   start        open ─► adopt ─► revive, for each stub ─► remove_leftovers
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -14,11 +14,32 @@ use std::sync::Arc;
 use base::sync::atomic::Ordering;
 use durability::whole_file;
 
+use crate::dictionary::DictionaryName;
 use crate::entry::UNIT_BYTES;
 use crate::fault::TierFault;
 use crate::hold::Hold;
 use crate::segment::{SEGMENT_HEAD_BYTES, Segment, SegmentName};
 use crate::tier::{Place, Tier, lock, seal};
+
+/// What a checkpoint names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Segments, by number.
+    pub segments: Vec<NamedSegment>,
+    /// The dictionaries that entries in these need, by number.
+    pub dictionaries: Vec<DictionaryName>,
+}
+
+/// A segment that a checkpoint names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedSegment {
+    /// Which one.
+    pub name: SegmentName,
+    /// How many entries of it.
+    pub records: u64,
+    /// Numbers of the dictionaries that entries in it need.
+    pub dictionaries: Vec<u32>,
+}
 
 /// Says whose data names the segments.
 const OWNER_NAME: &str = "OWNER";
@@ -56,19 +77,31 @@ impl Tier {
         }
     }
 
-    /// Takes the segments that a checkpoint in force names, of this process or an earlier one: they stay until another
-    /// checkpoint is [in force](Tier::in_force).
+    /// Takes the segments that a checkpoint in force names, of this process or an earlier one, and their dictionaries: they
+    /// stay until another checkpoint is [in force](Tier::in_force).
     ///
     /// # Errors
     /// When one is missing, shorter, or another: what is there is left as it is.
-    pub fn adopt(&self, names: &[SegmentName]) -> Result<(), TierFault> {
+    pub fn adopt(&self, named: &Named) -> Result<(), TierFault> {
+        // Held until the segments have shares in them.
+        let dictionaries = self.adopt_dictionaries(&named.dictionaries)?;
         let mut slots = lock(&self.slots);
-        for name in names {
+        for one in &named.segments {
+            let name = &one.name;
             let segment = match slots.of_ordinal(name.ordinal) {
                 Some(there) => Arc::clone(there),
                 None => {
                     let path = self.path(name.ordinal);
-                    slots.add(Segment::open(&*self.disk, path, *name)?)?
+                    let needed = one.dictionaries.iter();
+                    let shares = needed.map(|number| dictionaries.get(number).cloned());
+                    let shares = shares.collect::<Option<_>>();
+                    let shares = shares.ok_or(TierFault::Damaged {
+                        ordinal: name.ordinal,
+                        offset_bytes: 0,
+                        what: "a dictionary that it needs is not named",
+                    })?;
+                    let codecs = (&self.codecs, shares);
+                    slots.add(Segment::open(&*self.disk, path, *name, codecs)?)?
                 }
             };
             let is = segment.name();
@@ -96,7 +129,7 @@ impl Tier {
             let removed = self.disk.remove(&path);
             removed.map_err(|cause| TierFault::System { path, cause })?;
         }
-        Ok(leftovers.len())
+        Ok(leftovers.len() + self.remove_left_dictionaries()?)
     }
 
     /// The place of an entry that a checkpoint names, in a segment that was [adopted](Tier::adopt). It counts as named from
@@ -119,13 +152,15 @@ impl Tier {
         })
     }
 
-    /// Makes the entries durable that somebody [holds](Hold); the segments they are in.
+    /// Makes the entries durable that somebody [holds](Hold); what is to be named for them. Dictionaries were durable before
+    /// any of these entries was written.
     ///
     /// # Errors
     /// Those of the system. A segment that could not be synced is never durable again: what is alive in it is written
     /// elsewhere.
-    pub fn make_durable(&self, hold: &Hold) -> Result<Vec<(SegmentName, u64)>, TierFault> {
-        let mut names = Vec::new();
+    pub fn make_durable(&self, hold: &Hold) -> Result<Named, TierFault> {
+        let mut segments = Vec::new();
+        let mut dictionaries = BTreeMap::new();
         for (segment, entries) in hold.segments() {
             let synced = segment.make_durable();
             if segment.is_untrusted.load(Ordering::Acquire) {
@@ -139,16 +174,19 @@ impl Tier {
                 }
             }
             let bytes = synced?;
-            names.push((
-                SegmentName {
+            let needed = segment.needed();
+            segments.push(NamedSegment {
+                name: SegmentName {
                     bytes,
                     ..segment.name()
                 },
-                entries,
-            ));
+                records: entries,
+                dictionaries: needed.iter().map(|one| one.name.number).collect(),
+            });
+            dictionaries.extend(needed.iter().map(|one| (one.name.number, one.name)));
         }
-        names.sort_by_key(|(name, _)| name.ordinal);
-        if !names.is_empty() {
+        segments.sort_by_key(|segment| segment.name.ordinal);
+        if !segments.is_empty() {
             let directory = &self.directory;
             let synced = self.disk.sync_directory(directory);
             synced.map_err(|cause| TierFault::System {
@@ -156,7 +194,10 @@ impl Tier {
                 cause,
             })?;
         }
-        Ok(names)
+        Ok(Named {
+            segments,
+            dictionaries: dictionaries.into_values().collect(),
+        })
     }
 
     /// A checkpoint is about to be in force that names these segments: they stay, and so do those that the one before

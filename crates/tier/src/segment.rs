@@ -7,14 +7,18 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use base::sync::Mutex;
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use durability::checksum;
 use durability::disk::{BlockFile, Disk, DiskFile};
 
+use crate::codecs::Codecs;
+use crate::dictionary::Dictionary;
 use crate::entry::{self, HEAD_BYTES, OwnedEntry, StoredEntry, Whereabouts};
 use crate::fault::TierFault;
+use crate::tier::lock;
 
 /// Bytes in front of the first entry.
 pub(crate) const SEGMENT_HEAD_BYTES: u64 = 4096;
@@ -63,14 +67,17 @@ pub(crate) struct Segment {
     pub(crate) pins: AtomicU64,
     /// A checkpoint in force names it, or one that may be.
     pub(crate) is_named: AtomicBool,
+    codecs: Arc<Codecs>,
+    /// Shares in those that entries of it need: from before the first is written.
+    dictionaries: Mutex<Vec<Arc<Dictionary>>>,
 }
 
 impl Segment {
     fn new(
         path: PathBuf,
         (ordinal, salt): (u64, u64),
-        file: Box<dyn DiskFile>,
-        end_bytes: u64,
+        (file, end_bytes): (Box<dyn DiskFile>, u64),
+        codecs: &Arc<Codecs>,
     ) -> Self {
         Self {
             slot: 0,
@@ -87,6 +94,8 @@ impl Segment {
             is_untrusted: AtomicBool::new(false),
             pins: AtomicU64::new(0),
             is_named: AtomicBool::new(false),
+            codecs: Arc::clone(codecs),
+            dictionaries: Mutex::default(),
         }
     }
 
@@ -94,15 +103,18 @@ impl Segment {
     pub(crate) fn create(
         disk: &dyn Disk,
         path: PathBuf,
-        ordinal: u64,
-        salt: u64,
+        (ordinal, salt): (u64, u64),
+        codecs: &Arc<Codecs>,
     ) -> Result<Self, TierFault> {
         let made = disk.create(&path).and_then(|file| {
             file.write_at(&head(ordinal, salt), 0)?;
             Ok(file)
         });
         match made {
-            Ok(file) => Ok(Self::new(path, (ordinal, salt), file, SEGMENT_HEAD_BYTES)),
+            Ok(file) => {
+                let file = (file, SEGMENT_HEAD_BYTES);
+                Ok(Self::new(path, (ordinal, salt), file, codecs))
+            }
             Err(cause) => {
                 // What was made of it is rubbish; if it cannot be removed, the next start does.
                 let _left = disk.remove(&path);
@@ -116,6 +128,7 @@ impl Segment {
         disk: &dyn Disk,
         path: PathBuf,
         name: SegmentName,
+        (codecs, dictionaries): (&Arc<Codecs>, Vec<Arc<Dictionary>>),
     ) -> Result<Self, TierFault> {
         let system = |path: &PathBuf, cause| TierFault::System {
             path: path.clone(),
@@ -138,7 +151,8 @@ impl Segment {
         if size < name.bytes || name.bytes < SEGMENT_HEAD_BYTES {
             return Err(fault(size, "it ends too soon"));
         }
-        let segment = Self::new(path, (name.ordinal, name.salt), file, name.bytes);
+        let mut segment = Self::new(path, (name.ordinal, name.salt), (file, name.bytes), codecs);
+        segment.dictionaries = Mutex::new(dictionaries);
         segment.is_sealed.store(true, Ordering::Relaxed);
         segment.synced_bytes.store(name.bytes, Ordering::Relaxed);
         Ok(segment)
@@ -175,6 +189,27 @@ impl Segment {
             ordinal: self.ordinal,
             offset_bytes,
         }
+    }
+
+    /// Takes a share in the dictionary of an entry that is about to be written.
+    pub(crate) fn need(&self, dictionary: &Arc<Dictionary>) {
+        let mut shares = lock(&self.dictionaries);
+        if !shares.contains(dictionary) {
+            shares.push(Arc::clone(dictionary));
+        }
+    }
+
+    /// Those that its entries need, by number.
+    pub(crate) fn needed(&self) -> Vec<Arc<Dictionary>> {
+        let mut shares = lock(&self.dictionaries).clone();
+        shares.sort_by_key(|one| one.name.number);
+        shares
+    }
+
+    fn dictionary(&self, number: u32) -> Option<Arc<Dictionary>> {
+        let shares = lock(&self.dictionaries);
+        let found = shares.iter().find(|one| one.name.number == number);
+        found.map(Arc::clone)
     }
 
     /// Writes entries after the last.
@@ -223,12 +258,12 @@ impl Segment {
         offset_bytes: u64,
         key: &[u8],
     ) -> Result<OwnedEntry, TierFault> {
-        let entry = entry::decode(bytes, self.at(offset_bytes))
+        let entry = entry::decode(bytes, self.at(offset_bytes), |one| self.dictionary(one))
             .map_err(|what| self.damaged(offset_bytes, what))?;
         if entry.head.key != key {
             return Err(self.damaged(offset_bytes, "it is another key's"));
         }
-        let body = entry.body();
+        let body = entry.body(&self.codecs);
         let body = body.map_err(|what| self.damaged(offset_bytes, what))?;
         Ok(OwnedEntry {
             kind: entry.head.kind,
@@ -257,7 +292,8 @@ impl Segment {
             let mut done = 0;
             while let Some(bytes) = whole_entry(&buffer[done..]) {
                 let at = offset + done as u64;
-                let entry = entry::decode(&buffer[done..done + bytes], self.at(at))
+                let entry = &buffer[done..done + bytes];
+                let entry = entry::decode(entry, self.at(at), |one| self.dictionary(one))
                     .map_err(|what| self.damaged(at, what))?;
                 visit(at, bytes, entry)?;
                 done += bytes;
@@ -276,7 +312,7 @@ impl Segment {
         Ok(())
     }
 
-    fn damaged(&self, offset_bytes: u64, what: &'static str) -> TierFault {
+    pub(crate) fn damaged(&self, offset_bytes: u64, what: &'static str) -> TierFault {
         TierFault::Damaged {
             ordinal: self.ordinal,
             offset_bytes,

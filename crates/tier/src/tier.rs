@@ -14,11 +14,13 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use base::random::Prng;
 use base::sync::Mutex;
-use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use base::sync::atomic::{AtomicU64, Ordering};
 use durability::disk::Disk;
 use durability::whole_file;
 
-use crate::entry::{Entry, EntryHead, OwnedEntry, StoredEntry, UNIT_BYTES, encode};
+use crate::codecs::{Codecs, Compression};
+use crate::dictionaries::Table;
+use crate::entry::{Entry, OwnedEntry, StoredEntry, UNIT_BYTES, encode};
 use crate::fault::TierFault;
 use crate::segment::{SEGMENT_HEAD_BYTES, Segment};
 
@@ -36,7 +38,7 @@ const RESERVED_SEGMENTS: u64 = 2;
 
 /// For what something is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
+pub(crate) enum Purpose {
     Demotion,
     Compaction,
 }
@@ -68,7 +70,7 @@ pub struct Place {
 pub struct Figures {
     /// Segments.
     pub segments: u64,
-    /// Bytes of their files.
+    /// Bytes of their files, and those of dictionaries.
     pub used_bytes: u64,
     /// Bytes of entries that are named.
     pub live_bytes: u64,
@@ -80,6 +82,12 @@ pub struct Figures {
     pub raw_bytes: u64,
     /// Bytes of files that only a checkpoint in force names.
     pub kept_bytes: u64,
+    /// Dictionaries.
+    pub dictionaries: u64,
+    /// Bytes of values that came to be written with a dictionary, before that.
+    pub packed_raw_bytes: u64,
+    /// Bytes that they took.
+    pub packed_bytes: u64,
 }
 
 /// Who owns the segments.
@@ -91,12 +99,12 @@ pub struct Tier {
     bytes_max: AtomicU64,
     pub(crate) slots: Mutex<Slots>,
     pub(crate) writer: Mutex<Writer>,
-    /// Files of segments that could not be removed.
+    /// Files that could not be removed.
     rubbish: Mutex<Vec<PathBuf>>,
-    compresses: AtomicBool,
+    pub(crate) codecs: Arc<Codecs>,
     written_bytes: AtomicU64,
     raw_bytes: AtomicU64,
-    compacted_bytes: AtomicU64,
+    pub(crate) compacted_bytes: AtomicU64,
 }
 
 /// Which segment is in which slot.
@@ -198,7 +206,7 @@ impl Tier {
                 next_ordinal: last.saturating_add(1),
                 random: Prng::from_os(),
             }),
-            compresses: AtomicBool::new(true),
+            codecs: Arc::new(Codecs::new(Table::new(&names))),
             written_bytes: AtomicU64::new(0),
             raw_bytes: AtomicU64::new(0),
             compacted_bytes: AtomicU64::new(0),
@@ -226,9 +234,22 @@ impl Tier {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Says whether values are compressed where that pays.
-    pub fn set_compresses(&self, on: bool) {
-        self.compresses.store(on, Ordering::Relaxed);
+    /// Says which values are compressed, and how.
+    pub fn set_compression(&self, wanted: Compression) {
+        self.codecs.set_compression(wanted);
+    }
+
+    /// Says how many bytes of samples are collected for a dictionary, at most; too few are none.
+    pub fn set_sample_bytes_max(&self, bytes_max: usize) {
+        lock(&self.codecs.samples).set_bytes_max(bytes_max);
+    }
+
+    /// Memory that compression takes: dictionaries, contexts, samples, and training while it is done.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let (_, _, dictionary_bytes) = lock(&self.codecs.table).counts();
+        let samples_bytes = lock(&self.codecs.samples).memory_bytes();
+        dictionary_bytes + samples_bytes + self.codecs.context_bytes()
     }
 
     /// How much the files may take.
@@ -260,17 +281,22 @@ impl Tier {
     /// As [`Tier::append`], where not even the first could be written.
     pub fn append_all(&self, entries: &[Entry<'_>]) -> Result<Vec<Place>, TierFault> {
         // Before anybody waits for the open segment.
-        let compresses = self.compresses.load(Ordering::Relaxed);
+        let mut packer = self.codecs.packer();
+        if self.codecs.compression().has_dictionaries() {
+            let bodies = entries.iter().map(|entry| entry.body);
+            lock(&self.codecs.samples).see(bodies, packer.in_use());
+        }
         let stored = entries
             .iter()
-            .map(|entry| StoredEntry::new(entry, compresses));
+            .map(|entry| StoredEntry::new(entry, &mut packer));
         let stored: Vec<_> = stored.collect();
         let raw: u64 = stored.iter().map(|entry| entry.raw_bytes() as u64).sum();
         self.raw_bytes.fetch_add(raw, Ordering::Relaxed);
+        packer.note(&self.codecs);
         self.append_stored(&stored, Purpose::Demotion)
     }
 
-    fn append_stored(
+    pub(crate) fn append_stored(
         &self,
         entries: &[StoredEntry<'_>],
         purpose: Purpose,
@@ -302,6 +328,9 @@ impl Tier {
                 let is_first = batch.is_empty();
                 if !is_first && offset + length as u64 > self.segment_bytes {
                     break;
+                }
+                if let Some(dictionary) = entry.dictionary() {
+                    segment.need(dictionary);
                 }
                 encode(entry, segment.at(offset), &mut bytes).ok_or(TierFault::TooLong)?;
                 batch.push(place(segment.slot, offset, length)?);
@@ -349,7 +378,7 @@ impl Tier {
         writer.next_ordinal += 1;
         let path = self.path(ordinal);
         // Nobody waits for the device with the table held.
-        let made = Segment::create(&*self.disk, path, ordinal, salt)?;
+        let made = Segment::create(&*self.disk, path, (ordinal, salt), &self.codecs)?;
         let made = lock(&self.slots).add(made)?;
         writer.open = Some(Arc::clone(&made));
         Ok(made)
@@ -400,7 +429,8 @@ impl Tier {
         }
     }
 
-    /// Removes segments that nothing names and nobody pins; how many. What cannot be removed is tried again.
+    /// Removes segments that nothing names and nobody pins, and then dictionaries that nothing needs; how many segments. What
+    /// cannot be removed is tried again.
     pub fn remove_dead(&self) -> usize {
         let mut slots = lock(&self.slots);
         // What is alive is looked at first: whoever pins does so while something is, and so before nothing is.
@@ -422,13 +452,17 @@ impl Tier {
             }
         }
         drop(slots);
-        self.remove_files(dead)
+        let removed = self.discard(dead.iter().map(|segment| segment.path.clone()).collect());
+        // Who is the last to have one gives up shares in dictionaries.
+        drop(dead);
+        self.remove_unneeded_dictionaries();
+        removed
     }
 
-    /// Removes the files of segments that are in no slot, and those that could not be removed before; how many.
-    fn remove_files(&self, dead: Vec<Arc<Segment>>) -> usize {
+    /// Removes files that nothing needs, and those that could not be removed before; how many.
+    pub(crate) fn discard(&self, files: Vec<PathBuf>) -> usize {
         let mut rubbish = std::mem::take(&mut *lock(&self.rubbish));
-        rubbish.extend(dead.iter().map(|segment| segment.path.clone()));
+        rubbish.extend(files);
         let all = rubbish.len();
         rubbish.retain(|path| self.disk.remove(path).is_err());
         let removed = all - rubbish.len();
@@ -436,119 +470,16 @@ impl Tier {
         removed
     }
 
-    /// The slot of the sealed segment of which the smallest part is alive, if that is below `percent`, or one that could not
-    /// be synced.
-    #[must_use]
-    pub fn next_to_compact(&self, percent: u64) -> Option<u32> {
-        let slots = lock(&self.slots);
-        let part = |segment: &Segment| {
-            if segment.is_untrusted.load(Ordering::Relaxed) {
-                return 0;
-            }
-            let end = segment.end_bytes.load(Ordering::Relaxed);
-            segment.live_bytes.load(Ordering::Relaxed) * 100 / end.max(1)
-        };
-        let sealed = slots.all().filter(|segment| {
-            segment.is_sealed.load(Ordering::Relaxed)
-                && !segment.is_damaged.load(Ordering::Relaxed)
-                && segment.live_bytes.load(Ordering::Relaxed) > 0
-        });
-        let least = sealed.min_by_key(|segment| (part(segment), segment.ordinal))?;
-        (part(least) < percent).then_some(least.slot)
-    }
-
-    /// Writes what is still named of a segment elsewhere: `is_named` tells that of an entry and its place, and `moved`
-    /// has its name changed from one place to another, and tells whether that was done. How many were moved.
-    ///
-    /// # Errors
-    /// As [`Tier::append`] and [`Tier::read`]. A segment with an entry that cannot be read is left as it is from
-    /// then on.
-    pub fn compact(
-        &self,
-        slot: u32,
-        mut is_named: impl FnMut(&EntryHead<'_>, Place) -> bool,
-        mut moved: impl FnMut(&EntryHead<'_>, Place, Place) -> bool,
-    ) -> Result<u64, TierFault> {
-        let segment = self.segment(slot)?;
-        let mut count = 0;
-        let scanned = segment.scan(|offset, bytes, entry| {
-            let old = place(slot, offset, bytes)?;
-            if !is_named(&entry.head, old) {
-                return Ok(());
-            }
-            let appended = self.append_stored(std::slice::from_ref(&entry), Purpose::Compaction)?;
-            let new = appended.into_iter().next().ok_or(TierFault::TooLong)?;
-            self.compacted_bytes
-                .fetch_add(bytes as u64, Ordering::Relaxed);
-            if moved(&entry.head, old, new) {
-                self.forget(old);
-                count += 1;
-            } else {
-                self.forget(new);
-            }
-            Ok(())
-        });
-        if scanned.as_ref().is_err_and(TierFault::is_damage) {
-            segment.is_damaged.store(true, Ordering::Relaxed);
-        }
-        scanned.map(|()| count)
-    }
-
-    /// Reads all entries of the sealed segment that comes after this ordinal and was not found damaged yet: its ordinal, and
-    /// what is wrong with the first bad one. `pace` is told the length of each, and says whether to go on. None where
-    /// there is no such segment.
-    pub fn scrub_after(
-        &self,
-        ordinal: u64,
-        pace: &mut dyn FnMut(u64) -> bool,
-    ) -> Option<(u64, Result<(), TierFault>)> {
-        let next = {
-            let slots = lock(&self.slots);
-            let later = slots.all().filter(|segment| {
-                segment.ordinal > ordinal
-                    && segment.is_sealed.load(Ordering::Relaxed)
-                    && !segment.is_damaged.load(Ordering::Relaxed)
-            });
-            later.min_by_key(|segment| segment.ordinal).map(Arc::clone)
-        }?;
-        let mut goes_on = true;
-        let scanned = next.scan(|_, bytes, _| {
-            goes_on = pace(bytes as u64);
-            match goes_on {
-                true => Ok(()),
-                // Ends the scan, and is nothing that is wrong.
-                false => Err(TierFault::Full),
-            }
-        });
-        if !goes_on {
-            return Some((next.ordinal, Ok(())));
-        }
-        if scanned.as_ref().is_err_and(TierFault::is_damage) {
-            next.is_damaged.store(true, Ordering::Relaxed);
-        }
-        Some((next.ordinal, scanned))
-    }
-
-    /// Reads all entries of all segments; how many, and what is wrong with the first bad one of each segment.
-    #[must_use]
-    pub fn scrub(&self) -> (u64, Vec<TierFault>) {
-        let segments: Vec<_> = lock(&self.slots).all().map(Arc::clone).collect();
-        let (mut count, mut faults) = (0, Vec::new());
-        for segment in segments {
-            let scanned = segment.scan(|_, _, _| {
-                count += 1;
-                Ok(())
-            });
-            faults.extend(scanned.err());
-        }
-        (count, faults)
-    }
-
     /// How much there is.
     #[must_use]
     pub fn figures(&self) -> Figures {
+        let (dictionaries, dictionary_bytes, _) = lock(&self.codecs.table).counts();
         let slots = lock(&self.slots);
         let mut figures = Figures {
+            dictionaries,
+            used_bytes: dictionary_bytes,
+            packed_raw_bytes: self.codecs.packed_raw_bytes.load(Ordering::Relaxed),
+            packed_bytes: self.codecs.packed_bytes.load(Ordering::Relaxed),
             written_bytes: self.written_bytes.load(Ordering::Relaxed),
             raw_bytes: self.raw_bytes.load(Ordering::Relaxed),
             compacted_bytes: self.compacted_bytes.load(Ordering::Relaxed),
@@ -593,7 +524,7 @@ fn entry_bytes(entry: &StoredEntry<'_>) -> Result<usize, TierFault> {
         .ok_or(TierFault::TooLong)
 }
 
-fn place(slot: u32, offset_bytes: u64, bytes: usize) -> Result<Place, TierFault> {
+pub(crate) fn place(slot: u32, offset_bytes: u64, bytes: usize) -> Result<Place, TierFault> {
     let unit = UNIT_BYTES as u64;
     let units = |bytes: u64| u32::try_from(bytes / unit).map_err(|_| TierFault::TooLong);
     Ok(Place {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use durability::disk::{Disk, SystemDisk};
 use durability::simulated::SimulatedDisk;
-use tier::{Entry, EntryRead, Place, Tier, TierOptions};
+use tier::{Compression, Entry, EntryRead, Place, Tier, TierOptions};
 
 /// A directory that goes with this.
 struct Directory(PathBuf);
@@ -26,7 +26,7 @@ fn tier(disk: Arc<dyn Disk>, directory: &Path) -> Tier {
         segment_bytes: 64 << 10,
     };
     let tier = Tier::open(disk, &options).unwrap();
-    tier.set_compresses(false);
+    tier.set_compression(Compression::No);
     tier
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use base::random::Prng;
 use durability::disk::Disk;
 use durability::simulated::{Fault, SimulatedDisk};
-use tier::{Entry, Hold, Place, SegmentName, Tier, TierFault, TierOptions, segment_name};
+use tier::{Compression, Entry, Hold, Named, Place, Tier, TierFault, TierOptions, segment_name};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -22,7 +22,7 @@ fn tier(disk: &Arc<SimulatedDisk>) -> Result<Tier, TierFault> {
         segment_bytes: SEGMENT_BYTES,
     };
     let tier = Tier::open(Arc::clone(disk) as Arc<dyn Disk>, &options)?;
-    tier.set_compresses(false);
+    tier.set_compression(Compression::No);
     Ok(tier)
 }
 
@@ -156,7 +156,7 @@ fn after_a_power_cut_at_any_operation_a_checkpoint_in_force_has_its_values() {
 type Kept = HashMap<Vec<u8>, (u64, Place, Vec<u8>)>;
 
 /// Writes, names in a checkpoint, writes on: operations there were, and the checkpoint in force.
-fn run_until_off(disk: &Arc<SimulatedDisk>) -> (u64, Option<(Vec<SegmentName>, Kept)>) {
+fn run_until_off(disk: &Arc<SimulatedDisk>) -> (u64, Option<(Named, Kept)>) {
     let Ok(tier) = tier(disk) else {
         return (disk.operations(), None);
     };
@@ -177,8 +177,7 @@ fn run_until_off(disk: &Arc<SimulatedDisk>) -> (u64, Option<(Vec<SegmentName>, K
         let Some((held, names)) = held.zip(tier.make_durable(&hold).ok()) else {
             continue;
         };
-        let names: Vec<_> = names.into_iter().map(|(name, _)| name).collect();
-        let ordinals = names.iter().map(|name| name.ordinal).collect();
+        let ordinals = names.segments.iter().map(|one| one.name.ordinal).collect();
         tier.in_force(&ordinals);
         kept = Some((names, held));
     }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use base::random::Prng;
 use durability::disk::Disk;
 use durability::simulated::{Fault, SimulatedDisk};
-use tier::{Entry, EntryHead, Hold, Place, SegmentName, Tier, TierFault, TierOptions};
+use tier::{
+    Compression, Entry, EntryHead, Hold, Named, Place, SegmentName, Tier, TierFault, TierOptions,
+};
 
 fn tier(disk: &Arc<SimulatedDisk>, bytes_max: u64) -> Tier {
     disk.create_directory(Path::new("disk")).unwrap();
@@ -21,7 +23,7 @@ fn tier(disk: &Arc<SimulatedDisk>, bytes_max: u64) -> Tier {
     };
     let tier = Tier::open(Arc::clone(disk) as Arc<dyn Disk>, &options).unwrap();
     // The bodies of these tests are short then.
-    tier.set_compresses(false);
+    tier.set_compression(Compression::No);
     tier
 }
 
@@ -239,19 +241,19 @@ fn what_an_earlier_process_left_is_removed_and_nothing_else() {
     assert_eq!(disk.list(Path::new("disk/tier")).unwrap(), ["notes.txt"]);
 }
 
-/// A checkpoint of these places: the segments that it names.
-fn keep(tier: &Tier, places: &[Place]) -> Vec<SegmentName> {
+/// A checkpoint of these places: what it names.
+fn keep(tier: &Tier, places: &[Place]) -> Named {
     let mut hold = Hold::default();
     for place in places {
         tier.hold(&mut hold, place.slot).unwrap();
     }
     let named = tier.make_durable(&hold).unwrap();
-    let entries: u64 = named.iter().map(|(_, entries)| entries).sum();
+    let entries: u64 = named.segments.iter().map(|one| one.records).sum();
     assert_eq!(entries, places.len() as u64);
     tier.about_to_be_in_force(&hold);
-    let names: Vec<_> = named.into_iter().map(|(name, _)| name).collect();
-    tier.in_force(&names.iter().map(|name| name.ordinal).collect());
-    names
+    let ordinals = named.segments.iter().map(|one| one.name.ordinal);
+    tier.in_force(&ordinals.collect());
+    named
 }
 
 #[test]
@@ -271,7 +273,7 @@ fn what_a_checkpoint_names_outlives_the_process_and_a_power_cut() {
     }
     let before = first.figures();
     first.remove_dead();
-    assert_eq!(first.figures().segments, names.len() as u64 + 1);
+    assert_eq!(first.figures().segments, names.segments.len() as u64 + 1);
     assert!(before.kept_bytes > 0);
     for (number, place) in (0..20).zip(&places) {
         assert_eq!(first.read(*place, &[number]).unwrap().body, body);
@@ -302,10 +304,12 @@ fn what_is_missing_short_or_another_segment_is_refused() {
     let names = keep(&first, &[place]);
     drop(first);
     let refused = |name: SegmentName| {
-        let fault = tier(&disk, 1 << 30).adopt(&[name]).unwrap_err();
+        let mut other = names.clone();
+        other.segments[0].name = name;
+        let fault = tier(&disk, 1 << 30).adopt(&other).unwrap_err();
         fault.to_string()
     };
-    let name = names[0];
+    let name = names.segments[0].name;
     let long = SegmentName {
         bytes: name.bytes + 16,
         ..name
@@ -346,7 +350,7 @@ fn a_segment_that_could_not_be_synced_is_named_by_no_checkpoint_and_written_else
     assert_eq!(tier.compact(slot, |_, _| true, is_moved).unwrap(), 1);
     let mut hold = Hold::default();
     tier.hold(&mut hold, moved.unwrap().slot).unwrap();
-    assert_eq!(tier.make_durable(&hold).unwrap().len(), 1);
+    assert_eq!(tier.make_durable(&hold).unwrap().segments.len(), 1);
 }
 
 #[test]
@@ -367,7 +371,7 @@ fn what_was_cut_off_a_file_is_damage_and_not_waited_for() {
 fn compressed_values_are_read_moved_and_kept_as_they_were() {
     let disk = Arc::new(SimulatedDisk::new(10));
     let tier = tier(&disk, 1 << 30);
-    tier.set_compresses(true);
+    tier.set_compression(Compression::Auto);
     let mut named = HashMap::new();
     for number in 0..200_u8 {
         let body = format!("{number} and more of it, ").repeat(200);
@@ -381,7 +385,7 @@ fn compressed_values_are_read_moved_and_kept_as_they_were() {
     let figures = tier.figures();
     assert!(figures.written_bytes * 5 < figures.raw_bytes, "{figures:?}");
     // The open one is ended by what does not fit into it.
-    tier.set_compresses(false);
+    tier.set_compression(Compression::No);
     let filler = tier.append(&entry(b"filler", &[1; 60_000])).unwrap();
     while let Some(slot) = tier.next_to_compact(50) {
         let names = std::cell::RefCell::new(&mut named);

@@ -20,8 +20,8 @@ const MANIFEST_NEW_NAME: &str = "MANIFEST.new";
 /// What the names of checkpoints' directories begin with.
 const DIRECTORY_PREFIX: &str = "checkpoint-";
 
-/// A manifest is not longer than this: all segments that a tier can have.
-const MANIFEST_BYTES_MAX: u64 = 16 << 20;
+/// A manifest is not longer than this: all segments that a tier can have, and the dictionaries of each.
+const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
 /// The name of a part.
 #[must_use]

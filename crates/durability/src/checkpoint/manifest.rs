@@ -33,10 +33,18 @@
 //!   segment 000000000000002a 67108864 3c0d8f5f4a2b1e6d 61000
 //! ```
 //!
+//! Version 4 has the dictionaries that values in these segments are compressed with, and for each segment the numbers of
+//! those that it needs.
+//!
+//! ```text
+//!   dictionary 00000007 65568 9ac3d2e1
+//!   segment 000000000000002a 67108864 3c0d8f5f4a2b1e6d 61000 00000007
+//! ```
+//!
 //! There is one spelling of each manifest, and what is not spelled so is refused: that and the CRC-64 in
 //! the last line, which is over everything before that line, leave no byte that could change unnoticed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
@@ -49,6 +57,8 @@ pub const MANIFEST_VERSION: u32 = 2;
 const PLAIN_VERSION: u32 = 1;
 /// And where values are in segments of the tier.
 const TIER_VERSION: u32 = 3;
+/// And where they are compressed with dictionaries.
+const DICTIONARY_VERSION: u32 = 4;
 /// So many terms a manifest has, at most.
 pub const TERMS_MAX: usize = 1024;
 
@@ -90,8 +100,19 @@ pub struct PartEntry {
     pub digest: u64,
 }
 
-/// A segment of the tier that has values of the checkpoint.
+/// A dictionary that values in segments of the tier are compressed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DictionaryEntry {
+    /// Its number, which names the file.
+    pub number: u32,
+    /// How long the file is.
+    pub bytes: u64,
+    /// What tells it from another file of this number: its sum.
+    pub sum: u32,
+}
+
+/// A segment of the tier that has values of the checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentEntry {
     /// Its number, which names the file.
     pub ordinal: u64,
@@ -101,6 +122,8 @@ pub struct SegmentEntry {
     pub salt: u64,
     /// How many records have their value in it.
     pub records: u64,
+    /// Numbers of the dictionaries that values in it need, rising.
+    pub dictionaries: Vec<u32>,
 }
 
 /// What a checkpoint keeps of the history of its log, for replicas.
@@ -222,6 +245,8 @@ pub struct Manifest {
     pub databases: BTreeMap<u16, u64>,
     /// The libraries of functions: what each was loaded from.
     pub libraries: Vec<Vec<u8>>,
+    /// The dictionaries that values in these segments need, by number.
+    pub dictionaries: Vec<DictionaryEntry>,
     /// The segments that values are in which the parts only name, by number.
     pub segments: Vec<SegmentEntry>,
     /// What is known of the log's history.
@@ -283,6 +308,8 @@ pub enum ManifestFlaw {
     History,
     /// Its segments do not follow each other.
     Segments,
+    /// Its dictionaries do not follow each other, or are not those that its segments need.
+    Dictionaries,
 }
 
 impl fmt::Display for ManifestFlaw {
@@ -299,6 +326,7 @@ impl fmt::Display for ManifestFlaw {
                 "damaged: what it says about the history of the log contradicts itself"
             }
             Self::Segments => "damaged: its segments do not follow each other",
+            Self::Dictionaries => "damaged: its dictionaries are not those of its segments",
         })
     }
 }
@@ -380,16 +408,26 @@ impl Manifest {
         for library in &self.libraries {
             writeln!(text, "library {}", hex::text(library))?;
         }
+        for dictionary in &self.dictionaries {
+            let (number, bytes, sum) = (dictionary.number, dictionary.bytes, dictionary.sum);
+            writeln!(text, "dictionary {number:08x} {bytes} {sum:08x}")?;
+        }
         for segment in &self.segments {
             let (ordinal, salt) = (segment.ordinal, segment.salt);
             let (bytes, records) = (segment.bytes, segment.records);
-            writeln!(text, "segment {ordinal:016x} {bytes} {salt:016x} {records}")?;
+            write!(text, "segment {ordinal:016x} {bytes} {salt:016x} {records}")?;
+            for number in &segment.dictionaries {
+                write!(text, " {number:08x}")?;
+            }
+            writeln!(text)?;
         }
         self.history.write(text)
     }
 
     fn version(&self) -> u32 {
-        if !self.segments.is_empty() {
+        if !self.dictionaries.is_empty() {
+            DICTIONARY_VERSION
+        } else if !self.segments.is_empty() {
             TIER_VERSION
         } else if self.history.is_empty() {
             PLAIN_VERSION
@@ -413,7 +451,7 @@ impl Manifest {
         let version = title.and_then(|rest| rest.strip_prefix(' '));
         let version = version.ok_or(ManifestFlaw::NoManifest)?;
         match version.parse() {
-            Ok(PLAIN_VERSION | MANIFEST_VERSION | TIER_VERSION) => {}
+            Ok(PLAIN_VERSION..=DICTIONARY_VERSION) => {}
             Ok(version) => return Err(ManifestFlaw::Version(version)),
             Err(_) => return Err(ManifestFlaw::NoManifest),
         }
@@ -429,6 +467,9 @@ impl Manifest {
         let rises = |pair: &[SegmentEntry]| pair[0].ordinal < pair[1].ordinal;
         if !manifest.segments.windows(2).all(rises) {
             return Err(ManifestFlaw::Segments);
+        }
+        if !manifest.has_its_dictionaries() {
+            return Err(ManifestFlaw::Dictionaries);
         }
         Ok(manifest)
     }
@@ -460,12 +501,19 @@ impl Manifest {
                     manifest.databases.insert(database, records);
                 }
                 ["library", digits] => manifest.libraries.push(bytes_of(digits)?),
-                ["segment", ordinal, bytes, salt, records] => {
+                ["dictionary", number, bytes, sum] => manifest.dictionaries.push(DictionaryEntry {
+                    number: u32::from_str_radix(number, 16).ok()?,
+                    bytes: bytes.parse().ok()?,
+                    sum: u32::from_str_radix(sum, 16).ok()?,
+                }),
+                ["segment", ordinal, bytes, salt, records, needed @ ..] => {
+                    let needed = needed.iter().map(|one| u32::from_str_radix(one, 16).ok());
                     manifest.segments.push(SegmentEntry {
                         ordinal: u64::from_str_radix(ordinal, 16).ok()?,
                         bytes: bytes.parse().ok()?,
                         salt: u64::from_str_radix(salt, 16).ok()?,
                         records: records.parse().ok()?,
+                        dictionaries: needed.collect::<Option<_>>()?,
                     });
                 }
                 ["end", _] => break,
@@ -483,6 +531,17 @@ impl Manifest {
         };
         let mut names = self.parts.iter().map(|part| part.name.as_str());
         plain(&self.directory) && names.all(plain)
+    }
+
+    /// Whether the dictionaries are those that the segments need, and all rise.
+    fn has_its_dictionaries(&self) -> bool {
+        let rises = |numbers: &[u32]| numbers.windows(2).all(|pair| pair[0] < pair[1]);
+        let named: Vec<u32> = self.dictionaries.iter().map(|one| one.number).collect();
+        let needed = self.segments.iter().flat_map(|one| &one.dictionaries);
+        let needed: BTreeSet<u32> = needed.copied().collect();
+        rises(&named)
+            && self.segments.iter().all(|one| rises(&one.dictionaries))
+            && needed.into_iter().eq(named)
     }
 
     fn check_counts(&self) -> Result<(), ManifestFlaw> {

@@ -486,8 +486,19 @@ proptest! {
                     bytes: numbers[1],
                     salt: numbers[2],
                     records: at,
+                    dictionaries: (0..u32::from(lineage[3] % 3)).collect(),
                 })
                 .collect(),
+            dictionaries: match lineage[2] % 4 {
+                0 => Vec::new(),
+                _ => (0..u32::from(lineage[3] % 3))
+                    .map(|number| DictionaryEntry {
+                        number,
+                        bytes: numbers[1],
+                        sum: u32::from(lineage[4]),
+                    })
+                    .collect(),
+            },
             history: History {
                 cut_sequence: (numbers[1] % 8 > 4).then_some(numbers[1]),
                 settled_sequence: (numbers[1] % 8 == 3).then_some(numbers[1]),

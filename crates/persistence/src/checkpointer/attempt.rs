@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use durability::checkpoint::{
-    History, Manifest, PartHead, SegmentEntry, free_directory, read_manifest, remove_checkpoint,
-    replace_manifest,
+    History, Manifest, PartHead, free_directory, read_manifest, remove_checkpoint, replace_manifest,
 };
 use store::{Batch, Ending, Handle, SnapshotStep};
-use tier::{Hold, Tier, TierFault};
+use tier::{Hold, Named, Tier, TierFault};
 
 use super::pace::Pace;
 use super::parts::{Attempt, Feed, Part, QUEUE_LEN, Writer};
@@ -325,6 +324,7 @@ impl Checkpointer {
             databases: BTreeMap::new(),
             libraries: cut.libraries.clone(),
             segments: Vec::new(),
+            dictionaries: Vec::new(),
             history: cut.history.clone(),
         };
         let mut hold = Hold::default();
@@ -345,8 +345,9 @@ impl Checkpointer {
         }
         let tier = surroundings.tier();
         if let Some(tier) = tier.as_deref().filter(|_| !hold.is_empty()) {
-            manifest.segments = keep_values(tier, &hold, directory)
+            let named = keep_values(tier, &hold, directory)
                 .map_err(|fault| Failure::System(fault.to_string()))?;
+            places::note(&named, &mut manifest);
         }
         let durable = surroundings
             .make_log_durable()
@@ -362,11 +363,11 @@ impl Checkpointer {
 }
 
 /// Makes the values durable that a checkpoint only names, and sees to it that they stay when it is in force.
-fn keep_values(tier: &Tier, hold: &Hold, directory: &Path) -> Result<Vec<SegmentEntry>, TierFault> {
+fn keep_values(tier: &Tier, hold: &Hold, directory: &Path) -> Result<Named, TierFault> {
     tier.claim(directory)?;
     let named = tier.make_durable(hold)?;
     tier.about_to_be_in_force(hold);
-    Ok(places::entries(&named))
+    Ok(named)
 }
 
 /// A cut, and the way that its records take.

@@ -176,7 +176,7 @@ impl Settings {
             read_timeout_ms: self.number("tier-read-timeout"),
             io: self.choice("tier-io", &TIER_IOS),
             read_depth: self.number("tier-read-depth"),
-            compresses: self.choice("tier-compression", &COMPRESSIONS),
+            compression: self.choice("tier-compression", &COMPRESSIONS),
             segment_bytes: self.number("tier-segment-size"),
             scrub_bytes_per_second: self.number("tier-scrub"),
         })

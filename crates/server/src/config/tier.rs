@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use engine::Promotion;
+use tier::Compression;
 
 /// How values are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +41,8 @@ pub struct TierConfig {
     pub read_depth: usize,
     /// A request waits no longer for one read, in milliseconds.
     pub read_timeout_ms: u64,
-    /// Whether values are compressed where that pays.
-    pub compresses: bool,
+    /// Which values are compressed, and how.
+    pub compression: Compression,
     /// Length of a segment.
     pub segment_bytes: u64,
     /// Bytes of segments that are read again in a second, to find what is damaged; 0: none.

@@ -11,7 +11,7 @@ use base::clock::{Clock, SystemClock};
 use durability::disk::Disk;
 use persistence::places::locator_of;
 use store::{ColdKind, ColdValue, ColdValues as _, Locator, Options, Store};
-use tier::{Entry, Place, Tier, TierOptions};
+use tier::{Compression, Entry, Place, Tier, TierOptions};
 
 use super::readers::{Readers, WantedValue};
 use super::tuning::Tuning;
@@ -64,7 +64,7 @@ impl Bed {
             segment_bytes: 64 << 10,
         };
         let tier = Arc::new(Tier::open(disk, &options).unwrap());
-        tier.set_compresses(false);
+        tier.set_compression(Compression::No);
         let woken = Arc::new(Woken::default());
         let around = Around {
             store: Store::new(&Options::default()).unwrap(),
@@ -136,7 +136,7 @@ pub(super) fn config(read_timeout_ms: u64) -> TierConfig {
         io: TierIo::Threads,
         read_depth: 4,
         read_timeout_ms,
-        compresses: false,
+        compression: Compression::No,
         segment_bytes: 64 << 10,
         scrub_bytes_per_second: 0,
     }

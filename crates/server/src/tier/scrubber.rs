@@ -68,6 +68,7 @@ impl Scrubber {
             match next {
                 None => {
                     last = 0;
+                    self.read_dictionaries(around);
                     self.rest.sleep(REST);
                 }
                 Some((ordinal, outcome)) => {
@@ -81,6 +82,16 @@ impl Scrubber {
                     }
                 }
             }
+        }
+    }
+
+    /// Once in each round.
+    fn read_dictionaries(&self, around: &Around) {
+        for fault in self.tier.scrub_dictionaries() {
+            self.damaged.fetch_add(1, Ordering::Relaxed);
+            around
+                .log
+                .warning(format_args!("A dictionary of the tier is damaged: {fault}"));
         }
     }
 

@@ -65,6 +65,7 @@ mod small_log;
 mod stalls;
 mod start;
 mod tier;
+mod tier_dictionaries;
 mod tier_faults;
 mod time;
 #[cfg(feature = "tls")]

@@ -611,6 +611,7 @@ impl<'t> Life<'t> {
             databases,
             libraries: Vec::new(),
             segments: Vec::new(),
+            dictionaries: Vec::new(),
             history: History::default(),
         };
         make_durable(&self.log)?;

@@ -176,7 +176,7 @@ fn a_checkpoint_names_cold_values_and_a_start_reads_none() {
 }
 
 /// What `iolite check` says of a directory.
-fn checked(directory: &Path) -> String {
+pub(crate) fn checked(directory: &Path) -> String {
     let output = std::process::Command::new(iolite_program())
         .arg("check")
         .arg(directory)
@@ -218,7 +218,7 @@ fn kept() -> Directory {
 }
 
 /// What a server says that does not start.
-fn refusal(directory: &Path, args: &[&str]) -> String {
+pub(crate) fn refusal(directory: &Path, args: &[&str]) -> String {
     let builder = ServerBuilder::iolite().args(&["--dir", directory.to_str().unwrap()]);
     match builder.args(args).start() {
         Err(error) => error.to_string(),

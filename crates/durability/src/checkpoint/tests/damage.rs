@@ -148,7 +148,12 @@ fn a_manifest_has_one_spelling() {
         Err(ManifestFlaw::Counts)
     );
     let title = |to: &str| spelled("iolite-manifest 1", to);
-    assert_eq!(title("iolite-manifest 4"), Err(ManifestFlaw::Version(4)));
+    assert_eq!(title("iolite-manifest 5"), Err(ManifestFlaw::Version(5)));
+    assert_eq!(
+        title("iolite-manifest 4"),
+        line,
+        "there are no dictionaries"
+    );
     assert_eq!(title("iolite-manifest 2"), line, "there is no history");
     assert_eq!(title("other-manifest 1"), Err(ManifestFlaw::NoManifest));
 }

@@ -85,6 +85,7 @@ fn golden_manifest() {
         databases: BTreeMap::from([(0, 17_000), (3, 100)]),
         libraries: Vec::new(),
         segments: Vec::new(),
+        dictionaries: Vec::new(),
         history: History::default(),
     };
     let golden = compare("checkpoint.manifest", manifest.encode().as_bytes());
@@ -103,6 +104,7 @@ fn golden_manifest() {
         bytes: 67_108_864,
         salt: 0x3c0d_8f5f_4a2b_1e6d,
         records,
+        dictionaries: Vec::new(),
     };
     let with_segments = Manifest {
         segments: vec![segment(41, 7), segment(42, 61_000)],
@@ -114,10 +116,48 @@ fn golden_manifest() {
     assert_eq!(Manifest::decode(&bytes).as_ref(), Ok(&with_segments));
     let twice = Manifest {
         segments: vec![segment(42, 7), segment(42, 7)],
-        ..with_segments
+        ..with_segments.clone()
     };
     let refused = Manifest::decode(twice.encode().as_bytes());
     assert_eq!(refused, Err(ManifestFlaw::Segments));
+    golden_manifest_with_dictionaries(&with_segments);
+}
+
+fn golden_manifest_with_dictionaries(before: &Manifest) {
+    let dictionary = |number| DictionaryEntry {
+        number,
+        bytes: 65_568,
+        sum: 0x9ac3_d2e1,
+    };
+    let needs = |dictionaries| SegmentEntry {
+        ordinal: 43,
+        dictionaries,
+        ..before.segments[0].clone()
+    };
+    let with_dictionaries = Manifest {
+        segments: vec![before.segments[0].clone(), needs(vec![7, 8])],
+        dictionaries: vec![dictionary(7), dictionary(8)],
+        ..before.clone()
+    };
+    let fourth = vectors().join("../v4/checkpoint.manifest");
+    let golden = compare_at(fourth, with_dictionaries.encode().as_bytes());
+    let bytes = std::fs::read(golden).unwrap();
+    assert_eq!(Manifest::decode(&bytes).as_ref(), Ok(&with_dictionaries));
+    for (needed, named) in [
+        (vec![7], vec![7, 8]),
+        (vec![7, 8], vec![7]),
+        (vec![8, 7], vec![7, 8]),
+        (vec![7, 8], vec![8, 7]),
+        (vec![7, 7], vec![7]),
+    ] {
+        let other = Manifest {
+            segments: vec![needs(needed)],
+            dictionaries: named.into_iter().map(dictionary).collect(),
+            ..with_dictionaries.clone()
+        };
+        let refused = Manifest::decode(other.encode().as_bytes());
+        assert_eq!(refused, Err(ManifestFlaw::Dictionaries), "{other:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 use engine::Promotion;
 use reactor::RING_DEPTH_MAX;
 use reactor::workers::available_cores;
+use tier::Compression;
 
 use super::super::directive::Directive;
 use super::super::fields::{EvictionPolicy, OomScore, Permission, Supervised};
@@ -366,8 +367,13 @@ pub(crate) const PROMOTIONS: [(&str, Promotion); 3] = [
 ];
 const PROMOTION: Kind = Kind::Choice(&spellings(PROMOTIONS));
 
-/// Whether values are compressed.
-pub(crate) const COMPRESSIONS: [(&str, bool); 2] = [("auto", true), ("no", false)];
+/// Spellings of [`Compression`].
+pub(crate) const COMPRESSIONS: [(&str, Compression); 4] = [
+    ("auto", Compression::Auto),
+    ("lz4", Compression::Lz4),
+    ("zstd", Compression::Zstd),
+    ("no", Compression::No),
+];
 const COMPRESSION: Kind = Kind::Choice(&spellings(COMPRESSIONS));
 
 /// Spellings of [`TierIo`].
