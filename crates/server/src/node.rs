@@ -194,7 +194,8 @@ impl Node {
         }
         self.apply_durability(change.new);
         if let Some((tier, wanted)) = self.tier().zip(change.new.tier.as_ref()) {
-            tier.change(&self.core, wanted, change.new);
+            let around = (&*self.core.shared, &*self.core.log);
+            tier.change(around, wanted, change.new);
         }
         self.replication.apply(self, change.new);
         self.cluster_mode.apply(self, change.new);

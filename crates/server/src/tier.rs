@@ -40,7 +40,6 @@ use tier::{EntryHead, Tier, TierFault, TierOptions};
 
 use crate::config::{Config, TierConfig, TierIo};
 use crate::log::Log;
-use crate::node::Core;
 use crate::open_files;
 use demoter::Demoter;
 use lock::TierLock;
@@ -292,8 +291,13 @@ impl TierInUse {
     }
 
     /// Goes on as the configuration says now. Where its files are stays as it was.
-    pub(crate) fn change(&self, core: &Core, wanted: &TierConfig, config: &Config) {
-        self.apply(&core.shared, wanted);
+    pub(crate) fn change(
+        &self,
+        (shared, log): (&Shared, &Log),
+        wanted: &TierConfig,
+        config: &Config,
+    ) {
+        self.apply(shared, wanted);
         self.tier
             .set_sample_bytes_max(sample_bytes_max(config.memory_bytes_max));
         let used = self.tier.figures().used_bytes;
@@ -302,7 +306,7 @@ impl TierInUse {
         let segment_bytes = self.tier.segment_bytes();
         let bytes_max = open_files::make_room_for_tier(config, on_disk, segment_bytes);
         if bytes_max != self.tier.bytes_max() {
-            tell_if_less(&core.log, on_disk, bytes_max);
+            tell_if_less(log, on_disk, bytes_max);
         }
         self.tier.set_bytes_max(bytes_max);
     }
