@@ -206,7 +206,8 @@ impl Replication {
         if self.role() == Role::Primary {
             self.let_writes_go(node);
         }
-        let standing = self.standing();
+        let mut standing = self.standing();
+        standing.has_begun = true;
         if standing.order.is_some() {
             self.wake_thread(standing, node);
         }

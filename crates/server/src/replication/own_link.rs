@@ -71,8 +71,8 @@ impl OwnLinks {
             return;
         }
         // A node that was in office begins another term before it is heard of again: it may have been replaced meanwhile.
-        // Under a control group only that begins one.
-        if !node.replication.follows() && !is_grouped {
+        // Under a control group only that begins one. Who was told to take over meanwhile does so next.
+        if node.replication.role() == Role::Primary && !is_grouped {
             self.begin_term(node, None);
         }
         // Its replicas come back without asking.

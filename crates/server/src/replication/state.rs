@@ -45,6 +45,8 @@ pub(super) struct Standing {
     pub(super) failover: Option<Arc<Failover>>,
     pub(super) order: Option<Order>,
     pub(super) has_thread: bool,
+    /// All that is kept is loaded, and the history of the log is known: orders are carried out.
+    pub(super) has_begun: bool,
 }
 
 /// A new term of a node that has taken over.

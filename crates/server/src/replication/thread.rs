@@ -35,10 +35,12 @@ enum Speaks {
 }
 
 impl Replication {
-    /// Lets the thread see to the order that was left, and makes it if there is none.
+    /// Lets the thread see to the order that was left, and makes it if there is none. Not before [`Replication::begin`], which does so
+    /// for orders that came earlier: who takes over has to know in which term its log ends.
     #[allow(clippy::disallowed_methods, reason = "the one thread that follows")]
     pub(super) fn wake_thread(&self, mut standing: MutexGuard<'_, Standing>, node: &Node) {
-        let Some(own) = self.node.get().and_then(std::sync::Weak::upgrade) else {
+        let own = self.node.get().and_then(std::sync::Weak::upgrade);
+        let Some(own) = own.filter(|_| standing.has_begun) else {
             return;
         };
         if !standing.has_thread {
