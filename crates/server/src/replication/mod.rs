@@ -190,10 +190,7 @@ impl Replication {
     /// may have other frames at the same place, of the term before.
     pub(crate) fn hold_until_begun(&self, node: &Node) {
         if self.role() == Role::Primary {
-            let gate = &node.core.shared.gate;
-            node.core
-                .env
-                .hold_removals_after(|| gate.set_changes_role(true));
+            hold_writes(node);
         }
     }
 
@@ -345,9 +342,7 @@ impl Replication {
         role: Role,
         why: &str,
     ) {
-        node.core
-            .env
-            .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
+        hold_writes(node);
         self.role.set(role);
         let refusals = &node.core.shared.refusals;
         refusals.set_read_only(false);
@@ -447,9 +442,7 @@ impl Replication {
             *timeout_ms,
             now_unix_ms,
         )?;
-        node.core
-            .env
-            .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
+        hold_writes(node);
         self.role.set(role);
         let failover = Arc::new(failover);
         standing.failover = Some(Arc::clone(&failover));
@@ -493,7 +486,7 @@ impl Replication {
         ));
     }
 
-    /// Writes wait no more for another role.
+    /// Writes wait no more for another role: the end of [`hold_writes`].
     fn let_writes_go(&self, node: &Node) {
         self.hands_over.store(false, Ordering::Relaxed);
         let gate = &node.core.shared.gate;
@@ -766,4 +759,12 @@ fn shown(session: &Session) -> String {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has writes wait for another role, and what expires stay, until [`Replication::let_writes_go`].
+fn hold_writes(node: &Node) {
+    let gate = &node.core.shared.gate;
+    node.core
+        .env
+        .hold_removals_after(|| gate.set_changes_role(true));
 }

@@ -21,7 +21,7 @@ use replication::TermId;
 use super::following::{Authority, Primary};
 use super::role::{self, Event, Role};
 use super::thread::wait_for_writers;
-use super::{Done, Order, Replication, UNBLOCKED, own_link, redis_link};
+use super::{Done, Order, Replication, UNBLOCKED, hold_writes, own_link, redis_link};
 use crate::config::{Config, DurabilityLevel, QuorumReads};
 use crate::node::Node;
 use crate::poll::poll;
@@ -195,9 +195,7 @@ impl Replication {
             drop(standing);
             return done(false);
         };
-        node.core
-            .env
-            .hold_removals_after(|| node.core.shared.gate.set_changes_role(true));
+        hold_writes(node);
         // What a majority has is in the log, and not all of it in the store yet.
         node.core.shared.gate.set_no_office(true);
         self.role.set(role);
@@ -233,9 +231,7 @@ impl Replication {
         if self.role() != Role::Primary {
             return Err("this node is not the primary".to_owned());
         }
-        node.core
-            .env
-            .hold_removals_after(|| gate.set_changes_role(true));
+        hold_writes(node);
         wait_for_writers(node);
         let end = own_link::own_log(node).map_or(0, |log| log.tail());
         let has_all = poll(time, LOOK, || {
