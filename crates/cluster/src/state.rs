@@ -98,6 +98,14 @@ pub struct NodeRecord {
     pub feature_level: u16,
 }
 
+impl NodeRecord {
+    /// Whether the node, as a replica, is promoted by order alone.
+    #[must_use]
+    pub fn declines(&self) -> bool {
+        self.roles & roles::DECLINES != 0
+    }
+}
+
 /// A node of the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {

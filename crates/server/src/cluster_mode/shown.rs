@@ -1,7 +1,7 @@
 //! From the control state to what clients are told, and to what requests are checked by.
 
 use base::hash_slot::HASH_SLOTS;
-use cluster::state::{Node as Member, roles};
+use cluster::state::Node as Member;
 use cluster::{ControlState, NodeId, ShardId};
 use engine::cluster::{ClusterSeen, EndpointKind, NodeSeen};
 use engine::hash_slots::{Endpoint, Leaving, Routes, UNSERVED};
@@ -83,7 +83,7 @@ fn node_seen(state: &ControlState, (id, node): (NodeId, &Member), own: NodeId) -
         },
         epoch: shard.map_or(0, |shard| shard.epoch),
         is_failed: node.is_failed,
-        declines: record.roles & roles::DECLINES != 0,
+        declines: record.declines(),
         ..NodeSeen::default()
     }
 }

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use cluster::control_log::ControlLog as _;
-use cluster::state::{CopyKind, Drain, Node as Member, roles};
+use cluster::state::{CopyKind, Drain, Node as Member};
 use cluster::{Applied, Entry, NodeId};
 use engine::CommandError;
 use engine::replication::NodeOrder;
@@ -32,10 +32,10 @@ const SUMMONED: Duration = Duration::from_secs(20);
 
 impl Driver {
     /// The server is about to stop, or goes on after all.
-    pub(super) fn retire(&mut self, retires: bool) {
+    pub(super) fn retire(&mut self, retires: bool, now_ms: u64) {
         self.retires = retires;
         self.gave_way_ms = None;
-        self.state_willingness(u64::MAX);
+        self.state_willingness(now_ms);
         let shard = self.own_shard().filter(|_| !retires);
         if let Some((term, primary)) = shard.map(|shard| (shard.term, shard.primary))
             && primary != self.own
@@ -53,7 +53,7 @@ impl Driver {
 
     /// Says whether this node takes an office that the group gives it.
     pub(super) fn state_willingness(&mut self, now_ms: u64) {
-        let declines = self.record.roles & roles::DECLINES != 0;
+        let declines = self.record.declines();
         let is_summoned = now_ms < self.summoned_until_ms;
         self.member
             .set_declines(self.retires || (declines && !is_summoned));
@@ -86,8 +86,8 @@ fn successor(state: &cluster::ControlState, own: NodeId) -> bool {
     shard.is_some_and(|shard| {
         let mut members = shard.members.iter();
         members.any(|(id, kind)| {
-            let node = state.nodes.get(id).filter(|node| is_willing(node));
-            let node = node.filter(|node| node.record.roles & roles::DECLINES == 0);
+            let node = state.nodes.get(id);
+            let node = node.filter(|node| is_willing(node) && !node.record.declines());
             *id != own && *kind == CopyKind::Data && node.is_some()
         })
     })

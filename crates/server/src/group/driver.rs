@@ -178,7 +178,7 @@ impl Driver {
             now_ms,
         } = setup;
         let mut member = Member::new(own, times, record.start_count, now_ms);
-        member.set_declines(record.roles & roles::DECLINES != 0);
+        member.set_declines(record.declines());
         let shard = duty.as_ref().and_then(|duty| duty.shard_of_log());
         if let (Some(duty), Some(shard)) = (&duty, shard) {
             let (end, applied) = duty.log_end();
@@ -420,7 +420,7 @@ impl Driver {
                 self.record_own();
             }
             Event::Joined(node, outcome, reply) => self.answer_joined(node, outcome, reply),
-            Event::Retire(retires) => self.retire(retires),
+            Event::Retire(retires) => self.retire(retires, now_ms),
             Event::Configured(record) => self.configured(*record),
             Event::Summoned => self.be_summoned(now_ms),
             Event::Forget => self.has_left = true,

@@ -15,7 +15,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use cluster::NodeId;
-use cluster::state::{CopyKind, Drain, roles};
+use cluster::state::{CopyKind, Drain};
 
 use super::driver::{Driver, Event, post};
 use super::links::{Reply, spawn};
@@ -53,8 +53,7 @@ impl Driver {
                 .as_ref()
                 .is_none_or(|(host, port)| record.host == *host && record.client_port == *port);
             // Who is drained or declines takes it only where it is named.
-            let declines = record.roles & roles::DECLINES != 0;
-            let is_willing = address.is_some() || (node.drain == Drain::No && !declines);
+            let is_willing = address.is_some() || (node.drain == Drain::No && !record.declines());
             (!node.is_failed && is_it && is_willing && *id != self.own).then_some(*id)
         };
         let members = self.own_shard().map(|shard| shard.members.clone());

@@ -87,10 +87,15 @@ fn has_links_from_afar(config: &Config) -> bool {
     is_secret || replication.links_by_certificate
 }
 
+/// Whether a host is this machine, for itself alone.
+#[cfg(feature = "cluster")]
+fn is_near(host: &str) -> bool {
+    host == "::1" || host == "localhost" || host.starts_with("127.")
+}
+
 /// Whether this node is announced at an address at which it serves no client: `bind` names this machine alone.
 #[cfg(feature = "cluster")]
 pub(crate) fn is_bound_too_narrowly(config: &Config, record: &NodeRecord) -> bool {
-    let is_near = |host: &str| host == "::1" || host == "localhost" || host.starts_with("127.");
     let announced = &config.replication.announce_host;
     let is_announced = announced.is_some() || !config.cluster.announce_ip.is_empty();
     let serves_near = config.bind.iter().all(|one| is_near(&one.host));
@@ -100,7 +105,6 @@ pub(crate) fn is_bound_too_narrowly(config: &Config, record: &NodeRecord) -> boo
 /// Whether other machines may link to this node, and it has no address for them.
 #[cfg(feature = "cluster")]
 pub(crate) fn is_nowhere(config: &Config, record: &NodeRecord) -> bool {
-    let is_near = |host: &str| host == "::1" || host == "localhost" || host.starts_with("127.");
     let serves_others = !config.bind.iter().all(|one| is_near(&one.host));
     serves_others && has_links_from_afar(config) && is_near(&record.host)
 }
