@@ -60,6 +60,15 @@ pub enum Invocation {
         /// As JSON.
         is_json: bool,
     },
+    /// Have a control group whose majority is gone go on with one node.
+    Recover {
+        /// The directory of its data.
+        dir: PathBuf,
+        /// It is to be done, and not only told what would be lost.
+        is_confirmed: bool,
+        /// As JSON.
+        is_json: bool,
+    },
     /// Load a file into the directory of the data.
     Import {
         /// Where the data is, and how it is kept.

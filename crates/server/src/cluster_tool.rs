@@ -8,7 +8,7 @@ mod recover;
 use std::fmt::Write as _;
 use std::io;
 use std::net::ToSocketAddrs as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tool::endpoint::Endpoint;
 
@@ -25,13 +25,6 @@ pub enum Wish {
         order: &'static str,
         /// Its name, or its address: 40 digits, or `HOST:PORT`.
         node: String,
-    },
-    /// A group whose majority is gone goes on with the node of a directory.
-    Recover {
-        /// The directory, as `dir` has it.
-        dir: PathBuf,
-        /// It is to be done, and not only told what would be lost.
-        is_confirmed: bool,
     },
     /// Nodes that are by themselves are to be a cluster.
     Create {
@@ -87,16 +80,25 @@ pub fn run(target: &Endpoint, wish: &Wish, is_json: bool) -> Told {
             .map_err(asked)
             .and_then(|told| told.ok_or_else(no_group)),
         Wish::Order { order, node } => order_node(target, order, node, is_json).map_err(asked),
-        Wish::Recover { dir, is_confirmed } => {
-            recover(dir, *is_confirmed, is_json).map_err(|error| Failed {
-                reason: format!("{}: {error}", dir.display()),
-                code: 2,
-            })
-        }
         Wish::Create { nodes, replicas } => create::create(target, nodes, *replicas, is_json)
             .map(|text| Told { text, code: 0 })
             .map_err(|reason| Failed { reason, code: 1 }),
     };
+    finish(told, is_json)
+}
+
+/// Has a group whose majority is gone go on with the node of a directory, which is as `dir` has it; or tells what would be lost
+/// by that, where it is not confirmed.
+#[must_use]
+pub fn run_recovery(dir: &Path, is_confirmed: bool, is_json: bool) -> Told {
+    let told = recover(dir, is_confirmed, is_json).map_err(|error| Failed {
+        reason: format!("{}: {error}", dir.display()),
+        code: 2,
+    });
+    finish(told, is_json)
+}
+
+fn finish(told: Result<Told, Failed>, is_json: bool) -> Told {
     told.unwrap_or_else(|Failed { reason, code }| {
         let text = match is_json {
             true => format!("{}\n", failed_json(&reason)),

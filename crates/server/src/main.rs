@@ -45,6 +45,14 @@ fn main() -> ExitCode {
             let told = cluster_tool::run(&target, &wish, is_json);
             print(&told.text, told.code)
         }
+        Ok(cli::Invocation::Recover {
+            dir,
+            is_confirmed,
+            is_json,
+        }) => {
+            let told = cluster_tool::run_recovery(&dir, is_confirmed, is_json);
+            print(&told.text, told.code)
+        }
         Ok(cli::Invocation::Import {
             startup,
             file,

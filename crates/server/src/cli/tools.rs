@@ -9,7 +9,7 @@ use clap::builder::ValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::Shell;
-use tool::endpoint::{Address, Endpoint};
+use tool::endpoint::Endpoint;
 use tool::server::{arguments, named_by};
 
 use super::{Invocation, StartError};
@@ -63,11 +63,13 @@ pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartErro
             is_json: given.get_flag("json"),
         }),
         Some(("cluster", given)) => match given.subcommand() {
+            Some(("recover", given)) => Some(Invocation::Recover {
+                dir: given.get_one::<PathBuf>("dir").cloned().unwrap_or_default(),
+                is_confirmed: given.get_flag("yes"),
+                is_json: is_json(given),
+            }),
             Some((word, given)) => Some(Invocation::Cluster {
-                target: match word {
-                    "status" | "leave" | "drain" | "undrain" | "create" => target(given)?,
-                    _ => no_target(),
-                },
+                target: target(given)?,
                 wish: wish(word, given),
                 is_json: is_json(given),
             }),
@@ -84,10 +86,6 @@ fn wish(word: &str, given: &ArgMatches) -> Wish {
         "leave" => order("LEAVE", given),
         "drain" => order("DRAIN", given),
         "undrain" => order("UNDRAIN", given),
-        "recover" => Wish::Recover {
-            dir: given.get_one::<PathBuf>("dir").cloned().unwrap_or_default(),
-            is_confirmed: given.get_flag("yes"),
-        },
         "create" => Wish::Create {
             nodes: given
                 .get_many::<String>("nodes")
@@ -195,11 +193,6 @@ pub(super) fn command() -> Command {
 fn target(given: &ArgMatches) -> Result<Box<Endpoint>, StartError> {
     let named = named_by(given).map_err(|error| StartError(error.to_string()))?;
     Ok(Box::new(named))
-}
-
-/// Of a word that asks no server.
-fn no_target() -> Box<Endpoint> {
-    Box::new(Endpoint::new("none", Address::Unix(PathBuf::new())))
 }
 
 fn doctor() -> Command {

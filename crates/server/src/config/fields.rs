@@ -300,10 +300,7 @@ impl Config {
     /// Where clients are served: at the port of encrypted connections, where there is no other.
     #[must_use]
     pub fn client_port(&self) -> u16 {
-        match self.port {
-            0 => self.tls.port,
-            port => port,
-        }
+        client_port(self.port, self.tls.port)
     }
 
     /// Where links of other nodes are served: as configured, or so far above the port of clients.
@@ -316,5 +313,13 @@ impl Config {
                 .saturating_add(super::group::LINK_PORT_DISTANCE),
             (port, _) => port,
         }
+    }
+}
+
+/// The port that clients and other nodes know a server by, where these serve plain and encrypted connections; 0: none.
+pub(super) const fn client_port(port: u16, tls_port: u16) -> u16 {
+    match port {
+        0 => tls_port,
+        port => port,
     }
 }

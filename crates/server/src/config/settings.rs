@@ -17,7 +17,7 @@ use super::directive::Directive;
 use super::directives;
 use super::durability::{Durability, DurabilityLevel, SavePoint};
 use super::fields::{
-    AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits,
+    AuditConfig, BindAddress, ClientsMemory, Config, Defragmentation, OutputLimits, client_port,
 };
 use super::group::{Group, Shares, place_of};
 use super::http::Http;
@@ -219,11 +219,7 @@ impl Settings {
     }
 
     fn group(&self) -> Group {
-        // Of nodes that serve encrypted connections alone, theirs is the port that others are found by.
-        let port = match self.number("port") {
-            0 => self.number("tls-port"),
-            port => port,
-        };
+        let port = client_port(self.number("port"), self.number("tls-port"));
         let place = |text: &[u8]| place_of(&String::from_utf8_lossy(text), port);
         let join = self.text("join").and_then(place);
         let seeds = self.words("cluster-seeds").iter();
