@@ -12,6 +12,23 @@ fn line_of(node: &Node, of: &str) -> String {
     line.unwrap_or_default().to_owned()
 }
 
+/// And a replica of the first one.
+fn three_primaries_and_a_replica() -> ([Node; 3], Node) {
+    let [a, b, c] = three_primaries();
+    let d = Node::by_itself();
+    assert_eq!(d.meet(&b), "OK");
+    wait_for_agreement(&[&a, &b, &c, &d], 4);
+    assert_eq!(d.text(&["CLUSTER", "REPLICATE", &a.id()]), "OK");
+    wait_until("a synced replica", &[&a, &d], || d.is_synced());
+    ([a, b, c], d)
+}
+
+fn wait_until_missed(others: &[&Node], id: &str) {
+    wait_until("missed", others, || {
+        others.iter().all(|node| line_of(node, id).contains("fail"))
+    });
+}
+
 #[test]
 fn what_a_node_is_told_to_announce_it_tells_at_once_and_others_soon() {
     let [a, b, c] = three_primaries();
@@ -37,12 +54,7 @@ fn what_a_node_is_told_to_announce_it_tells_at_once_and_others_soon() {
 
 #[test]
 fn a_replica_that_declines_is_not_promoted_but_by_order() {
-    let [mut a, b, c] = three_primaries();
-    let d = Node::by_itself();
-    assert_eq!(d.meet(&b), "OK");
-    wait_for_agreement(&[&a, &b, &c, &d], 4);
-    assert_eq!(d.text(&["CLUSTER", "REPLICATE", &a.id()]), "OK");
-    wait_until("a synced replica", &[&a, &d], || d.is_synced());
+    let ([mut a, b, c], d) = three_primaries_and_a_replica();
     let declines = |what| d.text(&["CONFIG", "SET", "cluster-replica-no-failover", what]);
     assert_eq!(declines("yes"), "OK");
     let (first, second) = (a.id(), d.id());
@@ -53,11 +65,7 @@ fn a_replica_that_declines_is_not_promoted_but_by_order() {
     });
     a.kill();
     let others = [&b, &c, &d];
-    wait_until("missed", &others, || {
-        others
-            .iter()
-            .all(|node| line_of(node, &first).contains("fail"))
-    });
+    wait_until_missed(&others, &first);
     // Others would have been promoted by now.
     std::thread::sleep(Duration::from_secs(3));
     assert!(!d.is_primary());
@@ -74,22 +82,13 @@ fn a_replica_that_declines_is_not_promoted_but_by_order() {
 
 #[test]
 fn a_replica_that_declines_no_more_is_promoted() {
-    let [mut a, b, c] = three_primaries();
-    let d = Node::by_itself();
-    assert_eq!(d.meet(&b), "OK");
-    wait_for_agreement(&[&a, &b, &c, &d], 4);
-    assert_eq!(d.text(&["CLUSTER", "REPLICATE", &a.id()]), "OK");
-    wait_until("a synced replica", &[&a, &d], || d.is_synced());
+    let ([mut a, b, c], d) = three_primaries_and_a_replica();
     let declines = |what| d.text(&["CONFIG", "SET", "cluster-replica-no-failover", what]);
     assert_eq!(declines("yes"), "OK");
     let first = a.id();
     let others = [&b, &c, &d];
     a.kill();
-    wait_until("missed", &others, || {
-        others
-            .iter()
-            .all(|node| line_of(node, &first).contains("fail"))
-    });
+    wait_until_missed(&others, &first);
     assert_eq!(declines("no"), "OK");
     wait_until("promoted", &others, || d.is_primary());
 }

@@ -146,6 +146,13 @@ impl Node {
         self.wait_for_replica(&first);
     }
 
+    /// Is killed, and started as a replica; waits until it has what its primary has.
+    fn come_back_as_replica_of(&mut self, primary: &Self) {
+        self.kill();
+        self.start(&["--replicaof", &format!("127.0.0.1 {}", primary.port)]);
+        primary.wait_for_replica(self);
+    }
+
     /// Waits until a replica has what this node has.
     fn wait_for_replica(&self, replica: &Self) {
         replica.wait_for("master_link_status", "up");
@@ -311,23 +318,26 @@ fn an_empty_primary_wipes_no_replica() {
     );
 }
 
-#[test]
-fn a_deposed_primary_keeps_what_its_successor_has_not() {
-    let (mut old, new) = (Node::new(&[]), Node::new(&[]));
+/// A primary, and its replica that took over without asking it: both are in office, and have the same so far.
+fn two_primaries(old: &[&str], new: &[&str]) -> (Node, Node) {
+    let (old, new) = (Node::new(old), Node::new(new));
     fill(&mut old.client());
     new.follow(&old);
     old.wait_for_replica(&new);
     run(&mut new.client(), "REPLICAOF NO ONE");
     new.wait_for("role", "master");
+    (old, new)
+}
+
+#[test]
+fn a_deposed_primary_keeps_what_its_successor_has_not() {
+    let (mut old, new) = two_primaries(&[], &[]);
     // What is written to the old one now is nobody else's.
     for key in 0..10 {
         run(&mut old.client(), &format!("SET lost:{key} 1"));
     }
     run(&mut new.client(), "SET kept 1");
-    old.kill();
-    let port = new.port.to_string();
-    old.start(&["--replicaof", &format!("127.0.0.1 {port}")]);
-    new.wait_for_replica(&old);
+    old.come_back_as_replica_of(&new);
     assert_eq!(run(&mut old.client(), "EXISTS lost:0"), Value::Integer(0));
     assert!(old.log().contains("10 writes of 10 keys"), "{}", old.log());
     assert!(old.directory.join("iolite-data/rewound-1").is_dir());

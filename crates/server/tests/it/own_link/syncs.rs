@@ -61,27 +61,25 @@ fn oldest(node: &Node) -> Option<String> {
     names.filter(|name| name.ends_with(".log")).min()
 }
 
-/// A deposed primary that keeps no log for anybody: what it gives up is in its checkpoint alone. Nothing was said of that.
-#[test]
-fn what_a_full_sync_takes_away_that_no_log_has_is_told() {
-    let (mut old, new) = (Node::new(&["--repl-log-keep", "1"]), Node::new(&[]));
-    fill(&mut old.client());
-    new.follow(&old);
-    old.wait_for_replica(&new);
-    run(&mut new.client(), "REPLICAOF NO ONE");
-    new.wait_for("role", "master");
-    let mut client = old.client();
-    let (before, patience) = (oldest(&old), Patience::of(Duration::from_secs(60)));
+/// Writes and saves until the first file of a node's log is gone.
+fn outgrow_log(node: &Node) {
+    let mut client = node.client();
+    let (before, patience) = (oldest(node), Patience::of(Duration::from_secs(60)));
     let mut round = 0;
-    while oldest(&old) == before {
-        assert!(patience.lasts(), "{}", old.log());
+    while oldest(node) == before {
+        assert!(patience.lasts(), "{}", node.log());
         crate::recovery::fill(&mut client, round * 500..(round + 1) * 500);
         assert_eq!(run(&mut client, "SAVE"), Value::Simple(b"OK".to_vec()));
         round += 1;
     }
-    old.kill();
-    old.start(&["--replicaof", &format!("127.0.0.1 {}", new.port)]);
-    new.wait_for_replica(&old);
+}
+
+/// A deposed primary that keeps no log for anybody: what it gives up is in its checkpoint alone. Nothing was said of that.
+#[test]
+fn what_a_full_sync_takes_away_that_no_log_has_is_told() {
+    let (mut old, new) = two_primaries(&["--repl-log-keep", "1"], &[]);
+    outgrow_log(&old);
+    old.come_back_as_replica_of(&new);
     let log = old.log();
     assert!(
         log.contains("are not in the primary's history and are not kept"),
@@ -92,29 +90,12 @@ fn what_a_full_sync_takes_away_that_no_log_has_is_told() {
 /// The log of the successor does not reach back to where the two part.
 #[test]
 fn what_a_full_sync_takes_away_is_kept_first() {
-    let (mut old, new) = (Node::new(&[]), Node::new(&["--repl-log-keep", "1"]));
-    fill(&mut old.client());
-    new.follow(&old);
-    old.wait_for_replica(&new);
-    run(&mut new.client(), "REPLICAOF NO ONE");
-    new.wait_for("role", "master");
+    let (mut old, new) = two_primaries(&[], &["--repl-log-keep", "1"]);
     for key in 0..7 {
         run(&mut old.client(), &format!("SET lost:{key} 1"));
     }
-    let mut client = new.client();
-    let patience = Patience::of(Duration::from_secs(60));
-    let mut round = 0;
-    // Until the first file of its log is gone.
-    let before = oldest(&new);
-    while oldest(&new) == before {
-        assert!(patience.lasts(), "{}", new.log());
-        crate::recovery::fill(&mut client, round * 500..(round + 1) * 500);
-        assert_eq!(run(&mut client, "SAVE"), Value::Simple(b"OK".to_vec()));
-        round += 1;
-    }
-    old.kill();
-    old.start(&["--replicaof", &format!("127.0.0.1 {}", new.port)]);
-    new.wait_for_replica(&old);
+    outgrow_log(&new);
+    old.come_back_as_replica_of(&new);
     assert!(old.log().contains("A full sync begins"), "{}", old.log());
     assert!(old.log().contains("7 writes of 7 keys"), "{}", old.log());
     let kept = old.directory.join("iolite-data/rewound-1");
@@ -130,20 +111,13 @@ fn what_a_full_sync_takes_away_is_kept_first() {
 /// The checkpoint of the deposed primary is from after the two part. It kept that twice, and told of it twice.
 #[test]
 fn what_is_given_up_is_told_once_where_no_checkpoint_is_from_before_it() {
-    let (mut old, new) = (Node::new(&[]), Node::new(&[]));
-    fill(&mut old.client());
-    new.follow(&old);
-    old.wait_for_replica(&new);
-    run(&mut new.client(), "REPLICAOF NO ONE");
-    new.wait_for("role", "master");
+    let (mut old, new) = two_primaries(&[], &[]);
     let mut client = old.client();
     for key in 0..7 {
         run(&mut client, &format!("SET lost:{key} 1"));
     }
     assert_eq!(run(&mut client, "SAVE"), Value::Simple(b"OK".to_vec()));
-    old.kill();
-    old.start(&["--replicaof", &format!("127.0.0.1 {}", new.port)]);
-    new.wait_for_replica(&old);
+    old.come_back_as_replica_of(&new);
     let log = old.log();
     assert_eq!(log.matches("7 writes of 7 keys").count(), 1, "{log}");
     let kept = |number| old.directory.join(format!("iolite-data/rewound-{number}"));

@@ -22,6 +22,39 @@ use testkit::differential::{difference, full_state};
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, oracle_program};
 
+/// Commands that wait, and those that steer the connection or the server: who plays random requests about data leaves them out.
+pub(crate) const NOT_OF_DATA: &[&str] = &[
+    "BLPOP",
+    "BRPOP",
+    "BLMOVE",
+    "BRPOPLPUSH",
+    "BLMPOP",
+    "BZPOPMIN",
+    "BZPOPMAX",
+    "BZMPOP",
+    "XREAD",
+    "XREADGROUP",
+    "SUBSCRIBE",
+    "PSUBSCRIBE",
+    "SSUBSCRIBE",
+    "UNSUBSCRIBE",
+    "PUNSUBSCRIBE",
+    "SUNSUBSCRIBE",
+    "MONITOR",
+    "CLIENT",
+    "HELLO",
+    "RESET",
+    "QUIT",
+    "DEBUG",
+    "CONFIG",
+    "WAIT",
+    "WAITAOF",
+    "AUTH",
+    "SHUTDOWN",
+    "REPLICAOF",
+    "SLAVEOF",
+];
+
 /// So long something is waited for that should come soon: machines may be slow.
 const LONG: Duration = Duration::from_secs(120);
 
