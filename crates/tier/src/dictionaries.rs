@@ -82,7 +82,7 @@ impl Table {
 
     /// Takes out those that nobody needs.
     fn take_unneeded(&mut self) -> Vec<u32> {
-        let shares_of_use = |number: u32| {
+        let is_in_use = |number: u32| {
             let in_use = self.in_use.as_ref();
             in_use.is_some_and(|one| one.dictionary.name.number == number)
         };
@@ -90,7 +90,7 @@ impl Table {
         let unneeded = self
             .all
             .iter()
-            .filter(|(number, shared)| !shares_of_use(**number) && Arc::strong_count(shared) == 1);
+            .filter(|(number, shared)| !is_in_use(**number) && Arc::strong_count(shared) == 1);
         let numbers: Vec<u32> = unneeded.map(|(number, _)| *number).collect();
         for number in &numbers {
             self.all.remove(number);

@@ -6,8 +6,7 @@
 //!        └── values take a quarter more than they should ──◄── watching
 //! ```
 //!
-//! Where dictionaries do not help, this comes to an addition for each value: the rests become so long that nothing is
-//! left of the rest.
+//! Where dictionaries do not help, this comes to an addition for each value: samples are copied ever more seldom.
 
 use crate::codecs::{InUse, SHORT_BYTES_MAX, SHORT_BYTES_MIN};
 use base::sync::atomic::Ordering;
@@ -41,7 +40,7 @@ enum Phase {
 /// What was collected.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
-    /// One behind the other.
+    /// One after the other.
     pub(crate) bodies: Vec<u8>,
     pub(crate) lens: Vec<usize>,
 }

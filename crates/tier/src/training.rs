@@ -119,7 +119,7 @@ impl Tier {
     }
 }
 
-/// The bodies that stand one behind the other.
+/// The bodies that stand one after the other.
 fn bodies<'b>(mut all: &'b [u8], lens: &[usize]) -> Vec<&'b [u8]> {
     let each = lens.iter().filter_map(|len| {
         let (body, rest) = all.split_at_checked(*len)?;

@@ -133,7 +133,7 @@ class Server:
 
 
 def measure(number, kind, compression, values):
-    # Samples for a dictionary are values, too; what is measured comes behind them.
+    # Samples for a dictionary are values, too; what is measured comes after them.
     server = Server(number, compression)
     try:
         training = values[: len(values) // 4]

@@ -24,7 +24,7 @@ use base::os_error::system_reason;
 const INCLUDE_DEPTH_MAX: usize = 16;
 /// Start of the environment's variables that set directives.
 const VARIABLE_PREFIX: &str = "IOLITE_";
-/// What is behind it in variables that are for the tools and for the package for Python, and may well be there for a server, too.
+/// What comes after it in variables of the tools and of the package for Python, which may well be there for a server, too.
 const VARIABLES_OF_OTHERS: [&str; 4] = ["AUTH", "PROGRAM", "SOURCE_AUTH", "TARGET_AUTH"];
 /// End of the variables that name a file with the value.
 const VARIABLE_FILE_SUFFIX: &str = "_FILE";

@@ -513,7 +513,7 @@ impl<'h> AppliedLog<'h> {
         if fork < from {
             env.log.warning(format_args!(
                 "Writes of sequences {fork} to {from} are not in the primary's history and are not kept: the log here \
-                 begins behind them"
+                 begins after them"
             ));
         }
         let kept = rewound::suffix(&log, &self.home.place(), &env.clock, from)?;

@@ -325,7 +325,7 @@ fn a_password_is_taken_from_standard_input() {
     assert!(said.contains("WRONGPASS"), "{said}");
 }
 
-/// As behind `head`: who has read enough is no reason for a word, and less for an abort.
+/// As `head` does: who has read enough is no reason for a word, and less for an abort.
 #[test]
 fn who_reads_no_further_is_told_nothing() {
     let (_server, port) = started(&[]);
