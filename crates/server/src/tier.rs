@@ -55,6 +55,9 @@ use watcher::{STALLED, Watcher};
 /// Objects that take more memory stay there.
 const OBJECT_BYTES_MAX: usize = 1 << 20;
 
+/// How often the value of one key is written for `DEBUG DEMOTE`, when its bucket changes meanwhile.
+const DEMOTE_ATTEMPTS_MAX: usize = 100;
+
 /// A checkpoint is asked for when so many hundredths of the tier are kept for the one before alone.
 const KEPT_PERCENT_MAX: u64 = 20;
 
@@ -329,14 +332,19 @@ impl TierInUse {
 
     /// Moves the value of a key out of memory at once.
     pub(crate) fn demote(&self, store: &mut Handle, key: &Key<'_>) -> Result<bool, CommandError> {
-        let Some(victim) = store.victim_of(key, &self.tuning.now().limits) else {
-            return Ok(false);
-        };
-        if !self.values.comes_back_as_it_is(&victim) {
-            return Ok(false);
+        for _ in 0..DEMOTE_ATTEMPTS_MAX {
+            let Some(victim) = store.victim_of(key, &self.tuning.now().limits) else {
+                return Ok(false);
+            };
+            if !self.values.comes_back_as_it_is(&victim) {
+                return Ok(false);
+            }
+            if self.demoter.write(store, &[victim]).map_err(refusal)? == 1 {
+                return Ok(true);
+            }
+            // Its bucket changed while the value was written: a neighbour was, or the index grew.
         }
-        let written = self.demoter.write(store, &[victim]);
-        Ok(written.map_err(refusal)? == 1)
+        Ok(false)
     }
 
     /// Writes what is in use together, and frees the rest: what came of it.
