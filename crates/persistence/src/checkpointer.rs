@@ -117,6 +117,8 @@ pub enum Refused {
 pub enum Failure {
     /// Somebody cancelled it, or the server goes down.
     Cancelled,
+    /// What is in the store is not what is to be kept just now, and why: a replica is in the middle of a full sync.
+    NotWhole(String),
     /// More was changed meanwhile than could be written, up to the limit of memory.
     OverLimit,
     /// The system failed.
@@ -128,7 +130,7 @@ impl fmt::Display for Failure {
         f.write_str(match self {
             Self::Cancelled => "it was cancelled",
             Self::OverLimit => "more was changed meanwhile than memory for it allows",
-            Self::System(what) => what,
+            Self::NotWhole(what) | Self::System(what) => what,
         })
     }
 }
@@ -238,6 +240,11 @@ pub trait Surroundings: Send + Sync {
     /// The libraries of functions that there are. Asked right after a cut.
     fn libraries(&self) -> Vec<Vec<u8>> {
         Vec::new()
+    }
+
+    /// Why no checkpoint may be made now, if so: what is in the store is not what is to be kept.
+    fn refuses(&self) -> Option<String> {
+        None
     }
 
     /// What the manifest is to say about the history of the log, of which [`Surroundings::log_sequence`] was the given

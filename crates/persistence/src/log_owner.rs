@@ -389,6 +389,7 @@ impl LogOwner {
     /// Has all effects go to the log again that was [lent](LogOwner::lend), which nobody else appends to any more; comes
     /// back when they do.
     pub fn take_back(&self) {
+        self.begin_missing();
         let Setup {
             env, host, in_use, ..
         } = &self.setup;
@@ -407,14 +408,23 @@ impl LogOwner {
     /// of one that was [lent](LogOwner::lend). For a replica that was given everything.
     ///
     /// # Errors
-    /// Why not. There may be no log then.
+    /// Why not. The log that there was goes on, unless what was decided could not be done: then there is none until this is
+    /// done again, or the log is [taken back](LogOwner::take_back).
     pub fn replace(&self, manifest: &Manifest) -> Result<Arc<Log>, String> {
         let _alone = lock(&self.files);
         let mut life = self.life();
         if life.state.phase != Phase::On {
             return Err(CHANGING.to_owned());
         }
-        let (taken, wish) = (life.open.take(), life.wish.clone());
+        drop(life);
+        let place = self.place();
+        if let Err(error) = replacement::decide(&place, manifest) {
+            // Where that can be taken back all is as it was: the log that there is goes on.
+            replacement::take_back(&place).map_err(|error| system_reason(&error))?;
+            return Err(system_reason(&error));
+        }
+        life = self.life();
+        let taken = life.open.take();
         drop(life);
         if let Some(open) = taken {
             open.stop.store(true, Ordering::Release);
@@ -425,11 +435,15 @@ impl LogOwner {
             // What it has is given up.
             let _fault = open.log.close();
         }
-        let place = self.place();
-        replacement::decide(&place, manifest).map_err(|error| system_reason(&error))?;
-        let finished = replacement::finish(&place, &self.setup.env.clock);
+        self.begin_replacement(manifest)
+    }
+
+    /// Does what is left of a replacement by this checkpoint, and begins the log after it. With [`LogOwner::files`] held.
+    fn begin_replacement(&self, manifest: &Manifest) -> Result<Arc<Log>, String> {
+        let finished = replacement::finish(&self.place(), &self.setup.env.clock);
         finished.map_err(|fault| fault.to_string())?;
         let start = manifest.log_sequence.unwrap_or(0);
+        let wish = self.life().wish.clone();
         let open = self.open_at(&wish, start, true);
         let open = open.map_err(|error| system_reason(&error))?;
         open.counts.store(true, Ordering::Release);
@@ -439,6 +453,31 @@ impl LogOwner {
         (life.end, life.open) = (start, Some(open));
         life.lent_from = life.lent_from.map(|_| start);
         Ok(log)
+    }
+
+    /// Begins the log that a [replacement](LogOwner::replace) could not begin; where it cannot be begun now either, writes
+    /// are refused until an operator has one begun.
+    fn begin_missing(&self) {
+        let _alone = lock(&self.files);
+        let life = self.life();
+        if life.open.is_some() || life.state.phase != Phase::On {
+            return;
+        }
+        drop(life);
+        let place = self.place();
+        let decided = replacement::decided(&place).map_err(|fault| fault.to_string());
+        let manifest = decided.and_then(|decided| match decided {
+            Some(manifest) => Ok(manifest),
+            None => place
+                .manifest()
+                .map_err(|fault| fault.to_string())?
+                .ok_or_else(|| "no checkpoint is in force".to_owned()),
+        });
+        if let Err(reason) = manifest.and_then(|manifest| self.begin_replacement(&manifest)) {
+            let mut life = self.life();
+            life.reason = reason;
+            let _nothing_removed = self.step(life, Event::Lost);
+        }
     }
 
     /// Makes everything durable that was appended.

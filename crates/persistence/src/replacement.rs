@@ -34,6 +34,17 @@ pub fn decide(place: &Place, manifest: &Manifest) -> io::Result<()> {
     whole_file::replace(&*place.disk, &place.directory, DECIDED_NAME, &bytes).map(drop)
 }
 
+/// Takes back what could not be [decided](decide).
+///
+/// # Errors
+/// Those of the system: then it may be decided or not, which a start finds out.
+pub fn take_back(place: &Place) -> io::Result<()> {
+    match place.disk.remove(&place.directory.join(DECIDED_NAME)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => place.disk.sync_directory(&place.directory),
+    }
+}
+
 /// Whether a replacement was [decided](decide) that is not finished.
 #[must_use]
 pub fn is_decided(place: &Place) -> bool {
@@ -64,7 +75,10 @@ pub fn finish(place: &Place, clock: &Arc<dyn Clock>) -> Result<bool, CheckpointF
 }
 
 /// The manifest that was decided on; none when none was.
-fn decided(place: &Place) -> Result<Option<Manifest>, CheckpointFault> {
+///
+/// # Errors
+/// Those of the system, or what is wrong with it.
+pub fn decided(place: &Place) -> Result<Option<Manifest>, CheckpointFault> {
     let path = place.directory.join(DECIDED_NAME);
     let file = match place.disk.open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -553,10 +553,11 @@ impl Around {
 }
 
 impl Surroundings for Around {
+    fn refuses(&self) -> Option<String> {
+        self.host.refuses_checkpoints()
+    }
+
     fn prepare(&self) -> Result<(), String> {
-        if let Some(reason) = self.host.refuses_checkpoints() {
-            return Err(reason);
-        }
         let mut taken = lock(&self.taken);
         if taken.is_some() {
             return Ok(());

@@ -101,6 +101,9 @@ pub struct OwnLog {
     pub durable: u64,
     /// Up to where readers see it.
     pub applied: u64,
+    /// Behind the last of it that the checkpoint below it may have in part: before that is applied the data is of no one
+    /// moment.
+    pub settled: u64,
 }
 
 /// One replica, and its link.
@@ -121,6 +124,8 @@ pub struct Replica {
     heard_ms: u64,
     acked: Ack,
     resume: Option<Resume>,
+    /// Where the primary's log ended when it had sent a full sync: readers are shown nothing older. Of its term: a
+    /// primary that lost its power may have less of it left.
     target: u64,
     /// What the primary said last that a majority has.
     committed: u64,
@@ -159,7 +164,7 @@ impl Replica {
     /// Whether readers see what a primary in good health has: it follows, and has applied what its full sync asked for.
     #[must_use]
     pub fn is_online(&self) -> bool {
-        self.state == State::Following && self.log.applied >= self.target
+        self.state == State::Following && self.log.applied >= self.target.max(self.log.settled)
     }
 
     /// The term of the primary that is followed.
@@ -250,6 +255,9 @@ impl Replica {
         self.heard_ms = now_ms;
         match (message, self.state) {
             (Message::Continue { from, term }, State::Attaching) if from == self.expected => {
+                if term != self.term {
+                    self.target = 0;
+                }
                 (self.state, self.term) = (State::Following, term);
                 (self.may_discard, self.committed) = (false, 0);
                 let log = self.log;
@@ -456,12 +464,14 @@ impl Replica {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::Source;
 
     fn log(appended: u64) -> OwnLog {
         OwnLog {
             appended,
             durable: appended,
             applied: appended,
+            settled: 0,
         }
     }
 
@@ -504,6 +514,62 @@ mod tests {
             matches!(replica.on_log(log(72))[..], [Action::Send(Message::Ack(ack))] if ack.appended == 72)
         );
         assert_eq!(replica.on_log(log(72)), []);
+    }
+
+    /// A replica that was given everything in term 5, up to 64, and asked for the log up to 128; then its link broke.
+    fn synced_and_broken() -> Replica {
+        let mut replica = Replica::new(60_000);
+        let _connect = replica.follow(false, 0);
+        let _attach = replica.on_connected(Attach::default(), log(0), 1);
+        let full = Full {
+            sync: 1,
+            term: 5,
+            streams: 1,
+            source: Source::Checkpoint,
+            generation: 1,
+            log_from: 64,
+            records: 0,
+            bytes: 0,
+            fork: u64::MAX,
+        };
+        let _begin = replica.on_message(Message::Full(full), 2);
+        let end = SyncEnd {
+            sync: full.sync,
+            sequence: 128,
+            manifest: b"",
+        };
+        let _load = replica.on_message(Message::SyncEnd(end), 3);
+        let _ack = replica.on_synced(log(64));
+        assert!(!replica.is_online(), "it is given what came meanwhile");
+        replica.on_closed(4);
+        let _connect = replica.on_tick(10_000);
+        let _attach = replica.on_connected(
+            Attach {
+                end: 64,
+                ..Attach::default()
+            },
+            log(64),
+            10_000,
+        );
+        replica
+    }
+
+    #[test]
+    fn what_a_primary_had_before_it_lost_its_power_is_not_waited_for() {
+        let mut same = synced_and_broken();
+        let _ack = same.on_message(Message::Continue { from: 64, term: 5 }, 10_001);
+        assert!(!same.is_online(), "it has that still");
+        let mut later = synced_and_broken();
+        let _ack = later.on_message(Message::Continue { from: 64, term: 6 }, 10_001);
+        assert!(later.is_online());
+        assert_eq!(later.committed(), 0);
+        // What the checkpoint has in part is waited for, whoever sends it.
+        let unsettled = OwnLog {
+            settled: 72,
+            ..log(64)
+        };
+        let _ack = later.on_log(unsettled);
+        assert!(!later.is_online());
     }
 
     #[test]

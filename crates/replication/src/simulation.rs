@@ -173,6 +173,7 @@ impl World {
                 appended: node.history.len() as u64,
                 durable: node.durable as u64,
                 applied: node.history.len() as u64,
+                settled: 0,
             },
         }
     }

@@ -110,6 +110,9 @@ impl Checkpointer {
         // Once for all of it: it may change meanwhile.
         let directory = &*self.directory();
         let disk = &*self.setup.disk;
+        if let Some(reason) = self.setup.surroundings.refuses() {
+            return Err(Failure::NotWhole(reason));
+        }
         let prepared = self.setup.surroundings.prepare();
         prepared.map_err(Failure::System)?;
         let cut = self.cut(handle, attempt)?;
@@ -117,7 +120,7 @@ impl Checkpointer {
             attempt.fail(format_args!("{reason}"));
             drop(cut);
             self.walk(handle, attempt, &self.pace(None));
-            return Err(Failure::System(reason));
+            return Err(Failure::NotWhole(reason));
         }
         let prepared = disk
             .create_directory(directory)

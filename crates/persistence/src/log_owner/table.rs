@@ -9,6 +9,8 @@
 //!   not wanted any more
 //! ```
 //!
+//! A log that is on is lost to `Failed` where another one was to take its place and could not be begun.
+//!
 //! This decides and does nothing: [`super::LogOwner`] does the work that a state stands for ([`State::work`])
 //! and says what came of it. Whatever is asked for in the middle of a change is noted in [`State::next`], and
 //! done after it.
@@ -123,6 +125,8 @@ pub enum Event {
     LetGo,
     /// The files are closed.
     Closed,
+    /// A log that was to take the place of another one could not be begun, and the other one is gone.
+    Lost,
     /// A checkpoint is in force which goes on to a log, or to none.
     InForce {
         /// To one.
@@ -316,7 +320,7 @@ fn asked(state: State, event: Event) -> (State, &'static [Action]) {
 
 /// The work of a state has ended.
 fn done(state: State, event: Event) -> (State, &'static [Action]) {
-    use Phase::{Failed, Off, Starting, Stopping};
+    use Phase::{Failed, Off, On, Starting, Stopping};
     match (state.phase, event) {
         (
             Starting {
@@ -371,6 +375,7 @@ fn done(state: State, event: Event) -> (State, &'static [Action]) {
         ) => taken_up(state, from),
         (Stopping(Stop::LettingGo), Event::LetGo) => (state.with(Stopping(Stop::Closing)), &[]),
         (Stopping(Stop::Closing), Event::Closed) => closed(state),
+        (On, Event::Lost) => (state.with(Failed), &[Action::Drop, Action::Miss]),
         _ => (state, &[]),
     }
 }
@@ -448,7 +453,7 @@ mod tests {
 
     use super::*;
 
-    const EVENTS: [Event; 14] = [
+    const EVENTS: [Event; 15] = [
         Event::Load,
         Event::WantOn,
         Event::WantOff,
@@ -461,6 +466,7 @@ mod tests {
         Event::TakenUp,
         Event::LetGo,
         Event::Closed,
+        Event::Lost,
         Event::InForce { names_log: false },
         Event::InForce { names_log: true },
     ];
@@ -500,6 +506,7 @@ mod tests {
             match event {
                 Event::Opened if is_work_done => (self.is_open, self.counts) = (true, false),
                 Event::Closed if is_work_done => self.is_open = false,
+                Event::Lost if before.phase == Phase::On => self.is_open = false,
                 _ => {}
             }
             for action in actions {

@@ -239,7 +239,10 @@ impl Node {
         if outcome.result.is_ok() {
             record.count += 1;
             record.failures_in_a_row = 0;
-        } else if outcome.result != Err(Failure::Cancelled) {
+        } else if !matches!(
+            outcome.result,
+            Err(Failure::Cancelled | Failure::NotWhole(_))
+        ) {
             // One that was given up, by an operator or for a full sync, says nothing of the disk.
             record.failures_in_a_row += 1;
         }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use base::os_error::system_reason;
 use durability::checkpoint::{Manifest, Overlap, free_directory, part_name, remove_checkpoint};
 use durability::disk::DiskFile;
-use durability::log::{Control, Follower, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
+use durability::log::{Control, Follower, Frame, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
 use engine::{ServerPort, scripts};
 use persistence::checkpointer::{CheckpointPin, Suspended};
 use persistence::environment::Environment;
@@ -187,8 +187,13 @@ impl<'h> AppliedLog<'h> {
         let follower = follower.flatten();
         let follower = follower.ok_or("others append to the log")?;
         let applied = home.applied().min(log.tail());
-        let overlap = overlap_of(home.base().as_ref(), applied);
+        let base = home.base();
+        let overlap = overlap_of(base.as_ref(), applied);
         home.note_settled(overlap.end());
+        if base.is_some_and(|base| home.terms().other_history(&base).is_some()) {
+            // See `check_history`; the process ended before everything was asked for.
+            home.is_store_broken().store(true, Ordering::Release);
+        }
         Ok(Self {
             home,
             applier,
@@ -274,6 +279,31 @@ impl<'h> AppliedLog<'h> {
         self.apply_bytes(rest, is_live)
     }
 
+    /// The data of a checkpoint that was given has writes up to where its overlap ends: what another primary has written
+    /// below that is of another history, and so is the data here.
+    fn check_history(&self, frame: &Frame<'_>) -> Result<(), String> {
+        let is_other = frame.sequence < self.overlap.end()
+            && matches!(frame.control(), Some(Control::Term(_)));
+        match is_other {
+            true => Err(format!(
+                "another primary wrote from sequence {} on, and the data here has writes of the one before up to {}",
+                frame.sequence,
+                self.overlap.end()
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Has the store hold what is on disk, and nothing else.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(crate) fn restore(&mut self) -> Result<(), String> {
+        let log = Arc::clone(self.follower()?.log());
+        let base = self.home.base().ok_or("no checkpoint is in force")?;
+        self.reload(&log, &base)
+    }
+
     /// Applies frames, all of them on one side of every cut.
     fn apply_bytes(&mut self, bytes: &[u8], notes_terms: bool) -> Result<(), String> {
         let (home, first) = (self.home, self.applied);
@@ -285,6 +315,7 @@ impl<'h> AppliedLog<'h> {
                 .try_for_each(|frame| {
                     if notes_terms {
                         home.terms().note(&frame);
+                        self.check_history(&frame)?;
                     }
                     for effect in frame.effects() {
                         self.generation = self.generation.max(effect.generation);
@@ -473,6 +504,7 @@ impl<'h> AppliedLog<'h> {
         }
         // A checkpoint that is put in force later would be of what is replaced here.
         let _suspended = self.home.suspend_checkpoints();
+        self.tell_unrelated(&manifest);
         self.keep_surplus(sync.full.fork)?;
         let loaded = match early.take() {
             Some(early) => self.finish_early(early, &manifest),
@@ -497,6 +529,24 @@ impl<'h> AppliedLog<'h> {
         self.home.terms().begin(&manifest.history.terms);
         self.set_broken(false);
         self.follower().map(|_| ())
+    }
+
+    /// Tells the operator of a log that has nothing in common with the primary's, and goes as he allowed: how far it went.
+    fn tell_unrelated(&self, manifest: &Manifest) {
+        let own = self.home.terms().lineage();
+        let theirs = &manifest.history.terms;
+        let is_shared = |id: &[u8; 20]| theirs.iter().any(|term| term.id == *id);
+        let is_unrelated = !own.terms().iter().any(|term| is_shared(&term.id.0));
+        if let (Some(first), Some(follower)) = (own.terms().first(), &self.follower)
+            && is_unrelated
+        {
+            self.home.env().log.warning(format_args!(
+                "Writes of sequences {} to {} are not in the primary's history and are not kept: it has nothing in common \
+                 with the one here",
+                first.start,
+                follower.log().tail()
+            ));
+        }
     }
 
     /// Keeps in files what the log has that is not in the primary's history, before the log goes.
@@ -615,6 +665,7 @@ impl ReplicaData for AppliedLog<'_> {
             appended,
             durable: log.durable().min(appended),
             applied: self.applied.min(appended),
+            settled: self.overlap.end(),
         }
     }
 

@@ -65,6 +65,10 @@ impl OwnLinks {
         let _already_set = self.node.set(Arc::downgrade(node));
         if let Some(kept) = node.persistence() {
             self.terms.begin(kept.terms());
+            let base = place_of(node).manifest().ok().flatten();
+            let other = base.and_then(|base| self.terms.other_history(&base));
+            self.whole_from
+                .store(other.map_or(0, |start| start + 1), Ordering::Release);
         }
         let is_grouped = node.replication.fence.is_grouped();
         if self.terms.lineage().last().is_none() && !is_grouped {
@@ -247,19 +251,29 @@ impl OwnLinks {
         if !self.follows.load(Ordering::Acquire) {
             // It was started as a replica, and never met its primary: the term that its log ends in is that one's.
             if self.terms.lineage().last().is_some() {
+                self.note_whole(node);
                 self.begin_term(node, number);
             }
             return;
         }
-        // Whatever is cut from now on is newer than what the primary's frames say.
+        // Half of a full sync is nobody's data, and what the disk has is whole.
+        if self.is_store_broken.load(Ordering::Acquire)
+            && let Err(reason) = apply_rest(node)
+        {
+            node.core.log.warning(format_args!(
+                "What is on disk is not loaded again, and this node takes writes with what it has received: {reason}"
+            ));
+        }
+        self.note_whole(node);
+        // Whatever is cut from now on is newer than what the primary's frames say, and has the term that begins.
         let suspended = node.persistence().map(|kept| kept.checkpointer.suspend());
         let generation = self.generation.load(Ordering::Relaxed);
         while node.core.store.raise_generation(generation).is_err() && !node.is_stopping() {
             // Somebody else's snapshot ends soon.
             std::thread::sleep(LOOK);
         }
-        drop(suspended);
         self.begin_term(node, number);
+        drop(suspended);
         if let Some(kept) = node.persistence() {
             kept.log().take_back();
         }
@@ -267,6 +281,22 @@ impl OwnLinks {
         self.follows.store(false, Ordering::Release);
         // Whatever the store has is this node's data from now on.
         self.is_store_broken.store(false, Ordering::Release);
+    }
+
+    /// Notes whether the data has all that the log has up to here, and no more, before a term begins.
+    fn note_whole(&self, node: &Node) {
+        let Some(log) = own_log(node) else { return };
+        let end = log.tail_complete();
+        let base = place_of(node).manifest().ok().flatten();
+        let settled = base.and_then(|base| base.history.settled_sequence);
+        if settled.is_some_and(|settled| settled > end) {
+            node.core.log.warning(format_args!(
+                "The log ends at sequence {end}, and the checkpoint of the last full sync has writes up to {}: replicas are \
+                 given everything",
+                settled.unwrap_or(0)
+            ));
+            self.whole_from.store(end + 1, Ordering::Release);
+        }
     }
 
     /// Where the log on disk ends: the term of its last frame, and the sequence; and up to where the data is.
@@ -412,8 +442,11 @@ impl AtPrimary {
     fn checkpoint(node: &Node, log: &Arc<Log>) -> Result<PinnedCheckpoint, String> {
         // What others have in their tier is nothing to a replica. Nor does one go on without a term: whoever lost its power
         // before it had the first one's frame would be taken for somebody with another history.
+        let terms = &node.replication.own.terms;
         let has_values = |manifest: &Manifest| {
-            manifest.segments.is_empty() && !manifest.history.terms.is_empty()
+            manifest.segments.is_empty()
+                && !manifest.history.terms.is_empty()
+                && terms.other_history(manifest).is_none()
         };
         let is_good = |manifest: &Manifest| {
             let most = manifest.bytes().saturating_mul(LOG_PERCENT_MAX) / 100;
@@ -434,7 +467,8 @@ impl AtPrimary {
             Self::pin(node, log)?.ok_or("no checkpoint is in force that the log goes on from")?;
         if !has_values(&made.manifest) {
             return Err(
-                "another checkpoint has come into force, which lacks values or terms".to_owned(),
+                "another checkpoint has come into force, which lacks values or terms, or was made while a term began"
+                    .to_owned(),
             );
         }
         Ok(PinnedCheckpoint {
@@ -519,7 +553,7 @@ impl PrimaryHome for AtPrimary {
         let first = lineage.terms().first().map_or(0, |term| term.start);
         let is_more = end.saturating_sub(first) > 256 * lineage.terms().len() as u64;
         Ok(PrimaryLog {
-            oldest: log.oldest(),
+            oldest: log.oldest().max(own.whole_from.load(Ordering::Acquire)),
             end,
             has_data: has_keys || is_more || first > 0,
             // A replica is given a checkpoint first, so that it has one to go on from.
@@ -844,13 +878,15 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
     }
 }
 
-/// Applies what the log has more than the store, before this node takes office. Its log is lent.
+/// Applies what the log has more than the store, before this node takes office; where the store has half of something else,
+/// all that is on disk is loaded again. The log is lent.
 pub(super) fn apply_rest(node: &Arc<Node>) -> Result<(), String> {
     let Some(log) = own_log(node) else {
         return Ok(());
     };
     let own = &node.replication.own;
-    if own.applied.load(Ordering::Acquire) >= log.tail() {
+    let is_broken = own.is_store_broken.load(Ordering::Acquire);
+    if !is_broken && own.applied.load(Ordering::Acquire) >= log.tail() {
         return Ok(());
     }
     let (host, port) = (String::new(), 0);
@@ -869,7 +905,10 @@ pub(super) fn apply_rest(node: &Arc<Node>) -> Result<(), String> {
         port,
     };
     let mut data = AppliedLog::new(&home, home.applier())?;
-    data.apply(u64::MAX)?;
+    match is_broken {
+        true => data.restore()?,
+        false => data.apply(u64::MAX)?,
+    }
     own.generation
         .fetch_max(data.generation(), Ordering::Relaxed);
     Ok(())

@@ -34,6 +34,9 @@ pub(crate) struct OwnLinks {
     pub(super) applied: AtomicU64,
     /// And from here on nothing of the log is in the checkpoint that it was given.
     pub(super) settled: AtomicU64,
+    /// Who ends below this is given everything: the data here has something that the log has not, of a full sync whose
+    /// log had not come to its end when this node took the office.
+    pub(super) whole_from: AtomicU64,
     pub(super) stop: Arc<AtomicBool>,
     /// This node follows by the own link: nobody but that appends to the log.
     pub(super) follows: AtomicBool,

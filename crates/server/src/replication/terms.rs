@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use durability::checkpoint::TermEntry;
+use durability::checkpoint::{Manifest, TermEntry};
 use durability::log::{Control, Frame, Log, READ_BYTES_MAX, Read, frames};
 use replication::{Lineage, Term, TermId};
 
@@ -76,6 +76,16 @@ impl Terms {
         below.map(entry).collect()
     }
 
+    /// Where another history begins than that of a checkpoint, before the log has all that the checkpoint has in part: a
+    /// term that began meanwhile. The checkpoint may have writes that are in no log.
+    pub(crate) fn other_history(&self, base: &Manifest) -> Option<u64> {
+        let from = base.log_sequence?;
+        let settled = base.history.settled_sequence?;
+        let known = self.lock();
+        let mut starts = known.terms().iter().rev().map(|term| term.start);
+        starts.find(|start| (from..settled).contains(start))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Lineage> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -83,7 +93,32 @@ impl Terms {
 
 #[cfg(test)]
 mod tests {
+    use durability::checkpoint::History;
+
     use super::*;
+
+    #[test]
+    fn a_term_that_begins_before_a_checkpoint_is_settled_is_of_another_history() {
+        let terms = Terms::default();
+        let of = |number, start| TermEntry {
+            number,
+            id: [7; 20],
+            start,
+        };
+        terms.begin(&[of(1, 0), of(2, 64), of(3, 640)]);
+        let base = |from, settled| Manifest {
+            log_sequence: Some(from),
+            history: History {
+                settled_sequence: settled,
+                ..History::default()
+            },
+            ..Manifest::default()
+        };
+        assert_eq!(terms.other_history(&base(65, Some(640))), None);
+        assert_eq!(terms.other_history(&base(64, Some(65))), Some(64));
+        assert_eq!(terms.other_history(&base(8, Some(8_000))), Some(640));
+        assert_eq!(terms.other_history(&base(8, None)), None, "its own cut");
+    }
 
     #[test]
     fn a_manifest_has_the_terms_below_its_cut() {

@@ -89,12 +89,17 @@ impl Node {
         self.server.as_ref().unwrap().log()
     }
 
-    fn field(&self, name: &str) -> String {
+    /// What INFO says of its replication.
+    fn info(&self) -> String {
         let info = run(&mut self.client(), "INFO replication");
         let Value::Bulk(bytes) = info else {
             panic!("{info:?}")
         };
-        let text = String::from_utf8(bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn field(&self, name: &str) -> String {
+        let text = self.info();
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix(&format!("{name}:")));

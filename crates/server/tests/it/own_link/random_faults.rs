@@ -74,6 +74,10 @@ impl World {
         };
         for (replica, of) in [(1, 0), (2, 0), (3, 1)] {
             world.follow(replica, of);
+            // Faults come to links that are there: those of a first full sync are among them.
+            world.until("a first link is up", || {
+                world.node(replica).field("master_link_status") == "up"
+            });
         }
         world.load.turn_to(world.places[0].node.port, false);
         world.redis_follows();
@@ -129,13 +133,18 @@ impl World {
         let logs = self.places.iter().enumerate().map(|(at, place)| {
             let (port, relays) = (place.node.port, (place.clients.port(), place.links.port()));
             format!(
-                "==== {at}: port {port}, link {}, relays {relays:?}, follows {:?}\n{}\n",
+                "==== {at}: port {port}, link {}, relays {relays:?}, follows {:?}\n{}\n{}\n",
                 place.node.link_port,
                 place.follows,
+                place.node.info(),
                 place.tail(LINES)
             )
         });
         let logs: String = logs.collect();
+        if std::env::var_os("FAULTS_WAIT").is_some() {
+            // For who looks at the processes.
+            std::thread::sleep(Duration::from_hours(1));
+        }
         panic!(
             "seed {}: {what}\nprimary {}, faults:\n{}\n{logs}",
             self.seed,

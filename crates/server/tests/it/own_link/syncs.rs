@@ -308,3 +308,51 @@ fn a_full_sync_has_the_values_that_are_out_of_memory() {
         replica.kill();
     }
 }
+
+/// The last step of a full sync fails, as on a full disk: the log that there was is not given up, and who takes over then has
+/// what is on disk, and a log to go on with.
+#[test]
+fn a_full_sync_that_cannot_be_put_in_force_leaves_a_node_that_can_take_over() {
+    let primary = Node::new(&[]);
+    run(&mut primary.client(), "SET theirs 1");
+    let mut replica = Node::new(&[]);
+    // What decides that the new checkpoint counts cannot be written.
+    let decision = replica.directory.join("iolite-data/MANIFEST.sync");
+    std::fs::create_dir(&decision).unwrap();
+    replica.follow(&primary);
+    let patience = Patience::of(Duration::from_secs(60));
+    while !replica.log().contains("The full sync failed") {
+        assert!(patience.lasts(), "{}", replica.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(
+        run(&mut replica.client(), "REPLICAOF NO ONE"),
+        Value::Simple(b"OK".to_vec())
+    );
+    replica.wait_for("role", "master");
+    let mut client = replica.client();
+    let is_loading =
+        |value: &Value| matches!(value, Value::Error(text) if text.starts_with(b"LOADING"));
+    while is_loading(&run(&mut client, "GET theirs")) {
+        assert!(patience.lasts(), "{}", replica.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // What was received is nobody's data.
+    assert_eq!(run(&mut client, "GET theirs"), Value::Null);
+    assert_eq!(
+        run(&mut client, "SET own 1"),
+        Value::Simple(b"OK".to_vec()),
+        "{}",
+        replica.log()
+    );
+    std::fs::remove_dir(&decision).unwrap();
+    replica.kill();
+    replica.start(&[]);
+    assert_eq!(
+        run(&mut replica.client(), "GET own"),
+        Value::Bulk(b"1".to_vec())
+    );
+    let below = Node::new(&[]);
+    below.follow(&replica);
+    replica.wait_for_replica(&below);
+}
