@@ -256,12 +256,11 @@ impl OwnLinks {
             }
             return;
         }
-        // Half of a full sync is nobody's data, and what the disk has is whole.
-        if self.is_store_broken.load(Ordering::Acquire)
-            && let Err(reason) = apply_rest(node)
-        {
+        // The data is what the log says from the first write on. Half of a full sync is nobody's data, and what the disk has
+        // is whole.
+        if let Err(reason) = apply_rest(node) {
             node.core.log.warning(format_args!(
-                "What is on disk is not loaded again, and this node takes writes with what it has received: {reason}"
+                "This node takes writes with less than its log has: {reason}"
             ));
         }
         self.note_whole(node);

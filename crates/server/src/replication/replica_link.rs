@@ -531,12 +531,15 @@ impl Follow<'_> {
             return Ok(self.machine.on_append_failed(self.home.now_ms()));
         }
         let is_waited_for = self.home.applies_committed_only();
+        let mut told = Ok(());
         if bytes.len() >= EARLY_ACK_BYTES || is_waited_for {
             self.machine.note_lag(self.lag_ms());
             let early = self.machine.on_log(self.data.log());
-            self.perform(early, writer)?;
+            told = self.perform(early, writer);
         }
-        self.apply()
+        // What is in the log is applied, whether or not the link still stands.
+        let next = self.apply();
+        told.and(next)
     }
 
     /// Applies what may be.

@@ -356,3 +356,32 @@ fn a_full_sync_that_cannot_be_put_in_force_leaves_a_node_that_can_take_over() {
     below.follow(&replica);
     replica.wait_for_replica(&below);
 }
+
+/// A link breaks while the primary writes long values, and the replica takes over: its data is what its log says, frames that it
+/// could not acknowledge any more included.
+#[test]
+fn who_takes_over_has_all_that_its_log_has() {
+    for round in 0..12 {
+        let relayed = Relayed::new(&[]);
+        let mut replica = Node::new(&[]);
+        replica.follow_at(relayed.clients.port());
+        replica.wait_for("master_link_status", "up");
+        let mut client = relayed.primary.client();
+        relayed.links.cut_after(1_000_000 + round * 50_000);
+        for number in 0..40 {
+            let (key, value) = (format!("key:{}", number % 3), number.to_string());
+            let done = client.command(&["SET", &key, &value.repeat(50_000)]);
+            assert_eq!(done.unwrap(), Value::Simple(b"OK".to_vec()));
+        }
+        assert_eq!(
+            run(&mut replica.client(), "REPLICAOF NO ONE"),
+            Value::Simple(b"OK".to_vec())
+        );
+        replica.wait_for("role", "master");
+        run(&mut replica.client(), "SET own 1");
+        let digest = replica.digest();
+        replica.kill();
+        replica.start(&[]);
+        assert_eq!(replica.digest(), digest, "round {round}: {}", replica.log());
+    }
+}
