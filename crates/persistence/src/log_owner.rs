@@ -389,7 +389,6 @@ impl LogOwner {
     /// Has all effects go to the log again that was [lent](LogOwner::lend), which nobody else appends to any more; comes
     /// back when they do.
     pub fn take_back(&self) {
-        self.begin_missing();
         let Setup {
             env, host, in_use, ..
         } = &self.setup;
@@ -409,7 +408,7 @@ impl LogOwner {
     ///
     /// # Errors
     /// Why not. The log that there was goes on, unless what was decided could not be done: then there is none until this is
-    /// done again, or the log is [taken back](LogOwner::take_back).
+    /// done again, or [the rest of it](LogOwner::begin_missing).
     pub fn replace(&self, manifest: &Manifest) -> Result<Arc<Log>, String> {
         let _alone = lock(&self.files);
         let mut life = self.life();
@@ -455,29 +454,41 @@ impl LogOwner {
         Ok(log)
     }
 
-    /// Begins the log that a [replacement](LogOwner::replace) could not begin; where it cannot be begun now either, writes
-    /// are refused until an operator has one begun.
-    fn begin_missing(&self) {
+    /// Begins the log that a [replacement](LogOwner::replace) could not begin; the checkpoint that it goes on from, if that
+    /// was done now.
+    ///
+    /// # Errors
+    /// Why it cannot be begun now either.
+    pub fn begin_missing(&self) -> Result<Option<Manifest>, String> {
         let _alone = lock(&self.files);
         let life = self.life();
         if life.open.is_some() || life.state.phase != Phase::On {
-            return;
+            return Ok(None);
         }
         drop(life);
-        let place = self.place();
-        let decided = replacement::decided(&place).map_err(|fault| fault.to_string());
-        let manifest = decided.and_then(|decided| match decided {
-            Some(manifest) => Ok(manifest),
-            None => place
-                .manifest()
-                .map_err(|fault| fault.to_string())?
-                .ok_or_else(|| "no checkpoint is in force".to_owned()),
-        });
-        if let Err(reason) = manifest.and_then(|manifest| self.begin_replacement(&manifest)) {
-            let mut life = self.life();
+        let manifest = self.replacing_manifest()?;
+        self.begin_replacement(&manifest)?;
+        Ok(Some(manifest))
+    }
+
+    /// Goes on without the log that cannot be begun: writes are refused until an operator has one begun.
+    pub fn give_up_missing(&self, reason: String) {
+        let mut life = self.life();
+        if life.open.is_none() {
             life.reason = reason;
             let _nothing_removed = self.step(life, Event::Lost);
         }
+    }
+
+    /// The checkpoint that a replacement put in force, or is to.
+    fn replacing_manifest(&self) -> Result<Manifest, String> {
+        let place = self.place();
+        let decided = replacement::decided(&place).map_err(|fault| fault.to_string())?;
+        if let Some(manifest) = decided {
+            return Ok(manifest);
+        }
+        let in_force = place.manifest().map_err(|fault| fault.to_string())?;
+        in_force.ok_or_else(|| "no checkpoint is in force".to_owned())
     }
 
     /// Makes everything durable that was appended.

@@ -256,6 +256,11 @@ impl OwnLinks {
             }
             return;
         }
+        if let Err(reason) = begin_missing_log(node)
+            && let Some(kept) = node.persistence()
+        {
+            kept.log().give_up_missing(reason);
+        }
         // The data is what the log says from the first write on. Half of a full sync is nobody's data, and what the disk has
         // is whole.
         if let Err(reason) = apply_rest(node) {
@@ -875,6 +880,23 @@ pub(super) fn follow(following: &Following, port: u16) -> Ended {
             Ended::Refused
         }
     }
+}
+
+/// Begins the log after the checkpoint of a full sync whose last step failed, on a full disk say. The data is loaded again
+/// before it is anybody's.
+///
+/// # Errors
+/// Why it cannot be begun yet: there is no log until it is.
+pub(super) fn begin_missing_log(node: &Node) -> Result<(), String> {
+    let Some(kept) = node.persistence() else {
+        return Ok(());
+    };
+    if let Some(manifest) = kept.log().begin_missing()? {
+        let own = &node.replication.own;
+        own.terms.begin(&manifest.history.terms);
+        own.is_store_broken.store(true, Ordering::Release);
+    }
+    Ok(())
 }
 
 /// Applies what the log has more than the store, before this node takes office; where the store has half of something else,

@@ -95,6 +95,14 @@ impl Replication {
         let mut speaks = first;
         let mut pause = PAUSE_MIN;
         while !following.is_stopping() && !node.is_stopping() {
+            // Who follows without its log would be of another history afterwards.
+            if let Err(reason) = own_link::begin_missing_log(&node) {
+                following.refuse(&format!("the log here cannot be begun: {reason}"));
+                if following.pause(PAUSE_MAX) {
+                    continue;
+                }
+                break;
+            }
             let ended = match speaks {
                 Speaks::Redis => redis_link::follow(following),
                 Speaks::OwnLink(port) => own_link::follow(following, port),

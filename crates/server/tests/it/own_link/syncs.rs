@@ -354,11 +354,50 @@ fn a_full_sync_that_cannot_be_put_in_force_leaves_a_node_that_can_take_over() {
     replica.wait_for_replica(&below);
 }
 
+/// The last step of a full sync was decided, and could not be done: it is when there is room again, with or without the primary.
+#[test]
+fn a_full_sync_that_was_decided_is_finished_when_that_can_be_done() {
+    let mut primary = Node::new(&[]);
+    run(&mut primary.client(), "SET theirs 1");
+    let mut replica = Node::new(&[]);
+    // The manifest cannot be replaced, and the decision that it is to be can be written.
+    let blocked = replica.directory.join("iolite-data/MANIFEST.new");
+    std::fs::create_dir(&blocked).unwrap();
+    replica.follow(&primary);
+    let patience = Patience::of(Duration::from_secs(60));
+    while !replica.log().contains("The full sync failed") {
+        assert!(patience.lasts(), "{}", replica.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    primary.kill();
+    std::fs::remove_dir(&blocked).unwrap();
+    assert_eq!(
+        run(&mut replica.client(), "REPLICAOF NO ONE"),
+        Value::Simple(b"OK".to_vec())
+    );
+    let mut client = replica.client();
+    while run(&mut client, "SET own 1") != Value::Simple(b"OK".to_vec()) {
+        assert!(patience.lasts(), "{}", replica.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for is_again in [false, true] {
+        for key in ["theirs", "own"] {
+            let value = run(&mut replica.client(), &format!("GET {key}"));
+            assert_eq!(value, Value::Bulk(b"1".to_vec()), "{}", replica.log());
+        }
+        if !is_again {
+            replica.kill();
+            replica.start(&[]);
+        }
+    }
+    primary.come_back_as_replica_of(&replica);
+}
+
 /// A link breaks while the primary writes long values, and the replica takes over: its data is what its log says, frames that it
 /// could not acknowledge any more included.
 #[test]
 fn who_takes_over_has_all_that_its_log_has() {
-    for round in 0..12 {
+    for round in 0..5 {
         let relayed = Relayed::new(&[]);
         let mut replica = Node::new(&[]);
         replica.follow_at(relayed.clients.port());
