@@ -156,7 +156,11 @@ pub const PARTS: &[SoakPart] = &[
         name: "replication-faults",
         purpose: "200 faults between a primary, its replicas, one of a replica's and redis-server; all have the same after each (some need root and loop devices)",
         needs: &[&tools::CPP_COMPILER, &tools::REDIS_SERVER],
-        commands: |_| vec![parts::ignored("own_link::random_faults::")],
+        commands: |seed| {
+            let mut faults = parts::ignored("own_link::random_faults::");
+            faults.env("REPLICATION_FAULTS_SEED", seed);
+            vec![faults]
+        },
     },
     SoakPart {
         name: "failovers",
