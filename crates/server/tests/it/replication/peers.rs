@@ -161,6 +161,7 @@ fn the_office_changes_hands_without_logs() {
         until("the link is up", || {
             field(from, "role") == "slave" && field(from, "master_link_status") == "up"
         });
+        assert_eq!(field(from, "master_failover_state"), "no-failover");
         must(to, "HSETEX h PX 1000000 FIELDS 1 b 2");
         settle(to, from);
     };
