@@ -199,6 +199,9 @@ impl Replication {
                 let is_own = self.is_own_replica(&primary);
                 let by = Authority {
                     fails_over: !is_own,
+                    // Who takes over with less than this node has gives it all of its data; to refuse that would make
+                    // two primaries.
+                    may_discard: failover.forces,
                     ..Authority::default()
                 };
                 let now_unix_ms = node.core.clock.now_unix_ms();
