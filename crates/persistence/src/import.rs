@@ -60,8 +60,17 @@ pub struct Loaded {
     pub is_summed: bool,
     /// Libraries of functions that are not taken: their code.
     pub functions: Vec<Vec<u8>>,
+    /// The database that the stream of a primary is about where its snapshot was made ([`stream_database`]).
+    pub stream_database: Option<u32>,
     /// How long it took, in milliseconds.
     pub elapsed_ms: u64,
+}
+
+/// What a field of an RDB file says of the database that commands behind it are about, until the next SELECT.
+#[must_use]
+pub fn stream_database(name: &[u8], value: &[u8]) -> Option<u32> {
+    let number = base::number::parse_i64(value).filter(|_| name == b"repl-stream-db")?;
+    u32::try_from(number).ok()
 }
 
 /// Why a file was not loaded.
@@ -203,6 +212,7 @@ pub fn import_stream<R: Read>(
         },
         failed: AtomicBool::new(false),
         first: Mutex::default(),
+        stream_database: Mutex::default(),
         keys: AtomicU64::new(0),
         expired_keys: AtomicU64::new(0),
         empty_keys: AtomicU64::new(0),
@@ -227,6 +237,7 @@ pub fn import_stream<R: Read>(
         empty_keys: context.empty_keys.load(Ordering::Relaxed),
         is_summed: matches!(reader.checksum(), Some(Checksum::Right(_))),
         functions: left_out,
+        stream_database: *lock(&context.stream_database),
         elapsed_ms: elapsed_ns / 1_000_000,
     };
     Ok((loaded, reader))
@@ -242,6 +253,7 @@ struct Context<'n> {
     failed: AtomicBool,
     /// The error that counts.
     first: Mutex<Option<ImportError>>,
+    stream_database: Mutex<Option<u32>>,
     keys: AtomicU64,
     expired_keys: AtomicU64,
     empty_keys: AtomicU64,
@@ -406,6 +418,9 @@ impl Context<'_> {
         match item {
             Item::Database(number) => return self.database(*number).map(drop),
             Item::Aux { name, value } => {
+                if let Some(number) = stream_database(name.as_bytes(), value.as_bytes()) {
+                    *lock(&self.stream_database) = Some(number);
+                }
                 let value = value.as_bytes().escape_ascii();
                 match name.as_bytes() {
                     b"redis-ver" | b"valkey-ver" => {

@@ -264,9 +264,12 @@ impl Node {
 
     /// Why the data cannot be kept at a level. A node in cluster mode and by itself is its own majority.
     pub(crate) fn refuses_level(&self, level: DurabilityLevel) -> Option<String> {
-        let has_group = self.replication.fence.is_grouped() || self.core.shared.hash_slots.is_on();
-        let is_missing = level == DurabilityLevel::Quorum && !has_group;
+        let is_missing = level == DurabilityLevel::Quorum && !self.has_group();
         is_missing.then(|| "quorum takes a control group: without one nobody is fenced.".to_owned())
+    }
+
+    fn has_group(&self) -> bool {
+        self.replication.fence.is_grouped() || self.core.shared.hash_slots.is_on()
     }
 
     /// Begins or ends the log, if that is what a change asks for.
@@ -276,6 +279,13 @@ impl Node {
             return Err(ApplyError {
                 name: "durability",
                 reason,
+            });
+        }
+        if old.level.has_log() && !new.level.has_log() && self.has_group() {
+            // As at the start: replicas follow by the log alone, and none is promoted without one.
+            return Err(ApplyError {
+                name: "durability",
+                reason: "a node of a control group or of a cluster keeps a log on disk.".to_owned(),
             });
         }
         let persistence = self

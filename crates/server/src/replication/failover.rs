@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub struct Failover {
     /// Whom it was asked to be; otherwise whoever has everything first.
     to: Option<Primary>,
-    forces: bool,
+    pub(super) forces: bool,
     end_unix_ms: Option<u64>,
     in_progress: AtomicBool,
     state: Mutex<State>,

@@ -454,10 +454,12 @@ impl Replication {
 
     /// The replica that was asked to take over has: this node follows it from now on.
     pub(crate) fn handed_over(&self, node: &Node, primary: &Primary) {
-        let standing = self.standing();
+        let mut standing = self.standing();
         let Ok(role) = role::next(self.role(), Event::HandedOver) else {
             return;
         };
+        // The link goes on, and the failover is over.
+        standing.failover = None;
         self.stream.keep_names(self.history());
         self.role.set(role);
         node.core.shared.refusals.set_read_only(true);

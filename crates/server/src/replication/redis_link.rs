@@ -397,14 +397,14 @@ impl<'f> Connection<'f> {
             failure.as_ref().map_or(Ok(()), |reason| Err(reason as _)),
             &[("iolite.primary", &"redis")],
         );
-        taken?;
+        let database = taken?;
         self.node
             .replication
             .set_history(History { id, second: None });
         // Whatever comes later is another matter.
         let _used_up = self.following.take_discard();
         applier.keep_all();
-        applier.begin_stream(source_of(id, offset, 0))?;
+        applier.begin_stream(source_of(id, offset, database))?;
         self.machine.set_applied(offset, None);
         self.following.note_offset(offset, offset);
         let now_ms = self.now_ms();

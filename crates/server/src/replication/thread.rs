@@ -207,6 +207,9 @@ impl Replication {
                 let is_own = self.is_own_replica(&primary);
                 let by = Authority {
                     fails_over: !is_own,
+                    // Who takes over with less than this node has gives it all of its data; to refuse that would make
+                    // two primaries.
+                    may_discard: failover.forces,
                     ..Authority::default()
                 };
                 let now_unix_ms = node.core.clock.now_unix_ms();
@@ -216,6 +219,7 @@ impl Replication {
                     let handed = self.hand_over_by_own_link(node, failover, &following, end);
                     return self.end_failover(
                         node,
+                        failover,
                         handed
                             .then_some(following)
                             .ok_or("the replica did not take over"),
@@ -230,7 +234,7 @@ impl Replication {
             }
             Verdict::GivenUp(reason) => Err(reason),
         };
-        self.end_failover(node, outcome);
+        self.end_failover(node, failover, outcome);
     }
 
     /// Whether a replica's link is the own one.
@@ -265,9 +269,16 @@ impl Replication {
         true
     }
 
-    fn end_failover(&self, node: &Arc<Node>, outcome: Result<Arc<Following>, &'static str>) {
+    fn end_failover(
+        &self,
+        node: &Arc<Node>,
+        failover: &Arc<Failover>,
+        outcome: Result<Arc<Following>, &'static str>,
+    ) {
         let mut standing = self.standing();
-        standing.failover = None;
+        // This one ended when the office was handed over, and the link much later: the next may have begun.
+        let is_this = |one: &mut Arc<Failover>| Arc::ptr_eq(one, failover);
+        standing.failover.take_if(is_this);
         match outcome {
             Ok(following) => {
                 // It goes on as any other.

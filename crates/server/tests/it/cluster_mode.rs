@@ -200,6 +200,24 @@ fn slots_and_name_are_there_after_a_restart() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
+/// Replicas follow by the log: without one those of this node would be left without a link.
+#[test]
+fn the_log_of_a_node_does_not_end() {
+    let server = start(ServerBuilder::iolite());
+    let mut client = server.client().unwrap();
+    for line in [
+        "CONFIG SET appendonly no",
+        "CONFIG SET durability none",
+        "CONFIG SET durability checkpoint",
+    ] {
+        let reply = text(&ask(&mut client, line));
+        assert!(reply.contains("keeps a log on disk"), "{line}: {reply}");
+    }
+    let level = ask(&mut client, "CONFIG GET durability");
+    let expected = ["durability", "os"].map(|word| Value::Bulk(word.into()));
+    assert_eq!(level, Value::Array(expected.to_vec()));
+}
+
 #[test]
 fn who_waits_for_a_key_hears_that_its_slot_is_gone() {
     let server = start(ServerBuilder::iolite());

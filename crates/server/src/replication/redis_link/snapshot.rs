@@ -9,7 +9,7 @@ use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use persistence::import::{ImportError, ImportOptions, import_stream};
+use persistence::import::{ImportError, ImportOptions, import_stream, stream_database};
 use rdb::file::{Fault, FileReader, Item};
 use rdb::{Limits, Malformed};
 use replication::redis_follower::{Held, judge_empty_snapshot};
@@ -23,12 +23,13 @@ use crate::node::Node;
 /// So many bytes are looked at to see whether there is any data.
 const FRONT_BYTES_MAX: usize = 64 << 10;
 
-/// Loads the snapshot that the primary sends next, in the place of what is here.
+/// Loads the snapshot that the primary sends next, in the place of what is here; tells which database the
+/// stream behind it is about.
 pub(super) fn take(
     connection: &mut Connection<'_>,
     held: &Held,
     applier: &mut Applier<'_>,
-) -> Result<(), Lost> {
+) -> Result<DatabaseId, Lost> {
     let mut none = Vec::new();
     let Step::SnapshotBegins(total) = connection.next_step(&mut none)? else {
         return Err(Lost::Broken("there is no snapshot".to_owned()));
@@ -60,7 +61,7 @@ pub(super) fn take(
     applier.drop_data()?;
     let (node, total) = (Arc::clone(&source.connection.node), source.total);
     match load(&node, applier, total, &mut source) {
-        Ok(()) => source.pass_rest(),
+        Ok(database) => source.pass_rest().map(|()| database),
         Err(error) => Err(source.lost.take().unwrap_or_else(|| broken(error))),
     }
 }
@@ -71,7 +72,7 @@ fn load(
     applier: &mut Applier<'_>,
     total: u64,
     source: impl Read,
-) -> Result<(), ImportError> {
+) -> Result<DatabaseId, ImportError> {
     node.core.env.begin_loading(total);
     // What has expired is the primary's to remove.
     let options = ImportOptions {
@@ -79,8 +80,13 @@ fn load(
     };
     let loaded = import_stream(&node.core.env, source, options);
     node.core.env.end_loading();
-    let loaded = match loaded {
-        Ok((loaded, _)) => loaded,
+    let loaded = loaded.and_then(|(loaded, _)| {
+        // A primary need not say which: the first command has a SELECT in front then.
+        let database = database_of(node, loaded.stream_database.unwrap_or(0))?;
+        Ok((loaded, database))
+    });
+    let (loaded, database) = match loaded {
+        Ok(loaded) => loaded,
         Err(error) => {
             applier.drop_part();
             return Err(error);
@@ -96,7 +102,15 @@ fn load(
         "The primary's data is loaded: {} keys, {} bytes, RDB version {}",
         loaded.keys, loaded.bytes, loaded.version
     ));
-    Ok(())
+    Ok(database)
+}
+
+fn database_of(node: &Node, number: u32) -> Result<DatabaseId, ImportError> {
+    let count = node.core.store.databases();
+    let database = DatabaseId::try_from(number).ok();
+    database
+        .filter(|number| *number < count)
+        .ok_or(ImportError::Database { number, count })
 }
 
 fn broken(error: ImportError) -> Lost {
@@ -163,19 +177,18 @@ fn create(dir: &Path) -> io::Result<File> {
 
 /// Reads all of it, and loads nothing.
 fn check(node: &Node, file: &File) -> Result<(), Lost> {
-    let count = node.core.store.databases();
     let limits = node.core.shared.settings.value_limits();
     let unreadable = |error: rdb::file::FileError| Lost::Refused(place_of(&error.into()));
     let source = BufReader::with_capacity(READ_BYTES, file);
     let mut reader = FileReader::open(source, limits).map_err(unreadable)?;
     while let Some(item) = reader.next().map_err(unreadable)? {
-        if let Item::Database(number) = item
-            && !DatabaseId::try_from(number).is_ok_and(|number| number < count)
-        {
-            return Err(Lost::Unfit(place_of(&ImportError::Database {
-                number,
-                count,
-            })));
+        let number = match &item {
+            Item::Database(number) => Some(*number),
+            Item::Aux { name, value } => stream_database(name.as_bytes(), value.as_bytes()),
+            _ => None,
+        };
+        if let Some(number) = number {
+            database_of(node, number).map_err(broken)?;
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use protocol::Value;
 use testkit::client::Client;
 
-use super::{field, iolite, must, redis, until};
+use super::{field, iolite, must, redis, run, until};
 
 /// `SET <key> v` in a database, as an RDB file.
 fn file_of(database: u8, keys: &[&str]) -> Vec<u8> {
@@ -175,6 +175,29 @@ fn a_part_of_a_primary_s_data_is_nobody_s() {
     must(&mut client, "REPLICAOF NO ONE");
     until("it is a primary", || field(&mut client, "role") == "master");
     assert_eq!(keys(&mut client), Value::Integer(0));
+}
+
+/// A primary's file says which database the next command is about, and the stream need not.
+#[test]
+fn the_stream_begins_in_the_database_that_the_file_names() {
+    for load in ["disabled", "flush-before-load"] {
+        let replica = iolite(&["--durability", "none", "--repl-diskless-load", load]);
+        let mut client = replica.client().unwrap();
+        let primary = Primary::new();
+        primary.followed_by(&mut client);
+        let mut file = file_of(3, &["k"]);
+        let field_of_stream = b"\xfa\x0erepl-stream-db\x019";
+        file.splice(9..9, field_of_stream.iter().copied());
+        let mut link = primary.accept();
+        link.give(&file, file.len());
+        link.say(b"*3\r\n$3\r\nSET\r\n$5\r\nfirst\r\n$1\r\nv\r\n");
+        must(&mut client, "SELECT 9");
+        until("the command is applied", || {
+            run(&mut client, "EXISTS first") == Value::Integer(1)
+        });
+        assert_eq!(field(&mut client, "db3"), field(&mut client, "db9"));
+        assert_eq!(field(&mut client, "db0"), "", "{load}");
+    }
 }
 
 #[test]

@@ -122,6 +122,11 @@ static PEER: LazyLock<&str> = LazyLock::new(|| {
     }
 });
 
+/// Whether the peer has functions: who has not cannot be told of them.
+fn has_functions() -> bool {
+    *PEER != "redis-6.2"
+}
+
 fn iolite(args: &[&str]) -> Server {
     let own = ["--enable-debug-command", "yes", "--threads", "2"];
     let args = [&own, ["--repl-peer", *PEER].as_slice(), args].concat();

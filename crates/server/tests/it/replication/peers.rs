@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use protocol::Value;
 use testkit::process::{Server, ServerBuilder};
 
 use super::redis_replica::play;
 use super::stream::Reader;
-use super::{PEER, field, follow, iolite, must, port_of, redis, settle, until};
+use super::{PEER, field, follow, iolite, must, port_of, redis, run, settle, until};
 
 /// The file that a replica is given which says that it is of this version.
 fn front_of_file(server: &Server, version: Option<&str>) -> String {
@@ -95,7 +96,7 @@ fn what_a_peer_cannot_be_told_ends_its_link_or_is_left_out() {
                 let log = primary.log();
                 log.contains("unsupported by ") && log.contains(": HPEXPIREAT")
             });
-            assert_eq!(must(&mut two, "EXISTS after"), protocol::Value::Integer(0));
+            assert_eq!(must(&mut two, "EXISTS after"), Value::Integer(0));
         }
     }
 }
@@ -161,6 +162,7 @@ fn the_office_changes_hands_without_logs() {
         until("the link is up", || {
             field(from, "role") == "slave" && field(from, "master_link_status") == "up"
         });
+        assert_eq!(field(from, "master_failover_state"), "no-failover");
         must(to, "HSETEX h PX 1000000 FIELDS 1 b 2");
         settle(to, from);
     };
@@ -168,4 +170,38 @@ fn the_office_changes_hands_without_logs() {
     hand_over(&mut two, &mut one, &servers[0]);
     assert_eq!(field(&mut one, "sync_full"), "1");
     assert_eq!(field(&mut two, "sync_full"), "0");
+}
+
+/// A replica that is not known to have everything takes over by force: there is one primary, and it has what that one has.
+#[test]
+fn a_forced_failover_has_one_primary() {
+    for replica in [redis(&[]), iolite(&["--durability", "none"])] {
+        let primary = iolite(&["--durability", "none"]);
+        let [mut one, mut two] = [&primary, &replica].map(|server| server.client().unwrap());
+        must(&mut one, "SET kept yes");
+        follow(&mut two, &primary);
+        settle(&mut one, &mut two);
+        replica.signal("-STOP");
+        must(&mut one, "SET lost yes");
+        let target = port_of(&replica);
+        must(
+            &mut one,
+            &format!("FAILOVER TO 127.0.0.1 {target} FORCE TIMEOUT 100"),
+        );
+        until("time is up", || {
+            field(&mut one, "master_failover_state") == "failover-in-progress"
+        });
+        replica.signal("-CONT");
+        until("the office is handed over", || {
+            field(&mut one, "master_failover_state") == "no-failover"
+        });
+        let roles = [&mut one, &mut two].map(|client| field(client, "role"));
+        assert_eq!(roles, ["slave", "master"]);
+        until("the link is up", || {
+            field(&mut one, "master_link_status") == "up"
+        });
+        // What was on its way the replica may have read before it was asked.
+        settle(&mut two, &mut one);
+        assert_eq!(run(&mut one, "EXISTS kept"), Value::Integer(1));
+    }
 }
