@@ -133,7 +133,11 @@ pub const PARTS: &[Part] = &[
         commands: || {
             let mut shipped = process_tests("shipped::");
             shipped.env("SERVER_BIN", target_directory().join("release/iolite"));
-            vec![xtask(&["instructions"]), shipped]
+            let mut counted = xtask(&["instructions"]);
+            // Line tables take time to be made, and nobody reads them here.
+            counted.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
+            counted.env("CARGO_PROFILE_RELEASE_SPLIT_DEBUGINFO", "off");
+            vec![counted, shipped]
         },
     },
     Part {

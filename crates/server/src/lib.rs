@@ -20,6 +20,7 @@ pub mod doctor;
 pub mod fence;
 pub mod forward;
 pub mod group;
+mod host_names;
 pub mod identity;
 pub mod in_process;
 pub mod job;

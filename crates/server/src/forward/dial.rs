@@ -1,7 +1,7 @@
 //! The way to another node for one client: a thread connects, is let in by a token, and gives the socket to the client's worker.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -118,10 +118,10 @@ fn connect(node: &Arc<Node>, wish: &Wish) -> Result<TcpStream, String> {
     if record.client_port == 0 {
         return Err("the node has no port without encryption".to_owned());
     }
-    let addresses = (record.host.as_str(), record.client_port).to_socket_addrs();
-    let addresses: Vec<SocketAddr> = addresses.map_err(text)?.collect();
+    let names = &node.replication.host_names;
+    let addresses = names.resolve(&record.host, record.client_port, &node.core.log);
     let mut failed = "the name of the node has no address".to_owned();
-    for address in addresses {
+    for address in addresses.map_err(text)? {
         match TcpStream::connect_timeout(&address, STEP) {
             Ok(stream) => {
                 stream.set_nodelay(true).map_err(text)?;

@@ -1,7 +1,7 @@
 //! How this node makes a link: where it may go to, and what it says of itself there.
 
 use std::io;
-use std::net::{IpAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, TcpStream};
 use std::time::Duration;
 
 use super::session::Identity;
@@ -23,7 +23,8 @@ pub(crate) fn dial(node: &Node, host: &str, port: u16, time: Duration) -> io::Re
     let is_secret = !secret_of_replica(node).is_empty();
     let is_open = is_secret || node.core.config.current().replication.links_by_certificate;
     let mut refused = io::Error::from(io::ErrorKind::NotFound);
-    for address in (host, port).to_socket_addrs()? {
+    let names = &node.replication.host_names;
+    for address in names.resolve(host, port, &node.core.log)? {
         if !is_open && !address.ip().is_loopback() {
             return Err(io::Error::other(
                 "the own link to another machine takes a secret (cluster-secret or masterauth), or \

@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -826,9 +826,10 @@ pub(super) fn can_follow(node: &Node, following: &Following) -> bool {
     let config = node.core.config.current();
     let is_secret = !secret_of_replica(node).is_empty();
     let primary = following.primary();
-    let is_near = (primary.host.as_str(), primary.port)
-        .to_socket_addrs()
-        .is_ok_and(|mut all| all.all(|address| address.ip().is_loopback()));
+    let names = &node.replication.host_names;
+    let is_near = names
+        .resolve(&primary.host, primary.port, &node.core.log)
+        .is_ok_and(|all| all.iter().all(|address| address.ip().is_loopback()));
     let is_open = is_near || is_secret || config.replication.links_by_certificate;
     if !is_open && own_log(node).is_some() {
         node.core.log.notice(format_args!(

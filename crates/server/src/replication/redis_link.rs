@@ -19,7 +19,7 @@ mod failed_command;
 mod snapshot;
 
 use std::io::{self, ErrorKind};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,7 +138,8 @@ fn connect(node: &Node, host: &str, port: u16) -> io::Result<Arc<dyn Conduit>> {
     let config = node.core.config.current();
     let timeout = Duration::from_secs(u64::from(config.replication.timeout_s.max(1)));
     let mut last = io::Error::from(ErrorKind::NotFound);
-    for address in (host, port).to_socket_addrs()? {
+    let names = &node.replication.host_names;
+    for address in names.resolve(host, port, &node.core.log)? {
         match TcpStream::connect_timeout(&address, timeout) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;

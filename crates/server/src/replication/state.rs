@@ -16,6 +16,7 @@ use super::role::RoleWord;
 use super::stream::Stream;
 use super::sync_source::Sources;
 use crate::fence::Fence;
+use crate::host_names::HostNames;
 use crate::node::Node;
 use crate::replica_reads::ReplicaReads;
 
@@ -96,6 +97,8 @@ pub struct Replication {
     pub(super) has_uncommitted: AtomicBool,
     /// This node is back in its group, and does not know yet what that has decided meanwhile: who may do what, say.
     pub(super) awaits_group: AtomicBool,
+    /// Where other nodes were found last.
+    pub(crate) host_names: HostNames,
     /// What this node has goes when it takes over: others have it, and it is none of them any more.
     pub(super) is_emptied: AtomicBool,
 }
@@ -120,6 +123,7 @@ impl Default for Replication {
         Self {
             fence: Arc::default(),
             reads: ReplicaReads::default(),
+            host_names: HostNames::default(),
             role: RoleWord::new(),
             standing: Mutex::default(),
             ordered: Condvar::new(),
