@@ -58,6 +58,10 @@ impl World {
         for at in (0..PLACES).filter(|at| ![old, new].contains(at)) {
             if self.places[at].follows == Some(old) {
                 self.follow(at, new);
+            } else if self.places[at].follows == Some(new) {
+                // Old and new may have begun a term of the same number: an operator says that the new one's data counts.
+                let port = self.places[new].clients.port();
+                self.order(at, &format!("REPLICAOF 127.0.0.1 {port} FORCE"));
             }
         }
         self.redis_follows();
