@@ -66,7 +66,7 @@ pub struct Loaded {
     pub elapsed_ms: u64,
 }
 
-/// What a field of an RDB file says of the database that commands behind it are about, until the next SELECT.
+/// What a field of an RDB file says of the database that commands after it are about, until the next SELECT.
 #[must_use]
 pub fn stream_database(name: &[u8], value: &[u8]) -> Option<u32> {
     let number = base::number::parse_i64(value).filter(|_| name == b"repl-stream-db")?;

@@ -363,6 +363,9 @@ impl Persistence {
         let log = &self.around.log;
         let state = log.state();
         if wish.level.logs() && !state.has_log() && !state.is_changing() {
+            if let Some(reason) = self.around.refuses() {
+                return Err(reason);
+            }
             self.around.prepare()?;
         }
         log.change(wish)

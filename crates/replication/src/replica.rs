@@ -101,7 +101,7 @@ pub struct OwnLog {
     pub durable: u64,
     /// Up to where readers see it.
     pub applied: u64,
-    /// Behind the last of it that the checkpoint below it may have in part: before that is applied the data is of no one
+    /// Up to where the checkpoint that it goes on from may have some of it: until that is applied the data is of no one
     /// moment.
     pub settled: u64,
 }

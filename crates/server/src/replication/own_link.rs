@@ -65,10 +65,6 @@ impl OwnLinks {
         let _already_set = self.node.set(Arc::downgrade(node));
         if let Some(kept) = node.persistence() {
             self.terms.begin(kept.terms());
-            let base = place_of(node).manifest().ok().flatten();
-            let other = base.and_then(|base| self.terms.other_history(&base));
-            self.whole_from
-                .store(other.map_or(0, |start| start + 1), Ordering::Release);
         }
         let is_grouped = node.replication.fence.is_grouped();
         if self.terms.lineage().last().is_none() && !is_grouped {
@@ -224,6 +220,7 @@ impl OwnLinks {
         let _fault = log.write_out(appender.end());
         drop(appender);
         self.terms.note_from(&log, before_it);
+        self.note_other_history(node);
         let term = self.terms.lineage().last_number();
         self.links(node).begin_term(term);
         node.core
@@ -251,7 +248,6 @@ impl OwnLinks {
         if !self.follows.load(Ordering::Acquire) {
             // It was started as a replica, and never met its primary: the term that its log ends in is that one's.
             if self.terms.lineage().last().is_some() {
-                self.note_whole(node);
                 self.begin_term(node, number);
             }
             return;
@@ -268,7 +264,6 @@ impl OwnLinks {
                 "This node takes writes with less than its log has: {reason}"
             ));
         }
-        self.note_whole(node);
         // Whatever is cut from now on is newer than what the primary's frames say, and has the term that begins.
         let suspended = node.persistence().map(|kept| kept.checkpointer.suspend());
         let generation = self.generation.load(Ordering::Relaxed);
@@ -287,19 +282,16 @@ impl OwnLinks {
         self.is_store_broken.store(false, Ordering::Release);
     }
 
-    /// Notes whether the data has all that the log has up to here, and no more, before a term begins.
-    fn note_whole(&self, node: &Node) {
-        let Some(log) = own_log(node) else { return };
-        let end = log.tail_complete();
+    /// Has everybody be given everything who ends where the data here has writes that are in no log: a term began before
+    /// the log had all that the checkpoint below it has in part.
+    fn note_other_history(&self, node: &Node) {
         let base = place_of(node).manifest().ok().flatten();
-        let settled = base.and_then(|base| base.history.settled_sequence);
-        if settled.is_some_and(|settled| settled > end) {
+        if let Some(start) = base.and_then(|base| self.terms.other_history(&base)) {
             node.core.log.warning(format_args!(
-                "The log ends at sequence {end}, and the checkpoint of the last full sync has writes up to {}: replicas are \
-                 given everything",
-                settled.unwrap_or(0)
+                "A term began at sequence {start}, before the log had all that the checkpoint of the last full sync has: \
+                 replicas that end there are given everything"
             ));
-            self.whole_from.store(end + 1, Ordering::Release);
+            self.whole_from.fetch_max(start + 1, Ordering::AcqRel);
         }
     }
 

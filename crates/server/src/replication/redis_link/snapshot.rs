@@ -24,7 +24,7 @@ use crate::node::Node;
 const FRONT_BYTES_MAX: usize = 64 << 10;
 
 /// Loads the snapshot that the primary sends next, in the place of what is here; tells which database the
-/// stream behind it is about.
+/// stream after it is about.
 pub(super) fn take(
     connection: &mut Connection<'_>,
     held: &Held,

@@ -31,7 +31,7 @@ fn persistence_field(node: &Node, name: &str) -> u64 {
     value.unwrap().parse().unwrap()
 }
 
-fn wait_until(node: &Node, what: &str, is_so: impl Fn() -> bool) {
+pub(super) fn wait_until(node: &Node, what: &str, is_so: impl Fn() -> bool) {
     let patience = Patience::of(Duration::from_secs(60));
     while !is_so() {
         assert!(patience.lasts(), "{what}\n{}", node.log());

@@ -2,6 +2,7 @@
 
 use testkit::relay::Relay;
 
+use super::early::wait_until;
 use super::*;
 
 /// A primary, and its two ports through relays: that of clients names the relay of links.
@@ -320,11 +321,9 @@ fn a_full_sync_that_cannot_be_put_in_force_leaves_a_node_that_can_take_over() {
     let decision = replica.directory.join("iolite-data/MANIFEST.sync");
     std::fs::create_dir(&decision).unwrap();
     replica.follow(&primary);
-    let patience = Patience::of(Duration::from_secs(60));
-    while !replica.log().contains("The full sync failed") {
-        assert!(patience.lasts(), "{}", replica.log());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(&replica, "it does not fail", || {
+        replica.log().contains("The full sync failed")
+    });
     assert_eq!(
         run(&mut replica.client(), "REPLICAOF NO ONE"),
         Value::Simple(b"OK".to_vec())
@@ -332,10 +331,9 @@ fn a_full_sync_that_cannot_be_put_in_force_leaves_a_node_that_can_take_over() {
     replica.wait_for("role", "master");
     let mut client = replica.client();
     // What was received is nobody's data: it goes.
-    while run(&mut client, "GET theirs") != Value::Null {
-        assert!(patience.lasts(), "{}", replica.log());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(&replica, "it stays", || {
+        run(&mut replica.client(), "GET theirs") == Value::Null
+    });
     assert_eq!(
         run(&mut client, "SET own 1"),
         Value::Simple(b"OK".to_vec()),
@@ -364,22 +362,18 @@ fn a_full_sync_that_was_decided_is_finished_when_that_can_be_done() {
     let blocked = replica.directory.join("iolite-data/MANIFEST.new");
     std::fs::create_dir(&blocked).unwrap();
     replica.follow(&primary);
-    let patience = Patience::of(Duration::from_secs(60));
-    while !replica.log().contains("The full sync failed") {
-        assert!(patience.lasts(), "{}", replica.log());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(&replica, "it does not fail", || {
+        replica.log().contains("The full sync failed")
+    });
     primary.kill();
     std::fs::remove_dir(&blocked).unwrap();
     assert_eq!(
         run(&mut replica.client(), "REPLICAOF NO ONE"),
         Value::Simple(b"OK".to_vec())
     );
-    let mut client = replica.client();
-    while run(&mut client, "SET own 1") != Value::Simple(b"OK".to_vec()) {
-        assert!(patience.lasts(), "{}", replica.log());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(&replica, "it takes no write", || {
+        run(&mut replica.client(), "SET own 1") == Value::Simple(b"OK".to_vec())
+    });
     for is_again in [false, true] {
         for key in ["theirs", "own"] {
             let value = run(&mut replica.client(), &format!("GET {key}"));
