@@ -21,7 +21,9 @@ pub enum Unavailable {
     NoMajority,
     /// A node of the group does not know entries of this level yet.
     Level(u16),
-    /// The log has ended: its disk failed, or the server stops.
+    /// The files of this node's log cannot be written.
+    CannotWrite,
+    /// The log has ended: the server stops, or there was an entry that it does not know.
     Ended,
 }
 
@@ -35,6 +37,7 @@ impl fmt::Display for Unavailable {
                 f,
                 "a node of the control group does not know entries of level {level} yet: all of them run this version first"
             ),
+            Self::CannotWrite => f.write_str("the control log of this node cannot be written"),
             Self::Ended => f.write_str("the control log has ended"),
         }
     }

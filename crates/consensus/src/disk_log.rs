@@ -6,6 +6,9 @@
 //!
 //! All entries are in memory, too: what a snapshot covers is purged, and then the journal is written anew under another
 //! name and takes the place of the old one. A control log sees less than a hundred entries a second, most of the time none.
+//!
+//! So it is after a write or a sync that failed, and at a start: of a file that was not synced the system may show what is not on
+//! disk, and sync it no more. What was acknowledged is in memory, and goes to a file of which all is synced.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -21,6 +24,7 @@ use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 
 use crate::codec::{read_entry, read_log_id, read_vote, write_entry, write_log_id, write_vote};
+use crate::disk_fault::{DiskFault, Written};
 use crate::{Entry, LogId, Types, Vote};
 
 const JOURNAL: &str = "journal";
@@ -33,7 +37,10 @@ const TORN_BYTES_MAX: usize = 64 << 20;
 
 /// See the module. Copies are of the same log.
 #[derive(Clone, Debug)]
-pub struct DiskLog(Arc<Mutex<Inner>>);
+pub struct DiskLog {
+    inner: Arc<Mutex<Inner>>,
+    fault: DiskFault,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -41,7 +48,7 @@ struct Inner {
     directory: PathBuf,
     file: Box<dyn DiskFile>,
     end: u64,
-    /// Something failed: nothing is promised any more.
+    /// Something failed: nobody knows what the file has, and it is not written to any more.
     is_broken: bool,
     kept: Kept,
 }
@@ -154,37 +161,43 @@ impl DiskLog {
     /// Those of the system; and where the journal is damaged before its end, or of another version: then this node does not
     /// vote with it, and joins as a new one.
     pub fn open(disk: &Arc<dyn Disk>, directory: &Path) -> io::Result<Self> {
-        let path = directory.join(JOURNAL);
         whole_file::make_directory(&**disk, directory)?;
-        let mut kept = Kept::default();
-        let (file, end) = match disk.open_for_writing(&path) {
-            Ok(file) => {
-                let end = read_journal(&*file, &path, &mut kept)?;
-                if end < file.size()? {
-                    file.set_len(end)?;
-                    file.sync()?;
-                }
-                (file, end)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let bytes = kept.encode();
-                let file = whole_file::replace(&**disk, directory, JOURNAL, &bytes)?;
-                (file, bytes.len() as u64)
-            }
-            Err(error) => return Err(error),
-        };
-        Ok(Self(Arc::new(Mutex::new(Inner {
+        let kept = read_kept(&**disk, directory)?;
+        let bytes = kept.encode();
+        let file = whole_file::replace(&**disk, directory, JOURNAL, &bytes).map_err(|error| {
+            let path = directory.join(JOURNAL);
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        })?;
+        let inner = Inner {
             disk: Arc::clone(disk),
             directory: directory.to_owned(),
             file,
-            end,
+            end: bytes.len() as u64,
             is_broken: false,
             kept,
-        }))))
+        };
+        Ok(Self {
+            inner: Arc::new(Mutex::new(inner)),
+            fault: DiskFault::default(),
+        })
+    }
+
+    /// What is wrong with its files, for who shares that.
+    #[must_use]
+    pub fn fault(&self) -> DiskFault {
+        self.fault.clone()
+    }
+
+    /// Writes records, as often as it takes; durable then.
+    async fn persist<C: Types>(&self, changes: &[Change<'_>]) -> io::Result<()> {
+        let write = || self.lock().write(changes, true);
+        self.fault
+            .until_written::<C, _>(Written::Journal, write)
+            .await
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -201,13 +214,7 @@ pub(crate) struct Journal {
 /// # Errors
 /// Those of the system; damage.
 pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> io::Result<Journal> {
-    let path = directory.join(JOURNAL);
-    let mut kept = Kept::default();
-    match disk.open_for_writing(&path) {
-        Ok(file) => drop(read_journal(&*file, &path, &mut kept)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
+    let kept = read_kept(disk, directory)?;
     Ok(Journal {
         vote: kept.vote,
         committed: kept.committed,
@@ -245,8 +252,20 @@ pub fn forget(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
     disk.sync_directory(directory)
 }
 
-/// Reads what is there; where it ends. What a crash tore off the end is passed over.
-fn read_journal(file: &dyn DiskFile, path: &Path, kept: &mut Kept) -> io::Result<u64> {
+/// What a directory's journal says; nothing where there is none.
+fn read_kept(disk: &dyn Disk, directory: &Path) -> io::Result<Kept> {
+    let path = directory.join(JOURNAL);
+    let mut kept = Kept::default();
+    match disk.open_for_writing(&path) {
+        Ok(file) => read_journal(&*file, &path, &mut kept)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    Ok(kept)
+}
+
+/// Reads what is there. What a crash tore off the end is passed over.
+fn read_journal(file: &dyn DiskFile, path: &Path, kept: &mut Kept) -> io::Result<()> {
     let bytes = whole_file::read_all(file, BYTES_MAX)?;
     let damaged = |at: usize, what: &dyn std::fmt::Display| {
         let path = path.display();
@@ -264,7 +283,7 @@ fn read_journal(file: &dyn DiskFile, path: &Path, kept: &mut Kept) -> io::Result
             Ok(body) => kept.read_batch(body).map_err(|what| damaged(at, &what))?,
             // The first record was written with its file, whole.
             Err(what) if at == HEAD.len() || !is_torn(rest) => return Err(damaged(at, &what)),
-            Err(_) => return Ok(at as u64),
+            Err(_) => return Ok(()),
         }
     }
 }
@@ -282,7 +301,7 @@ impl Inner {
     /// Appends records; durable when this returns, if that is asked for.
     fn write(&mut self, changes: &[Change<'_>], syncs: bool) -> io::Result<()> {
         if self.is_broken {
-            return Err(io::Error::other("the control journal failed before"));
+            self.rewrite()?;
         }
         let bytes = batch(changes);
         let written = self.file.write_at(&bytes, self.end);
@@ -293,6 +312,17 @@ impl Inner {
             Err(_) => self.is_broken = true,
         }
         written
+    }
+
+    /// A file of what counts takes the place of the one that there is.
+    fn rewrite(&mut self) -> io::Result<()> {
+        let bytes = self.kept.encode();
+        // It may have the name already when this fails.
+        self.is_broken = true;
+        let file = whole_file::replace(&*self.disk, &self.directory, JOURNAL, &bytes)?;
+        (self.file, self.end) = (file, bytes.len() as u64);
+        self.is_broken = false;
+        Ok(())
     }
 }
 
@@ -327,9 +357,8 @@ impl<C: Types> RaftLogStorage<C> for DiskLog {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
-        let mut inner = self.lock();
-        inner.write(&[Change::Vote(*vote)], true)?;
-        inner.kept.vote = Some(*vote);
+        self.persist::<C>(&[Change::Vote(*vote)]).await?;
+        self.lock().kept.vote = Some(*vote);
         Ok(())
     }
 
@@ -352,32 +381,24 @@ impl<C: Types> RaftLogStorage<C> for DiskLog {
         I::IntoIter: OptionalSend,
     {
         let entries: Vec<Entry> = entries.into_iter().collect();
-        let written = {
-            let mut inner = self.lock();
-            let committed = inner.kept.committed;
-            let mut changes: Vec<Change<'_>> = entries.iter().map(Change::Entry).collect();
-            changes.push(Change::Committed(committed));
-            let written = inner.write(&changes, true);
-            if written.is_ok() {
-                let new = entries.into_iter().map(|entry| (entry.log_id.index, entry));
-                inner.kept.entries.extend(new);
-            }
-            written
-        };
-        match written {
-            Ok(()) => callback.io_completed(Ok(())),
-            Err(error) => {
-                callback.io_completed(Err(io::Error::new(error.kind(), error.to_string())));
-                return Err(error);
-            }
+        let mut changes: Vec<Change<'_>> = entries.iter().map(Change::Entry).collect();
+        changes.push(Change::Committed(self.lock().kept.committed));
+        let written = self.persist::<C>(&changes).await;
+        drop(changes);
+        if let Err(error) = written {
+            callback.io_completed(Err(io::Error::new(error.kind(), error.to_string())));
+            return Err(error);
         }
+        let new = entries.into_iter().map(|entry| (entry.log_id.index, entry));
+        self.lock().kept.entries.extend(new);
+        callback.io_completed(Ok(()));
         Ok(())
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
         let from = last.map_or(0, |id| id.index + 1);
+        self.persist::<C>(&[Change::Truncate(from)]).await?;
         let mut inner = self.lock();
-        inner.write(&[Change::Truncate(from)], true)?;
         inner.kept.entries.retain(|index, _| *index < from);
         Ok(())
     }
@@ -386,15 +407,8 @@ impl<C: Types> RaftLogStorage<C> for DiskLog {
         let mut inner = self.lock();
         inner.kept.entries.retain(|index, _| *index > id.index);
         inner.kept.purged = Some(id);
-        let bytes = inner.kept.encode();
-        let written = whole_file::replace(&*inner.disk, &inner.directory, JOURNAL, &bytes);
-        match written {
-            Ok(file) => (inner.file, inner.end) = (file, bytes.len() as u64),
-            Err(error) => {
-                inner.is_broken = true;
-                return Err(error);
-            }
-        }
+        // Where that fails, the journal has more than it has to, and is written anew before the next record.
+        let _later = inner.rewrite();
         Ok(())
     }
 }
@@ -403,10 +417,12 @@ impl<C: Types> RaftLogStorage<C> for DiskLog {
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use durability::disk::Disk;
-    use durability::simulated::SimulatedDisk;
-    use openraft::EntryPayload;
+    use durability::simulated::{Fault, SimulatedDisk};
+    use openraft::{AsyncRuntime as _, EntryPayload};
+    use openraft_rt_sim::SimRuntime;
 
     use super::*;
+    use crate::simulation::SimTypes;
     use crate::{Data, Leader};
 
     fn entry(index: u64) -> Entry {
@@ -425,9 +441,14 @@ mod tests {
     }
 
     fn write(log: &DiskLog, index: u64) {
+        append(log, index).unwrap();
+    }
+
+    fn append(log: &DiskLog, index: u64) -> io::Result<()> {
         let entry = entry(index);
-        log.lock().write(&[Change::Entry(&entry)], true).unwrap();
+        log.lock().write(&[Change::Entry(&entry)], true)?;
         log.lock().kept.entries.insert(index, entry);
+        Ok(())
     }
 
     fn indexes(log: &DiskLog) -> Vec<u64> {
@@ -482,5 +503,82 @@ mod tests {
         }
         log.lock().write(&[Change::Truncate(2)], true).unwrap();
         assert_eq!(indexes(&open(&disk).unwrap()), [0, 1]);
+    }
+
+    /// A sync that failed may be forgotten by the system: who reads the file sees what no disk has.
+    #[test]
+    fn what_a_start_finds_is_on_disk() {
+        for seed in 0..50 {
+            let disk = SimulatedDisk::new(seed);
+            let log = open(&disk).unwrap();
+            write(&log, 0);
+            let unsynced = entry(1);
+            log.lock()
+                .write(&[Change::Entry(&unsynced)], false)
+                .unwrap();
+            drop(log);
+            let found = indexes(&open(&disk).unwrap());
+            let after = indexes(&open(&disk.crash(seed)).unwrap());
+            assert_eq!(found, after, "{seed}");
+        }
+    }
+
+    /// A log whose disk fails from some operation on, and the entries that were acknowledged.
+    fn failing(seed: u64, fault: Fault) -> (SimulatedDisk, DiskLog, Vec<u64>) {
+        let disk = SimulatedDisk::new(seed);
+        let log = open(&disk).unwrap();
+        write(&log, 0);
+        disk.fail(disk.operations() + seed % 7..u64::MAX, fault);
+        let mut acknowledged = vec![0];
+        while append(&log, acknowledged.len() as u64).is_ok() {
+            acknowledged.push(acknowledged.len() as u64);
+        }
+        (disk, log, acknowledged)
+    }
+
+    /// Whichever operation fails, and however: what was acknowledged is there, and what comes after the fault is, too.
+    #[test]
+    fn a_journal_that_could_not_be_written_is_written_again() {
+        for (seed, fault) in (0..60).zip(Fault::ALL.into_iter().cycle()) {
+            // In vain once more, and then a crash: no more is there than what was tried.
+            let (disk, log, acknowledged) = failing(seed, fault);
+            let next = acknowledged.len() as u64;
+            assert!(append(&log, next).is_err(), "{seed}");
+            let found = indexes(&open(&disk.crash(seed)).unwrap());
+            assert!(found.starts_with(&acknowledged), "{seed}: {found:?}");
+            assert!(found.len() <= acknowledged.len() + 1, "{seed}: {found:?}");
+
+            let (disk, log, mut acknowledged) = failing(seed, fault);
+            disk.heal();
+            write(&log, next);
+            acknowledged.push(next);
+            let found = indexes(&open(&disk.crash(seed)).unwrap());
+            assert_eq!(found, acknowledged, "{seed}");
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_purged_is_so_with_the_next_record() {
+        for is_written_again in [false, true] {
+            let disk = SimulatedDisk::new(1);
+            let mut log = open(&disk).unwrap();
+            for index in 0..5 {
+                write(&log, index);
+            }
+            disk.fail(disk.operations()..u64::MAX, Fault::Full);
+            let purged = RaftLogStorage::<SimTypes>::purge(&mut log, entry(2).log_id);
+            SimRuntime::with_seed(1).block_on(purged).unwrap();
+            assert_eq!(indexes(&log), [3, 4]);
+            disk.heal();
+            if is_written_again {
+                write(&log, 5);
+            }
+            let found = indexes(&open(&disk.crash(1)).unwrap());
+            let expected: &[u64] = match is_written_again {
+                false => &[0, 1, 2, 3, 4],
+                true => &[3, 4, 5],
+            };
+            assert_eq!(found, expected);
+        }
     }
 }

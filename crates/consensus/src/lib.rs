@@ -14,10 +14,12 @@
 //!  1. A vote, and an entry, is on disk before anybody is told so.
 //!  2. What a crash tore off the end of the journal was never answered; damage before it is refused, with its place.
 //!  3. Bytes of a peer never panic.
+//!  4. Where the files cannot be written nobody is answered, and Raft goes on when they can be again.
 
 #![forbid(unsafe_code)]
 
 mod codec;
+mod disk_fault;
 mod disk_log;
 mod machine;
 mod network;
@@ -34,6 +36,7 @@ use cluster::Applied;
 use openraft::impls::leader_id_adv::LeaderId;
 use openraft::{EmptyNode, EntryPayload, RaftTypeConfig};
 
+pub use disk_fault::DiskFault;
 pub use disk_log::{DiskLog, forget};
 pub use machine::{Machine, Published};
 pub use network::{Carrier, Network, Peer, Unreached, leader_of, serve};

@@ -22,6 +22,7 @@ use openraft::{
 };
 
 use crate::codec::{StoredMembers, read_log_id, read_stored, write_log_id, write_stored};
+use crate::disk_fault::{DiskFault, Written};
 use crate::disk_log::BYTES_MAX;
 use crate::{Leader, LogId, Types};
 
@@ -79,12 +80,18 @@ pub struct Machine {
     last: Option<LogId>,
     members: StoredMembers,
     published: Published,
+    fault: DiskFault,
 }
 
 impl Machine {
-    /// A machine whose snapshot is in a directory that is there.
+    /// A machine whose snapshot is in a directory that is there, beside a log of that [fault](crate::DiskLog::fault).
     #[must_use]
-    pub fn new(disk: &Arc<dyn Disk>, directory: &Path, published: &Published) -> Self {
+    pub fn new(
+        disk: &Arc<dyn Disk>,
+        directory: &Path,
+        published: &Published,
+        fault: &DiskFault,
+    ) -> Self {
         Self {
             disk: Arc::clone(disk),
             directory: directory.to_owned(),
@@ -92,6 +99,7 @@ impl Machine {
             last: None,
             members: StoredMembers::default(),
             published: published.clone(),
+            fault: fault.clone(),
         }
     }
 
@@ -138,6 +146,7 @@ pub struct Builder {
     directory: PathBuf,
     meta: Meta,
     bytes: Vec<u8>,
+    fault: DiskFault,
 }
 
 impl<C: Types> RaftSnapshotBuilder<C> for Builder {
@@ -145,7 +154,10 @@ impl<C: Types> RaftSnapshotBuilder<C> for Builder {
 
     async fn build_snapshot(&mut self) -> Result<Whole, io::Error> {
         let bytes = encode_snapshot(&self.meta, &self.bytes);
-        whole_file::replace(&*self.disk, &self.directory, SNAPSHOT, &bytes)?;
+        let write = || whole_file::replace(&*self.disk, &self.directory, SNAPSHOT, &bytes);
+        self.fault
+            .until_written::<C, _>(Written::Snapshot, write)
+            .await?;
         Ok(Snapshot {
             meta: self.meta.clone(),
             snapshot: self.bytes.clone(),
@@ -196,6 +208,7 @@ impl<C: Types> RaftStateMachine<C> for Machine {
                 last_membership: self.members.clone(),
             },
             bytes: self.state.encode(),
+            fault: self.fault.clone(),
         }
     }
 
@@ -203,7 +216,10 @@ impl<C: Types> RaftStateMachine<C> for Machine {
         let bytes = encode_snapshot(meta, &snapshot);
         // What cannot be read takes the place of nothing.
         ControlState::decode(&snapshot).map_err(damaged)?;
-        whole_file::replace(&*self.disk, &self.directory, SNAPSHOT, &bytes)?;
+        let write = || whole_file::replace(&*self.disk, &self.directory, SNAPSHOT, &bytes);
+        self.fault
+            .until_written::<C, _>(Written::Journal, write)
+            .await?;
         self.take_in(meta, &snapshot)
     }
 

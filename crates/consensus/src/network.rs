@@ -300,7 +300,7 @@ fn write_led(led: Result<u64, NotLed>) -> Writer {
         Err(NotLed::NotLeader(None)) => drop(writer.u8(1)),
         Err(NotLed::NotLeader(Some(leader))) => drop(writer.u8(2).u64(leader)),
         // Who proposes looks at levels.
-        Err(NotLed::NoMajority | NotLed::Level(_)) => drop(writer.u8(3)),
+        Err(NotLed::NoMajority | NotLed::Level(_) | NotLed::CannotWrite) => drop(writer.u8(3)),
         Err(NotLed::Ended) => drop(writer.u8(4)),
     }
     writer

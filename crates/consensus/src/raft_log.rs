@@ -30,7 +30,7 @@ use crate::network::{
     Carrier, Network, Unreached, barrier, barrier_request, propose, propose_request, read_led,
     serve,
 };
-use crate::{Data, DiskLog, Machine, Outcome, Published, Standing, raft_config};
+use crate::{Data, DiskFault, DiskLog, Machine, Outcome, Published, Standing, raft_config};
 
 openraft::declare_raft_types!(
     /// Raft on tokio.
@@ -70,6 +70,7 @@ pub struct RaftLog<K> {
     published: Published,
     carrier: Arc<K>,
     times: Times,
+    fault: DiskFault,
     stop: Mutex<Option<oneshot::Sender<()>>>,
 }
 
@@ -78,6 +79,7 @@ pub struct RaftLog<K> {
 pub struct Runtime {
     runtime: tokio::runtime::Runtime,
     raft: GroupRaft,
+    fault: DiskFault,
     stopped: oneshot::Receiver<()>,
 }
 
@@ -87,11 +89,13 @@ impl Runtime {
         let Self {
             runtime,
             raft,
+            fault,
             stopped,
         } = self;
         runtime.block_on(async move {
             // It is stopped by being dropped as well.
             let _stopped = stopped.await;
+            fault.give_up();
             let _ended = raft.shutdown().await;
         });
         // A task that waits for a peer is not waited for.
@@ -112,7 +116,8 @@ impl<K: Carrier> RaftLog<K> {
         let runtime = Builder::new_current_thread().enable_time().build()?;
         let log = DiskLog::open(&options.disk, &options.directory)?;
         let published = Published::with_hook(changed);
-        let machine = Machine::new(&options.disk, &options.directory, &published);
+        let fault = log.fault();
+        let machine = Machine::new(&options.disk, &options.directory, &published, &fault);
         let config = raft_config(&options.times).map_err(io::Error::other)?;
         let network = Network(Arc::clone(&carrier));
         let raft = GroupRaft::new(options.id, Arc::new(config), network, log, machine);
@@ -124,11 +129,13 @@ impl<K: Carrier> RaftLog<K> {
             published,
             carrier,
             times: options.times,
+            fault: fault.clone(),
             stop: Mutex::new(Some(stop)),
         };
         let thread = Runtime {
             runtime,
             raft,
+            fault,
             stopped,
         };
         Ok((Arc::new(own), thread))
@@ -172,7 +179,7 @@ impl<K: Carrier> RaftLog<K> {
     /// How Raft is.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        Standing::of(&self.raft, &self.times)
+        Standing::of(&self.raft, &self.times, &self.fault)
     }
 
     /// Answers a request of a peer, later.
@@ -181,11 +188,22 @@ impl<K: Carrier> RaftLog<K> {
         request: Vec<u8>,
         done: impl FnOnce(Result<Vec<u8>, String>) + Send + 'static,
     ) {
+        if let Some(fault) = self.standing().fault {
+            return done(Err(format!("its control log cannot be written: {fault}")));
+        }
         let raft = self.raft.clone();
         drop(
             self.handle
                 .spawn(async move { done(serve(&raft, &request).await) }),
         );
+    }
+
+    /// Whether Raft here answers in time. What is asked of it otherwise would wait in vain, and be done when nobody wants it any more.
+    fn is_able(&self) -> Result<(), Unavailable> {
+        match self.standing().fault {
+            None => Ok(()),
+            Some(_) => Err(Unavailable::CannotWrite),
+        }
     }
 
     /// Proposes at this node, which leads; `done` is told what became of it, on the thread.
@@ -194,9 +212,14 @@ impl<K: Carrier> RaftLog<K> {
         proposal: &Proposal,
         done: impl FnOnce(Result<Applied, Unavailable>) + Send + 'static,
     ) {
+        let is_able = self.is_able();
         let (raft, bytes) = (self.raft.clone(), proposal.encode());
         drop(self.handle.spawn(async move {
-            done(propose(&raft, bytes).await.and_then(applied_of));
+            let proposed = match is_able {
+                Ok(()) => propose(&raft, bytes).await.and_then(applied_of),
+                Err(fault) => Err(fault),
+            };
+            done(proposed);
         }));
     }
 
@@ -207,8 +230,12 @@ impl<K: Carrier> RaftLog<K> {
         change: Change,
         done: impl FnOnce(Result<(), String>) + Send + 'static,
     ) {
+        let is_able = self.is_able();
         let (raft, time) = (self.raft.clone(), self.patience());
         drop(self.handle.spawn(async move {
+            if let Err(fault) = is_able {
+                return done(Err(fault.to_string()));
+            }
             let empty =
                 |ids: BTreeSet<RaftId>| ids.into_iter().map(|id| (id, EmptyNode {})).collect();
             let changes = match change {
@@ -263,7 +290,7 @@ impl<K: Carrier> RaftLog<K> {
     where
         F: Future<Output = Result<u64, Unavailable>> + Send + 'static,
     {
-        let time = self.patience();
+        let (is_able, time) = (self.is_able(), self.patience());
         let led = led(
             self.raft.clone(),
             Arc::clone(&self.carrier),
@@ -272,6 +299,11 @@ impl<K: Carrier> RaftLog<K> {
             here,
         );
         async move {
+            if let Err(fault) = is_able {
+                // Who asks again at once would do nothing else.
+                tokio::time::sleep(RETRY * 10).await;
+                return Err(fault);
+            }
             let led = tokio::time::timeout(time, led).await;
             led.unwrap_or(Err(Unavailable::NoMajority))
         }

@@ -16,7 +16,7 @@ use openraft::{AsyncRuntime as _, EmptyNode, Raft};
 use openraft_rt_sim::SimRuntime;
 
 use crate::{
-    Carrier, Data, DiskLog, Machine, Network, Outcome, Published, Unreached, leader_of,
+    Carrier, Data, DiskFault, DiskLog, Machine, Network, Outcome, Published, Unreached, leader_of,
     raft_config, serve,
 };
 
@@ -107,6 +107,7 @@ impl Carrier for Wire {
 struct Node {
     disk: SimulatedDisk,
     published: Published,
+    fault: DiskFault,
 }
 
 struct World {
@@ -132,7 +133,8 @@ impl World {
         let directory = Path::new(DIRECTORY);
         let log = DiskLog::open(&shared, directory).unwrap();
         let published = Published::default();
-        let machine = Machine::new(&shared, directory, &published);
+        let fault = log.fault();
+        let machine = Machine::new(&shared, directory, &published, &fault);
         let wire = Wire {
             wires: Arc::clone(&self.wires),
             own: id,
@@ -144,7 +146,12 @@ impl World {
         let raft = SimRaft::new(id, Arc::new(config), network, log, machine);
         let raft = raft.await.unwrap();
         self.wires.lock().unwrap().rafts.insert(id, raft);
-        self.nodes.insert(id, Node { disk, published });
+        let node = Node {
+            disk,
+            published,
+            fault,
+        };
+        self.nodes.insert(id, node);
     }
 
     fn raft(&self, id: u64) -> SimRaft {
@@ -163,6 +170,7 @@ impl World {
     async fn restart(&mut self, id: u64, seed: u64) {
         let raft = self.wires.lock().unwrap().rafts.remove(&id).unwrap();
         let disk = self.nodes[&id].disk.crash(seed);
+        self.nodes[&id].fault.give_up();
         raft.shutdown().await.unwrap();
         SimRuntime::sleep(Duration::from_millis(300)).await;
         self.start(id, disk).await;

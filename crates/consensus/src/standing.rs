@@ -7,7 +7,7 @@ use cluster::control_log::RaftId;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::{Instant as _, Raft};
 
-use crate::{Machine, Types};
+use crate::{DiskFault, Machine, Types};
 
 /// How Raft is just now, as far as this node knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,37 +22,49 @@ pub struct Standing {
     pub is_ready: bool,
     /// And a majority has confirmed so within one election.
     pub has_quorum: bool,
+    /// Why its files cannot be written, if so: it takes no part until they can be.
+    pub fault: Option<String>,
+    /// Why no snapshot of it can be written, if so.
+    pub snapshot_fault: Option<String>,
     /// Why it has ended, if so.
     pub ended: Option<String>,
 }
 
 impl Standing {
-    /// That of a node whose group has those times.
-    pub(crate) fn of<C: Types>(raft: &Raft<C, Machine>, times: &Times) -> Self {
+    /// Whether this node is one of those that decide, and hears what they do.
+    #[must_use]
+    pub fn takes_part(&self) -> bool {
+        self.fault.is_none() && self.ended.is_none()
+    }
+
+    /// That of a node whose group has those times. Who waits for its disk says what it was before: it leads nobody but itself.
+    pub(crate) fn of<C: Types>(raft: &Raft<C, Machine>, times: &Times, disk: &DiskFault) -> Self {
         let metrics = raft.metrics();
         let metrics = metrics.borrow_watched();
-        let is_leader = metrics.state.is_leader();
         let members = metrics.membership_config.membership();
         let own = *raft.node_id();
         let is_alone = members.voter_ids().all(|id| id == own);
+        let ended = metrics.running_state.as_ref().err();
+        let ended = ended.map(ToString::to_string);
+        let fault = disk.journal();
+        let takes_part = is_alone || ended.is_none() && fault.is_none();
+        let is_leader = takes_part && metrics.state.is_leader();
         let within = Duration::from_millis(times.election_ms_max);
         let is_acked = metrics
             .last_quorum_acked
             .is_some_and(|at| at.elapsed() < within);
         Self {
             term: metrics.current_term,
-            leader: metrics.current_leader,
+            leader: metrics.current_leader.filter(|_| takes_part),
             is_leader,
             is_ready: is_leader
                 && metrics
                     .last_applied
                     .is_some_and(|last| last.leader_id.term == metrics.current_term),
             has_quorum: is_leader && (is_alone || is_acked),
-            ended: metrics
-                .running_state
-                .as_ref()
-                .err()
-                .map(ToString::to_string),
+            fault: fault.filter(|_| !is_alone),
+            snapshot_fault: disk.snapshot(),
+            ended,
         }
     }
 }

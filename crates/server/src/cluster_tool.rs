@@ -44,13 +44,15 @@ pub struct Told {
 }
 
 /// The fields of INFO that are shown above the table.
-const HEAD: [&str; 6] = [
+const HEAD: [&str; 8] = [
     "control_leader",
     "control_term",
     "control_index",
     "control_nodes",
     "control_voters",
     "control_fault_tolerance",
+    "control_log_status",
+    "control_log_error",
 ];
 const COLUMNS: [(&str, &str, usize); 7] = [
     ("NODE", "id", 40),

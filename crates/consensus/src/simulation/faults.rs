@@ -1,4 +1,5 @@
-//! Random faults, one seed a run: cuts both ways and one way, power cuts, slow links, a voter that is replaced by a new node.
+//! Random faults, one seed a run: cuts both ways and one way, power cuts, slow links, disks that are full or fail, a voter that is
+//! replaced by a new node.
 //!
 //! What is acknowledged stays, every node has the same state at the same index, and no index goes back; in the end all is well.
 //!
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use base::random::Prng;
 use cluster::state::DocumentKind;
+use durability::simulated::Fault;
 use openraft::{AsyncRuntime as _, ChangeMembers, EmptyNode};
 use openraft_rt_sim::SimRuntime;
 
@@ -29,6 +31,7 @@ struct Outcome {
     restarts: u64,
     cuts: u64,
     replaced: u64,
+    disk_faults: u64,
     state: Vec<u8>,
 }
 
@@ -87,7 +90,7 @@ impl Run {
         } else {
             some
         };
-        match self.random.below(10) {
+        match self.random.below(12) {
             0 | 1 => {
                 self.outcome.cuts += 1;
                 self.world.wires.lock().unwrap().cut.insert(whom);
@@ -109,11 +112,20 @@ impl Run {
                 let delay_us_max = 1_000 + self.random.below(60_000);
                 self.world.wires.lock().unwrap().delay_us_max = delay_us_max;
             }
+            9 | 10 => {
+                self.outcome.disk_faults += 1;
+                let fault = Fault::ALL[self.random.index(Fault::ALL.len())];
+                let disk = &self.world.nodes[&whom].disk;
+                disk.fail(disk.operations()..u64::MAX, fault);
+            }
             _ => self.replace(whom).await,
         }
     }
 
     fn heal(&self) {
+        for node in self.world.nodes.values() {
+            node.disk.heal();
+        }
         let mut wires = self.world.wires.lock().unwrap();
         wires.cut.clear();
         wires.one_way.clear();
@@ -210,6 +222,7 @@ fn a_group_keeps_what_it_acknowledged_under_random_faults() {
         total.restarts += outcome.restarts;
         total.cuts += outcome.cuts;
         total.replaced += outcome.replaced;
+        total.disk_faults += outcome.disk_faults;
     });
     println!("{seeds} seeds: {total:?}");
     assert!(total.acknowledged > seeds * 50, "{total:?}");

@@ -29,7 +29,7 @@ use openraft_rt_sim::SimRuntime;
 use super::{DIRECTORY, STEP, SimRaft, Wire, Wires, number_of, shared_wires, total_of};
 use crate::network::propose;
 use crate::standing::Standing;
-use crate::{DiskLog, Machine, Network, Published, raft_config};
+use crate::{DiskFault, DiskLog, Machine, Network, Published, raft_config};
 
 /// Who leads, by term and Raft id.
 type Reign = (u64, u64);
@@ -58,7 +58,7 @@ async fn start(wires: Arc<Mutex<Wires>>, id: u64, disk: SimulatedDisk, published
     let shared: Arc<dyn Disk> = Arc::new(disk);
     let directory = Path::new(DIRECTORY);
     let log = DiskLog::open(&shared, directory).unwrap();
-    let machine = Machine::new(&shared, directory, &published);
+    let machine = Machine::new(&shared, directory, &published, &log.fault());
     let mut config = raft_config(&Times::of(1_500)).unwrap();
     config.snapshot_policy = openraft::SnapshotPolicy::LogsSinceLast(20);
     config.max_in_snapshot_log_to_keep = 5;
@@ -120,7 +120,9 @@ impl RaftLogs {
 
     fn standing(&self, at: usize) -> Standing {
         let raft = self.raft(at);
-        raft.map_or_else(Standing::default, |raft| Standing::of(&raft, &self.times))
+        raft.map_or_else(Standing::default, |raft| {
+            Standing::of(&raft, &self.times, &DiskFault::default())
+        })
     }
 
     fn proposal(&mut self, entry: Entry) -> Proposal {

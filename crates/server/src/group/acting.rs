@@ -141,8 +141,11 @@ impl Driver {
         duty.seal(seal, Box::new(done));
     }
 
-    /// Tells every voter that this node is there.
+    /// Tells every voter that this node is there, where it takes part.
     fn send_heartbeat(&mut self, beat: &Heartbeat) {
+        if !self.standing.takes_part() {
+            return;
+        }
         let bytes = Message::Heartbeat(beat.clone()).encode();
         let voters = self.log.membership().voters;
         let mut to: BTreeSet<NodeId> = voters

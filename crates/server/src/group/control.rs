@@ -379,6 +379,11 @@ impl Part {
         }
     }
 
+    /// Where its files are.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// For who may outlive it.
     pub(super) fn weak(&self) -> Weak<Self> {
         Weak::clone(&self.me)

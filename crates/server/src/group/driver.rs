@@ -28,6 +28,7 @@ use cluster::{Applied, ControlState, NodeId, NodeRecord, ShardId, Times, Unavail
 use consensus::{RaftLog, Standing};
 
 use super::control::Part;
+use super::control_fault::ToldFaults;
 use super::duty::{Duty, PrimaryAddress};
 use super::handing_over::{HandedOver, HandingOver};
 use super::links::{Asked, Links, Reply, Subject, Told};
@@ -144,6 +145,8 @@ pub(crate) struct Driver {
     pub(super) published: Option<Published>,
     /// Who was said to lead.
     pub(super) told_leader: Option<Option<RaftId>>,
+    /// What was said of the files of the control log.
+    pub(super) told_faults: ToldFaults,
     pub(super) times: Times,
     pub(super) tick: Duration,
 }
@@ -224,6 +227,7 @@ impl Driver {
             is_outdated: false,
             published: None,
             told_leader: None,
+            told_faults: ToldFaults::default(),
             tick: Duration::from_millis((times.heartbeat_ms / TICKS_PER_HEARTBEAT).max(1)),
         }
     }
@@ -302,6 +306,7 @@ impl Driver {
         self.note_log();
         self.note_level();
         self.standing = self.log.standing();
+        self.tell_control_faults();
         self.note_leader(now_ms);
         let state = self.log.watch();
         self.is_outdated = state.feature_level > self.record.feature_level;
@@ -455,6 +460,9 @@ impl Driver {
                     self.member.note_acknowledged(reign, now_ms);
                 }
                 self.log.serve(bytes, move |answer| reply.answer(answer));
+            }
+            Subject::Member if !self.standing.takes_part() => {
+                reply.answer(Err("its control log cannot be written".to_owned()));
             }
             Subject::Join => self.join(from, &bytes, reply),
             Subject::HandOver => self.hear_of_hand_over(from, reply),

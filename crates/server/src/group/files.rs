@@ -120,9 +120,15 @@ impl Kept {
     /// # Errors
     /// Those of the system; what was there is there still.
     pub(crate) fn write(&self, disk: &dyn Disk, directory: &Path) -> io::Result<()> {
-        whole_file::make_directory(disk, directory)?;
         let bytes = self.encode().into_bytes();
-        whole_file::replace(disk, directory, NAME, &bytes).map(drop)
+        let written = whole_file::make_directory(disk, directory)
+            .and_then(|()| whole_file::replace(disk, directory, NAME, &bytes));
+        // Whoever reads it is to know which disk that is of.
+        let named = |error: io::Error| {
+            let path = directory.join(NAME);
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        };
+        written.map(drop).map_err(named)
     }
 
     fn encode(&self) -> String {
@@ -195,6 +201,8 @@ pub(crate) fn id_of(text: &str) -> Option<NodeId> {
 
 #[cfg(test)]
 mod tests {
+    use durability::simulated::{Fault, SimulatedDisk};
+
     use super::*;
 
     fn kept() -> Kept {
@@ -221,6 +229,14 @@ mod tests {
         for kept in [kept(), Kept::default()] {
             assert_eq!(Kept::decode(&kept.encode()), Some(kept));
         }
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_told_with_its_place() {
+        let disk = SimulatedDisk::new(1);
+        disk.fail(0..u64::MAX, Fault::Full);
+        let error = kept().write(&disk, Path::new("/control")).unwrap_err();
+        assert!(error.to_string().starts_with("/control/node: "), "{error}");
     }
 
     #[test]

@@ -428,6 +428,7 @@ impl Part {
                 Unavailable::NoMajority
                 | Unavailable::NotLeader(_)
                 | Unavailable::Level(_)
+                | Unavailable::CannotWrite
                 | Unavailable::Ended,
             ) => {}
         }

@@ -20,6 +20,8 @@ pub(crate) mod control;
 #[cfg(not(feature = "cluster"))]
 #[path = "no_control.rs"]
 pub(crate) mod control;
+#[cfg(feature = "cluster")]
+mod control_fault;
 pub(crate) mod directives;
 pub(crate) mod documents;
 #[cfg(feature = "cluster")]

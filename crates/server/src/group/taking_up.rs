@@ -20,6 +20,7 @@ pub(super) struct Published {
     control_term: u64,
     voters: usize,
     drift_ppm: i64,
+    takes_part: bool,
 }
 
 impl Driver {
@@ -180,6 +181,7 @@ impl Driver {
             control_term: self.standing.term,
             voters: self.log.membership().voters.len(),
             drift_ppm: self.member.drift_ppm(),
+            takes_part: self.standing.takes_part(),
         }
     }
 
@@ -216,6 +218,7 @@ impl Driver {
             leader: leader.map(|(id, _)| *id),
             control_term: self.standing.term,
             drift_ppm: self.member.drift_ppm(),
+            fault: self.control_fault(),
         });
         self.routes_changed();
         node.replication.note_routes(&node, self.state.index);

@@ -26,6 +26,8 @@ pub struct Seen {
     pub control_term: u64,
     /// By how many parts in a million this node's clock is behind the leader's, as that says.
     pub drift_ppm: i64,
+    /// Why this node takes no part, if so: its control log cannot be written.
+    pub fault: Option<String>,
 }
 
 impl Seen {
@@ -40,6 +42,13 @@ impl Seen {
         );
         let drift = self.drift_ppm.to_string();
         fields.push(("control_clock_drift_ppm".to_owned(), drift));
+        let status = if self.fault.is_none() { "ok" } else { "err" };
+        fields.push(("control_log_status".to_owned(), status.to_owned()));
+        if let Some(fault) = &self.fault {
+            // One line.
+            let fault = fault.replace(['\r', '\n'], " ");
+            fields.push(("control_log_error".to_owned(), fault));
+        }
         fields
     }
 }

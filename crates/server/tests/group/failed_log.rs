@@ -19,11 +19,11 @@ const SIZE_MIB: usize = 96;
 const VALUE_BYTES: usize = 200_000;
 
 /// A file system of its own, until it is dropped.
-struct Mounted(PathBuf);
+pub(crate) struct Mounted(PathBuf);
 
 impl Mounted {
     /// One at a directory that is made; otherwise why that is not possible here.
-    fn at(path: PathBuf) -> Result<Self, String> {
+    pub(crate) fn at(path: PathBuf) -> Result<Self, String> {
         fs::create_dir_all(&path).unwrap();
         let size = format!("size={SIZE_MIB}m");
         let mount = Command::new("mount")
@@ -42,7 +42,7 @@ impl Mounted {
     }
 
     /// Takes all that is left.
-    fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let mut filler = File::options()
             .create(true)
             .append(true)
@@ -57,7 +57,7 @@ impl Mounted {
         }
     }
 
-    fn empty(&self) {
+    pub(crate) fn empty(&self) {
         fs::remove_file(self.filler()).unwrap();
     }
 }

@@ -8,7 +8,7 @@
 //! | an entry of an unknown kind | `cluster`: `a_newer_version_and_an_unknown_kind_are_said_by_name` |
 //! | no control majority; a node that voters do not reach | `failover::a_primary_without_a_majority_takes_no_writes` |
 //! | the disk of a primary's log fails | `failed_log` |
-//! | the disk of the control log fails | `consensus`: its tests of the journal |
+//! | the disk of the control log is full, or fails | `full_disk`; `consensus`: its tests of the journal |
 //! | the control log is damaged | `a_damaged_control_log_is_refused_with_its_place` |
 //! | clocks | `cluster`: `a_lease_ends_at_its_holder_first`, and the simulation's drift |
 //! | nodes that meet crosswise, themselves, or nobody | `meeting`, `clusters::who_cannot_be_of_one_cluster_is_told_why` |

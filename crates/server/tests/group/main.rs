@@ -17,6 +17,7 @@ mod failed_log;
 mod failover;
 mod faults;
 mod forming;
+mod full_disk;
 mod hand_over;
 mod histories;
 mod kills;
@@ -236,9 +237,12 @@ pub(crate) fn three_with(more: &[&str]) -> [Node; 3] {
 
 /// The same of a first node that has begun a group.
 pub(crate) fn joined_by_two(first: Node, more: &[&str]) -> [Node; 3] {
-    let others = [Node::joining(&first, more), Node::joining(&first, more)];
-    let [second, third] = others;
-    let nodes = [first, second, third];
+    let [second, third] = [Node::joining(&first, more), Node::joining(&first, more)];
+    joined([first, second, third])
+}
+
+/// Three nodes that have been started as one group, once that is whole.
+pub(crate) fn joined(nodes: [Node; 3]) -> [Node; 3] {
     let all: Vec<&Node> = nodes.iter().collect();
     wait_until("three voters", &all, || {
         nodes[0].field("control_voters") == "3"
