@@ -285,7 +285,9 @@ impl Listed {
         };
         Some(Self {
             id: field("id")?.parse().ok()?,
-            is_blocked: field("flags")?.contains('b'),
+            // Since Redis 7.4 these wait for a thread that frees what there was, and for nobody else.
+            is_blocked: field("flags")?.contains('b')
+                && !field("cmd").is_some_and(|cmd| matches!(cmd, "flushdb" | "flushall")),
         })
     }
 }
@@ -347,4 +349,22 @@ impl Scene {
 fn show_heard(session: usize, heard: &[Answer]) -> String {
     let shown: Vec<String> = heard.iter().map(show_answer).collect();
     format!("{} <- session {session}", shown.join(" | "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Listed;
+
+    #[test]
+    fn who_waits_until_a_flush_is_done_is_not_blocked() {
+        let is_blocked = |line: &str| Listed::parse(line).expect("a line").is_blocked;
+        assert!(is_blocked("id=7 addr=127.0.0.1:1 flags=b cmd=blpop resp=2"));
+        assert!(!is_blocked(
+            "id=7 addr=127.0.0.1:1 flags=b cmd=flushdb resp=2"
+        ));
+        assert!(!is_blocked(
+            "id=7 addr=127.0.0.1:1 flags=b cmd=flushall resp=2"
+        ));
+        assert!(!is_blocked("id=7 addr=127.0.0.1:1 flags=N cmd=get resp=2"));
+    }
 }
