@@ -164,7 +164,7 @@ fn run(node: &Node, engine: &mut Engine, job: &mut Job, queue: &Queue) -> Messag
         let is_open = || (!gate.changes_role() || node.is_stopping()).then_some(());
         let _in_time = poll(ROLE_TIME, PAUSE_LOOK, is_open);
     }
-    let mut port = Port::of_aside(node, job.peer_is_local, queue);
+    let mut port = Port::of_aside(node, job, queue);
     let mut output = ReplyBuffer::with_capacity(0);
     let share = Share {
         requests_max: 1,

@@ -37,6 +37,8 @@ pub struct Job {
     pub peer_is_local: bool,
     /// The server itself asks, and nothing is refused to it.
     pub is_of_server: bool,
+    /// How many stops of the server had been given up when it came.
+    pub aborted_stops: u64,
     /// Where the reply goes.
     pub connection: ConnectionId,
 }

@@ -734,6 +734,7 @@ impl Node {
             watches: None,
             peer_is_local: true,
             is_of_server: true,
+            aborted_stops: self.replication.aborted_stops(),
             connection: ConnectionId::NOBODY,
         });
     }

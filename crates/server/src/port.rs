@@ -25,6 +25,7 @@ use crate::clients;
 use crate::cluster_mode::ask_server;
 use crate::config::{Change, ConfigError, Permission};
 use crate::group::{directives, documents, libraries};
+use crate::job::Job;
 use crate::link::{Message, own_posts};
 use crate::log::Level;
 use crate::migration::fronts;
@@ -42,6 +43,8 @@ pub struct Port<'a> {
     local: Option<Local<'a>>,
     /// Of the thread beside the workers, what it is to do next.
     queue: Option<&'a Queue>,
+    /// And how many stops had been given up when it was asked for what it does.
+    aborted_stops: Option<u64>,
 }
 
 /// What a worker's own clients get through it.
@@ -63,14 +66,16 @@ impl<'a> Port<'a> {
             peer_is_local,
             local: None,
             queue: None,
+            aborted_stops: None,
         }
     }
 
     /// The same for a client whose request runs aside.
-    pub(crate) fn of_aside(node: &'a Node, peer_is_local: bool, queue: &'a Queue) -> Self {
+    pub(crate) fn of_aside(node: &'a Node, job: &Job, queue: &'a Queue) -> Self {
         Self {
             queue: Some(queue),
-            ..Self::new(node, peer_is_local)
+            aborted_stops: Some(job.aborted_stops),
+            ..Self::new(node, job.peer_is_local)
         }
     }
 
@@ -565,6 +570,13 @@ impl ProcessPort for Port<'_> {
                 .core
                 .log
                 .warning(format_args!("User requested shutdown..."));
+        }
+        let given_up = self.node.replication.aborted_stops();
+        if !request.abort && self.aborted_stops.is_some_and(|seen| seen != given_up) {
+            // It stood behind one that was given up: who gave that up meant all that waited.
+            return Err(CommandError::fixed(
+                "ERR Errors trying to SHUTDOWN. Check logs.",
+            ));
         }
         self.node.shut_down(request)
     }

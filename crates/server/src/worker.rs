@@ -336,6 +336,7 @@ impl Worker {
             watches: session.watches.take(),
             peer_is_local: connected.peer_is_local,
             is_of_server: false,
+            aborted_stops: self.node.replication.aborted_stops(),
             connection: id,
         };
         let transaction = job.transaction.as_ref();

@@ -103,11 +103,31 @@ impl Replication {
             log.notice(format_args!("Shutdown manually aborted."));
             return false;
         }
+        self.tell_lagging(node);
         log.notice(format_args!(
             "{} of {all} replicas are in sync when shutting down.",
             all - lags
         ));
         true
+    }
+
+    /// A line for each replica that has not all there is.
+    fn tell_lagging(&self, node: &Node) {
+        let (end, now_unix_ms) = (super::log_end(node), node.core.clock.now_unix_ms());
+        for replica in self.replicas.all() {
+            let (state, applied) = (replica.state(), replica.acked().applied);
+            if !state.is_online() || applied >= end {
+                continue;
+            }
+            node.core.log.notice(format_args!(
+                "Lagging replica {}:{} reported offset {} behind master, lag={}, state={}.",
+                replica.host,
+                replica.port,
+                end - applied,
+                replica.lag_ms(now_unix_ms) / 1000,
+                state.word(),
+            ));
+        }
     }
 
     /// Gives up a stop that waits for replicas; whether there is one.
@@ -116,7 +136,15 @@ impl Replication {
         let aborted = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |word| {
             (word > ABORTED).then_some(ABORTED)
         });
+        if aborted.is_ok() {
+            self.aborted_stops.fetch_add(1, Ordering::SeqCst);
+        }
         aborted.is_ok()
+    }
+
+    /// How many stops were given up. One that was asked for before the last of them is given up, too.
+    pub(crate) fn aborted_stops(&self) -> u64 {
+        self.aborted_stops.load(Ordering::SeqCst)
     }
 
     /// How long a stop still waits for replicas, in milliseconds.

@@ -89,6 +89,8 @@ pub struct Replication {
     pub(super) node: OnceLock<Weak<Node>>,
     /// Until when a stop waits for replicas, in milliseconds since 1970; 0 where none does, 1 where it was given up.
     pub(super) stop_wait: AtomicU64,
+    /// How many stops were given up.
+    pub(super) aborted_stops: AtomicU64,
     /// This primary has left its office for another copy: writes wait until that has it.
     pub(super) hands_over: AtomicBool,
     /// An office has just begun: writes wait for its first lease, and for the copies that they need.
@@ -137,6 +139,7 @@ impl Default for Replication {
             own: OwnLinks::default(),
             node: OnceLock::new(),
             stop_wait: AtomicU64::new(0),
+            aborted_stops: AtomicU64::new(0),
             hands_over: AtomicBool::new(false),
             begins_office: AtomicBool::new(false),
             has_uncommitted: AtomicBool::new(false),

@@ -209,3 +209,79 @@ fn a_stop_waits_for_replicas() {
     });
     assert_eq!(must(&mut two, "GET k"), Value::Bulk(b"3".to_vec()));
 }
+
+/// Who gives a stop up means all that were asked for: each is answered as Redis does, and the server goes on.
+#[test]
+fn a_stop_that_is_given_up_is_so_for_all_who_wait_for_it() {
+    for server in [
+        iolite(&["--durability", "none", "--shutdown-timeout", "600"]),
+        redis(&["--shutdown-timeout", "600"]),
+    ] {
+        let mut one = server.client().unwrap();
+        let replica = redis(&[]);
+        let mut two = replica.client().unwrap();
+        follow(&mut two, &server);
+        must(&mut one, "SET k 1");
+        settle(&mut one, &mut two);
+        replica.signal("-STOP");
+        must(&mut one, "SET k 2");
+        std::thread::scope(|scope| {
+            let stops: Vec<_> = (0..2)
+                .map(|_| {
+                    let mut other = server.client().unwrap();
+                    scope.spawn(move || other.command(&["SHUTDOWN"]))
+                })
+                .collect();
+            until("both wait", || {
+                let list = text(&must(&mut one, "CLIENT LIST"));
+                list.matches("cmd=shutdown").count() == 2
+            });
+            until("it waits", || {
+                !field(&mut one, "shutdown_in_milliseconds").is_empty()
+            });
+            must(&mut one, "SHUTDOWN ABORT");
+            for stop in stops {
+                let reply = stop.join().unwrap().unwrap();
+                let expected = b"ERR Errors trying to SHUTDOWN. Check logs.".to_vec();
+                assert_eq!(reply, Value::Error(expected));
+            }
+        });
+        must(&mut one, "SET k 3");
+        replica.signal("-CONT");
+    }
+}
+
+/// The log says of each replica that has not all how far it is behind, as Redis does.
+#[test]
+fn a_stop_says_who_lags() {
+    for mut server in [
+        iolite(&["--durability", "none", "--shutdown-timeout", "1"]),
+        redis(&["--shutdown-timeout", "1"]),
+    ] {
+        let mut one = server.client().unwrap();
+        let replica = redis(&[]);
+        let mut two = replica.client().unwrap();
+        follow(&mut two, &server);
+        must(&mut one, "SET k 1");
+        settle(&mut one, &mut two);
+        replica.signal("-STOP");
+        must(&mut one, "SET k 2");
+        server.signal("-TERM");
+        until("it has stopped", || !server.is_running().unwrap());
+        let log = server.log();
+        assert!(log.contains("Lagging replica 127.0.0.1:"), "{log}");
+        assert!(log.contains("state=online."), "{log}");
+        assert!(
+            log.contains("0 of 1 replicas are in sync when shutting down."),
+            "{log}"
+        );
+        replica.signal("-CONT");
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        other => format!("{other:?}"),
+    }
+}
