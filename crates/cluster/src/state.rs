@@ -31,11 +31,14 @@ pub const FIRST_RAFT_ID: RaftId = 1;
 /// | 1 | nodes, shards, documents, secrets, incarnations |
 /// | 2 | entries `slots`, `move`, `end of moves` and `drain`; heartbeats with the time, and replies that judge it |
 /// | 3 | questions between members name who began their group; clusters that have just begun become one |
-pub const FEATURE_LEVEL: u16 = 3;
+/// | 4 | where writes wait for a majority, one more copy of an even number is a member at once |
+pub const FEATURE_LEVEL: u16 = 4;
 /// From this level on heartbeats name the time at which they were sent.
 pub const LEVEL_OF_TIMES: u16 = 2;
 /// From this level on questions between members name who began their group.
 pub const LEVEL_OF_FOUNDERS: u16 = 3;
+/// From this level on, where writes wait for a majority, one more copy of an even number needs no change in two steps.
+pub const LEVEL_OF_GROWING: u16 = 4;
 
 /// The name of a node for good: 40 digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -17,7 +17,8 @@
 //!  2. There is no office of a term below the seal.
 //!  3. A lease without an office is no lease.
 //!  4. Committed is what a majority of every set of members has, this node included, and only from where the frame of the
-//!     present term ends.
+//!     present term ends. An office of a term before that in which it has these members commits nothing: they may be the majority of
+//!     another one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,6 +68,8 @@ pub struct Fence {
     others: AtomicU64,
     /// Where the frame of the present term ends.
     term_end: AtomicU64,
+    /// The term of the shard at which the members are those that this node knows.
+    members_term: AtomicU64,
     /// Whether what is answered at quorum is confirmed by the members, too (`quorum-reads confirm`).
     confirms: AtomicBool,
     /// So long a round of them may take.
@@ -108,6 +111,7 @@ impl Fence {
         self.is_grouped.store(false, Ordering::SeqCst);
         let _was_in_office = self.end_office();
         *lock(&self.copies) = Copies::default();
+        self.members_term.store(0, Ordering::SeqCst);
         *lock(&self.shards) = Shards::default();
         self.is_quorum.store(false, Ordering::SeqCst);
         self.seal.store(0, Ordering::SeqCst);
@@ -281,6 +285,8 @@ impl Fence {
         let is_same = (&copies.shard.members, &copies.shard.old_members)
             == (&shard.members, &shard.old_members);
         copies.shard = shard.clone();
+        // Before they are counted: with members of a later term nothing is committed in the office of before.
+        self.members_term.store(shard.term, Ordering::SeqCst);
         self.is_quorum.store(shard.is_quorum, Ordering::SeqCst);
         if !is_same {
             // What the members of before had says nothing of what these have.
@@ -411,8 +417,10 @@ impl Fence {
     #[must_use]
     pub fn committed(&self, own_end: u64) -> u64 {
         let committed = self.others.load(Ordering::SeqCst).min(own_end);
-        let is_of_term = self.office() > 0 && committed >= self.term_end.load(Ordering::SeqCst);
-        if is_of_term { committed } else { 0 }
+        let office = self.office();
+        let is_over = office < self.members_term.load(Ordering::SeqCst);
+        let is_of_term = office > 0 && committed >= self.term_end.load(Ordering::SeqCst);
+        if is_of_term && !is_over { committed } else { 0 }
     }
 
     /// Whether a lease stands now.
@@ -555,6 +563,26 @@ mod tests {
             0,
             "no acknowledgement survives a term"
         );
+    }
+
+    /// One of two copies was promoted alone, and then there is a third: with that the primary of before would be two of three.
+    #[test]
+    fn with_members_of_a_later_term_an_office_of_before_commits_nothing() {
+        let of_term = |term, members: &[u8]| Shard {
+            term,
+            ..shard(members)
+        };
+        let fence = grouped();
+        fence.set_members(&of_term(1, &[1, 2]));
+        assert!(fence.begin_office(1, 8));
+        assert!(fence.note_copy(node(2), 1, Some(16)));
+        assert_eq!(fence.committed(64), 16);
+        fence.set_members(&of_term(2, &[1, 2, 3]));
+        let _noted = fence.note_copy(node(3), 1, Some(64));
+        assert_eq!(fence.committed(64), 0);
+        assert!(fence.begin_office(2, 72));
+        assert!(fence.note_copy(node(3), 2, Some(80)));
+        assert_eq!(fence.committed(80), 80);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! How one entry changes the state.
 
 use super::{
-    Applied, ControlState, CopyKind, FEATURE_LEVEL, FIRST_RAFT_ID, Node, NodeId, NodeRecord,
-    REQUESTS_MAX, Shard, ShardId, Versioned, roles,
+    Applied, ControlState, CopyKind, FEATURE_LEVEL, FIRST_RAFT_ID, LEVEL_OF_GROWING, Node, NodeId,
+    NodeRecord, REQUESTS_MAX, Shard, ShardId, Versioned, roles,
 };
 use crate::entry::{Entry, Proposal, ShardChange, SlotRange};
 use crate::planted::{Bug, is_on};
@@ -264,6 +264,7 @@ impl ControlState {
         {
             return Applied::Refused;
         }
+        let grows_at_once = self.feature_level >= LEVEL_OF_GROWING;
         let Some(shard) = self.shards.get_mut(&id) else {
             return Applied::Refused;
         };
@@ -272,8 +273,7 @@ impl ControlState {
         }
         let changed = match change {
             ShardChange::Add { node, kind } => {
-                self.nodes.contains_key(node)
-                    && begin_change(shard, |members| members.insert(*node, *kind).is_none())
+                self.nodes.contains_key(node) && add(shard, *node, *kind, grows_at_once)
             }
             ShardChange::Remove { node } => {
                 *node != shard.primary
@@ -364,6 +364,23 @@ impl ControlState {
         shard.promised = *end;
         Applied::Done
     }
+}
+
+/// One copy more, or a change that brings it; whether.
+///
+/// What was committed is on `n / 2 + 1` of an even number `n` of copies, and a seal of `n + 1` has as many answers: one of them has
+/// it, so those of before need not agree, and may be lost. Of an odd number a majority may be all that is not asked.
+fn add(shard: &mut Shard, node: NodeId, kind: CopyKind, grows_at_once: bool) -> bool {
+    let is_even = shard.members.len().is_multiple_of(2);
+    let is_at_once = grows_at_once && shard.is_quorum && is_even && shard.old_members.is_none();
+    if !is_at_once {
+        return begin_change(shard, |members| members.insert(node, kind).is_none());
+    }
+    let is_new = !shard.members.contains_key(&node);
+    if is_new {
+        shard.members.insert(node, kind);
+    }
+    is_new
 }
 
 /// Begins a change of the members; whether it is one, and none goes on.

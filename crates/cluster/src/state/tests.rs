@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
+mod growing;
+
 use proptest::prelude::*;
 
 use super::*;

@@ -216,9 +216,15 @@ pub(crate) fn has(node: &Node, key: &str) -> bool {
 /// written at quorum needs one that may be about to be lost. The leader of the moment says so in its log.
 pub(crate) fn wait_for_copies(nodes: &[&Node]) {
     wait_until("a copy each", nodes, || {
-        let logs = nodes.iter().map(|node| node.log());
-        let ended = logs.map(|log| log.matches("ends a change of who has a copy").count());
-        ended.sum::<usize>() + 1 >= nodes.len()
+        let logs: Vec<String> = nodes.iter().map(|node| node.log()).collect();
+        let count = |what| {
+            logs.iter()
+                .map(|log| log.matches(what).count())
+                .sum::<usize>()
+        };
+        // One more of an even number is counted at once, and one more of an odd number once that change has ended.
+        let ended = count("ends a change of who has a copy");
+        count("a copy of the data") - ended + 1 >= nodes.len() && ended >= nodes.len() / 2
     });
 }
 

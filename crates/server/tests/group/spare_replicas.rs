@@ -3,7 +3,7 @@
 use protocol::Value;
 
 use super::clusters::{LAST_SLOT, wait_for_agreement};
-use super::{Node, wait_until};
+use super::{Node, has, wait_until, writes};
 
 /// Two primaries that share all slots, the first with two replicas and the second with one.
 fn two_and_one() -> [Node; 5] {
@@ -71,5 +71,50 @@ fn the_last_replica_of_a_shard_is_replaced_and_keeps_its_data() {
     wait_until("its place taken", &all, || {
         let moved = [&c, &d].into_iter().find(|node| node.is_primary());
         moved.is_some_and(|node| node.text(&["GET", "a"]) == "kept")
+    });
+}
+
+/// A primary at quorum with all slots, a replica that is lost then, and another one that an operator adds.
+fn one_added_for_one_lost() -> [Node; 3] {
+    let args = ["--cluster-enabled", "yes", "--durability", "quorum"];
+    let mut nodes = [(); 3].map(|()| Node::new(&args));
+    nodes[0].own(0, LAST_SLOT);
+    for node in &nodes[1..] {
+        assert_eq!(node.meet(&nodes[0]), "OK");
+    }
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_for_agreement(&all, 3);
+    let primary = nodes[0].id();
+    let replicate = ["CLUSTER", "REPLICATE", &primary];
+    assert_eq!(nodes[1].text(&replicate), "OK");
+    wait_until("a majority of two", &all, || {
+        let logs = all.iter().map(|node| node.log());
+        let ended = logs.filter(|log| log.contains("ends a change of who has a copy"));
+        ended.count() > 0 && writes(&nodes[0], "a")
+    });
+    nodes[1].kill();
+    assert_eq!(nodes[2].text(&replicate), "OK");
+    let left = [&nodes[0], &nodes[2]];
+    wait_until("a majority without the lost one", &left, || {
+        writes(&nodes[0], "b")
+    });
+    nodes
+}
+
+#[test]
+fn where_writes_wait_for_a_majority_one_is_added_to_two_of_which_one_is_lost() {
+    let [a, _lost, c] = one_added_for_one_lost();
+    assert!(has(&a, "a") && has(&a, "b") && c.is_synced());
+}
+
+#[test]
+fn of_three_one_of_which_was_added_then_the_lost_one_and_the_added_one_keep_all() {
+    let [mut a, mut b, c] = one_added_for_one_lost();
+    a.kill();
+    b.start();
+    let all = [&b, &c];
+    wait_until("its place taken, and all kept", &all, || {
+        let mut primaries = all.into_iter().filter(|node| node.is_primary());
+        primaries.any(|node| writes(node, "c") && has(node, "a") && has(node, "b"))
     });
 }
