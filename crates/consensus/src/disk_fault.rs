@@ -13,9 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use openraft::RaftTypeConfig;
 use openraft::type_config::TypeConfigExt as _;
-
-use crate::Types;
 
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -65,7 +64,7 @@ impl DiskFault {
     ///
     /// # Errors
     /// Those of the system, once the log ends.
-    pub(crate) async fn until_written<C: Types, R>(
+    pub(crate) async fn until_written<C: RaftTypeConfig, R>(
         &self,
         written: Written,
         mut write: impl FnMut() -> io::Result<R> + Send,
