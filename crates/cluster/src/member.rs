@@ -319,7 +319,8 @@ impl Member {
                     term,
                     primary,
                 });
-            } else if (copy.end == shard.promised || is_alone)
+            } else if !copy.is_blank
+                && (copy.end == shard.promised || is_alone)
                 && copy.seal <= term
                 && copy.office < term
                 && may_begin(copy, term)
@@ -332,8 +333,9 @@ impl Member {
                     term,
                 });
             }
-            // Otherwise its log is not what was promised, or its office ended with a restart: the leader sees that it
-            // is not in office.
+            // Otherwise its log is not what was promised, or of another shard: who was started anew may know an old state only, in
+            // which it is the primary of the shard that it has left since. Or its office ended with a restart: the leader sees that
+            // it is not in office.
         }
         actions
     }
@@ -473,6 +475,19 @@ mod tests {
         };
         state.shards.insert(SHARD, shard);
         state
+    }
+
+    /// Its log is of the shard that it went to. An office in the one that it left would put a term of that one into it.
+    #[test]
+    fn who_knows_an_old_state_only_takes_no_office_over_the_log_of_another_shard() {
+        let mut member = Member::new(OWN, Times::default(), 2, 0);
+        let end = LogEnd {
+            term: 1,
+            sequence: 208,
+        };
+        member.add_copy(ShardId(9), 1, end, 208);
+        assert_eq!(member.on_state(&alone(1)), []);
+        assert_eq!(member.office(SHARD), None);
     }
 
     #[test]

@@ -98,6 +98,10 @@ fn one_added_for_one_lost() -> [Node; 3] {
     wait_until("a majority without the lost one", &left, || {
         writes(&nodes[0], "b")
     });
+    // Until it knows that something is committed, an added one is not sure to have all, and counts for no promotion.
+    wait_until("the added one knows", &left, || {
+        nodes[2].run(&["DBSIZE"]) == Value::Integer(2)
+    });
     nodes
 }
 
