@@ -17,8 +17,7 @@
 //!  2. There is no office of a term below the seal.
 //!  3. A lease without an office is no lease.
 //!  4. Committed is what a majority of every set of members has, this node included, and only from where the frame of the
-//!     present term ends. An office of a term before that in which it has these members commits nothing: they may be the majority of
-//!     another one.
+//!     present term ends. Members that are known with a later term are not counted: they may be the majority of another primary.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,8 +67,6 @@ pub struct Fence {
     others: AtomicU64,
     /// Where the frame of the present term ends.
     term_end: AtomicU64,
-    /// The term of the shard at which the members are those that this node knows.
-    members_term: AtomicU64,
     /// Whether what is answered at quorum is confirmed by the members, too (`quorum-reads confirm`).
     confirms: AtomicBool,
     /// So long a round of them may take.
@@ -111,7 +108,6 @@ impl Fence {
         self.is_grouped.store(false, Ordering::SeqCst);
         let _was_in_office = self.end_office();
         *lock(&self.copies) = Copies::default();
-        self.members_term.store(0, Ordering::SeqCst);
         *lock(&self.shards) = Shards::default();
         self.is_quorum.store(false, Ordering::SeqCst);
         self.seal.store(0, Ordering::SeqCst);
@@ -237,10 +233,10 @@ impl Fence {
         copies.ends.clear();
         self.others.store(0, Ordering::SeqCst);
         self.term_end.store(term_end, Ordering::SeqCst);
-        self.count(&copies);
-        drop(copies);
+        self.count(&copies, term);
         self.seal.store(term, Ordering::SeqCst);
         self.lease_until_ms.store(0, Ordering::SeqCst);
+        // Under the lock of the copies: whoever counts them next finds the office that they are of.
         self.office.store(term, Ordering::SeqCst);
         true
     }
@@ -285,14 +281,13 @@ impl Fence {
         let is_same = (&copies.shard.members, &copies.shard.old_members)
             == (&shard.members, &shard.old_members);
         copies.shard = shard.clone();
-        // Before they are counted: with members of a later term nothing is committed in the office of before.
-        self.members_term.store(shard.term, Ordering::SeqCst);
         self.is_quorum.store(shard.is_quorum, Ordering::SeqCst);
-        if !is_same {
+        let office = self.office();
+        if !is_same || office < shard.term {
             // What the members of before had says nothing of what these have.
             self.others.store(0, Ordering::SeqCst);
         }
-        self.count(&copies)
+        self.count(&copies, office)
     }
 
     /// Whether the group has it that writes may wait for a majority.
@@ -388,7 +383,7 @@ impl Fence {
             Some(_) => return false,
             None => copies.ends.remove(&node),
         };
-        self.count(&copies)
+        self.count(&copies, self.office())
     }
 
     /// Up to where a copy has the log, as it said in this office.
@@ -406,7 +401,12 @@ impl Fence {
         copies.shard.committed(&linked.chain(own).collect()) > 0
     }
 
-    fn count(&self, copies: &Copies) -> bool {
+    /// Counts what a majority has in an office; whether that is more than before. Members of a later term are not this office's to
+    /// count.
+    fn count(&self, copies: &Copies, office: u64) -> bool {
+        if office < copies.shard.term {
+            return false;
+        }
         let own = copies.own.map(|own| (own, u64::MAX));
         let ends = copies.ends.iter().map(|(node, end)| (*node, *end));
         let others = copies.shard.committed(&ends.chain(own).collect());
@@ -417,10 +417,8 @@ impl Fence {
     #[must_use]
     pub fn committed(&self, own_end: u64) -> u64 {
         let committed = self.others.load(Ordering::SeqCst).min(own_end);
-        let office = self.office();
-        let is_over = office < self.members_term.load(Ordering::SeqCst);
-        let is_of_term = office > 0 && committed >= self.term_end.load(Ordering::SeqCst);
-        if is_of_term && !is_over { committed } else { 0 }
+        let is_of_term = self.office() > 0 && committed >= self.term_end.load(Ordering::SeqCst);
+        if is_of_term { committed } else { 0 }
     }
 
     /// Whether a lease stands now.

@@ -26,6 +26,7 @@ use crate::cluster_mode::ask_server;
 use crate::config::{Change, ConfigError, Permission};
 use crate::group::{directives, documents, libraries};
 use crate::job::Job;
+use crate::keeping::saving::SHUTDOWN_FAILED;
 use crate::link::{Message, own_posts};
 use crate::log::Level;
 use crate::migration::fronts;
@@ -574,9 +575,7 @@ impl ProcessPort for Port<'_> {
         let given_up = self.node.replication.aborted_stops();
         if !request.abort && self.aborted_stops.is_some_and(|seen| seen != given_up) {
             // It stood behind one that was given up: who gave that up meant all that waited.
-            return Err(CommandError::fixed(
-                "ERR Errors trying to SHUTDOWN. Check logs.",
-            ));
+            return Err(SHUTDOWN_FAILED);
         }
         self.node.shut_down(request)
     }

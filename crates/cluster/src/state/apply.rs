@@ -366,21 +366,17 @@ impl ControlState {
     }
 }
 
-/// One copy more, or a change that brings it; whether.
+/// Adds a copy; whether the members have changed. Of an even number that is all; else a change begins, if none goes on.
 ///
 /// What was committed is on `n / 2 + 1` of an even number `n` of copies, and a seal of `n + 1` has as many answers: one of them has
-/// it, so those of before need not agree, and may be lost. Of an odd number a majority may be all that is not asked.
+/// it, so the old members need not agree, and may be lost. Of an odd number it may be on all those that did not answer.
 fn add(shard: &mut Shard, node: NodeId, kind: CopyKind, grows_at_once: bool) -> bool {
-    let is_even = shard.members.len().is_multiple_of(2);
-    let is_at_once = grows_at_once && shard.is_quorum && is_even && shard.old_members.is_none();
-    if !is_at_once {
-        return begin_change(shard, |members| members.insert(node, kind).is_none());
+    let is_at_once = grows_at_once && shard.is_quorum && shard.members.len().is_multiple_of(2);
+    let has_begun = begin_change(shard, |members| members.insert(node, kind).is_none());
+    if has_begun && is_at_once {
+        shard.old_members = None;
     }
-    let is_new = !shard.members.contains_key(&node);
-    if is_new {
-        shard.members.insert(node, kind);
-    }
-    is_new
+    has_begun
 }
 
 /// Begins a change of the members; whether it is one, and none goes on.

@@ -7,29 +7,19 @@
 //!
 //! What it knows of the group is older than what the others decide, and what it promises would not outlive it.
 
+use consensus::Standing;
+
 use super::driver::Driver;
 
-/// What was told of the files of the control log.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ToldFaults {
-    fault: Option<String>,
-    snapshot_fault: Option<String>,
-    ended: Option<String>,
-}
-
 impl Driver {
-    /// Tells the operator what has changed.
-    pub(super) fn tell_control_faults(&mut self) {
-        let standing = &self.standing;
-        let now = ToldFaults {
-            fault: standing.fault.clone(),
-            snapshot_fault: standing.snapshot_fault.clone(),
-            ended: standing.ended.clone(),
-        };
-        if now == self.told_faults {
+    /// Tells the operator what has changed of the control log's files.
+    pub(super) fn tell_control_faults(&self, before: &Standing) {
+        let now = &self.standing;
+        if (&now.fault, &now.snapshot_fault, &now.ended)
+            == (&before.fault, &before.snapshot_fault, &before.ended)
+        {
             return;
         }
-        let before = std::mem::replace(&mut self.told_faults, now.clone());
         let directory = self.part.directory().display().to_string();
         match (&before.fault, &now.fault) {
             (_, Some(fault)) if before.fault != now.fault => self.warn(&format!(

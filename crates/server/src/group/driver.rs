@@ -28,7 +28,6 @@ use cluster::{Applied, ControlState, NodeId, NodeRecord, ShardId, Times, Unavail
 use consensus::{RaftLog, Standing};
 
 use super::control::Part;
-use super::control_fault::ToldFaults;
 use super::duty::{Duty, PrimaryAddress};
 use super::handing_over::{HandedOver, HandingOver};
 use super::links::{Asked, Links, Reply, Subject, Told};
@@ -145,8 +144,6 @@ pub(crate) struct Driver {
     pub(super) published: Option<Published>,
     /// Who was said to lead.
     pub(super) told_leader: Option<Option<RaftId>>,
-    /// What was said of the files of the control log.
-    pub(super) told_faults: ToldFaults,
     pub(super) times: Times,
     pub(super) tick: Duration,
 }
@@ -227,7 +224,6 @@ impl Driver {
             is_outdated: false,
             published: None,
             told_leader: None,
-            told_faults: ToldFaults::default(),
             tick: Duration::from_millis((times.heartbeat_ms / TICKS_PER_HEARTBEAT).max(1)),
         }
     }
@@ -305,8 +301,8 @@ impl Driver {
     pub(super) fn look(&mut self, now_ms: u64) {
         self.note_log();
         self.note_level();
-        self.standing = self.log.standing();
-        self.tell_control_faults();
+        let before = std::mem::replace(&mut self.standing, self.log.standing());
+        self.tell_control_faults(&before);
         self.note_leader(now_ms);
         let state = self.log.watch();
         self.is_outdated = state.feature_level > self.record.feature_level;

@@ -25,6 +25,10 @@ const REST_TIMES: u64 = 30;
 /// With so many bytes of log that rest is over: reading them at a start takes some seconds.
 const LOG_BYTES_UNRESTED: u64 = 1 << 30;
 
+/// What a SHUTDOWN is answered after which the server goes on.
+pub(crate) const SHUTDOWN_FAILED: CommandError =
+    CommandError::fixed("ERR Errors trying to SHUTDOWN. Check logs.");
+
 /// What somebody had in mind who had a checkpoint made.
 #[must_use]
 pub(crate) fn kind_of(why: Why) -> SaveKind {
@@ -278,9 +282,8 @@ impl Node {
         if request.abort {
             return self.abort_shutdown();
         }
-        let failed = CommandError::fixed("ERR Errors trying to SHUTDOWN. Check logs.");
         if !request.now && !self.replication.await_replicas(self) {
-            return Err(failed);
+            return Err(SHUTDOWN_FAILED);
         }
         if self.saves_at_shutdown(request) {
             self.core
@@ -294,7 +297,7 @@ impl Node {
                     part.keep_all();
                 }
                 self.unpause_clients();
-                return Err(failed);
+                return Err(SHUTDOWN_FAILED);
             }
         }
         self.stop();

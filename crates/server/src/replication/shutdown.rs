@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Replication;
+use super::replicas::Replica;
 use crate::node::Node;
 
 /// How often it is looked how far replicas are: what moves is not told to who waits here.
@@ -14,14 +15,21 @@ const NOBODY: u64 = 0;
 /// The wait was given up.
 const ABORTED: u64 = 1;
 
+/// Whether a replica follows what is written, and has not all up to there.
+fn lags(replica: &Replica, end: u64) -> bool {
+    replica.state().is_online() && replica.acked().applied < end
+}
+
 impl Replication {
     /// How many replicas of how many have not all there is.
     fn lagging(&self, node: &Node) -> (usize, usize) {
         let end = super::log_end(node);
         let all = self.replicas.all();
         let online = all.iter().filter(|one| one.state().is_online());
-        let lags = online.clone().filter(|one| one.acked().applied < end);
-        (lags.count(), online.count())
+        (
+            online.clone().filter(|one| lags(one, end)).count(),
+            online.count(),
+        )
     }
 
     /// Whether a stop waits for somebody.
@@ -114,18 +122,15 @@ impl Replication {
     /// A line for each replica that has not all there is.
     fn tell_lagging(&self, node: &Node) {
         let (end, now_unix_ms) = (super::log_end(node), node.core.clock.now_unix_ms());
-        for replica in self.replicas.all() {
-            let (state, applied) = (replica.state(), replica.acked().applied);
-            if !state.is_online() || applied >= end {
-                continue;
-            }
+        let all = self.replicas.all();
+        for replica in all.iter().filter(|one| lags(one, end)) {
             node.core.log.notice(format_args!(
                 "Lagging replica {}:{} reported offset {} behind master, lag={}, state={}.",
                 replica.host,
                 replica.port,
-                end - applied,
+                end.saturating_sub(replica.acked().applied),
                 replica.lag_ms(now_unix_ms) / 1000,
-                state.word(),
+                replica.state().word(),
             ));
         }
     }

@@ -212,19 +212,23 @@ pub(crate) fn has(node: &Node, key: &str) -> bool {
     node.run(&["EXISTS", key]) == Value::Integer(1)
 }
 
+fn count_in_logs(nodes: &[&Node], what: &str) -> usize {
+    let logs = nodes.iter().map(|node| node.log());
+    logs.map(|log| log.matches(what).count()).sum()
+}
+
+/// How many changes of who has a copy of the data have ended.
+pub(crate) fn changes_ended(nodes: &[&Node]) -> usize {
+    count_in_logs(nodes, "ends a change of who has a copy")
+}
+
 /// Waits until the group counts a copy of the data at each of these nodes, of which the first began alone: before, what is
 /// written at quorum needs one that may be about to be lost. The leader of the moment says so in its log.
 pub(crate) fn wait_for_copies(nodes: &[&Node]) {
     wait_until("a copy each", nodes, || {
-        let logs: Vec<String> = nodes.iter().map(|node| node.log()).collect();
-        let count = |what| {
-            logs.iter()
-                .map(|log| log.matches(what).count())
-                .sum::<usize>()
-        };
         // One more of an even number is counted at once, and one more of an odd number once that change has ended.
-        let ended = count("ends a change of who has a copy");
-        count("a copy of the data") - ended + 1 >= nodes.len() && ended >= nodes.len() / 2
+        count_in_logs(nodes, "gives node ") + 1 >= nodes.len()
+            && changes_ended(nodes) >= nodes.len() / 2
     });
 }
 

@@ -3,7 +3,7 @@
 use protocol::Value;
 
 use super::clusters::{LAST_SLOT, wait_for_agreement};
-use super::{Node, has, wait_until, writes};
+use super::{Node, changes_ended, has, wait_until, writes};
 
 /// Two primaries that share all slots, the first with two replicas and the second with one.
 fn two_and_one() -> [Node; 5] {
@@ -88,9 +88,7 @@ fn one_added_for_one_lost() -> [Node; 3] {
     let replicate = ["CLUSTER", "REPLICATE", &primary];
     assert_eq!(nodes[1].text(&replicate), "OK");
     wait_until("a majority of two", &all, || {
-        let logs = all.iter().map(|node| node.log());
-        let ended = logs.filter(|log| log.contains("ends a change of who has a copy"));
-        ended.count() > 0 && writes(&nodes[0], "a")
+        changes_ended(&all) > 0 && writes(&nodes[0], "a")
     });
     nodes[1].kill();
     assert_eq!(nodes[2].text(&replicate), "OK");
