@@ -319,7 +319,7 @@ impl Member {
                     term,
                     primary,
                 });
-            } else if !copy.is_blank
+            } else if (!copy.is_blank || is_on(Bug::BlankPromoted))
                 && (copy.end == shard.promised || is_alone)
                 && copy.seal <= term
                 && copy.office < term

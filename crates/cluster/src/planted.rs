@@ -25,7 +25,7 @@ pub enum Bug {
     OfficeAgain,
     /// A primary that hands over tells that it left its office, and goes on with its lease.
     LeaseKept,
-    /// A member that has nothing of the shard is promoted.
+    /// A member that has nothing of the shard is promoted, and takes the office.
     BlankPromoted,
 }
 
