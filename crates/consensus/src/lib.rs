@@ -111,6 +111,9 @@ pub fn raft_config(times: &cluster::Times) -> Result<openraft::Config, String> {
         election_timeout_min: times.election_ms_min,
         election_timeout_max: times.election_ms_max,
         enable_pre_vote: Some(true),
+        // A node whose files were put back to those of an earlier day is told again what it lacks. It broke what it promised, and
+        // nobody else is to stop for that.
+        allow_log_reversion: Some(true),
         ..openraft::Config::default()
     }
     .validate()

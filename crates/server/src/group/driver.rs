@@ -27,6 +27,7 @@ use cluster::state::{LEVEL_OF_TIMES, roles};
 use cluster::{Applied, ControlState, NodeId, NodeRecord, ShardId, Times, Unavailable};
 use consensus::{RaftLog, Standing};
 
+use super::catching_up::CatchingUp;
 use super::control::Part;
 use super::duty::{Duty, PrimaryAddress};
 use super::handing_over::{HandedOver, HandingOver};
@@ -119,8 +120,7 @@ pub(crate) struct Driver {
     pub(super) is_cut_off: bool,
     /// When a leader last answered a heartbeat, or this began.
     pub(super) heard_leader_ms: u64,
-    /// Until when it is waited for what the group has decided meanwhile, since this node is back; 0 where it is not.
-    pub(super) awaits_until_ms: u64,
+    pub(super) catching_up: CatchingUp,
     /// When others were last asked where they are.
     pub(super) asked_places_ms: u64,
     pub(super) handing_over: HandingOver,
@@ -194,7 +194,7 @@ impl Driver {
             leaderless_ms: None,
             is_cut_off: false,
             heard_leader_ms: now_ms,
-            awaits_until_ms: 0,
+            catching_up: CatchingUp::default(),
             asked_places_ms: 0,
             handing_over: HandingOver::No,
             retires: false,
@@ -306,7 +306,8 @@ impl Driver {
         self.note_leader(now_ms);
         let state = self.log.watch();
         self.is_outdated = state.feature_level > self.record.feature_level;
-        if state.index > self.state.index && !self.is_outdated {
+        let is_new = state.index > self.state.index || self.catching_up.may_take_shard();
+        if is_new && !self.is_outdated {
             let was_in = self.state.nodes.contains_key(&self.own);
             self.state = state;
             self.take_state();

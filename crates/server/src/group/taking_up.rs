@@ -55,7 +55,9 @@ impl Driver {
                 "Who began the control group cannot be kept: {error}"
             ));
         }
-        if let Some(id) = state.shard_of(self.own).filter(|_| self.duty.is_some()) {
+        let shard = state.shard_of(self.own).filter(|_| self.duty.is_some());
+        let is_of_now = self.is_of_now(shard);
+        if let Some(id) = shard.filter(|_| is_of_now) {
             self.take_shard(id);
         }
         if let Some(node) = self.node.upgrade() {
@@ -71,8 +73,10 @@ impl Driver {
             // Before the role changes: who waited for that is told where to go.
             self.publish_seen();
         }
-        let actions = self.member.on_state(&state);
-        self.perform(actions);
+        if is_of_now {
+            let actions = self.member.on_state(&state);
+            self.perform(actions);
+        }
         if is_primary {
             // After it: nobody is sent to a primary that does not know yet that it is to take over.
             self.publish_seen();

@@ -24,6 +24,7 @@ mod kills;
 mod meeting;
 mod minority;
 mod moves;
+mod old_state;
 mod page;
 mod reads;
 mod recovery;

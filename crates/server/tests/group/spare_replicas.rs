@@ -90,16 +90,16 @@ fn one_added_for_one_lost() -> [Node; 3] {
     wait_until("a majority of two", &all, || {
         changes_ended(&all) > 0 && writes(&nodes[0], "a")
     });
+    // Until it knows that something is committed, an added one is not sure to have all, and counts for no promotion.
+    let knows = |node: &Node, count| node.run(&["DBSIZE"]) == Value::Integer(count);
+    wait_until("the first one knows", &all, || knows(&nodes[1], 1));
     nodes[1].kill();
     assert_eq!(nodes[2].text(&replicate), "OK");
     let left = [&nodes[0], &nodes[2]];
     wait_until("a majority without the lost one", &left, || {
         writes(&nodes[0], "b")
     });
-    // Until it knows that something is committed, an added one is not sure to have all, and counts for no promotion.
-    wait_until("the added one knows", &left, || {
-        nodes[2].run(&["DBSIZE"]) == Value::Integer(2)
-    });
+    wait_until("the added one knows", &left, || knows(&nodes[2], 2));
     nodes
 }
 
