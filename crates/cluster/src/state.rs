@@ -32,13 +32,16 @@ pub const FIRST_RAFT_ID: RaftId = 1;
 /// | 2 | entries `slots`, `move`, `end of moves` and `drain`; heartbeats with the time, and replies that judge it |
 /// | 3 | questions between members name who began their group; clusters that have just begun become one |
 /// | 4 | where writes wait for a majority, one more copy of an even number is a member at once |
-pub const FEATURE_LEVEL: u16 = 4;
+/// | 5 | a replica that its shard spares goes by itself to one that lacks it |
+pub const FEATURE_LEVEL: u16 = 5;
 /// From this level on heartbeats name the time at which they were sent.
 pub const LEVEL_OF_TIMES: u16 = 2;
 /// From this level on questions between members name who began their group.
 pub const LEVEL_OF_FOUNDERS: u16 = 3;
 /// From this level on, where writes wait for a majority, one more copy of an even number needs no change in two steps.
 pub const LEVEL_OF_GROWING: u16 = 4;
+/// From this level on a replica that was taken from its shard looks itself for one that has none.
+pub const LEVEL_OF_SPARES: u16 = 5;
 
 /// The name of a node for good: 40 digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -340,6 +343,13 @@ impl ControlState {
         let mut shards = self.shards.iter();
         let found = shards.find(|(_, shard)| shard.members.contains_key(&node));
         found.map(|(id, _)| *id)
+    }
+
+    /// Whether some shard may still need what a node has: it is a member, or was one until a change that goes on.
+    #[must_use]
+    pub fn is_needed(&self, node: NodeId) -> bool {
+        let mut shards = self.shards.values();
+        shards.any(|shard| shard.everybody().contains(&node))
     }
 
     /// Whether the nodes of this group are in cluster mode; nothing where it has none with data.

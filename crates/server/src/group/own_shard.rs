@@ -8,17 +8,20 @@
 //! ```
 //!
 //! Without the barrier a node that was started again, and knows an old state, would take its log for that of a new shard.
+//!
+//! A replica that its shard has spared proposes itself as a copy of a shard that lacks one instead. As long as a change goes on that
+//! ends its membership it begins nothing: what it has may be needed.
 
 use std::sync::Arc;
 
 use cluster::entry::ShardChange;
-use cluster::state::Drain;
-use cluster::{Applied, ControlLog as _, Entry, Proposal, ShardId, Unavailable};
+use cluster::state::{CopyKind, Drain, LEVEL_OF_SPARES};
+use cluster::{Applied, ControlLog as _, ControlState, Entry, Proposal, ShardId, Unavailable};
 
 use super::driver::{Driver, Event, post};
 use super::duty::Duty;
 use super::links::spawn;
-use super::unique;
+use super::{spare_replicas, unique};
 
 /// How far a node is with beginning a shard of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +48,7 @@ impl Driver {
                 self.beginning = Beginning::No;
                 self.claim(shard);
             }
-            None if self.beginning == Beginning::No => {
+            None if self.beginning == Beginning::No && !self.state.is_needed(self.own) => {
                 let (events, log) = (self.events.clone(), Arc::clone(&self.log));
                 let look = move || post(&events, Event::Looked(log.read_barrier().is_ok()));
                 if spawn("shard", look).is_ok() {
@@ -60,8 +63,11 @@ impl Driver {
     pub(super) fn looked(&mut self, is_newest: bool) {
         self.beginning = Beginning::No;
         let state = self.log.watch();
-        if !is_newest || state.shard_of(self.own).is_some() {
+        if !is_newest || state.is_needed(self.own) {
             return;
+        }
+        if let Some(entry) = self.joins_needy(&state) {
+            return self.propose_own_shard(unique::proposal(entry));
         }
         // No shard before it had this number: there was no such index.
         let shard = ShardId(u32::try_from(state.index).unwrap_or(u32::MAX));
@@ -69,6 +75,22 @@ impl Driver {
             Ok(entry) => self.propose_own_shard(unique::proposal(entry)),
             Err(reason) => self.warn(&format!("This node cannot begin its shard: {reason}")),
         }
+    }
+
+    /// The entry by which a replica that was spared is one of a shard that lacks it. Who was never a replica here is meant for
+    /// something else.
+    fn joins_needy(&self, state: &ControlState) -> Option<Entry> {
+        let is_spared = self.was_replica && state.feature_level >= LEVEL_OF_SPARES;
+        let needy = spare_replicas::needy(state).filter(|_| is_spared)?;
+        let shard = state.shards.get(&needy)?;
+        Some(Entry::Shard {
+            shard: needy,
+            expected_epoch: shard.epoch,
+            change: ShardChange::Add {
+                node: self.own,
+                kind: CopyKind::Data,
+            },
+        })
     }
 
     /// What is here is of that shard from now on; the entry by which it begins.

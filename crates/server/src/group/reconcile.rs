@@ -257,13 +257,18 @@ fn leave_step(state: &ControlState) -> Option<Step> {
 
 /// A replica that is to spare goes where there is none.
 fn move_step(look: &Look<'_>) -> Option<Step> {
-    let Move { node, to } = look.spare?;
-    let shard = look.state.shards.get(&to)?;
+    let Move { node, to, from } = look.spare?;
+    let changes = from.unwrap_or(to);
+    let shard = look.state.shards.get(&changes)?;
     let kind = CopyKind::Data;
     let entry = Entry::Shard {
-        shard: to,
+        shard: changes,
         expected_epoch: shard.epoch,
-        change: ShardChange::Add { node, kind },
+        change: match from {
+            // It adds itself then.
+            Some(_) => ShardChange::Remove { node },
+            None => ShardChange::Add { node, kind },
+        },
     };
     Some(Step::Move(node, entry))
 }

@@ -5,11 +5,19 @@
 //!     └─► of the shard with the most replicas, if those are more than the barrier: the replica with the lowest name
 //! ```
 //!
-//! Where writes wait for a majority nobody moves by itself: there the number of copies is part of what was promised.
+//! Where writes wait for a majority it leaves its shard first, by a change that the old and the new members agree to, and is of no
+//! shard then. There the number of copies is part of what was promised.
+//!
+//! ```text
+//!   control leader: the replica is removed ─► both sets have what was committed: the change ends
+//!     └─► the replica, of no shard: adds itself to a shard that lacks one; where none does any more, it begins its own, empty
+//! ```
+//!
+//! Whoever leads, and whatever it remembers: that a replica of before is of no shard is in the control state, and one at a time is.
 
 use std::collections::BTreeMap;
 
-use cluster::state::{CopyKind, Drain, Shard, roles};
+use cluster::state::{CopyKind, Drain, LEVEL_OF_GROWING, LEVEL_OF_SPARES, Shard, roles};
 use cluster::{ControlState, NodeId, ShardId};
 
 /// A replica that is back before is not replaced. As in Redis.
@@ -24,6 +32,8 @@ pub(crate) struct Move {
     pub(crate) node: NodeId,
     /// To which shard.
     pub(crate) to: ShardId,
+    /// The shard that it leaves first, where writes wait for a majority there.
+    pub(crate) from: Option<ShardId>,
 }
 
 /// What the control leader has seen of shards and their replicas.
@@ -65,11 +75,11 @@ impl SpareReplicas {
                 continue;
             }
             let since_ms = *since_ms.get_or_insert(now_ms);
-            if now_ms >= since_ms + PATIENCE_MS && may_change(state, shard) && to.is_none() {
-                to = Some(*id).filter(|id| !state.slots.of(*id).is_empty());
+            if now_ms >= since_ms + PATIENCE_MS && lacks_replica(state, *id) && to.is_none() {
+                to = Some(*id);
             }
         }
-        let to = to?;
+        let to = to.filter(|_| !is_one_on_its_way(state))?;
         let may_go = |id: &NodeId| {
             let node = state.nodes.get(id);
             node.is_some_and(|node| {
@@ -77,16 +87,44 @@ impl SpareReplicas {
             })
         };
         let others = state.shards.iter().filter(|(id, _)| **id != to);
-        let donors = others.filter_map(|(_, shard)| {
+        let donors = others.filter_map(|(id, shard)| {
             let replicas = replicas(state, shard);
-            let spares = may_change(state, shard) && replicas.len() > barrier;
+            let spares = may_give(state, shard) && replicas.len() > barrier;
             let node = replicas.iter().copied().find(may_go).filter(|_| spares)?;
-            Some((replicas.len(), std::cmp::Reverse(node)))
+            let from = Some(*id).filter(|_| shard.is_quorum);
+            Some((replicas.len(), std::cmp::Reverse(node), from))
         });
         // Of several that have as many, the one with the lowest name.
-        let (_, std::cmp::Reverse(node)) = donors.max()?;
-        Some(Move { node, to })
+        let (_, std::cmp::Reverse(node), from) = donors.max()?;
+        Some(Move { node, to, from })
     }
+}
+
+/// Where a replica goes that its shard has spared: of the shards that lack one, to one that has lost it rather than to one that
+/// never had any.
+pub(super) fn needy(state: &ControlState) -> Option<ShardId> {
+    let lacking = state.shards.iter();
+    let lacking = lacking.filter(|(id, _)| lacks_replica(state, **id));
+    let neediest = lacking.max_by_key(|(id, shard)| (shard.members.len(), std::cmp::Reverse(**id)));
+    neediest.map(|(id, _)| *id)
+}
+
+/// Whether one more copy would be the only one beside the primary's, and is of use.
+fn lacks_replica(state: &ControlState, id: ShardId) -> bool {
+    let shard = state.shards.get(&id);
+    shard.is_some_and(|shard| {
+        let lacks = !has_replica(state, shard) && !state.slots.of(id).is_empty();
+        lacks && may_change(state, shard) && may_grow(state, shard)
+    })
+}
+
+/// A node with data that is of no shard goes to one, or begins one.
+fn is_one_on_its_way(state: &ControlState) -> bool {
+    state.nodes.iter().any(|(id, node)| {
+        let has_data = node.record.roles & roles::DATA != 0;
+        let is_there = !node.is_failed && node.drain != Drain::Leaving;
+        has_data && is_there && state.shard_of(*id).is_none()
+    })
 }
 
 /// The replicas of a shard that are there, by their names.
@@ -104,11 +142,37 @@ fn has_replica(state: &ControlState, shard: &Shard) -> bool {
     !replicas(state, shard).is_empty()
 }
 
-/// Whether the members of a shard may change now: its primary is there, no change goes on, and no write waits for a majority.
+/// Whether the members of a shard may change now: its primary is there, and no change goes on.
 fn may_change(state: &ControlState, shard: &Shard) -> bool {
     let primary = state.nodes.get(&shard.primary);
     let is_led = primary.is_some_and(|primary| !primary.is_failed);
-    is_led && shard.old_members.is_none() && !shard.is_quorum
+    is_led && shard.old_members.is_none()
+}
+
+/// Whether one more copy would end writes' waiting: what is there agrees to it, and is a majority with it.
+fn may_grow(state: &ControlState, shard: &Shard) -> bool {
+    let (there, count) = (there(state, shard), shard.members.len());
+    let is_at_once = count % 2 == 0 && state.feature_level >= LEVEL_OF_GROWING;
+    let is_agreed = is_at_once || is_majority(there, count);
+    !shard.is_quorum || is_agreed && is_majority(there + 1, count + 1)
+}
+
+/// Whether a shard can do without one of its replicas: what is there is a majority, and so is the rest of it.
+fn may_give(state: &ControlState, shard: &Shard) -> bool {
+    let (there, count) = (there(state, shard), shard.members.len());
+    let is_agreed = is_majority(there, count) && there > (count - 1) / 2 + 1;
+    let knows = state.feature_level >= LEVEL_OF_SPARES;
+    may_change(state, shard) && (!shard.is_quorum || is_agreed && knows)
+}
+
+/// How many copies are there.
+fn there(state: &ControlState, shard: &Shard) -> usize {
+    let is_there = |id: &&NodeId| state.nodes.get(id).is_some_and(|node| !node.is_failed);
+    shard.members.keys().filter(is_there).count()
+}
+
+fn is_majority(there: usize, count: usize) -> bool {
+    there > count / 2
 }
 
 #[cfg(test)]
@@ -169,18 +233,27 @@ mod tests {
         fail(&mut state, 11);
         let now_ms = spare.looked_ms + 500;
         assert_eq!(spare.next(&state, 1, now_ms), None, "it may come back");
-        let to = ShardId(0);
+        let (to, from) = (ShardId(0), None);
         let node = id(31);
-        assert_eq!(settled(&mut spare, &state, 1), Some(Move { node, to }));
+        assert_eq!(
+            settled(&mut spare, &state, 1),
+            Some(Move { node, to, from })
+        );
         assert_eq!(settled(&mut spare, &state, 3), None, "below the barrier");
         // Who is not to go stays, and so does who is drained.
         let one = state.nodes.get_mut(&node).expect("it is there");
         one.record.roles |= roles::STAYS;
         let node = id(32);
-        assert_eq!(settled(&mut spare, &state, 1), Some(Move { node, to }));
+        assert_eq!(
+            settled(&mut spare, &state, 1),
+            Some(Move { node, to, from })
+        );
         state.nodes.get_mut(&node).expect("it is there").drain = Drain::Drained;
         let node = id(33);
-        assert_eq!(settled(&mut spare, &state, 1), Some(Move { node, to }));
+        assert_eq!(
+            settled(&mut spare, &state, 1),
+            Some(Move { node, to, from })
+        );
     }
 
     #[test]
@@ -204,13 +277,16 @@ mod tests {
     }
 
     #[test]
-    fn nobody_moves_where_a_majority_counts_or_a_primary_is_lost() {
+    fn nobody_moves_where_a_primary_is_lost_or_somebody_else_does() {
         let whole = state_of(&[&[1, 11], &[2, 21, 22]]);
-        let changes: [fn(&mut ControlState); 5] = [
+        let changes: [fn(&mut ControlState); 4] = [
             |state| fail(state, 1),
             |state| fail(state, 2),
-            |state| state.shards.get_mut(&ShardId(0)).expect("there").is_quorum = true,
-            |state| state.shards.get_mut(&ShardId(1)).expect("there").is_quorum = true,
+            |state| {
+                let mut on_its_way = Node::default();
+                on_its_way.record.roles |= roles::DATA;
+                state.nodes.insert(id(9), on_its_way);
+            },
             |state| {
                 let shard = state.shards.get_mut(&ShardId(1)).expect("there");
                 shard.old_members = Some(shard.members.clone());
@@ -222,6 +298,47 @@ mod tests {
             fail(&mut state, 11);
             change(&mut state);
             assert_eq!(settled(&mut spare, &state, 1), None);
+        }
+    }
+
+    /// At quorum, and with all that nodes of today know.
+    fn at_quorum(shards: &[&[u8]], lost: &[u8]) -> ControlState {
+        let mut state = state_of(shards);
+        state.feature_level = LEVEL_OF_SPARES;
+        for shard in state.shards.values_mut() {
+            shard.is_quorum = true;
+        }
+        for byte in lost {
+            fail(&mut state, *byte);
+        }
+        state
+    }
+
+    fn moved(state: &ControlState, barrier: usize) -> Option<(NodeId, Option<ShardId>)> {
+        let moved = settled(&mut SpareReplicas::default(), state, barrier);
+        moved.map(|moved| (moved.node, moved.from))
+    }
+
+    #[test]
+    fn where_a_majority_counts_the_spare_one_leaves_its_shard_first() {
+        let shards: &[&[u8]] = &[&[1, 11], &[2, 21, 22]];
+        let mut state = at_quorum(shards, &[11]);
+        assert_eq!(moved(&state, 1), Some((id(21), Some(ShardId(1)))));
+        assert_eq!(moved(&state, 2), None, "below the barrier");
+        assert_eq!(needy(&state), Some(ShardId(0)));
+        state.feature_level = LEVEL_OF_SPARES - 1;
+        assert_eq!(moved(&state, 1), None, "it would begin a shard");
+    }
+
+    #[test]
+    fn where_a_majority_counts_nobody_goes_in_vain_or_is_missed() {
+        // Of three, or of four, one more is no majority with the primary; of the giving five, three are not there.
+        for (shards, lost) in [
+            (&[&[1, 11, 12][..], &[2, 21, 22]], &[11, 12][..]),
+            (&[&[1, 11, 12, 13], &[2, 21, 22]], &[11, 12, 13]),
+            (&[&[1, 11], &[2, 21, 22, 23, 24]], &[11, 23, 24]),
+        ] {
+            assert_eq!(moved(&at_quorum(shards, lost), 1), None, "{lost:?}");
         }
     }
 

@@ -6,8 +6,9 @@ use super::clusters::{LAST_SLOT, wait_for_agreement};
 use super::{Node, changes_ended, has, wait_until, writes};
 
 /// Two primaries that share all slots, the first with two replicas and the second with one.
-fn two_and_one() -> [Node; 5] {
-    let nodes = [(); 5].map(|()| Node::by_itself());
+fn two_and_one(args: &[&str]) -> [Node; 5] {
+    let args = [&["--cluster-enabled", "yes"], args].concat();
+    let nodes = [(); 5].map(|()| Node::new(&args));
     nodes[0].own(0, 8_191);
     nodes[1].own(8_192, LAST_SLOT);
     for node in &nodes[1..] {
@@ -37,7 +38,7 @@ fn replicas(of: &Node) -> usize {
 
 #[test]
 fn the_last_replica_of_a_shard_is_replaced_and_keeps_its_data() {
-    let [a, mut b, c, d, mut e] = two_and_one();
+    let [a, mut b, c, d, mut e] = two_and_one(&[]);
     // `a` is in slot 15,495, of the second shard.
     assert_eq!(b.text(&["SET", "a", "kept"]), "OK");
     // With a barrier of two, two are not too many.
@@ -72,6 +73,38 @@ fn the_last_replica_of_a_shard_is_replaced_and_keeps_its_data() {
         let moved = [&c, &d].into_iter().find(|node| node.is_primary());
         moved.is_some_and(|node| node.text(&["GET", "a"]) == "kept")
     });
+}
+
+/// Its shard had two copies, of which both had to have a write: none was answered until the spare one was there. What was answered
+/// before and after is on the lost one and on the new one, and the primary is not needed for it.
+#[test]
+fn where_writes_wait_for_a_majority_a_spare_replica_goes_over_and_nothing_is_lost() {
+    let [a, mut b, c, d, mut e] = two_and_one(&["--durability", "quorum"]);
+    let first = [&a, &c, &d];
+    // Slots 3,300 and 15,495.
+    wait_until("majorities", &[&a, &b, &c, &d, &e], || {
+        changes_ended(&[&a, &b, &c, &d, &e]) > 1 && writes(&a, "b") && writes(&b, "a")
+    });
+    let knows = |node: &Node, count| node.run(&["DBSIZE"]) == Value::Integer(count);
+    wait_until("the one that is lost then knows", &[&e], || knows(&e, 1));
+    e.kill();
+    wait_until("writes go on", &[&a, &b, &c, &d], || {
+        writes(&b, "{a}1") && replicas(&b) == 2 && replicas(&a) == 1
+    });
+    // The first shard has another number of keys.
+    wait_until("the first shard goes on", &first, || {
+        ["{b}1", "{b}2", "c"].iter().all(|key| writes(&a, key))
+    });
+    wait_until("who went over knows", &first, || {
+        [&c, &d].iter().any(|node| knows(node, 2))
+    });
+    b.kill();
+    e.start();
+    wait_until("its place taken, and all kept", &[&a, &c, &d, &e], || {
+        let mut nodes = [&c, &d, &e].into_iter().filter(|node| node.is_primary());
+        nodes.any(|node| writes(node, "{a}2") && has(node, "a") && has(node, "{a}1"))
+    });
+    assert!(has(&a, "b") && has(&a, "c"));
 }
 
 /// A primary at quorum with all slots, a replica that is lost then, and another one that an operator adds.
