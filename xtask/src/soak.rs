@@ -177,7 +177,7 @@ pub const PARTS: &[SoakPart] = &[
     },
     SoakPart {
         name: "histories",
-        purpose: "what clients see at quorum over failovers and moves of hash slots; the control log, and whole groups on it, under 1,000 seeds each; slots that move, searched",
+        purpose: "what clients see at quorum over failovers and moves of hash slots; the control log, and whole groups on it, under 1,000 seeds each; slots that move and copies that go over, searched",
         needs: &[&tools::CPP_COMPILER],
         commands: |seed| {
             let mut histories = cargo(&["test", "-p", "server", "--test", "group", "histories::"]);
@@ -190,9 +190,10 @@ pub const PARTS: &[SoakPart] = &[
                 .args(["--", "--nocapture", "faults::", "under_faults"])
                 .env("CONSENSUS_FIRST_SEED", seed)
                 .env("CONSENSUS_SEEDS", "1000");
-            let mut moves = cargo(&["test", "-p", "cluster", "--release", "--test"]);
-            moves.args(["slot_move_model", "--", "--ignored", "--nocapture"]);
-            vec![histories, control, moves]
+            let mut models = cargo(&["test", "-p", "cluster", "--release"]);
+            models.args(["--test", "slot_move_model", "--test", "replace_model"]);
+            models.args(["--", "--ignored", "--nocapture"]);
+            vec![histories, control, models]
         },
     },
     SoakPart {
