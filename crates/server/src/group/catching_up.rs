@@ -40,15 +40,15 @@ pub(super) struct CatchingUp {
 }
 
 impl CatchingUp {
-    /// Whether the state has to be taken up again: a shard in it was not, and now can be.
-    pub(super) fn may_take_shard(&self) -> bool {
+    /// Whether the state has to be taken up again: a shard in it was not, and has been confirmed.
+    pub(super) fn has_confirmed_shard(&self) -> bool {
         self.knows_all && self.holds_shard
     }
 }
 
 impl Driver {
-    /// Whether what the state says of the own shard is taken up; otherwise it is asked whether there is a newer one.
-    pub(super) fn is_of_now(&mut self, shard: Option<ShardId>) -> bool {
+    /// Whether what the state says of the own shard can be taken up. Otherwise a leader is asked, and the state is taken up again.
+    pub(super) fn confirm_shard(&mut self, shard: Option<ShardId>) -> bool {
         let of_log = self.duty.as_ref().and_then(|duty| duty.shard_of_log());
         let is_another = shard.is_some() && of_log.is_some() && shard != of_log;
         self.catching_up.holds_shard = is_another && !self.catching_up.knows_all;

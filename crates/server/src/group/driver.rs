@@ -306,7 +306,7 @@ impl Driver {
         self.note_leader(now_ms);
         let state = self.log.watch();
         self.is_outdated = state.feature_level > self.record.feature_level;
-        let is_new = state.index > self.state.index || self.catching_up.may_take_shard();
+        let is_new = state.index > self.state.index || self.catching_up.has_confirmed_shard();
         if is_new && !self.is_outdated {
             let was_in = self.state.nodes.contains_key(&self.own);
             self.state = state;

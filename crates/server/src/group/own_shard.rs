@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use cluster::entry::ShardChange;
-use cluster::state::{CopyKind, Drain, LEVEL_OF_SPARES};
+use cluster::state::{CopyKind, Drain};
 use cluster::{Applied, ControlLog as _, ControlState, Entry, Proposal, ShardId, Unavailable};
 
 use super::driver::{Driver, Event, post};
@@ -80,8 +80,7 @@ impl Driver {
     /// The entry by which a replica that was spared is one of a shard that lacks it. Who was never a replica here is meant for
     /// something else.
     fn joins_needy(&self, state: &ControlState) -> Option<Entry> {
-        let is_spared = self.was_replica && state.feature_level >= LEVEL_OF_SPARES;
-        let needy = spare_replicas::needy(state).filter(|_| is_spared)?;
+        let needy = spare_replicas::needy(state).filter(|_| self.was_replica)?;
         let shard = state.shards.get(&needy)?;
         Some(Entry::Shard {
             shard: needy,

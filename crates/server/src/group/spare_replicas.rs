@@ -13,7 +13,7 @@
 //!     └─► the replica, of no shard: adds itself to a shard that lacks one; where none does any more, it begins its own, empty
 //! ```
 //!
-//! Whoever leads, and whatever it remembers: that a replica of before is of no shard is in the control state, and one at a time is.
+//! The control leader has nothing to remember in between, so another one may lead by then. One replica goes at a time.
 
 use std::collections::BTreeMap;
 
@@ -129,12 +129,11 @@ fn is_one_on_its_way(state: &ControlState) -> bool {
 
 /// The replicas of a shard that are there, by their names.
 fn replicas(state: &ControlState, shard: &Shard) -> Vec<NodeId> {
-    let is_there = |id: &NodeId| state.nodes.get(id).is_some_and(|node| !node.is_failed);
     let members = shard.members.iter();
     members
         .filter(|(id, kind)| **kind == CopyKind::Data && **id != shard.primary)
         .map(|(id, _)| *id)
-        .filter(is_there)
+        .filter(|id| is_there(state, *id))
         .collect()
 }
 
@@ -144,14 +143,12 @@ fn has_replica(state: &ControlState, shard: &Shard) -> bool {
 
 /// Whether the members of a shard may change now: its primary is there, and no change goes on.
 fn may_change(state: &ControlState, shard: &Shard) -> bool {
-    let primary = state.nodes.get(&shard.primary);
-    let is_led = primary.is_some_and(|primary| !primary.is_failed);
-    is_led && shard.old_members.is_none()
+    is_there(state, shard.primary) && shard.old_members.is_none()
 }
 
 /// Whether one more copy would end writes' waiting: what is there agrees to it, and is a majority with it.
 fn may_grow(state: &ControlState, shard: &Shard) -> bool {
-    let (there, count) = (there(state, shard), shard.members.len());
+    let (there, count) = copies(state, shard);
     let is_at_once = count % 2 == 0 && state.feature_level >= LEVEL_OF_GROWING;
     let is_agreed = is_at_once || is_majority(there, count);
     !shard.is_quorum || is_agreed && is_majority(there + 1, count + 1)
@@ -159,16 +156,22 @@ fn may_grow(state: &ControlState, shard: &Shard) -> bool {
 
 /// Whether a shard can do without one of its replicas: what is there is a majority, and so is the rest of it.
 fn may_give(state: &ControlState, shard: &Shard) -> bool {
-    let (there, count) = (there(state, shard), shard.members.len());
-    let is_agreed = is_majority(there, count) && there > (count - 1) / 2 + 1;
+    let (there, count) = copies(state, shard);
+    let (there_then, count_then) = (there.saturating_sub(1), count.saturating_sub(1));
+    let is_agreed = is_majority(there, count) && is_majority(there_then, count_then);
     let knows = state.feature_level >= LEVEL_OF_SPARES;
     may_change(state, shard) && (!shard.is_quorum || is_agreed && knows)
 }
 
-/// How many copies are there.
-fn there(state: &ControlState, shard: &Shard) -> usize {
-    let is_there = |id: &&NodeId| state.nodes.get(id).is_some_and(|node| !node.is_failed);
-    shard.members.keys().filter(is_there).count()
+/// How many copies are there, and how many members the shard has.
+fn copies(state: &ControlState, shard: &Shard) -> (usize, usize) {
+    let members = shard.members.keys();
+    let there = members.filter(|id| is_there(state, **id)).count();
+    (there, shard.members.len())
+}
+
+fn is_there(state: &ControlState, id: NodeId) -> bool {
+    state.nodes.get(&id).is_some_and(|node| !node.is_failed)
 }
 
 fn is_majority(there: usize, count: usize) -> bool {
@@ -332,7 +335,8 @@ mod tests {
 
     #[test]
     fn where_a_majority_counts_nobody_goes_in_vain_or_is_missed() {
-        // Of three, or of four, one more is no majority with the primary; of the giving five, three are not there.
+        // In vain: the primary and the new copy are two of four, or two of five. Missed: three of the five that give are there, and
+        // two of the four that would be left.
         for (shards, lost) in [
             (&[&[1, 11, 12][..], &[2, 21, 22]], &[11, 12][..]),
             (&[&[1, 11, 12, 13], &[2, 21, 22]], &[11, 12, 13]),

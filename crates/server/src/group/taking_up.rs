@@ -56,8 +56,8 @@ impl Driver {
             ));
         }
         let shard = state.shard_of(self.own).filter(|_| self.duty.is_some());
-        let is_of_now = self.is_of_now(shard);
-        if let Some(id) = shard.filter(|_| is_of_now) {
+        let is_confirmed = self.confirm_shard(shard);
+        if let Some(id) = shard.filter(|_| is_confirmed) {
             self.take_shard(id);
         }
         if let Some(node) = self.node.upgrade() {
@@ -73,7 +73,7 @@ impl Driver {
             // Before the role changes: who waited for that is told where to go.
             self.publish_seen();
         }
-        if is_of_now {
+        if is_confirmed {
             let actions = self.member.on_state(&state);
             self.perform(actions);
         }
