@@ -10,7 +10,7 @@ use base::hash_slot::HASH_SLOTS;
 
 use crate::bytes::{Malformed, Reader, STRING_BYTES_MAX, Writer};
 use crate::state::{
-    CopyKind, DocumentKind, Drain, LogEnd, NodeId, NodeRecord, ShardId, TEXT_BYTES_MAX,
+    CopyKind, DocumentKind, Drain, LogEnd, NodeId, NodeRecord, Shard, ShardId, TEXT_BYTES_MAX,
 };
 
 /// The version of entries that this server writes, and the highest that it reads.
@@ -203,6 +203,19 @@ impl Proposal {
 }
 
 impl Entry {
+    /// A node is to have a copy of the data of a shard, if that is as it is here.
+    #[must_use]
+    pub fn add_data_copy(shard_id: ShardId, shard: &Shard, node: NodeId) -> Self {
+        Self::Shard {
+            shard: shard_id,
+            expected_epoch: shard.epoch,
+            change: ShardChange::Add {
+                node,
+                kind: CopyKind::Data,
+            },
+        }
+    }
+
     /// The level from which on all nodes know it. Before that it is not proposed: a node that does not know an entry applies
     /// nothing more.
     #[must_use]

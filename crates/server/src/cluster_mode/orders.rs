@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use cluster::entry::{ShardChange, SlotRange};
-use cluster::state::CopyKind;
+use cluster::entry::SlotRange;
 use cluster::{Applied, ControlState, Entry, NodeId, ShardId};
 use engine::CommandError;
 use engine::cluster::{ClusterOrder, FailoverKind, Ordered, SlotOrder};
@@ -157,14 +156,7 @@ impl Ordering<'_> {
         if shard.members.contains_key(&self.own) {
             return Ok(true);
         }
-        let entry = Entry::Shard {
-            shard: shard_id,
-            expected_epoch: shard.epoch,
-            change: ShardChange::Add {
-                node: self.own,
-                kind: CopyKind::Data,
-            },
-        };
+        let entry = Entry::add_data_copy(shard_id, shard, self.own);
         Ok(propose(&self.log, entry)? == Applied::Done)
     }
 

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use cluster::entry::ShardChange;
-use cluster::state::{CopyKind, Drain};
+use cluster::state::Drain;
 use cluster::{Applied, ControlLog as _, ControlState, Entry, Proposal, ShardId, Unavailable};
 
 use super::driver::{Driver, Event, post};
@@ -82,14 +82,7 @@ impl Driver {
     fn joins_needy(&self, state: &ControlState) -> Option<Entry> {
         let needy = spare_replicas::needy(state).filter(|_| self.was_replica)?;
         let shard = state.shards.get(&needy)?;
-        Some(Entry::Shard {
-            shard: needy,
-            expected_epoch: shard.epoch,
-            change: ShardChange::Add {
-                node: self.own,
-                kind: CopyKind::Data,
-            },
-        })
+        Some(Entry::add_data_copy(needy, shard, self.own))
     }
 
     /// What is here is of that shard from now on; the entry by which it begins.
