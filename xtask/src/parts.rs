@@ -141,6 +141,18 @@ pub const PARTS: &[Part] = &[
         },
     },
     Part {
+        name: "groups",
+        purpose: "whole control groups on openraft, and the control log, under 1,000 seeds of faults each",
+        minutes_max: 2.5,
+        needs: &[],
+        when: When::Changed(&["crates/cluster", "crates/consensus"]),
+        commands: || {
+            let mut test = whole_groups();
+            test.env("CONSENSUS_SEEDS", "1000");
+            vec![test]
+        },
+    },
+    Part {
         name: "fuzz",
         purpose: "mutated bytes into every decoder, under the address sanitizer",
         minutes_max: 3.0,
@@ -253,6 +265,13 @@ pub(crate) fn xtask(words: &[&str]) -> Command {
     let mut command = cargo(&["run", "--quiet", "--package", "xtask", "--"]);
     command.args(words);
     command
+}
+
+/// The control log and whole control groups under random faults, optimised: a seed takes a tenth of the time.
+pub(crate) fn whole_groups() -> Command {
+    let mut test = cargo(&["test", "-p", "consensus", "--release", "--lib"]);
+    test.args(["--", "--nocapture", "faults::", "under_faults"]);
+    test
 }
 
 /// Tests that plain `cargo test` leaves out because they need more than Rust, or long.

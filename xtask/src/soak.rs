@@ -177,7 +177,7 @@ pub const PARTS: &[SoakPart] = &[
     },
     SoakPart {
         name: "histories",
-        purpose: "what clients see at quorum over failovers and moves of hash slots; the control log, and whole groups on it, under 1,000 seeds each; slots that move and copies that go over, searched",
+        purpose: "what clients see at quorum over failovers and moves of hash slots; the control log, and whole groups on it, under 100,000 seeds each; slots that move and copies that go over, searched",
         needs: &[&tools::CPP_COMPILER],
         commands: |seed| {
             let mut histories = cargo(&["test", "-p", "server", "--test", "group", "histories::"]);
@@ -185,11 +185,10 @@ pub const PARTS: &[SoakPart] = &[
             histories
                 .env("HISTORIES", "100")
                 .env("HISTORY_OPERATIONS", "10000");
-            let mut control = cargo(&["test", "-p", "consensus", "--release", "--lib"]);
+            let mut control = parts::whole_groups();
             control
-                .args(["--", "--nocapture", "faults::", "under_faults"])
                 .env("CONSENSUS_FIRST_SEED", seed)
-                .env("CONSENSUS_SEEDS", "1000");
+                .env("CONSENSUS_SEEDS", "100000");
             let mut models = cargo(&["test", "-p", "cluster", "--release"]);
             models.args(["--test", "slot_move_model", "--test", "replace_model"]);
             models.args(["--", "--ignored", "--nocapture"]);

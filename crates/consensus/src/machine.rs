@@ -4,7 +4,8 @@
 //!   control/snapshot   record: last entry, members │ record: the state
 //! ```
 //!
-//! The state is in memory; a start reads the snapshot and applies the log after it again, which gives the same.
+//! The state is in memory, and peers are sent that; a start reads the snapshot and applies the log after it again, which gives
+//! the same.
 
 use std::fmt;
 use std::io;
@@ -100,6 +101,14 @@ impl Machine {
             members: StoredMembers::default(),
             published: published.clone(),
             fault: fault.clone(),
+        }
+    }
+
+    /// What a snapshot of the state covers.
+    fn meta(&self) -> Meta {
+        Meta {
+            last_log_id: self.last,
+            last_membership: self.members.clone(),
         }
     }
 
@@ -203,10 +212,7 @@ impl<C: Types> RaftStateMachine<C> for Machine {
         Builder {
             disk: Arc::clone(&self.disk),
             directory: self.directory.clone(),
-            meta: Meta {
-                last_log_id: self.last,
-                last_membership: self.members.clone(),
-            },
+            meta: self.meta(),
             bytes: self.state.encode(),
             fault: self.fault.clone(),
         }
@@ -223,7 +229,13 @@ impl<C: Types> RaftStateMachine<C> for Machine {
         self.take_in(meta, &snapshot)
     }
 
+    /// The state as it is, for a peer: Raft ends at the first error of its storage, and a file may be unreadable. Only a start,
+    /// before anything is applied, reads the file.
     async fn get_current_snapshot(&mut self) -> Result<Option<Whole>, io::Error> {
+        if self.last.is_some() {
+            let (meta, snapshot) = (self.meta(), self.state.encode());
+            return Ok(Some(Snapshot { meta, snapshot }));
+        }
         let path = self.directory.join(SNAPSHOT);
         let Some(bytes) = whole_file::read(&*self.disk, &path, BYTES_MAX)? else {
             return Ok(None);
@@ -236,4 +248,46 @@ impl<C: Types> RaftStateMachine<C> for Machine {
 fn unknown(what: Malformed) -> io::Error {
     let what = format!("an entry of the control log cannot be applied: {what}");
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use durability::simulated::{Fault, SimulatedDisk};
+    use openraft::AsyncRuntime as _;
+    use openraft_rt_sim::SimRuntime;
+
+    use super::*;
+    use crate::DiskLog;
+    use crate::simulation::SimTypes;
+
+    /// A leader whose disk failed while it read its snapshot for a follower took no part any more until it was started anew.
+    #[test]
+    fn a_peer_is_sent_what_this_node_has_though_its_disk_cannot_be_read() {
+        let simulated = SimulatedDisk::new(1);
+        let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
+        let directory = Path::new("/control");
+        // Makes the directory, too.
+        let fault = DiskLog::open(&disk, directory).unwrap().fault();
+        let mut machine = Machine::new(&disk, directory, &Published::default(), &fault);
+        let meta = Meta {
+            last_log_id: Some(LogId {
+                leader_id: Leader {
+                    term: 1,
+                    node_id: 1,
+                },
+                index: 7,
+            }),
+            last_membership: StoredMembers::default(),
+        };
+        let state = ControlState::default().encode();
+        SimRuntime::with_seed(1).block_on(async {
+            let installed =
+                RaftStateMachine::<SimTypes>::install_snapshot(&mut machine, &meta, state.clone());
+            installed.await.unwrap();
+            simulated.fail(simulated.operations()..u64::MAX, Fault::Device);
+            let sent = RaftStateMachine::<SimTypes>::get_current_snapshot(&mut machine);
+            let sent = sent.await.unwrap().unwrap();
+            assert_eq!((sent.meta, sent.snapshot), (meta, state));
+        });
+    }
 }

@@ -225,7 +225,7 @@ fn run(seed: u64) -> Result<Summary, Fault> {
 
 #[test]
 fn a_whole_group_keeps_its_promises_under_faults() {
-    let seeds = number_of("CONSENSUS_SEEDS", 16);
+    let seeds = number_of("CONSENSUS_SEEDS", 40);
     let ended = |seed| match run(seed) {
         Ok(summary) => summary,
         Err(fault) => panic!("CONSENSUS_SEED={seed}: {fault}"),
