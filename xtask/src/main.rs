@@ -39,6 +39,8 @@ fn main() -> ExitCode {
         ["figures", report] => measure(Some(report)),
         ["instructions"] => answer(instructions::check(Build::Release, false)),
         ["instructions", "--accept"] => answer(instructions::check(Build::Release, true)),
+        ["instructions", "dev"] => answer(instructions::check(Build::Dev, false)),
+        ["instructions", "dev", "--accept"] => answer(instructions::check(Build::Dev, true)),
         ["instructions", "dist"] => answer(instructions::check(Build::Dist, false)),
         ["instructions", "dist", "--accept"] => answer(instructions::check(Build::Dist, true)),
         ["instructions", "cache"] => answer(instructions::show_cache_misses()),
@@ -187,7 +189,7 @@ fn help() -> ExitCode {
         "cargo xtask figures [FILE]       CPU per operation and bytes per key beside redis-server"
     );
     println!(
-        "cargo xtask instructions [dist] [--accept]   instructions of a GET and a SET beside Redis', \
+        "cargo xtask instructions [dev | dist] [--accept]   instructions of a GET and a SET beside Redis', \
          held against xtask/instructions.txt; `cache` in their place: misses of simulated caches"
     );
     println!(

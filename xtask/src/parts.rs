@@ -84,7 +84,7 @@ pub const PARTS: &[Part] = &[
             test.args(["--exclude", "xtask"]);
             // Three times the cores of the smallest machine: many tests wait for a server, or for time to pass.
             test.env("RUST_TEST_THREADS", "6");
-            vec![linted(&["build", "--workspace", "--all-targets"]), test]
+            vec![everything(), test]
         },
     },
     Part {
@@ -125,20 +125,20 @@ pub const PARTS: &[Part] = &[
         },
     },
     Part {
-        name: "bare",
-        purpose: "the server without features: it has nothing of tests; instructions of a GET and a SET by callgrind",
-        minutes_max: 2.8,
+        name: "instructions",
+        purpose: "instructions of a GET and a SET by callgrind, in the server that the tests ran",
+        minutes_max: 0.6,
         needs: &[&tools::CPP_COMPILER, &tools::VALGRIND, &tools::REDIS_SERVER],
         when: When::Always,
-        commands: || {
-            let mut shipped = process_tests("shipped::");
-            shipped.env("SERVER_BIN", target_directory().join("release/iolite"));
-            let mut counted = xtask(&["instructions"]);
-            // Line tables take time to be made, and nobody reads them here.
-            counted.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-            counted.env("CARGO_PROFILE_RELEASE_SPLIT_DEBUGINFO", "off");
-            vec![counted, shipped]
-        },
+        commands: || vec![xtask(&["instructions", "dev"])],
+    },
+    Part {
+        name: "bare",
+        purpose: "the server without features compiles",
+        minutes_max: 0.8,
+        needs: &[&tools::CPP_COMPILER],
+        when: When::Always,
+        commands: || vec![cargo(&["check", "-p", "server", "--no-default-features"])],
     },
     Part {
         name: "groups",
@@ -223,6 +223,11 @@ fn process_tests_of(target: &str, filter: &str) -> Command {
         target,
         filter,
     ])
+}
+
+/// What the part `tests` builds: named the same way elsewhere it is not built anew, with other features.
+pub(crate) fn everything() -> Command {
+    linted(&["build", "--workspace", "--all-targets"])
 }
 
 /// Cargo with these words, and with clippy as the compiler of the workspace: what is built to be run is linted on the way.

@@ -15,6 +15,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::changed::git;
+use crate::instructions::bare_directory;
 use crate::parts::{self, SHIPPED, cargo, target_directory};
 use crate::run::{now, succeeds};
 use crate::sanitize;
@@ -125,6 +126,16 @@ pub const PARTS: &[SoakPart] = &[
         purpose: "instructions of a GET and a SET of the build that is published",
         needs: &[&tools::CPP_COMPILER, &tools::VALGRIND, &tools::REDIS_SERVER],
         commands: |_| vec![parts::xtask(&["instructions", "dist"])],
+    },
+    SoakPart {
+        name: "bare",
+        purpose: "the server without features: instructions of a GET and a SET; it is small and has nothing of tests",
+        needs: &[&tools::CPP_COMPILER, &tools::VALGRIND, &tools::REDIS_SERVER],
+        commands: |_| {
+            let mut shipped = parts::process_tests("shipped::");
+            shipped.env("SERVER_BIN", bare_directory().join("release/iolite"));
+            vec![parts::xtask(&["instructions"]), shipped]
+        },
     },
     SoakPart {
         name: "kills",

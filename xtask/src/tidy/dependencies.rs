@@ -1,10 +1,14 @@
-//! Licences and sources of the dependencies, held to `deny.toml`; and the features of what ships.
+//! Licences and sources of the dependencies, held to `deny.toml`; the features of what ships, and what a server without
+//! features has.
 //!
 //! `cargo deny` does the first two, and more. To build it takes longer than a good part of the gate, so here is what
 //! needs cargo alone.
 
 use std::path::Path;
 use std::process::Command;
+
+/// What only the control group and the management port need: a server without features has none of it.
+const FOR_FEATURES: [&str; 2] = ["openraft", "tokio"];
 
 /// Features that only tests want.
 const FOR_TESTS: [&str; 3] = ["naive", "planted", "simulated"];
@@ -55,6 +59,22 @@ fn faults_or_error(root: &Path) -> Result<Vec<String>, String> {
                 "Cargo.toml:1: the server that ships has {package} with the feature {feature}"
             ));
         }
+    }
+    let bare = [
+        "--package",
+        "server",
+        "--no-default-features",
+        "-e",
+        "normal,build",
+        "--format",
+        "{p}",
+    ];
+    let bare = tree(root, &bare)?;
+    let packages = bare.lines().filter_map(|line| line.split(' ').next());
+    for package in packages.filter(|package| FOR_FEATURES.contains(package)) {
+        faults.push(format!(
+            "Cargo.toml:1: the server without features has {package}"
+        ));
     }
     faults.sort();
     faults.dedup();

@@ -547,6 +547,7 @@ fn await_copying(node: &Node) {
     let patience = Patience::of(PATIENCE);
     while node.last_move("state") == "connecting" {
         assert!(patience.lasts(), "{}", node.log());
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -663,12 +664,14 @@ fn a_move_that_was_asked_for_has_not_failed_while_it_is_tried_again() {
     let patience = Patience::of(PATIENCE);
     while !has("send-bulk-and-stream") && !has("completed") {
         assert!(patience.lasts(), "{}", b.log());
+        std::thread::sleep(Duration::from_millis(2));
     }
     // The attempt comes to nothing, unless it is over already.
     a.ask("FLUSHALL");
     while !has("completed") {
         assert!(!has("failed"), "{}", b.log());
         assert!(patience.lasts(), "{}", b.log());
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -721,6 +724,7 @@ fn who_waits_for_a_key_that_moves_is_told_where_it_is() {
         waiting.send(&words).unwrap();
         while !a.text("INFO clients").contains("blocked_clients:1") {
             assert!(patience.lasts());
+            std::thread::sleep(Duration::from_millis(2));
         }
         a.give_all(b);
         let Some(Value::Error(text)) = waiting.receive().unwrap() else {
