@@ -5,6 +5,7 @@
 
 mod apply;
 mod codec;
+mod copies;
 mod slots;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use cluster::entry::SlotRange;
+use cluster::entry::{ShardChange, SlotRange};
+use cluster::state::Shard;
 use cluster::{Applied, ControlState, Entry, NodeId, ShardId};
 use engine::CommandError;
 use engine::cluster::{ClusterOrder, FailoverKind, Ordered, SlotOrder};
@@ -21,6 +22,11 @@ const NO_GROUP: CommandError = CommandError::fixed(
 );
 const STARTING: CommandError =
     CommandError::fixed("ERR this node does not take part in its cluster yet");
+const NOT_SPARED: CommandError = CommandError::fixed(
+    "ERR the shard of this replica would have no majority without it: writes would wait there",
+);
+const NO_MAJORITY: CommandError =
+    CommandError::fixed("ERR that shard has no majority, and would have none with this node");
 const NO_PORT: CommandError =
     CommandError::fixed("ERR the port for nodes would be above 65535: name it");
 
@@ -140,24 +146,60 @@ impl Ordering<'_> {
     fn replicate(&self, id: &str) -> Result<Ordered, CommandError> {
         let primary = base::hex::bytes(id).map(NodeId).ok_or(MEANWHILE)?;
         // Another change of the shard may go on, or be faster.
-        let added = poll(ORDER_TIME, LOOK, || {
-            self.add_copy(primary)
-                .map(|added| added.then_some(Ordered::Done))
-                .transpose()
-        });
-        added.unwrap_or(Err(MEANWHILE))
+        let step = || {
+            self.go_to(primary)
+                .map(|is_there| is_there.then_some(Ordered::Done))
+        };
+        let added = poll(ORDER_TIME, LOOK, || step().transpose()).unwrap_or(Err(MEANWHILE));
+        if added.is_err() {
+            self.part()?.is_meant_for(None);
+        }
+        added
     }
 
-    /// Has this node have a copy of the shard of that primary; whether it has one now.
-    fn add_copy(&self, primary: NodeId) -> Result<bool, CommandError> {
+    /// The next step of this node to the shard of that primary; whether it has a copy of it now.
+    fn go_to(&self, primary: NodeId) -> Result<bool, CommandError> {
         let state = self.log.watch();
-        let shard_id = state.shard_of(primary).ok_or(MEANWHILE)?;
-        let shard = state.shards.get(&shard_id).ok_or(MEANWHILE)?;
-        if shard.members.contains_key(&self.own) {
-            return Ok(true);
+        let to = state.shard_of(primary).ok_or(MEANWHILE)?;
+        let own = state.shard_of(self.own);
+        let known = |id: ShardId| Some((id, state.shards.get(&id)?));
+        match own.and_then(known) {
+            Some((own, _)) if own == to => Ok(true),
+            Some((_, shard)) if shard.is_quorum && shard.primary != self.own => {
+                self.leave(&state, shard, to)?;
+                Ok(false)
+            }
+            // A change goes on that ends its membership: what it has may be needed until then.
+            None if state.is_needed(self.own) => Ok(false),
+            _ => {
+                let (to, shard) = known(to).ok_or(MEANWHILE)?;
+                let entry = Entry::add_data_copy(to, shard, self.own);
+                Ok(propose(&self.log, entry)? == Applied::Done)
+            }
         }
-        let entry = Entry::add_data_copy(shard_id, shard, self.own);
-        Ok(propose(&self.log, entry)? == Applied::Done)
+    }
+
+    /// A shard whose writes wait for a majority gives up the copy here by a change that its members agree to, if it can do without.
+    fn leave(&self, state: &ControlState, own: &Shard, to: ShardId) -> Result<(), CommandError> {
+        let id = state.shard_of(self.own).ok_or(MEANWHILE)?;
+        let target = state.shards.get(&to).ok_or(MEANWHILE)?;
+        if !state.may_spare(own) {
+            return Err(NOT_SPARED);
+        }
+        if !state.may_grow(target) {
+            return Err(NO_MAJORITY);
+        }
+        if !state.may_change(own) || !state.may_change(target) {
+            return Ok(());
+        }
+        // Else it would begin a shard of its own in between.
+        self.part()?.is_meant_for(Some(to));
+        let removed = Entry::Shard {
+            shard: id,
+            expected_epoch: own.epoch,
+            change: ShardChange::Remove { node: self.own },
+        };
+        propose(&self.log, removed).map(|_| ())
     }
 
     /// This replica becomes the primary.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use cluster::control_log::RaftId;
 use cluster::state::FIRST_RAFT_ID;
-use cluster::{ControlState, Entry, NodeId, NodeRecord, Times};
+use cluster::{ControlState, Entry, NodeId, NodeRecord, ShardId, Times};
 use consensus::{Options, RaftLog};
 use durability::disk::{Disk, SystemDisk};
 use engine::cluster::ClusterSeen;
@@ -263,6 +263,10 @@ impl TakesPart for Part {
     fn meet(&self, meeting: &Meeting) -> Result<(), String> {
         let me = self.me.upgrade().ok_or("the server stops")?;
         me.meet_at(meeting)
+    }
+
+    fn is_meant_for(&self, shard: Option<ShardId>) {
+        let _in_a_group = self.post(Event::MeantFor(shard));
     }
 
     fn hand_over(&self, primary: NodeId) -> Result<(), String> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cluster::NodeId;
+use cluster::{NodeId, ShardId};
 use engine::cluster::ClusterSeen;
 use engine::replication::NodeOrder;
 use engine::{CommandError, TopicKind};
@@ -64,6 +64,9 @@ pub(crate) trait TakesPart: Send + Sync {
     /// # Errors
     /// Why they are not.
     fn meet(&self, meeting: &Meeting) -> Result<(), String>;
+
+    /// Where this node goes as soon as it is of no shard, in place of beginning one; nothing: where it is needed.
+    fn is_meant_for(&self, shard: Option<ShardId>);
 
     /// Has the primary of this node's shard hand its office over to this node; waits until it has given it up.
     ///

@@ -9,7 +9,8 @@
 //!
 //! Without the barrier a node that was started again, and knows an old state, would take its log for that of a new shard.
 //!
-//! A replica that its shard has spared proposes itself as a copy of a shard that lacks one instead. As long as a change goes on that
+//! A replica that its shard has spared proposes itself as a copy of the shard that an operator has ordered, or of one that lacks
+//! a replica, instead. As long as a change goes on that
 //! ends its membership it begins nothing: what it has may be needed.
 
 use std::sync::Arc;
@@ -46,6 +47,7 @@ impl Driver {
         match self.state.shard_of(self.own) {
             Some(shard) => {
                 self.beginning = Beginning::No;
+                self.meant_for = self.meant_for.filter(|meant| *meant != shard);
                 self.claim(shard);
             }
             None if self.beginning == Beginning::No && !self.state.is_needed(self.own) => {
@@ -66,7 +68,7 @@ impl Driver {
         if !is_newest || state.is_needed(self.own) {
             return;
         }
-        if let Some(entry) = self.joins_needy(&state) {
+        if let Some(entry) = self.joins_another(&state) {
             return self.propose_own_shard(unique::proposal(entry));
         }
         // No shard before it had this number: there was no such index.
@@ -77,12 +79,13 @@ impl Driver {
         }
     }
 
-    /// The entry by which a replica that was spared is one of a shard that lacks it. Who was never a replica here is meant for
-    /// something else.
-    fn joins_needy(&self, state: &ControlState) -> Option<Entry> {
-        let needy = spare_replicas::needy(state).filter(|_| self.was_replica)?;
-        let shard = state.shards.get(&needy)?;
-        Some(Entry::add_data_copy(needy, shard, self.own))
+    /// The entry by which a replica that was spared is one of the shard that it is meant for, or of one that lacks it. Who was never
+    /// a replica here is meant for something else.
+    fn joins_another(&self, state: &ControlState) -> Option<Entry> {
+        let may_grow = |id: &ShardId| state.shards.get(id).is_some_and(|to| state.may_grow(to));
+        let needy = || spare_replicas::needy(state).filter(|_| self.was_replica);
+        let to = self.meant_for.filter(may_grow).or_else(needy)?;
+        Some(Entry::add_data_copy(to, state.shards.get(&to)?, self.own))
     }
 
     /// What is here is of that shard from now on; the entry by which it begins.

@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster::state::{CopyKind, Drain, LEVEL_OF_GROWING, LEVEL_OF_SPARES, Shard, roles};
+use cluster::state::{CopyKind, Drain, LEVEL_OF_SPARES, Shard, roles};
 use cluster::{ControlState, NodeId, ShardId};
 
 /// A replica that is back before is not replaced. As in Redis.
@@ -114,7 +114,7 @@ fn lacks_replica(state: &ControlState, id: ShardId) -> bool {
     let shard = state.shards.get(&id);
     shard.is_some_and(|shard| {
         let lacks = !has_replica(state, shard) && !state.slots.of(id).is_empty();
-        lacks && may_change(state, shard) && may_grow(state, shard)
+        lacks && state.may_change(shard) && state.may_grow(shard)
     })
 }
 
@@ -133,7 +133,7 @@ fn replicas(state: &ControlState, shard: &Shard) -> Vec<NodeId> {
     members
         .filter(|(id, kind)| **kind == CopyKind::Data && **id != shard.primary)
         .map(|(id, _)| *id)
-        .filter(|id| is_there(state, *id))
+        .filter(|id| state.is_there(*id))
         .collect()
 }
 
@@ -141,41 +141,10 @@ fn has_replica(state: &ControlState, shard: &Shard) -> bool {
     !replicas(state, shard).is_empty()
 }
 
-/// Whether the members of a shard may change now: its primary is there, and no change goes on.
-fn may_change(state: &ControlState, shard: &Shard) -> bool {
-    is_there(state, shard.primary) && shard.old_members.is_none()
-}
-
-/// Whether one more copy would end writes' waiting: what is there agrees to it, and is a majority with it.
-fn may_grow(state: &ControlState, shard: &Shard) -> bool {
-    let (there, count) = copies(state, shard);
-    let is_at_once = count % 2 == 0 && state.feature_level >= LEVEL_OF_GROWING;
-    let is_agreed = is_at_once || is_majority(there, count);
-    !shard.is_quorum || is_agreed && is_majority(there + 1, count + 1)
-}
-
-/// Whether a shard can do without one of its replicas: what is there is a majority, and so is the rest of it.
+/// Whether a shard can do without one of its replicas, now.
 fn may_give(state: &ControlState, shard: &Shard) -> bool {
-    let (there, count) = copies(state, shard);
-    let (there_then, count_then) = (there.saturating_sub(1), count.saturating_sub(1));
-    let is_agreed = is_majority(there, count) && is_majority(there_then, count_then);
-    let knows = state.feature_level >= LEVEL_OF_SPARES;
-    may_change(state, shard) && (!shard.is_quorum || is_agreed && knows)
-}
-
-/// How many copies are there, and how many members the shard has.
-fn copies(state: &ControlState, shard: &Shard) -> (usize, usize) {
-    let members = shard.members.keys();
-    let there = members.filter(|id| is_there(state, **id)).count();
-    (there, shard.members.len())
-}
-
-fn is_there(state: &ControlState, id: NodeId) -> bool {
-    state.nodes.get(&id).is_some_and(|node| !node.is_failed)
-}
-
-fn is_majority(there: usize, count: usize) -> bool {
-    there > count / 2
+    let knows = !shard.is_quorum || state.feature_level >= LEVEL_OF_SPARES;
+    state.may_change(shard) && state.may_spare(shard) && knows
 }
 
 #[cfg(test)]

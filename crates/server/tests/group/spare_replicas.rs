@@ -107,6 +107,41 @@ fn where_writes_wait_for_a_majority_a_spare_replica_goes_over_and_nothing_is_los
     assert!(has(&a, "b") && has(&a, "c"));
 }
 
+#[test]
+fn where_writes_wait_for_a_majority_a_replica_goes_where_it_is_ordered_to() {
+    let [a, mut b, c, d, e] = two_and_one(&["--durability", "quorum"]);
+    // Slots 3,300 and 15,495.
+    wait_until("majorities", &[&a, &b, &c, &d, &e], || {
+        changes_ended(&[&a, &b, &c, &d, &e]) > 1 && writes(&a, "b") && writes(&b, "a")
+    });
+    let (first, second) = (a.id(), b.id());
+    let replicate = |node: &Node, id: &str| node.text(&["CLUSTER", "REPLICATE", id]);
+    assert_eq!(replicate(&c, &second), "OK");
+    let knows = |node: &Node, count| node.run(&["DBSIZE"]) == Value::Integer(count);
+    wait_until("it has what the other shard has", &[&a, &b, &c], || {
+        let is_there = replicas(&b) == 2 && replicas(&a) == 1;
+        is_there && writes(&b, "{a}1") && writes(&a, "{b}1") && c.is_synced() && knows(&c, 2)
+    });
+    b.kill();
+    wait_until("its place taken, and all kept", &[&a, &c, &e], || {
+        let mut nodes = [&c, &e].into_iter().filter(|node| node.is_primary());
+        nodes.any(|node| writes(node, "{a}2") && has(node, "a") && has(node, "{a}1"))
+    });
+    // Three copies of which one is lost cannot spare another one.
+    let replica = [&c, &e]
+        .into_iter()
+        .find(|node| !node.is_primary())
+        .unwrap();
+    wait_until("missed", &[&a, &c, &e], || {
+        a.text(&["CLUSTER", "NODES"]).contains("fail")
+    });
+    let refused = replicate(replica, &first);
+    assert!(
+        refused.contains("would have no majority without it"),
+        "{refused}"
+    );
+}
+
 /// A primary at quorum with all slots, a replica that is lost then, and another one that an operator adds.
 fn one_added_for_one_lost() -> [Node; 3] {
     let args = ["--cluster-enabled", "yes", "--durability", "quorum"];

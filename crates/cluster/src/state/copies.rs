@@ -1,0 +1,101 @@
+//! How many copies of a shard are there, and whether one more or one less leaves a majority of them.
+
+use super::{ControlState, LEVEL_OF_GROWING, NodeId, Shard};
+
+impl ControlState {
+    /// Whether a node is of the group and answers.
+    #[must_use]
+    pub fn is_there(&self, id: NodeId) -> bool {
+        self.nodes.get(&id).is_some_and(|node| !node.is_failed)
+    }
+
+    /// Whether the members of a shard may change now: its primary is there, and no change goes on.
+    #[must_use]
+    pub fn may_change(&self, shard: &Shard) -> bool {
+        self.is_there(shard.primary) && shard.old_members.is_none()
+    }
+
+    /// Whether one more copy would let writes go on that wait for a majority: what is there agrees to it, and is a majority with
+    /// it.
+    #[must_use]
+    pub fn may_grow(&self, shard: &Shard) -> bool {
+        let (there, count) = self.copies(shard);
+        let is_at_once = count % 2 == 0 && self.feature_level >= LEVEL_OF_GROWING;
+        let is_agreed = is_at_once || is_majority(there, count);
+        !shard.is_quorum || is_agreed && is_majority(there + 1, count + 1)
+    }
+
+    /// Whether a shard can do without one of its copies that is there: what is there is a majority, and so is the rest of it.
+    #[must_use]
+    pub fn may_spare(&self, shard: &Shard) -> bool {
+        let (there, count) = self.copies(shard);
+        let (there_then, count_then) = (there.saturating_sub(1), count.saturating_sub(1));
+        let is_agreed = is_majority(there, count) && is_majority(there_then, count_then);
+        !shard.is_quorum || is_agreed
+    }
+
+    /// How many copies are there, and how many members the shard has.
+    fn copies(&self, shard: &Shard) -> (usize, usize) {
+        let members = shard.members.keys();
+        let there = members.filter(|id| self.is_there(**id)).count();
+        (there, shard.members.len())
+    }
+}
+
+fn is_majority(there: usize, count: usize) -> bool {
+    there > count / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{CopyKind, Node};
+
+    /// A shard at quorum of so many copies, the first of which are there.
+    fn shard_of(count: u8, there: u8, feature_level: u16) -> (ControlState, Shard) {
+        let mut state = ControlState {
+            feature_level,
+            ..ControlState::default()
+        };
+        let mut shard = Shard {
+            is_quorum: true,
+            ..Shard::default()
+        };
+        for byte in 1..=count {
+            let node = Node {
+                is_failed: byte > there,
+                ..Node::default()
+            };
+            state.nodes.insert(NodeId([byte; 20]), node);
+            shard.members.insert(NodeId([byte; 20]), CopyKind::Data);
+        }
+        shard.primary = NodeId([1; 20]);
+        (state, shard)
+    }
+
+    fn told(count: u8, there: u8, feature_level: u16) -> (bool, bool) {
+        let (state, shard) = shard_of(count, there, feature_level);
+        (state.may_grow(&shard), state.may_spare(&shard))
+    }
+
+    #[test]
+    fn one_more_and_one_less_leave_a_majority_or_are_refused() {
+        let level = LEVEL_OF_GROWING;
+        assert_eq!(told(3, 3, level), (true, true));
+        assert_eq!(told(3, 2, level), (true, false));
+        assert_eq!(told(3, 1, level), (false, false));
+        assert_eq!(told(2, 2, level), (true, true));
+        assert_eq!(told(2, 1, level), (true, false));
+        assert_eq!(told(2, 1, level - 1), (false, false));
+        assert_eq!(told(1, 1, level), (true, false));
+    }
+
+    #[test]
+    fn where_nobody_waits_for_a_majority_any_number_will_do() {
+        let (state, mut shard) = shard_of(3, 1, LEVEL_OF_GROWING);
+        shard.is_quorum = false;
+        assert!(state.may_grow(&shard) && state.may_spare(&shard) && state.may_change(&shard));
+        shard.old_members = Some(shard.members.clone());
+        assert!(!state.may_change(&shard));
+    }
+}
