@@ -25,6 +25,7 @@ use openraft::{OptionalSend, RaftLogReader};
 
 use crate::codec::{read_entry, read_log_id, read_vote, write_entry, write_log_id, write_vote};
 use crate::disk_fault::{DiskFault, Written};
+use crate::planted::{Bug, is_on};
 use crate::{Entry, LogId, Types, Vote};
 
 const JOURNAL: &str = "journal";
@@ -190,7 +191,8 @@ impl DiskLog {
 
     /// Writes records, as often as it takes; durable then.
     async fn persist<C: Types>(&self, changes: &[Change<'_>]) -> io::Result<()> {
-        let write = || self.lock().write(changes, true);
+        let syncs = !is_on(Bug::NotSynced);
+        let write = || self.lock().write(changes, syncs);
         self.fault
             .until_written::<C, _>(Written::Journal, write)
             .await
@@ -372,7 +374,10 @@ impl<C: Types> RaftLogStorage<C> for DiskLog {
         let inner = self.lock();
         // It may name what a power cut took.
         let last = inner.kept.last();
-        Ok(inner.kept.committed.min(last))
+        match is_on(Bug::AppliedBeforeCommit) {
+            true => Ok(last),
+            false => Ok(inner.kept.committed.min(last)),
+        }
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<C>) -> Result<(), io::Error>

@@ -23,6 +23,7 @@ mod disk_fault;
 mod disk_log;
 mod machine;
 mod network;
+pub mod planted;
 #[cfg(feature = "tokio")]
 mod raft_log;
 mod recover;

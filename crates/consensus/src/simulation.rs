@@ -166,6 +166,13 @@ impl World {
         wires.rafts.iter().find_map(leads)
     }
 
+    fn leader_cut_off(&self) -> Option<SimRaft> {
+        let wires = self.wires.lock().unwrap();
+        let mut rafts = wires.rafts.iter();
+        let found = rafts.find(|(id, raft)| raft.is_leader() && wires.cut.contains(id));
+        found.map(|(_, raft)| raft.clone())
+    }
+
     /// Ends a node as a power cut does, and starts it from what its disk kept.
     async fn restart(&mut self, id: u64, seed: u64) {
         let raft = self.wires.lock().unwrap().rafts.remove(&id).unwrap();

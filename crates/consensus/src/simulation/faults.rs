@@ -15,12 +15,17 @@ use durability::simulated::Fault;
 use openraft::{AsyncRuntime as _, ChangeMembers, EmptyNode};
 use openraft_rt_sim::SimRuntime;
 
-use super::{SimulatedDisk, World, number_of, total_of, write};
+use crate::planted::{Bug, plant};
+
+use super::{SimulatedDisk, World, number_of, proposal, total_of, write};
+use crate::Data;
 
 /// Between two writes.
 const PAUSE: Duration = Duration::from_millis(10);
 /// So many attempts to write while faults happen.
 const WRITES: u64 = 250;
+/// Names of what is written at leaders that are cut off begin here.
+const UNHEARD: u64 = 1_000_000;
 /// What a run takes until everything has to be well again.
 const CALM: Duration = Duration::from_secs(4);
 
@@ -57,7 +62,11 @@ impl Seen {
                 .by_index
                 .entry(state.index)
                 .or_insert_with(|| bytes.clone());
-            assert_eq!(*known, bytes, "seed {seed}: index {}", state.index);
+            assert!(
+                *known == bytes,
+                "seed {seed}: two states at index {}",
+                state.index
+            );
         }
     }
 }
@@ -155,8 +164,18 @@ impl Run {
         self.outcome.replaced += u64::from(matches!(changed, Ok(Ok(_))));
     }
 
+    /// A leader that is cut off takes entries of which nothing may be left once another one leads.
+    async fn write_where_nobody_hears(&self, number: u64) {
+        if let Some(raft) = self.world.leader_cut_off() {
+            let entry = Data(proposal(UNHEARD + number).encode());
+            let written = SimRuntime::timeout(Duration::from_millis(2), raft.client_write(entry));
+            let _unheard = written.await;
+        }
+    }
+
     async fn write(&mut self, number: u64, acknowledged: &mut Vec<u64>) {
         SimRuntime::sleep(PAUSE).await;
+        self.write_where_nobody_hears(number).await;
         if write(&self.world, number).await {
             acknowledged.push(number);
         }
@@ -226,6 +245,17 @@ fn a_group_keeps_what_it_acknowledged_under_random_faults() {
     });
     println!("{seeds} seeds: {total:?}");
     assert!(total.acknowledged > seeds * 50, "{total:?}");
+}
+
+#[test]
+fn planted_mistakes_are_found() {
+    for bug in [Bug::NotSynced, Bug::AppliedBeforeCommit] {
+        plant(Some(bug));
+        let found = (0..40).find(|seed| std::panic::catch_unwind(|| run(*seed)).is_err());
+        plant(None);
+        println!("{bug:?}: seed {found:?}");
+        assert!(found.is_some(), "{bug:?} was not found");
+    }
 }
 
 #[test]
