@@ -229,6 +229,41 @@ fn what_a_majority_has_survives_the_loss_of_the_primary() {
     }
 }
 
+/// The primary's lease goes on until another one leads, which takes an election.
+#[test]
+fn the_loss_of_the_control_leader_stops_no_write() {
+    let mut nodes = three_at_quorum();
+    let all: Vec<&Node> = nodes.iter().collect();
+    let mut leads = None;
+    wait_until("led by another one than the primary", &all, || {
+        let leader = nodes[0].field("control_leader");
+        let known = (0..3).map(|at| nodes[0].field(&format!("control_node{at}")));
+        let known = known.filter(|line| !leader.is_empty() && line.contains(&leader));
+        let known = known.collect::<String>();
+        let is_its = |node: &Node| known.contains(&format!(":{},", node.port));
+        leads = nodes[1..].iter().position(is_its);
+        leads.is_some()
+    });
+    let leads = leads.unwrap() + 1;
+    let lost = nodes[0].field("control_leader");
+    nodes[leads].kill();
+    let mut writes_since = 0;
+    let all = [&nodes[0]];
+    wait_until("led again, and some more leases", &all, || {
+        let key = format!("key-{writes_since}");
+        assert!(
+            writes(&nodes[0], &key),
+            "{key} is refused\n{}",
+            nodes[0].log()
+        );
+        writes_since += 1;
+        let leader = nodes[0].field("control_leader");
+        let is_led = !leader.is_empty() && leader != lost;
+        is_led && writes_since > 150
+    });
+    assert!(nodes[0].is_primary());
+}
+
 #[test]
 fn who_has_no_majority_tells_of_itself_nevertheless() {
     let nodes = three_at_quorum();
