@@ -1,8 +1,8 @@
 //! Histories at level quorum, over failovers and moves of hash slots, each key of which one order of all operations explains.
 //!
-//! Clients read and write few keys while nodes are killed, stopped and started, hand their office over, and give slots to one
-//! another. What they asked and were answered is checked by `testkit::linearizable`. What a client was told was not done is no
-//! operation; of whatever ends otherwise nobody knows whether it was done.
+//! Clients read and write few keys while nodes are killed, stopped, started and parted from each other, hand their office over, and
+//! give slots to one another. What they asked and were answered is checked by `testkit::linearizable`. What a client was told was not
+//! done is no operation; of whatever ends otherwise nobody knows whether it was done.
 //!
 //! `HISTORIES` and `HISTORY_OPERATIONS` say how many and how long, `HISTORY_SEED` which; the soak is
 //! `HISTORIES=100 HISTORY_OPERATIONS=10000 cargo test --release -p server --test group histories:: -- --nocapture --test-threads 1`.
@@ -17,10 +17,11 @@ use base::random::Prng;
 use protocol::Value;
 use testkit::client::Client;
 use testkit::linearizable::{Answered, Asked, Fault, Operation, check};
+use testkit::relay::Relay;
 
 use crate::clusters::{LAST_SLOT, three_primaries_with, wait_for_agreement};
 use crate::reads::three_at_quorum;
-use crate::{Node, wait_until};
+use crate::{Node, joined, sets, wait_until};
 
 const CLIENTS: u64 = 6;
 const KEYS: u64 = 6;
@@ -366,12 +367,14 @@ fn one_order_explains_what_replicas_show_that_are_confirmed() {
     over_failovers("confirmed", Reads::Anywhere, &confirm);
 }
 
+/// One of three is the primary, and the others follow.
+fn is_whole(nodes: &[Node]) -> bool {
+    let primaries = nodes.iter().filter(|node| node.is_primary()).count();
+    primaries == 1 && nodes.iter().filter(|node| node.is_synced()).count() == 2
+}
+
 fn over_failovers(name: &str, reads: Reads, more: &[&str]) {
     let mut nodes = three_at_quorum(more);
-    let is_whole = |nodes: &[Node]| {
-        let primaries = nodes.iter().filter(|node| node.is_primary()).count();
-        primaries == 1 && nodes.iter().filter(|node| node.is_synced()).count() == 2
-    };
     run(&mut nodes, name, reads, |nodes, random| {
         let primary = nodes.iter().position(Node::is_primary).unwrap_or(0);
         let other = (primary + 1 + random.index(2)) % 3;
@@ -396,6 +399,74 @@ fn over_failovers(name: &str, reads: Reads, more: &[&str]) {
         let all: Vec<&Node> = nodes.iter().collect();
         wait_until("whole again", &all, || is_whole(nodes));
     });
+}
+
+/// Three nodes at quorum, each of which the others reach by a relay.
+fn three_behind_relays() -> ([Node; 3], [Relay; 3]) {
+    let mut nodes = [(); 3].map(|()| Node::to_be_started(&[], &["--durability", "quorum"]));
+    let relays = nodes
+        .each_ref()
+        .map(|node| Relay::to(node.link_port).unwrap());
+    let first = format!("127.0.0.1:{}@{}", nodes[0].port, relays[0].port());
+    for (at, node) in nodes.iter_mut().enumerate() {
+        let announced = relays[at].port().to_string();
+        let how = match at {
+            0 => ["--cluster-group", "yes"],
+            _ => ["--join", &first],
+        };
+        let more = ["--cluster-announce-bus-port", &announced];
+        let args = [how, more].concat();
+        node.args.extend(args.into_iter().map(str::to_owned));
+        node.start();
+    }
+    let nodes = joined(nodes);
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("written", &all, || sets(&nodes[0], "key", "0"));
+    (nodes, relays)
+}
+
+/// What is sent to one node, or to both others, gets nowhere, one way or both ways, with or without an end of the connections; or late.
+fn part(relays: &[Relay; 3], random: &mut Prng) {
+    let at = random.index(3);
+    match random.below(6) {
+        0 => relays[at].shut(true),
+        1 => relays[at].hold(true),
+        2 => relays[at].hold_way(true, true),
+        3 => relays[at].hold_way(false, true),
+        4 => {
+            relays[(at + 1) % 3].hold(true);
+            relays[(at + 2) % 3].shut(true);
+        }
+        _ => relays[at].slow(20 + u32::try_from(random.below(300)).unwrap()),
+    }
+}
+
+fn mend(relays: &[Relay; 3]) {
+    for relay in relays {
+        relay.shut(false);
+        relay.hold(false);
+        relay.hold_way(true, false);
+        relay.hold_way(false, false);
+        relay.slow(0);
+    }
+}
+
+/// What was held comes late, from a node that was the primary then.
+#[test]
+fn one_order_explains_what_is_shown_over_partitions() {
+    let (mut nodes, relays) = three_behind_relays();
+    run(
+        &mut nodes,
+        "partitions",
+        Reads::Anywhere,
+        |nodes, random| {
+            part(&relays, random);
+            std::thread::sleep(Duration::from_millis(200 + random.below(3_800)));
+            mend(&relays);
+            let all: Vec<&Node> = nodes.iter().collect();
+            wait_until("whole again", &all, || is_whole(nodes));
+        },
+    );
 }
 
 #[test]
