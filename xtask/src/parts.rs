@@ -120,6 +120,7 @@ pub const PARTS: &[Part] = &[
                 ignored("clients::"),
                 ignored("applications::"),
                 ignored_of("group", "redis_cli_"),
+                ignored_of("group", "sentinel_clients::"),
                 ignored("memcached::"),
             ]
         },

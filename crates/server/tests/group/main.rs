@@ -26,10 +26,13 @@ mod minority;
 mod moves;
 mod old_state;
 mod page;
+#[path = "../it/programs.rs"]
+mod programs;
 mod reads;
 mod recovery;
 mod redis_cli;
 mod sentinel;
+mod sentinel_clients;
 mod shared;
 mod shown;
 mod spare_replicas;

@@ -5,7 +5,8 @@
 
 use std::process::Command;
 
-use crate::clients::{node_with, port, programs, python_with, run, server};
+use crate::clients::{port, server};
+use crate::programs::{node_with, programs, python_with, run};
 
 /// What the programs for Node need.
 const NODE_PACKAGES: [&str; 8] = [

@@ -4,15 +4,17 @@
 //! `cargo test` leaves them out and `cargo xtask test clients` runs them. With `SERVER_BIN` set to
 //! `redis-server` the same programs show that they are right about Redis.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, free_port, iolite_program};
+
+use crate::programs::{
+    go_program, java_program, node_with, output_of, programs, python_with, run, run_with_input,
+};
 
 pub(super) fn server() -> Server {
     let builder = match iolite_program().ends_with("iolite") {
@@ -25,59 +27,6 @@ pub(super) fn server() -> Server {
 
 pub(super) fn port(server: &Server) -> String {
     server.address().unwrap().port().to_string()
-}
-
-/// The programs, one directory or file a client.
-pub(super) fn programs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
-}
-
-/// Where packages of a client are kept between runs.
-pub(super) fn packages(client: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("clients")
-        .join(client);
-    fs::create_dir_all(&directory).unwrap();
-    directory
-}
-
-/// Runs a command to its end, which must be a good one; gives what it printed.
-pub(super) fn run(command: &mut Command) -> String {
-    run_with_input(command, b"")
-}
-
-fn run_with_input(command: &mut Command, input: &[u8]) -> String {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = output_of(command, input);
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&stdout),
-        String::from_utf8_lossy(&stderr),
-    );
-    assert!(
-        status.success(),
-        "{command:?}: {status}\n{stdout}\n{stderr}"
-    );
-    stdout.into_owned()
-}
-
-fn output_of(command: &mut Command, input: &[u8]) -> Output {
-    let piped = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let child = piped.spawn();
-    let mut child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let mut stdin = child.stdin.take().unwrap();
-    std::thread::scope(|scope| {
-        // The child may write before it has read everything, or read nothing at all.
-        scope.spawn(move || {
-            let _sent = stdin.write_all(input);
-        });
-        child.wait_with_output().unwrap()
-    })
 }
 
 fn redis_cli(server: &Server, args: &[&str]) -> String {
@@ -236,39 +185,6 @@ fn redis_py() {
     println!("{}", run(program.arg(port(&server))));
 }
 
-/// A Python that has these packages.
-pub(super) fn python_with(wanted: &[&str]) -> PathBuf {
-    let environment = packages("redis-py");
-    let python = environment.join("bin/python");
-    if !python.exists() {
-        run(Command::new("python3")
-            .args(["-m", "venv"])
-            .arg(&environment));
-    }
-    let mut install = Command::new(&python);
-    install.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ]);
-    run(install.args(wanted));
-    python
-}
-
-/// A directory in which Node finds these packages.
-pub(super) fn node_with(client: &str, wanted: &[&str]) -> PathBuf {
-    let directory = packages(client);
-    if !directory.join("node_modules").exists() {
-        let mut install = Command::new("npm");
-        install.args(["install", "--no-fund", "--no-audit", "--no-save"]);
-        install.args(wanted).arg("--prefix").arg(&directory);
-        run(install.current_dir(&directory));
-    }
-    directory
-}
-
 #[test]
 #[ignore = "needs Node and its packages: cargo xtask test clients"]
 fn ioredis() {
@@ -317,42 +233,12 @@ fn pymemcache() {
 #[ignore = "needs Go and its packages: cargo xtask test clients"]
 fn go_redis() {
     let server = server();
-    let directory = packages("go-redis");
-    for file in ["main.go", "go.mod"] {
-        fs::copy(programs().join("go_redis").join(file), directory.join(file)).unwrap();
-    }
-    // Checksums are written down beside the copy; the repository needs none.
-    run(Command::new("go")
-        .args(["mod", "tidy"])
-        .current_dir(&directory));
-    let mut program = Command::new("go");
-    program.args(["run", ".", &port(&server)]);
-    println!("{}", run(program.current_dir(&directory)));
+    println!("{}", run(go_program(".").arg(port(&server))));
 }
 
 #[test]
 #[ignore = "needs Maven and its packages: cargo xtask test clients"]
 fn jedis() {
     let server = server();
-    let directory = packages("jedis");
-    let sources = directory.join("src/main/java");
-    fs::create_dir_all(&sources).unwrap();
-    let from = programs().join("jedis");
-    fs::copy(from.join("pom.xml"), directory.join("pom.xml")).unwrap();
-    let program = "src/main/java/Check.java";
-    fs::copy(from.join(program), directory.join(program)).unwrap();
-    let mut maven = Command::new("mvn");
-    maven.args([
-        "--quiet",
-        "--batch-mode",
-        "compile",
-        "exec:java",
-        "-Dexec.mainClass=Check",
-    ]);
-    maven.arg(format!("-Dexec.args={}", port(&server)));
-    maven.arg(format!(
-        "-Dmaven.repo.local={}",
-        packages("maven").display()
-    ));
-    println!("{}", run(maven.current_dir(&directory)));
+    println!("{}", run(&mut java_program("Check", &port(&server))));
 }

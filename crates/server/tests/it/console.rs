@@ -496,11 +496,11 @@ fn figures_are_streamed() {
 fn in_a_browser(program: &str, words: impl FnOnce(String) -> Vec<String>) {
     let browser = std::env::var("BROWSER_BIN");
     let browser = browser.unwrap_or_else(|_| "/usr/bin/chromium-headless-shell".to_owned());
-    let mut python = Command::new(crate::clients::python_with(&["playwright==1.65.2"]));
-    python.arg(crate::clients::programs().join(program));
+    let mut python = Command::new(crate::programs::python_with(&["playwright==1.65.2"]));
+    python.arg(crate::programs::programs().join(program));
     python.args(words(browser));
     // It fails where the program does.
-    let _said: String = crate::clients::run(&mut python);
+    let _said: String = crate::programs::run(&mut python);
 }
 
 /// Where pictures go, if somebody wants to look at them.

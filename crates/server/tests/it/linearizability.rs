@@ -18,8 +18,8 @@ use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder};
 use testkit::transcript::show;
 
-use crate::clients::{packages, run};
 use crate::ledger::number_from;
+use crate::programs::{packages, run};
 
 const HISTORIES: u64 = 12;
 const OPERATIONS: usize = 10_000;

@@ -50,6 +50,7 @@ mod payloads;
 mod planted;
 mod point_in_time;
 mod power_cuts;
+mod programs;
 mod pubsub;
 mod rdb_beside;
 mod rdb_files;
