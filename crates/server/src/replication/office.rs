@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cluster::{NodeId, Shard, ShardId};
+use engine::{ClientCondition, ClientFilter, ClientKind};
 use persistence::seal::{SealRecord, boot_id};
 use persistence::tail::Majority as _;
 use replication::TermId;
@@ -25,10 +26,13 @@ use super::{Done, Order, Replication, UNBLOCKED, hold_writes, own_link, redis_li
 use crate::config::{Config, DurabilityLevel, QuorumReads};
 use crate::node::Node;
 use crate::poll::poll;
+use crate::port::kill_clients;
 #[cfg(feature = "cluster")]
 use crate::replica_reads::Readable;
 use crate::replica_reads::Standing;
 
+/// The id of no client.
+const NOBODY: u64 = 0;
 /// How often it is looked whether the log is on disk, or a lease is there.
 const LOOK: Duration = Duration::from_millis(1);
 /// So long writes wait for the first lease of an office, and for a majority of the copies where they need one, before they
@@ -129,6 +133,7 @@ impl Replication {
         if before == Role::Primary {
             self.stream.keep_names(self.history());
         }
+        self.note_office_of(before);
         self.role.set(role);
         self.reads.end_following();
         node.core.store.set_follower(true);
@@ -162,6 +167,7 @@ impl Replication {
         self.fence.end_office();
         let mut standing = self.standing();
         let before = self.role();
+        self.note_office_of(before);
         if role::next(before, Event::Follow).is_err() {
             if let Some(failover) = standing.failover.take() {
                 failover.abort();
@@ -180,9 +186,31 @@ impl Replication {
         ));
         if self.follow_locked(&mut standing, node, primary, by).is_ok() {
             self.wake_thread(standing, node);
+            // Writes that waited for another primary are answered before.
+            self.end_clients_of_office(node);
         }
         if !matches!(before, Role::Following | Role::Sealed) {
             node.unblock_all(UNBLOCKED);
+        }
+    }
+
+    /// Whoever leaves this role leaves an office, and clients of it, or does not.
+    fn note_office_of(&self, role: Role) {
+        if matches!(role, Role::Primary | Role::TakingOver) {
+            self.left_office.store(true, Ordering::Release);
+        }
+    }
+
+    /// Ends the connections of those who are clients of the primary, which this node is no more, now that another one is
+    /// known: as Sentinels do. Many clients ask who is the primary when they connect, and never again. Those of a cluster are
+    /// told at every key.
+    fn end_clients_of_office(&self, node: &Node) {
+        let had_office = self.left_office.swap(false, Ordering::AcqRel);
+        if had_office && !node.core.config.current().cluster.is_on {
+            for kind in [ClientKind::Normal, ClientKind::PubSub] {
+                let filter = ClientFilter::of(ClientCondition::Kind(kind));
+                let _count = kill_clients(node, NOBODY, &filter);
+            }
         }
     }
 
@@ -196,6 +224,7 @@ impl Replication {
             return done(false);
         };
         hold_writes(node);
+        self.left_office.store(false, Ordering::Release);
         // What a majority has is in the log, and not all of it in the store yet.
         node.core.shared.gate.set_no_office(true);
         self.role.set(role);

@@ -95,6 +95,8 @@ pub struct Replication {
     pub(super) hands_over: AtomicBool,
     /// An office has just begun: writes wait for its first lease, and for the copies that they need.
     pub(super) begins_office: AtomicBool,
+    /// This node is the primary no more, and its clients have not been told yet who is.
+    pub(super) left_office: AtomicBool,
     /// The office was left with what a majority may not have, and no primary's log has taken its place yet.
     pub(super) has_uncommitted: AtomicBool,
     /// This node is back in its group, and does not know yet what that has decided meanwhile: who may do what, say.
@@ -142,6 +144,7 @@ impl Default for Replication {
             aborted_stops: AtomicU64::new(0),
             hands_over: AtomicBool::new(false),
             begins_office: AtomicBool::new(false),
+            left_office: AtomicBool::new(false),
             has_uncommitted: AtomicBool::new(false),
             awaits_group: AtomicBool::new(false),
             is_emptied: AtomicBool::new(false),

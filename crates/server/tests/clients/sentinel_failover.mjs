@@ -1,7 +1,7 @@
 // ioredis and node-redis over a failover of a group: PORTS of Sentinels and the PASSWORD are in the environment.
 //
 // Each client writes keys one after another. When it is ready the program says so; a line of input says that the primary was
-// killed. What was confirmed is read back then.
+// lost. What was confirmed is read back then.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import process from "node:process";
@@ -20,10 +20,10 @@ const KEYS = 100;
 // No client needs as much; a busy machine fails nothing.
 const PATIENCE_MS = 60_000;
 
-let killedAt = null;
-const killed = new Promise((resolve) => {
+let lostAt = null;
+const lost = new Promise((resolve) => {
   process.stdin.once("data", () => {
-    killedAt = Date.now();
+    lostAt = Date.now();
     resolve();
   });
 });
@@ -33,20 +33,20 @@ async function write(client, set, ready) {
   const confirmed = [];
   let [number, after, errors, gapMs] = [0, 0, 0, null];
   while (after < KEYS) {
-    const isAfter = killedAt !== null;
+    const isAfter = lostAt !== null;
     number += 1;
     try {
       assert.equal(await set(`${client}:${number}`, String(number)), "OK");
       confirmed.push(number);
       if (isAfter) {
         after += 1;
-        gapMs ??= Date.now() - killedAt;
+        gapMs ??= Date.now() - lostAt;
       }
     } catch (error) {
       // The connection may be gone before this program is told why.
-      await Promise.race([killed, sleep(5000)]);
-      assert.ok(killedAt !== null, `${client}: ${error} before the failover`);
-      assert.ok(Date.now() - killedAt < PATIENCE_MS, `${client}: ${error}`);
+      await Promise.race([lost, sleep(5000)]);
+      assert.ok(lostAt !== null, `${client}: ${error} before the failover`);
+      assert.ok(Date.now() - lostAt < PATIENCE_MS, `${client}: ${error}`);
       errors += 1;
       await sleep(50);
     }

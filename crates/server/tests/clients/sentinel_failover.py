@@ -1,7 +1,7 @@
 """redis-py over a failover of a group: PORTS of Sentinels and the PASSWORD are in the environment.
 
 Each client writes keys one after another. When it is ready the program says so; a line of input says that the primary
-was killed. What was confirmed is read back then.
+was lost. What was confirmed is read back then.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ KEYS = 100
 # No client needs as much; a busy machine fails nothing.
 PATIENCE_S = 60
 
-killed = threading.Event()
-killed_at = None
+lost = threading.Event()
+lost_at = None
 
 
 class Written:
@@ -42,13 +42,13 @@ class Written:
         self.numbers.append(number)
         if is_after:
             self.after += 1
-            self.gap_s = self.gap_s or time.monotonic() - killed_at
+            self.gap_s = self.gap_s or time.monotonic() - lost_at
 
     def failed(self, error):
         # The connection may be gone before this program is told why.
-        assert killed.wait(5), f"{self.client}: {error!r} before the failover"
+        assert lost.wait(5), f"{self.client}: {error!r} before the failover"
         self.errors += 1
-        assert time.monotonic() - killed_at < PATIENCE_S, f"{self.client}: {error!r}"
+        assert time.monotonic() - lost_at < PATIENCE_S, f"{self.client}: {error!r}"
 
     def tell(self):
         print(
@@ -64,7 +64,7 @@ def with_threads(ready):
     primary = sentinel.master_for(NAME)
     number = 0
     while written.after < KEYS:
-        is_after = killed.is_set()
+        is_after = lost.is_set()
         number += 1
         try:
             assert primary.set(written.key(number), number) is True
@@ -94,7 +94,7 @@ async def with_asyncio(ready):
     primary = sentinel.master_for(NAME)
     number = 0
     while written.after < KEYS:
-        is_after = killed.is_set()
+        is_after = lost.is_set()
         number += 1
         try:
             assert await primary.set(written.key(number), number) is True
@@ -120,7 +120,7 @@ async def with_asyncio(ready):
 
 
 def main():
-    global killed_at
+    global lost_at
     both = threading.Barrier(3)
     failures = []
 
@@ -142,8 +142,8 @@ def main():
     ready()
     print("ready", flush=True)
     sys.stdin.readline()
-    killed_at = time.monotonic()
-    killed.set()
+    lost_at = time.monotonic()
+    lost.set()
     for thread in threads:
         thread.join()
     sys.exit(1 if failures else 0)

@@ -63,7 +63,7 @@ impl Writer<'_> {
 }
 
 /// Three nodes at quorum that answer clients of Sentinels at these ports; the first is the primary.
-fn three_at_quorum(ports: &[u16]) -> [Node; 3] {
+pub(crate) fn three_at_quorum(ports: &[u16]) -> [Node; 3] {
     let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
     let args = |at: usize| ["--durability", "quorum", "--sentinel-port", &ports[at]];
     let first = Node::new(&[&["--cluster-group", "yes"], &args(0)[..]].concat());
@@ -153,6 +153,49 @@ fn a_primary_that_is_stopped_hands_over_first() {
     let primary = left.iter().find(|node| node.is_primary()).unwrap();
     for number in 0..50 {
         assert!(has(primary, &format!("key:{number}")), "{number}");
+    }
+}
+
+#[test]
+fn clients_of_a_primary_that_hands_over_have_to_connect_anew() {
+    clients_connect_anew_after(|nodes| {
+        let port = nodes[2].port.to_string();
+        let told = nodes[0].run(&["FAILOVER", "TO", "127.0.0.1", &port]);
+        assert_eq!(told, Value::Simple(b"OK".to_vec()));
+    });
+}
+
+#[test]
+fn clients_of_a_primary_that_stood_still_have_to_connect_anew() {
+    clients_connect_anew_after(|nodes| {
+        nodes[0].signal("-STOP");
+        let left = [&nodes[1], &nodes[2]];
+        wait_until("another primary", &left, || {
+            left.iter().any(|node| node.is_primary())
+        });
+        nodes[0].signal("-CONT");
+    });
+}
+
+/// Many clients ask who is the primary when they connect, and never again: as Sentinels do, the node that was it closes their
+/// connections. Those of other replicas go on. The first of three nodes is made a replica.
+fn clients_connect_anew_after(lose: impl FnOnce(&[Node; 3])) {
+    let nodes = three();
+    let all: Vec<&Node> = nodes.iter().collect();
+    let mut writer = nodes[0].client();
+    let mut subscriber = nodes[0].client();
+    subscriber.command(&["SUBSCRIBE", "channel"]).unwrap();
+    let mut readers = [nodes[1].client(), nodes[2].client()];
+    lose(&nodes);
+    wait_until("handed over", &all, || {
+        nodes[0].is_synced() && nodes[1..].iter().any(Node::is_primary)
+    });
+    for client in [&mut writer, &mut subscriber] {
+        let told = client.command(&["PING"]);
+        assert!(told.is_err(), "{told:?}");
+    }
+    for client in &mut readers {
+        assert!(client.command(&["PING"]).is_ok());
     }
 }
 

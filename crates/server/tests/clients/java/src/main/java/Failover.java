@@ -25,7 +25,7 @@ import redis.clients.jedis.JedisSentineled;
  * Jedis and Lettuce over a failover of a group: PORTS of Sentinels and the PASSWORD are in the environment.
  *
  * <p>Each client writes keys one after another. When it is ready the program says so; a line of input says that the primary
- * was killed. What was confirmed is read back then.
+ * was lost. What was confirmed is read back then.
  */
 public final class Failover {
   private static final String NAME = "mymaster";
@@ -38,8 +38,8 @@ public final class Failover {
       Stream.of(System.getenv("PORTS").split(" ")).map(Integer::valueOf).toList();
   private static final String PASSWORD = System.getenv("PASSWORD");
 
-  /** When the primary was killed. */
-  private static final CompletableFuture<Long> KILLED = new CompletableFuture<>();
+  /** When the primary was lost. */
+  private static final CompletableFuture<Long> LOST = new CompletableFuture<>();
 
   private interface Write {
     String set(String key, String value) throws Exception;
@@ -57,18 +57,18 @@ public final class Failover {
     int errors = 0;
     long gapMs = -1;
     for (int number = 1; after < KEYS; number++) {
-      boolean isAfter = KILLED.isDone();
+      boolean isAfter = LOST.isDone();
       try {
         expect("OK".equals(write.set(client + ":" + number, "" + number)), client + ": no OK");
         confirmed.add(number);
         if (isAfter) {
           after++;
-          gapMs = gapMs < 0 ? now() - KILLED.get() : gapMs;
+          gapMs = gapMs < 0 ? now() - LOST.get() : gapMs;
         }
       } catch (Exception error) {
         // The connection may be gone before this program is told why.
-        long killed = KILLED.get(5, TimeUnit.SECONDS);
-        expect(now() - killed < PATIENCE_MS, client + ": " + error);
+        long lost = LOST.get(5, TimeUnit.SECONDS);
+        expect(now() - lost < PATIENCE_MS, client + ": " + error);
         errors++;
         Thread.sleep(50);
       }
@@ -175,7 +175,7 @@ public final class Failover {
     expect(ready.await(PATIENCE_MS, TimeUnit.MILLISECONDS), "not all clients write");
     System.out.println("ready");
     System.in.read();
-    KILLED.complete(now());
+    LOST.complete(now());
     expect(threads.awaitTermination(3 * PATIENCE_MS, TimeUnit.MILLISECONDS), "a client hangs");
   }
 }
