@@ -71,10 +71,14 @@ impl Replication {
         self.fence.is_grouped() && matches!(self.role(), Role::Sealed | Role::TakingOver)
     }
 
-    /// What is here may be undone, if this is the primary of a shard whose writes wait for a majority. Called before its office
-    /// ends: whoever reads after that does not wait for one any more.
-    fn hide_uncommitted(&self, node: &Node) {
-        if self.fence.office() > 0 && self.fence.is_quorum() && !self.hands_over() {
+    /// Called before an office ends, if this node has one: its clients are to be told, and what is here may be undone, if writes
+    /// of the shard wait for a majority: whoever reads after that does not wait for one any more.
+    fn note_end_of_office(&self, node: &Node) {
+        let is_in_office = self.fence.office() > 0;
+        if is_in_office {
+            self.left_office.store(true, Ordering::Release);
+        }
+        if is_in_office && self.fence.is_quorum() && !self.hands_over() {
             self.has_uncommitted.store(true, Ordering::Release);
             node.core.shared.refusals.set_stale(true);
         }
@@ -88,7 +92,7 @@ impl Replication {
     /// Seals. See [`crate::group::duty::Duty::seal`].
     pub(crate) fn seal(&self, node: &Arc<Node>, term: u64, done: Done) {
         if term > self.fence.office() {
-            self.hide_uncommitted(node);
+            self.note_end_of_office(node);
         }
         self.fence.raise(term);
         self.seal_role(node, Some((term, done)));
@@ -96,7 +100,7 @@ impl Replication {
 
     /// Is primary no more, and follows nobody.
     pub(crate) fn leave_office(&self, node: &Arc<Node>) {
-        self.hide_uncommitted(node);
+        self.note_end_of_office(node);
         if self.hands_over() {
             // The next primary may serve already before this node knows of it.
             node.core.shared.gate.set_no_office(true);
@@ -133,7 +137,6 @@ impl Replication {
         if before == Role::Primary {
             self.stream.keep_names(self.history());
         }
-        self.note_office_of(before);
         self.role.set(role);
         self.reads.end_following();
         node.core.store.set_follower(true);
@@ -159,7 +162,7 @@ impl Replication {
     /// Follows the primary of a term, unless a later one is known.
     pub(crate) fn follow_in(&self, node: &Arc<Node>, term: u64, primary: Primary, link_port: u16) {
         if term > self.fence.office() {
-            self.hide_uncommitted(node);
+            self.note_end_of_office(node);
         }
         if !self.fence.accept(term) {
             return;
@@ -167,7 +170,6 @@ impl Replication {
         self.fence.end_office();
         let mut standing = self.standing();
         let before = self.role();
-        self.note_office_of(before);
         if role::next(before, Event::Follow).is_err() {
             if let Some(failover) = standing.failover.take() {
                 failover.abort();
@@ -194,13 +196,6 @@ impl Replication {
         }
     }
 
-    /// Whoever leaves this role leaves an office, and clients of it, or does not.
-    fn note_office_of(&self, role: Role) {
-        if matches!(role, Role::Primary | Role::TakingOver) {
-            self.left_office.store(true, Ordering::Release);
-        }
-    }
-
     /// Ends the connections of those who are clients of the primary, which this node is no more, now that another one is
     /// known: as Sentinels do. Many clients ask who is the primary when they connect, and never again. Those of a cluster are
     /// told at every key.
@@ -224,7 +219,6 @@ impl Replication {
             return done(false);
         };
         hold_writes(node);
-        self.left_office.store(false, Ordering::Release);
         // What a majority has is in the log, and not all of it in the store yet.
         node.core.shared.gate.set_no_office(true);
         self.role.set(role);
