@@ -177,5 +177,8 @@ public final class Failover {
     System.in.read();
     LOST.complete(now());
     expect(threads.awaitTermination(3 * PATIENCE_MS, TimeUnit.MILLISECONDS), "a client hangs");
+    // Or Maven waits for threads of the clients.
+    System.out.flush();
+    System.exit(0);
   }
 }
