@@ -120,10 +120,27 @@ pub const PARTS: &[Part] = &[
                 ignored("clients::"),
                 ignored("applications::"),
                 ignored_of("group", "redis_cli_"),
-                ignored_of("group", "sentinel_clients::"),
                 ignored("memcached::"),
             ]
         },
+    },
+    Part {
+        name: "sentinel-clients",
+        purpose: "clients of Sentinels follow when the primary of a group is killed, and when it hands over",
+        minutes_max: 2.0,
+        needs: &[
+            &tools::CPP_COMPILER,
+            &tools::PYTHON,
+            &tools::NODE,
+            &tools::GO,
+            &tools::MAVEN,
+        ],
+        when: When::Changed(&[
+            "crates/server/src/group",
+            "crates/server/src/replication",
+            "crates/server/tests/clients",
+        ]),
+        commands: || vec![sentinel_clients()],
     },
     Part {
         name: "instructions",
@@ -283,6 +300,11 @@ pub(crate) fn whole_groups() -> Command {
 /// Tests that plain `cargo test` leaves out because they need more than Rust, or long.
 pub(crate) fn ignored(filter: &str) -> Command {
     ignored_of("it", filter)
+}
+
+/// Clients that ask Sentinels where the primary is, over its loss.
+pub(crate) fn sentinel_clients() -> Command {
+    ignored_of("group", "sentinel_clients::")
 }
 
 /// The same of another test of the whole server.

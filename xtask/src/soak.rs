@@ -231,6 +231,18 @@ pub const PARTS: &[SoakPart] = &[
         commands: |_| vec![parts::ignored("linearizability::")],
     },
     SoakPart {
+        name: "sentinel-clients",
+        purpose: "clients of Sentinels follow when the primary of a group is killed, and when it hands over",
+        needs: &[
+            &tools::CPP_COMPILER,
+            &tools::PYTHON,
+            &tools::NODE,
+            &tools::GO,
+            &tools::MAVEN,
+        ],
+        commands: |_| vec![parts::sentinel_clients()],
+    },
+    SoakPart {
         name: "hostile",
         purpose: "a thousand bad clients beside a good one",
         needs: &[&tools::CPP_COMPILER],
