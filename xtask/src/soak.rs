@@ -68,6 +68,7 @@ const AMOUNTS: &[(&str, &str)] = &[
     ("PROPTEST_CASES", "4096"),
     ("CHURN_SECONDS", "120"),
     ("GROUP_KILLS", "200"),
+    ("STRANGERS", "20000"),
     ("MIGRATION_KILLS", "300"),
     ("REPLICATION_FAULTS", "200"),
 ];
@@ -244,9 +245,12 @@ pub const PARTS: &[SoakPart] = &[
     },
     SoakPart {
         name: "hostile",
-        purpose: "a thousand bad clients beside a good one",
+        purpose: "a thousand bad clients beside a good one; strangers at the ports of links of a group",
         needs: &[&tools::CPP_COMPILER],
-        commands: |_| vec![parts::ignored("hostile::")],
+        commands: |_| {
+            let strangers = ["test", "-p", "server", "--test", "group", "strangers::"];
+            vec![parts::ignored("hostile::"), cargo(&strangers)]
+        },
     },
     SoakPart {
         name: "sanitize",

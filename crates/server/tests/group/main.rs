@@ -37,6 +37,7 @@ mod sentinel_clients;
 mod shared;
 mod shown;
 mod spare_replicas;
+mod strangers;
 mod users;
 mod versions;
 mod witness;
