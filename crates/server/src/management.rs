@@ -395,7 +395,8 @@ impl Sessions for Ways {
 
     fn may(&self, user: &[u8], password: &[u8], command: &str, from: SocketAddr) -> Admission {
         let shared = &self.node.core.shared;
-        let (address, now_ms) = (from.ip().to_string(), self.node.uptime_ms());
+        // By the clock of AUTH: both count the same failures.
+        let (address, now_ms) = (from.ip().to_string(), self.node.core.clock.now_unix_ms());
         if !shared.access.throttle.admits(&address, now_ms) {
             return Admission::TooOften;
         }

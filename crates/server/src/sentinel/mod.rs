@@ -139,7 +139,7 @@ fn serve(mut stream: TcpStream, node: &Weak<Node>, port: u16) -> io::Result<()> 
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(LOOK))?;
     stream.set_write_timeout(Some(WRITE_TIME))?;
-    let mut session = Session::new(port);
+    let mut session = Session::new(port, stream.peer_addr()?.ip());
     let mut bytes = [0; READ_BYTES];
     loop {
         let Some(node) = node.upgrade().filter(|node| !node.is_stopping()) else {

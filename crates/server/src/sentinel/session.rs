@@ -1,7 +1,9 @@
 //! One connection of a client that asks Sentinels: what it has sent, what it is subscribed to, and what it is told.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
+use access::DEFAULT;
 use protocol::{Batch, Decoder, Limits, Reply, ReplyBuffer, Request, Resp};
 
 use super::answers::{Answers, Place};
@@ -13,11 +15,16 @@ const REQUEST_BYTES_MAX: usize = 16 << 10;
 const BATCH: usize = 16;
 /// A client is subscribed to so many channels and patterns at most.
 const SUBSCRIPTIONS_MAX: usize = 64;
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const TOO_MANY_FAILURES: &str =
+    "ERR Too many failed logins from this address, please try again in a moment";
 const SWITCH: &[u8] = b"+switch-master";
 
 /// See the module.
 pub(crate) struct Session {
     port: u16,
+    /// The address by which failed logins are counted.
+    from: String,
     resp: Resp,
     decoder: Decoder,
     input: Vec<u8>,
@@ -30,9 +37,10 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(port: u16) -> Self {
+    pub(crate) fn new(port: u16, from: IpAddr) -> Self {
         Self {
             port,
+            from: from.to_canonical().to_string(),
             resp: Resp::V2,
             decoder: Decoder::new(),
             input: Vec::new(),
@@ -136,11 +144,10 @@ impl Session {
         let mut reply = Reply::new(buffer, self.resp);
         let reply = &mut reply;
         let name = request.name().to_ascii_lowercase();
-        let password = config.password.as_deref();
-        let is_in = self.is_in || password.is_none();
+        let is_in = self.is_in || !node.core.shared.access.users.must_log_in();
         match name.as_slice() {
-            b"auth" => self.log_in(password, request.arg(request.len() - 1), reply),
-            b"hello" => self.hello(password, request, reply),
+            b"auth" => self.auth(node, request, reply),
+            b"hello" => self.hello(node, request, reply),
             b"quit" => {
                 reply.ok();
                 return false;
@@ -165,20 +172,39 @@ impl Session {
         true
     }
 
-    fn log_in(&mut self, password: Option<&[u8]>, given: Option<&[u8]>, reply: &mut Reply<'_>) {
-        match (password, given) {
-            (None, _) => reply.error(
+    fn auth(&mut self, node: &Node, request: &Request<'_>, reply: &mut Reply<'_>) {
+        let (name, password) = match (request.len(), request.arg(1), request.arg(2)) {
+            (2, Some(password), _) => (DEFAULT, password),
+            (3, Some(name), Some(password)) => (name, password),
+            _ => return reply.error("ERR wrong number of arguments for 'auth' command"),
+        };
+        if request.len() == 2 && !node.core.shared.access.users.must_log_in() {
+            return reply.error(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
-            ),
-            (Some(known), Some(given)) if is_same(known, given) => {
-                self.is_in = true;
-                reply.ok();
-            }
-            _ => reply.error("WRONGPASS invalid username-password pair or user is disabled."),
+            );
+        }
+        match self.log_in(node, name, password) {
+            Ok(()) => reply.ok(),
+            Err(refused) => reply.error(refused),
         }
     }
 
-    fn hello(&mut self, password: Option<&[u8]>, request: &Request<'_>, reply: &mut Reply<'_>) {
+    /// A user of the node is let in by the password that it has there.
+    fn log_in(&mut self, node: &Node, name: &[u8], password: &[u8]) -> Result<(), &'static str> {
+        let access = &node.core.shared.access;
+        let now_ms = node.core.clock.now_unix_ms();
+        if !access.throttle.admits(&self.from, now_ms) {
+            return Err(TOO_MANY_FAILURES);
+        }
+        if access.users.log_in(name, password).is_none() {
+            access.throttle.note_failure(&self.from, now_ms);
+            return Err(WRONG_PASSWORD);
+        }
+        self.is_in = true;
+        Ok(())
+    }
+
+    fn hello(&mut self, node: &Node, request: &Request<'_>, reply: &mut Reply<'_>) {
         let resp = match request.arg(1) {
             None => self.resp,
             Some(b"2") => Resp::V2,
@@ -188,14 +214,15 @@ impl Session {
         let is_auth = request
             .arg(2)
             .is_some_and(|word| word.eq_ignore_ascii_case(b"auth"));
-        if let (true, Some(known)) = (is_auth, password) {
-            if !request.arg(4).is_some_and(|given| is_same(known, given)) {
-                return reply
-                    .error("WRONGPASS invalid username-password pair or user is disabled.");
+        if is_auth {
+            let (Some(name), Some(password)) = (request.arg(3), request.arg(4)) else {
+                return reply.error("ERR Syntax error in HELLO option 'auth'");
+            };
+            if let Err(refused) = self.log_in(node, name, password) {
+                return reply.error(refused);
             }
-            self.is_in = true;
         }
-        if password.is_some() && !self.is_in {
+        if !self.is_in && node.core.shared.access.users.must_log_in() {
             return reply.error(
                 "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
             );
@@ -277,10 +304,4 @@ fn client(request: &Request<'_>, reply: &mut Reply<'_>) {
         b"list" => reply.bulk_str(""),
         _ => reply.error("ERR unknown subcommand. Try CLIENT HELP."),
     }
-}
-
-/// Compares all of both, however early they differ.
-fn is_same(known: &[u8], given: &[u8]) -> bool {
-    let differing = known.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
-    known.len() == given.len() && differing == 0
 }

@@ -64,3 +64,64 @@ fn clients_of_sentinels_find_the_next_primary() {
         "{text}"
     );
 }
+
+/// Connects to a port for clients of Sentinels.
+fn client_at(port: &str) -> Client {
+    let address = SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()));
+    Client::connect_tcp(address).unwrap()
+}
+
+fn is_error(reply: &Value, beginning: &str) -> bool {
+    matches!(reply, Value::Error(text) if text.starts_with(beginning.as_bytes()))
+}
+
+#[test]
+fn clients_of_sentinels_log_in_as_users_of_the_node() {
+    let port = free_port().unwrap().to_string();
+    let args = ["--cluster-group", "yes", "--sentinel-port", &port];
+    let node = Node::new(&args);
+    let ok = Value::Simple(b"OK".to_vec());
+    let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"];
+    wait_until("the primary is known", &[&node], || {
+        primary_port(port.parse().unwrap()) == Some(node.port)
+    });
+    // From here on the default user has a password, and another user is there.
+    let mut admin = node.client();
+    for rules in [
+        &["ACL", "SETUSER", "ann", "on", ">hers", "+ping"][..],
+        &["ACL", "SETUSER", "default", ">secret"],
+    ] {
+        wait_until("in the control log", &[&node], || {
+            admin.command(rules).unwrap() == ok
+        });
+    }
+    let mut client = client_at(&port);
+    let is_refused = |reply: Value| is_error(&reply, "NOAUTH");
+    wait_until("known at this port", &[&node], || {
+        is_refused(client.command(&question).unwrap())
+    });
+    for wrong in [
+        &["AUTH", "nobody", "secret"][..],
+        &["AUTH", "ann", "secret"],
+        &["AUTH", "hers"],
+        &["HELLO", "3", "AUTH", "nobody", "secret"],
+    ] {
+        let reply = client.command(wrong).unwrap();
+        assert!(is_error(&reply, "WRONGPASS"), "{wrong:?}: {reply:?}");
+    }
+    assert!(is_refused(client.command(&question).unwrap()));
+    for right in [
+        &["AUTH", "secret"][..],
+        &["AUTH", "default", "secret"],
+        &["AUTH", "ann", "hers"],
+    ] {
+        let mut client = client_at(&port);
+        assert_eq!(client.command(right).unwrap(), ok, "{right:?}");
+        let reply = client.command(&question).unwrap();
+        assert!(matches!(reply, Value::Array(_)), "{reply:?}");
+    }
+    let reply = client
+        .command(&["HELLO", "3", "AUTH", "ann", "hers"])
+        .unwrap();
+    assert!(matches!(reply, Value::Map(_)), "{reply:?}");
+}

@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use protocol::Value;
+use testkit::client::Client;
+use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, free_port, temporary_directory};
 use testkit::transcript::show;
 
@@ -239,6 +241,29 @@ fn pages_bind_the_browser() {
 }
 
 /// Each call has the rights of the user, no more, and ends with them.
+/// Failures at either port count for both, and are forgotten by one clock.
+#[test]
+fn who_failed_to_log_in_by_commands_is_let_in_here_a_while_later() {
+    let port = free_port().unwrap();
+    let number = port.to_string();
+    let args = ["--http-port", &number, "--http-metrics-auth", "yes"];
+    let args = [&args[..], &["--requirepass", "p"]].concat();
+    let server = ServerBuilder::iolite().tcp().args(&args).start().unwrap();
+    let mut client = Client::connect_tcp(server.address().unwrap()).unwrap();
+    let mut fails = || show(&client.command(&["AUTH", "wrong"]).unwrap());
+    let patience = Patience::of(Duration::from_secs(20));
+    while !fails().contains("Too many failed logins") {
+        assert!(patience.lasts());
+    }
+    // `default:p`.
+    let patience = Patience::of(Duration::from_secs(20));
+    let header = "Authorization: Basic ZGVmYXVsdDpw\r\n";
+    while get(port, "/metrics", header).status != 200 {
+        assert!(patience.lasts(), "refused for ever");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 #[test]
 fn commands_run_as_the_user_who_is_logged_in() {
     let (server, port) = start(&["--requirepass", "secret"]);
