@@ -246,8 +246,10 @@ impl Leader {
         };
         self.mark_nodes(now_ms, state, &mut actions);
         for (id, shard) in &state.shards {
-            let is_over =
-                |round: &Round| round.seal.term <= shard.term || round.seal.epoch != shard.epoch;
+            let is_over = |round: &Round| {
+                let is_of_before = round.seal.term <= shard.term || round.seal.epoch != shard.epoch;
+                is_of_before || self.is_outbid(round, shard)
+            };
             if self.rounds.get(id).is_some_and(is_over) {
                 self.rounds.remove(id);
             }
@@ -384,6 +386,21 @@ impl Leader {
         let is_out = |copy: &CopyStatus| copy.office != shard.term && copy.taking != shard.term;
         self.heard.get(&shard.primary).is_some_and(knows)
             && copy_of(&shard.primary).is_some_and(is_out)
+    }
+
+    /// A member is sealed for a later term, by a leader before this one, and answers this round never; and nobody was proposed by
+    /// it. Where that is the only copy the shard would stand still for good.
+    fn is_outbid(&self, round: &Round, shard: &Shard) -> bool {
+        let seal_of = |node: &NodeId| {
+            let heard = self.heard.get(node)?;
+            let mut copies = heard.copies.iter();
+            let copy = copies.find(|copy| copy.shard == round.seal.shard)?;
+            Some(copy.seal)
+        };
+        let is_lost = |node: &NodeId| {
+            !round.answers.contains_key(node) && seal_of(node) > Some(round.seal.term)
+        };
+        round.proposed_ms.is_none() && shard.everybody().iter().any(is_lost)
     }
 
     fn begin(&self, id: ShardId, shard: &Shard, now_ms: u64) -> Round {
