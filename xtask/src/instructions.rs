@@ -329,7 +329,7 @@ fn record(recorded: Recorded, measured: &[(String, f64, Option<f64>)]) -> Outcom
     let mut text = String::from(
         "# Instructions in user space per request at pipeline 16, as `cargo xtask instructions` counts\n\
          # them in a build; `cargo xtask instructions [dev | dist] --accept` writes this file. More by a twentieth is a\n\
-         # fault, in `dev` three hundredths.\n",
+         # fault, in `dev` by three hundredths.\n",
     );
     for (name, count) in &lines {
         writeln!(text, "{name} {count:.0}").map_err(|error| error.to_string())?;
