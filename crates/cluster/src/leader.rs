@@ -247,8 +247,8 @@ impl Leader {
         self.mark_nodes(now_ms, state, &mut actions);
         for (id, shard) in &state.shards {
             let is_over = |round: &Round| {
-                let is_of_before = round.seal.term <= shard.term || round.seal.epoch != shard.epoch;
-                is_of_before || self.is_outbid(round, shard)
+                let is_old = round.seal.term <= shard.term || round.seal.epoch != shard.epoch;
+                is_old || self.is_overtaken(round, shard)
             };
             if self.rounds.get(id).is_some_and(is_over) {
                 self.rounds.remove(id);
@@ -362,10 +362,8 @@ impl Leader {
     /// The primary has left the office of the present term, and told so: nobody waits for the end of its lease, whoever
     /// granted that. It never takes that office again.
     fn gave_lease_back(&self, id: ShardId, shard: &Shard) -> bool {
-        self.heard.get(&shard.primary).is_some_and(|heard| {
-            let mut copies = heard.copies.iter();
-            copies.any(|copy| copy.shard == id && copy.left == shard.term)
-        })
+        self.copy_of(id, &shard.primary)
+            .is_some_and(|copy| copy.left == shard.term)
     }
 
     /// The primary is gone, was restarted, did not take office, or cannot go on because somebody was sealed.
@@ -373,34 +371,39 @@ impl Leader {
         if !shard.members.contains_key(&shard.primary) || self.is_silent(shard.primary, now_ms) {
             return true;
         }
-        let copy_of = |node: &NodeId| {
-            let heard: Option<&Heard> = self.heard.get(node);
-            let copies = heard.into_iter().flat_map(|heard| &heard.copies);
-            copies.into_iter().find(|copy| copy.shard == id)
-        };
-        let is_sealed = |node: &NodeId| copy_of(node).is_some_and(|copy| copy.seal > shard.term);
-        if shard.everybody().iter().any(is_sealed) {
+        if self.is_sealed_after(id, shard.term, shard.everybody()) {
             return true;
         }
         let knows = |heard: &Heard| heard.index >= shard.epoch;
         let is_out = |copy: &CopyStatus| copy.office != shard.term && copy.taking != shard.term;
         self.heard.get(&shard.primary).is_some_and(knows)
-            && copy_of(&shard.primary).is_some_and(is_out)
+            && self.copy_of(id, &shard.primary).is_some_and(is_out)
     }
 
-    /// A member is sealed for a later term, by a leader before this one, and answers this round never; and nobody was proposed by
-    /// it. Where that is the only copy the shard would stand still for good.
-    fn is_outbid(&self, round: &Round, shard: &Shard) -> bool {
-        let seal_of = |node: &NodeId| {
-            let heard = self.heard.get(node)?;
-            let mut copies = heard.copies.iter();
-            let copy = copies.find(|copy| copy.shard == round.seal.shard)?;
-            Some(copy.seal)
-        };
-        let is_lost = |node: &NodeId| {
-            !round.answers.contains_key(node) && seal_of(node) > Some(round.seal.term)
-        };
-        round.proposed_ms.is_none() && shard.everybody().iter().any(is_lost)
+    /// A leader before this one has sealed a member for a later term since the round began: that member never answers it. Where
+    /// it is the only copy the shard would stand still for good. A round that has proposed somebody goes on.
+    fn is_overtaken(&self, round: &Round, shard: &Shard) -> bool {
+        let asked = shard.everybody().into_iter();
+        let silent = asked.filter(|node| !round.answers.contains_key(node));
+        round.proposed_ms.is_none()
+            && self.is_sealed_after(round.seal.shard, round.seal.term, silent)
+    }
+
+    /// Whether one of these nodes has said that its copy is sealed for a term after this one.
+    fn is_sealed_after(
+        &self,
+        id: ShardId,
+        term: u64,
+        nodes: impl IntoIterator<Item = NodeId>,
+    ) -> bool {
+        let mut nodes = nodes.into_iter();
+        nodes.any(|node| self.copy_of(id, &node).is_some_and(|copy| copy.seal > term))
+    }
+
+    /// What a node said last of its copy of a shard.
+    fn copy_of(&self, id: ShardId, node: &NodeId) -> Option<&CopyStatus> {
+        let copies = &self.heard.get(node)?.copies;
+        copies.iter().find(|copy| copy.shard == id)
     }
 
     fn begin(&self, id: ShardId, shard: &Shard, now_ms: u64) -> Round {
@@ -598,6 +601,40 @@ mod tests {
         };
         let silent = [node(1)].into();
         is_enough(&round, &shard, &silent, &Times::default(), waited_ms)
+    }
+
+    /// The seal comes late, from a leader before: it was on its way when the round began.
+    #[test]
+    fn a_round_gives_way_when_the_only_copy_is_sealed_for_a_later_term() {
+        let (id, node) = (ShardId(1), NodeId([1; 20]));
+        let shard = Shard {
+            primary: node,
+            members: [(node, CopyKind::Data)].into(),
+            term: 1,
+            is_quorum: true,
+            ..Shard::default()
+        };
+        let mut leader = Leader::new(Times::default(), 0);
+        let hear = |leader: &mut Leader, seal| {
+            let copy = CopyStatus {
+                shard: id,
+                seal,
+                ..CopyStatus::default()
+            };
+            let heard = Heard {
+                at_ms: 0,
+                start_count: 1,
+                index: 0,
+                copies: vec![copy],
+            };
+            leader.heard.insert(node, heard);
+        };
+        hear(&mut leader, 1);
+        let round = leader.begin(id, &shard, 0);
+        assert!(!leader.is_overtaken(&round, &shard));
+        hear(&mut leader, 3);
+        assert!(leader.is_overtaken(&round, &shard));
+        assert_eq!(leader.begin(id, &shard, 0).seal.term, 4);
     }
 
     #[test]
