@@ -33,7 +33,7 @@ mod throttle;
 mod user;
 mod users;
 
-pub use access::Access;
+pub use access::{Access, LogInError};
 pub use catalog::{Catalog, CommandId, CommandNames};
 pub use denials::{Denials, Entry, Origin, Reason, Report};
 pub use error::RuleError;

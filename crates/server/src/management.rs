@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use access::LogInError;
 use base::metrics::Metric;
 use base::spans::Span;
 #[cfg(feature = "tls")]
@@ -395,19 +396,11 @@ impl Sessions for Ways {
 
     fn may(&self, user: &[u8], password: &[u8], command: &str, from: SocketAddr) -> Admission {
         let shared = &self.node.core.shared;
-        // By the clock of AUTH: both count the same failures.
-        let (address, now_ms) = (from.ip().to_string(), self.node.core.clock.now_unix_ms());
-        if !shared.access.throttle.admits(&address, now_ms) {
-            return Admission::TooOften;
-        }
-        let Some(user) = shared.access.users.log_in(user, password) else {
-            shared.access.throttle.note_failure(&address, now_ms);
-            return Admission::Refused;
-        };
-        if self.allows(user.name(), command) {
-            Admission::Admitted
-        } else {
-            Admission::Refused
+        let (address, now_unix_ms) = (from.ip().to_string(), self.node.core.clock.now_unix_ms());
+        match shared.access.log_in(user, password, &address, now_unix_ms) {
+            Ok(user) if self.allows(user.name(), command) => Admission::Admitted,
+            Ok(_) | Err(LogInError::Wrong) => Admission::Refused,
+            Err(LogInError::TooOften) => Admission::TooOften,
         }
     }
 

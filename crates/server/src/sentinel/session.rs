@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use access::DEFAULT;
+use access::{DEFAULT, LogInError};
 use protocol::{Batch, Decoder, Limits, Reply, ReplyBuffer, Request, Resp};
 
 use super::answers::{Answers, Place};
@@ -15,9 +15,6 @@ const REQUEST_BYTES_MAX: usize = 16 << 10;
 const BATCH: usize = 16;
 /// A client is subscribed to so many channels and patterns at most.
 const SUBSCRIPTIONS_MAX: usize = 64;
-const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-const TOO_MANY_FAILURES: &str =
-    "ERR Too many failed logins from this address, please try again in a moment";
 const SWITCH: &[u8] = b"+switch-master";
 
 /// See the module.
@@ -185,21 +182,14 @@ impl Session {
         }
         match self.log_in(node, name, password) {
             Ok(()) => reply.ok(),
-            Err(refused) => reply.error(refused),
+            Err(refused) => reply.error(refused.text()),
         }
     }
 
     /// A user of the node is let in by the password that it has there.
-    fn log_in(&mut self, node: &Node, name: &[u8], password: &[u8]) -> Result<(), &'static str> {
-        let access = &node.core.shared.access;
-        let now_ms = node.core.clock.now_unix_ms();
-        if !access.throttle.admits(&self.from, now_ms) {
-            return Err(TOO_MANY_FAILURES);
-        }
-        if access.users.log_in(name, password).is_none() {
-            access.throttle.note_failure(&self.from, now_ms);
-            return Err(WRONG_PASSWORD);
-        }
+    fn log_in(&mut self, node: &Node, name: &[u8], password: &[u8]) -> Result<(), LogInError> {
+        let (access, now_unix_ms) = (&node.core.shared.access, node.core.clock.now_unix_ms());
+        let _user = access.log_in(name, password, &self.from, now_unix_ms)?;
         self.is_in = true;
         Ok(())
     }
@@ -219,7 +209,7 @@ impl Session {
                 return reply.error("ERR Syntax error in HELLO option 'auth'");
             };
             if let Err(refused) = self.log_in(node, name, password) {
-                return reply.error(refused);
+                return reply.error(refused.text());
             }
         }
         if !self.is_in && node.core.shared.access.users.must_log_in() {

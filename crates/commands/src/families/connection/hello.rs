@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use access::{Origin, Reason};
+use access::{LogInError, Origin, Reason};
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
@@ -21,12 +21,6 @@ const BEFORE_AUTH: Flags = Flags::NOSCRIPT
     .with(Flags::FAST)
     .with(Flags::NO_AUTH)
     .with(Flags::ALLOW_BUSY);
-
-const WRONG_PASSWORD: CommandError =
-    CommandError::fixed("WRONGPASS invalid username-password pair or user is disabled.");
-
-const TOO_MANY_FAILURES: &str =
-    "ERR Too many failed logins from this address, please try again in a moment";
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
@@ -207,22 +201,23 @@ fn log_in(
 ) -> CommandResult {
     let shared = context.shared;
     let client = Arc::clone(&context.session.client);
-    let (address, now_ms) = (client.host(), context.now_unix_ms);
-    if !shared.access.throttle.admits(address, now_ms) {
-        return Err(CommandError::fixed(TOO_MANY_FAILURES));
-    }
-    let Some(user) = shared.access.users.log_in(name, password) else {
-        shared.access.throttle.note_failure(address, now_ms);
+    let access = &shared.access;
+    let refused = match access.log_in(name, password, client.host(), context.now_unix_ms) {
+        Ok(user) => {
+            context.session.log_in(user);
+            return Ok(());
+        }
+        Err(refused) => refused,
+    };
+    if refused == LogInError::Wrong {
         let origin = match context.session.transaction {
             Some(_) => Origin::Transaction,
             None => Origin::Client,
         };
         let command = request.name().to_vec();
         context.log_denial(Reason::LogIn, origin, command, name.to_vec());
-        return Err(WRONG_PASSWORD);
-    };
-    context.session.log_in(user);
-    Ok(())
+    }
+    Err(CommandError::fixed(refused.text()))
 }
 
 fn reset(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
