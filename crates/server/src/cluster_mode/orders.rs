@@ -152,7 +152,7 @@ impl Ordering<'_> {
         };
         let added = poll(ORDER_TIME, LOOK, || step().transpose()).unwrap_or(Err(MEANWHILE));
         if added.is_err() {
-            self.part()?.is_meant_for(None);
+            self.part()?.set_destination(None);
         }
         added
     }
@@ -165,8 +165,8 @@ impl Ordering<'_> {
         let known = |id: ShardId| Some((id, state.shards.get(&id)?));
         match own.and_then(known) {
             Some((own, _)) if own == to => Ok(true),
-            Some((_, shard)) if shard.is_quorum && shard.primary != self.own => {
-                self.leave(&state, shard, to)?;
+            Some(own) if own.1.is_quorum && own.1.primary != self.own => {
+                self.leave(&state, own, to)?;
                 Ok(false)
             }
             // A change goes on that ends its membership: what it has may be needed until then.
@@ -180,8 +180,12 @@ impl Ordering<'_> {
     }
 
     /// A shard whose writes wait for a majority gives up the copy here by a change that its members agree to, if it can do without.
-    fn leave(&self, state: &ControlState, own: &Shard, to: ShardId) -> Result<(), CommandError> {
-        let id = state.shard_of(self.own).ok_or(MEANWHILE)?;
+    fn leave(
+        &self,
+        state: &ControlState,
+        (id, own): (ShardId, &Shard),
+        to: ShardId,
+    ) -> Result<(), CommandError> {
         let target = state.shards.get(&to).ok_or(MEANWHILE)?;
         if !state.may_spare(own) {
             return Err(NOT_SPARED);
@@ -193,7 +197,7 @@ impl Ordering<'_> {
             return Ok(());
         }
         // Else it would begin a shard of its own in between.
-        self.part()?.is_meant_for(Some(to));
+        self.part()?.set_destination(Some(to));
         let removed = Entry::Shard {
             shard: id,
             expected_epoch: own.epoch,

@@ -265,8 +265,8 @@ impl TakesPart for Part {
         me.meet_at(meeting)
     }
 
-    fn is_meant_for(&self, shard: Option<ShardId>) {
-        let _in_a_group = self.post(Event::MeantFor(shard));
+    fn set_destination(&self, shard: Option<ShardId>) {
+        let _in_a_group = self.post(Event::Destination(shard));
     }
 
     fn hand_over(&self, primary: NodeId) -> Result<(), String> {

@@ -77,7 +77,7 @@ pub(crate) enum Event {
     /// The control state here is the newest there was when that was asked, or nobody knows.
     Looked(bool),
     /// A client has ordered that this node be a copy of that shard, and its own shard is about to spare it; or no longer.
-    MeantFor(Option<ShardId>),
+    Destination(Option<ShardId>),
     /// What the group has decided is here, or nobody could be asked.
     CaughtUp(bool),
     /// What became of the entry by which the shard of this node begins.
@@ -117,7 +117,7 @@ pub(crate) struct Driver {
     /// Whether it follows somebody now, or did last.
     pub(super) was_replica: bool,
     /// Where it goes once it is of none.
-    pub(super) meant_for: Option<ShardId>,
+    pub(super) destination: Option<ShardId>,
     /// Since when nobody is known to lead.
     pub(super) leaderless_ms: Option<u64>,
     /// Nobody has been for a node timeout.
@@ -195,7 +195,7 @@ impl Driver {
             claims: false,
             writes_documents: Arc::default(),
             was_replica: false,
-            meant_for: None,
+            destination: None,
             leaderless_ms: None,
             is_cut_off: false,
             heard_leader_ms: now_ms,
@@ -433,7 +433,7 @@ impl Driver {
             Event::Forget => self.has_left = true,
             Event::Ready(to, outcome, done) => self.leave_office_to(to, outcome, done),
             Event::FailOver(address) => self.fail_over(address),
-            Event::MeantFor(shard) => self.meant_for = shard,
+            Event::Destination(shard) => self.destination = shard,
             Event::Looked(is_newest) => self.looked(is_newest),
             Event::Began(applied) => self.began(applied),
             Event::CaughtUp(is_newest) => self.caught_up(is_newest),

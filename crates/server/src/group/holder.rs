@@ -66,7 +66,7 @@ pub(crate) trait TakesPart: Send + Sync {
     fn meet(&self, meeting: &Meeting) -> Result<(), String>;
 
     /// Where this node goes as soon as it is of no shard, in place of beginning one; nothing: where it is needed.
-    fn is_meant_for(&self, shard: Option<ShardId>);
+    fn set_destination(&self, shard: Option<ShardId>);
 
     /// Has the primary of this node's shard hand its office over to this node; waits until it has given it up.
     ///

@@ -47,7 +47,7 @@ impl Driver {
         match self.state.shard_of(self.own) {
             Some(shard) => {
                 self.beginning = Beginning::No;
-                self.meant_for = self.meant_for.filter(|meant| *meant != shard);
+                self.destination = self.destination.filter(|to| *to != shard);
                 self.claim(shard);
             }
             None if self.beginning == Beginning::No && !self.state.is_needed(self.own) => {
@@ -79,12 +79,12 @@ impl Driver {
         }
     }
 
-    /// The entry by which a replica that was spared is one of the shard that it is meant for, or of one that lacks it. Who was never
+    /// The entry by which a replica that was spared is one of the shard that it is ordered to, or of one that lacks it. Who was never
     /// a replica here is meant for something else.
     fn joins_another(&self, state: &ControlState) -> Option<Entry> {
         let may_grow = |id: &ShardId| state.shards.get(id).is_some_and(|to| state.may_grow(to));
         let needy = || spare_replicas::needy(state).filter(|_| self.was_replica);
-        let to = self.meant_for.filter(may_grow).or_else(needy)?;
+        let to = self.destination.filter(may_grow).or_else(needy)?;
         Some(Entry::add_data_copy(to, state.shards.get(&to)?, self.own))
     }
 
