@@ -15,10 +15,9 @@ use durability::simulated::Fault;
 use openraft::{AsyncRuntime as _, ChangeMembers, EmptyNode};
 use openraft_rt_sim::SimRuntime;
 
-use crate::planted::{Bug, plant};
-
 use super::{SimulatedDisk, World, number_of, proposal, total_of, write};
 use crate::Data;
+use crate::planted::{Bug, plant};
 
 /// Between two writes.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use protocol::Value;
 
-use crate::{Node, has, three, wait_for_copies, wait_until, writes};
+use crate::reads::three_at_quorum;
+use crate::{Node, has, three, wait_until, writes};
 
 /// The node that takes writes, once there is one among these.
 fn wait_for_primary(nodes: &[&Node], key: &str) -> usize {
@@ -191,28 +192,9 @@ fn two_copies_and_a_witness_survive_the_loss_of_the_primary() {
     assert!(has(&second, "before"));
 }
 
-/// Three nodes with `durability quorum` that vote; the first is the primary.
-fn three_at_quorum() -> [Node; 3] {
-    let first = Node::new(&["--cluster-group", "yes", "--durability", "quorum"]);
-    let more = ["--durability", "quorum"];
-    let others = [Node::joining(&first, &more), Node::joining(&first, &more)];
-    let [second, third] = others;
-    let nodes = [first, second, third];
-    let all: Vec<&Node> = nodes.iter().collect();
-    wait_until("three voters", &all, || {
-        nodes[0].field("control_voters") == "3"
-    });
-    wait_until("two replicas", &all, || {
-        nodes[1..].iter().all(Node::is_synced)
-    });
-    wait_for_copies(&all);
-    wait_until("a write at quorum", &all, || writes(&nodes[0], "first"));
-    nodes
-}
-
 #[test]
 fn what_a_majority_has_survives_the_loss_of_the_primary() {
-    let mut nodes = three_at_quorum();
+    let mut nodes = three_at_quorum(&[]);
     let mut acknowledged = Vec::new();
     for number in 0..200 {
         let key = format!("key-{number}");
@@ -232,7 +214,7 @@ fn what_a_majority_has_survives_the_loss_of_the_primary() {
 /// The primary's lease goes on until another one leads, which takes an election.
 #[test]
 fn the_loss_of_the_control_leader_stops_no_write() {
-    let mut nodes = three_at_quorum();
+    let mut nodes = three_at_quorum(&[]);
     let all: Vec<&Node> = nodes.iter().collect();
     let mut leads = None;
     wait_until("led by another one than the primary", &all, || {
@@ -266,7 +248,7 @@ fn the_loss_of_the_control_leader_stops_no_write() {
 
 #[test]
 fn who_has_no_majority_tells_of_itself_nevertheless() {
-    let nodes = three_at_quorum();
+    let nodes = three_at_quorum(&[]);
     let [first, others @ ..] = &nodes;
     others.iter().for_each(|node| node.signal("-STOP"));
     let read = || first.client().command(&["GET", "first"]);
@@ -285,7 +267,7 @@ fn who_has_no_majority_tells_of_itself_nevertheless() {
 /// Nothing moves in the log when a lease is renewed.
 #[test]
 fn what_was_asked_without_a_lease_is_answered_or_refused() {
-    let nodes = three_at_quorum();
+    let nodes = three_at_quorum(&[]);
     let [first, others @ ..] = &nodes;
     others.iter().for_each(|node| node.signal("-STOP"));
     let read = || first.client().command(&["GET", "first"]);
