@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::drift::Drift;
 use crate::entry::Entry;
 use crate::leader_lease::{Reign, latest_of_majority};
-use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Seal, SealAnswer};
+use crate::message::{CopyStatus, Fetch, Heartbeat, HeartbeatReply, Seal, SealAnswer};
 use crate::planted::{Bug, is_on};
 use crate::state::{ControlState, CopyKind, NodeId, Shard, ShardId};
 use crate::times::Times;
@@ -32,6 +32,13 @@ pub enum Action {
         to: NodeId,
         /// What.
         seal: Seal,
+    },
+    /// A message to a member that lacks what a copy of the log alone has.
+    Fetch {
+        /// To whom.
+        to: NodeId,
+        /// What.
+        fetch: Fetch,
     },
 }
 
@@ -51,6 +58,8 @@ struct Round {
     began_ms: u64,
     asked_ms: u64,
     proposed_ms: Option<u64>,
+    /// When a member was last told to get what a copy of the log alone has more.
+    fetched_ms: Option<u64>,
     answers: BTreeMap<NodeId, SealAnswer>,
 }
 
@@ -319,6 +328,16 @@ impl Leader {
         shard.committed(&ends.collect()) >= wanted
     }
 
+    /// Whether each copy of the data is in the present term of its shard, by what it said last: it has the frame of that term, and so
+    /// all that was committed before.
+    #[must_use]
+    pub fn all_follow(&self, id: ShardId, shard: &Shard) -> bool {
+        let data = shard.members.iter();
+        let mut data = data.filter(|(_, kind)| **kind == CopyKind::Data);
+        let is_in_term = |copy: &CopyStatus| copy.end.term == shard.term;
+        data.all(|(node, _)| self.copy_of(id, node).is_some_and(is_in_term))
+    }
+
     fn is_silent(&self, node: NodeId, now_ms: u64) -> bool {
         self.silence_ms(node, now_ms) >= self.times.node_timeout_ms
     }
@@ -425,6 +444,7 @@ impl Leader {
             began_ms: now_ms,
             asked_ms: 0,
             proposed_ms: None,
+            fetched_ms: None,
             answers,
         }
     }
@@ -443,6 +463,7 @@ impl Leader {
                 declines: false,
                 is_blank: false,
                 successor: None,
+                begins: None,
             };
             Some((*node, answer))
         };
@@ -472,16 +493,23 @@ fn drive(
     if !round.proposed_ms.is_none_or(is_due) || !is_enough(round, shard, silent, times, now_ms) {
         return;
     }
-    if let Some(chosen) = choose(round, shard).copied() {
-        round.proposed_ms = Some(now_ms);
-        actions.push(Action::Propose(Entry::Promote {
-            shard: round.seal.shard,
-            expected_term: shard.term,
-            expected_epoch: round.seal.epoch,
-            term: round.seal.term,
-            primary: chosen.node,
-            end: chosen.end,
-        }));
+    match choose(round, shard) {
+        Some(Choice::Promote(chosen)) => {
+            round.proposed_ms = Some(now_ms);
+            actions.push(Action::Propose(Entry::Promote {
+                shard: round.seal.shard,
+                expected_term: shard.term,
+                expected_epoch: round.seal.epoch,
+                term: round.seal.term,
+                primary: chosen.node,
+                end: chosen.end,
+            }));
+        }
+        Some(Choice::Fetch { to, fetch }) if round.fetched_ms.is_none_or(is_due) => {
+            round.fetched_ms = Some(now_ms);
+            actions.push(Action::Fetch { to, fetch });
+        }
+        Some(Choice::Fetch { .. }) | None => {}
     }
 }
 
@@ -530,9 +558,37 @@ fn successor_of(round: &Round) -> Option<NodeId> {
     round.answers.values().find_map(|answer| answer.successor)
 }
 
-/// The member with the most. A copy of the log alone is never it, and where it has more, nobody is. The primary of before that
-/// hands over is, where nobody else can be.
-fn choose<'r>(round: &'r Round, shard: &Shard) -> Option<&'r SealAnswer> {
+/// What comes of the answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// This member is the next primary.
+    Promote(SealAnswer),
+    /// It would be, and lacks what a copy of the log alone has.
+    Fetch { to: NodeId, fetch: Fetch },
+}
+
+/// Whom the answers choose: nobody, as long as who has more than all who may be promoted cannot hand it on.
+fn choose(round: &Round, shard: &Shard) -> Option<Choice> {
+    let best = *best(round, shard)?;
+    let most = round.answers.values().max_by_key(|answer| answer.end)?;
+    if best.end == most.end || !shard.is_quorum || is_on(Bug::RestIgnored) {
+        return Some(Choice::Promote(best));
+    }
+    let is_log_only = shard.members.get(&most.node) == Some(&CopyKind::LogOnly);
+    let reaches = most.begins.filter(|_| is_log_only)? <= best.end.sequence;
+    reaches.then_some(Choice::Fetch {
+        to: best.node,
+        fetch: Fetch {
+            seal: round.seal,
+            from: most.node,
+            end: most.end,
+        },
+    })
+}
+
+/// The member with the most. A copy of the log alone is never it. The primary of before that hands over is, where nobody else can
+/// be.
+fn best<'r>(round: &'r Round, shard: &Shard) -> Option<&'r SealAnswer> {
     let has_data = |answer: &&SealAnswer| {
         let is_data = shard.members.get(&answer.node) == Some(&CopyKind::Data);
         is_data && (!answer.is_blank || is_on(Bug::BlankPromoted))
@@ -558,9 +614,7 @@ fn choose<'r>(round: &'r Round, shard: &Shard) -> Option<&'r SealAnswer> {
     // As long as nobody has more.
     let successor = successor.filter(|one| best.is_some_and(|best| best.end == one.end));
     let best = successor.or(best);
-    let best = best.or_else(|| round.answers.values().find(is_former))?;
-    let most = round.answers.values().map(|answer| answer.end).max()?;
-    (best.end == most || !shard.is_quorum).then_some(best)
+    best.or_else(|| round.answers.values().find(is_former))
 }
 
 #[cfg(test)]
@@ -590,6 +644,7 @@ mod tests {
             declines: false,
             is_blank: false,
             successor: None,
+            begins: None,
         };
         let answers = (2..).zip(are_fresh).map(answer);
         let round = Round {
@@ -597,6 +652,7 @@ mod tests {
             began_ms: 0,
             asked_ms: 0,
             proposed_ms: None,
+            fetched_ms: None,
             answers: answers.map(|answer| (answer.node, answer)).collect(),
         };
         let silent = [node(1)].into();

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::leader_lease::{Acknowledged, Reign};
-use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Seal, SealAnswer};
+use crate::message::{CopyStatus, Fetch, Heartbeat, HeartbeatReply, Seal, SealAnswer};
 use crate::planted::{Bug, is_on};
 use crate::state::{ControlState, Drain, LEVEL_OF_TIMES, LogEnd, NodeId, ShardId};
 use crate::times::Times;
@@ -31,6 +31,8 @@ pub enum Action {
     Seal(Seal),
     /// The answer to the leader.
     Answer(SealAnswer),
+    /// To get what another member's log has more than the own one; then [`Member::on_fetched`].
+    Fetch(Fetch),
     /// To write the frame of this term and make it durable; then [`Member::on_office`].
     TakeOffice {
         /// Of which shard.
@@ -72,6 +74,8 @@ struct Copy {
     left: u64,
     /// Nothing of the shard is here yet.
     is_blank: bool,
+    /// Where the log begins, of a copy of the log alone.
+    begins: Option<u64>,
 }
 
 /// See the module. One for each node.
@@ -145,6 +149,13 @@ impl Member {
     pub fn note_log(&mut self, shard: ShardId, end: LogEnd, applied: u64) {
         if let Some(copy) = self.copies.get_mut(&shard) {
             (copy.end, copy.applied) = (end, applied);
+        }
+    }
+
+    /// This is a copy of the log alone, which begins there.
+    pub fn note_begins(&mut self, shard: ShardId, begins: u64) {
+        if let Some(copy) = self.copies.get_mut(&shard) {
+            copy.begins = Some(begins);
         }
     }
 
@@ -282,7 +293,31 @@ impl Member {
             declines: self.declines || self.is_drained || successor.is_some(),
             is_blank: copy.is_blank,
             successor,
+            begins: copy.begins,
         }))
+    }
+
+    /// Whether this very seal is the last thing that it has promised.
+    #[must_use]
+    pub fn is_sealed_for(&self, seal: Seal) -> bool {
+        self.copies.get(&seal.shard).is_some_and(|copy| {
+            copy.seal == seal.term && copy.sealing.is_none() && copy.office == 0 && copy.taking == 0
+        })
+    }
+
+    /// The leader has this member get what another one has more, before it may be promoted. Both are sealed for one round.
+    pub fn on_fetch(&mut self, fetch: Fetch) -> Option<Action> {
+        let copy = self.copies.get(&fetch.seal.shard)?;
+        let lacks_rest = copy.end < fetch.end && !copy.is_blank;
+        (lacks_rest && self.is_sealed_for(fetch.seal)).then_some(Action::Fetch(fetch))
+    }
+
+    /// It has that: the seal is answered anew, unless a later one came between.
+    pub fn on_fetched(&mut self, fetch: Fetch) -> Vec<Action> {
+        match self.is_sealed_for(fetch.seal) {
+            true => self.on_seal(fetch.seal),
+            false => Vec::new(),
+        }
     }
 
     /// The control state has changed.

@@ -92,6 +92,19 @@ pub struct SealAnswer {
     pub is_blank: bool,
     /// It has left its office for this member, which has all of its log.
     pub successor: Option<NodeId>,
+    /// Where its log begins, of a copy of the log alone; others lack nothing before their log.
+    pub begins: Option<u64>,
+}
+
+/// The leader has a sealed member get what a copy of the log alone has more than it, before it answers the seal anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// The seal that both have answered.
+    pub seal: Seal,
+    /// Who has it.
+    pub from: NodeId,
+    /// Where its log ends.
+    pub end: LogEnd,
 }
 
 /// Any of them.
@@ -107,6 +120,8 @@ pub enum Message {
     Answer(SealAnswer),
     /// Of the leader, to who is no member: the index of its state. Who joined by an entry up to there has left.
     Gone(u64),
+    /// Of the leader.
+    Fetch(Fetch),
 }
 
 impl Message {
@@ -153,7 +168,11 @@ impl Message {
             }
             Self::Seal(seal) => encode_seal(writer.u8(3), *seal),
             Self::Answer(answer) => {
-                encode_seal(writer.u8(4).raw(&answer.node.0), answer.seal);
+                match answer.begins {
+                    None => writer.u8(4),
+                    Some(begins) => writer.u8(8).u64(begins),
+                };
+                encode_seal(writer.raw(&answer.node.0), answer.seal);
                 answer.end.encode(&mut writer);
                 writer.u64(answer.applied).u8(u8::from(answer.is_certain));
                 writer.u8(u8::from(answer.is_fresh));
@@ -165,6 +184,10 @@ impl Message {
                 }
             }
             Self::Gone(index) => drop(writer.u8(5).u64(*index)),
+            Self::Fetch(fetch) => {
+                encode_seal(writer.u8(9), fetch.seal);
+                fetch.end.encode(writer.raw(&fetch.from.0));
+            }
         }
         writer.0
     }
@@ -180,20 +203,7 @@ impl Message {
             1 => Self::Heartbeat(decode_heartbeat(reader, None)?),
             2 => Self::Reply(decode_reply(reader, None)?),
             3 => Self::Seal(decode_seal(reader)?),
-            4 => Self::Answer(SealAnswer {
-                node: NodeId(reader.array()?),
-                seal: decode_seal(reader)?,
-                end: LogEnd::decode(reader)?,
-                applied: reader.u64()?,
-                is_certain: reader.bool()?,
-                is_fresh: reader.bool()?,
-                declines: reader.bool()?,
-                is_blank: reader.bool()?,
-                successor: match reader.bool()? {
-                    true => Some(NodeId(reader.array()?)),
-                    false => None,
-                },
-            }),
+            4 => Self::Answer(decode_answer(reader, None)?),
             5 => Self::Gone(reader.u64()?),
             6 => {
                 let sent_ms = reader.u64()?;
@@ -203,6 +213,15 @@ impl Message {
                 let ppm = reader.u64()?.cast_signed();
                 Self::Reply(decode_reply(reader, Some(ppm))?)
             }
+            8 => {
+                let begins = reader.u64()?;
+                Self::Answer(decode_answer(reader, Some(begins))?)
+            }
+            9 => Self::Fetch(Fetch {
+                seal: decode_seal(reader)?,
+                from: NodeId(reader.array()?),
+                end: LogEnd::decode(reader)?,
+            }),
             kind => return Err(Malformed::Kind(kind)),
         };
         reader.end()?;
@@ -236,6 +255,24 @@ fn decode_heartbeat(reader: &mut Reader<'_>, sent_ms: Option<u64>) -> Result<Hea
             }),
         },
         sent_ms,
+    })
+}
+
+fn decode_answer(reader: &mut Reader<'_>, begins: Option<u64>) -> Result<SealAnswer, Malformed> {
+    Ok(SealAnswer {
+        node: NodeId(reader.array()?),
+        seal: decode_seal(reader)?,
+        end: LogEnd::decode(reader)?,
+        applied: reader.u64()?,
+        is_certain: reader.bool()?,
+        is_fresh: reader.bool()?,
+        declines: reader.bool()?,
+        is_blank: reader.bool()?,
+        successor: match reader.bool()? {
+            true => Some(NodeId(reader.array()?)),
+            false => None,
+        },
+        begins,
     })
 }
 

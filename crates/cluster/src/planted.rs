@@ -27,6 +27,8 @@ pub enum Bug {
     LeaseKept,
     /// A member that has nothing of the shard is promoted, and takes the office.
     BlankPromoted,
+    /// Who has the most data is promoted, though a copy of the log alone has more.
+    RestIgnored,
 }
 
 base::planted!(Bug);

@@ -34,7 +34,8 @@ pub const FIRST_RAFT_ID: RaftId = 1;
 /// | 3 | questions between members name who began their group; clusters that have just begun become one |
 /// | 4 | where writes wait for a majority, one more copy of an even number is a member at once |
 /// | 5 | a replica that its shard spares goes by itself to one that lacks it |
-pub const FEATURE_LEVEL: u16 = 5;
+/// | 6 | copies of the log alone: where theirs begins, and that they hand on what they have more |
+pub const FEATURE_LEVEL: u16 = 6;
 /// From this level on heartbeats name the time at which they were sent.
 pub const LEVEL_OF_TIMES: u16 = 2;
 /// From this level on questions between members name who began their group.
@@ -43,6 +44,8 @@ pub const LEVEL_OF_FOUNDERS: u16 = 3;
 pub const LEVEL_OF_GROWING: u16 = 4;
 /// From this level on a replica that was taken from its shard looks itself for one that has none.
 pub const LEVEL_OF_SPARES: u16 = 5;
+/// From this level on a shard may have copies of its log alone.
+pub const LEVEL_OF_LOG_COPIES: u16 = 6;
 
 /// The name of a node for good: 40 digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +81,8 @@ pub mod roles {
     pub const STAYS: u8 = 16;
     /// As a replica it is not promoted, unless it is ordered to be.
     pub const DECLINES: u8 = 32;
+    /// It keeps a copy of the log alone, where that makes an odd number of copies.
+    pub const LOG: u8 = 64;
 }
 
 /// What a node says of itself.

@@ -15,7 +15,7 @@ pub struct NodeRow {
     pub name: String,
     /// Where clients find it.
     pub address: String,
-    /// `primary`, `replica`, `witness` or `spare`.
+    /// `primary`, `replica`, `witness`, `witness+log` (it keeps a copy of the log) or `spare`.
     pub role: &'static str,
     /// Whether it votes.
     pub votes: bool,
@@ -40,7 +40,10 @@ pub fn rows(state: &ControlState, membership: &Membership) -> Vec<NodeRow> {
         if state.shards.values().any(|shard| shard.primary == *id) {
             "primary"
         } else if bits & roles::WITNESS != 0 {
-            "witness"
+            match is_member(id) {
+                true => "witness+log",
+                false => "witness",
+            }
         } else if is_member(id) {
             "replica"
         } else {
@@ -72,14 +75,14 @@ pub fn table(rows: &[NodeRow]) -> String {
     // Writing to a string does not fail.
     let _written = writeln!(
         text,
-        "{:<40} {:<21} {:<8} {:<5} {:<6} {:<7} NAME",
+        "{:<40} {:<21} {:<11} {:<5} {:<6} {:<7} NAME",
         "NODE", "ADDRESS", "ROLE", "VOTES", "HEALTH", "DRAIN"
     );
     for row in rows {
         let votes = if row.votes { "yes" } else { "no" };
         let _written = writeln!(
             text,
-            "{} {:<21} {:<8} {votes:<5} {:<6} {:<7} {}",
+            "{} {:<21} {:<11} {votes:<5} {:<6} {:<7} {}",
             row.node, row.address, row.role, row.health, row.drain, row.name
         );
     }

@@ -242,6 +242,12 @@ impl LogOwner {
         life.state.names_log = manifest.log_sequence.is_some();
     }
 
+    /// Where the log goes on from the checkpoint in force.
+    #[must_use]
+    pub fn base_sequence(&self) -> Option<u64> {
+        self.life().base_sequence
+    }
+
     /// Bytes of the checkpoint in force.
     #[must_use]
     pub fn base_bytes(&self) -> u64 {

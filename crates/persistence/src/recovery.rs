@@ -58,6 +58,15 @@ impl Target {
     }
 }
 
+/// What becomes of the effects that the log has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effects {
+    /// They are applied to the store.
+    Applied,
+    /// They are read and passed over: a copy of the log alone has no data.
+    PassedOver,
+}
+
 /// Where everything is kept.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -358,7 +367,7 @@ pub fn recover(
     env: &Environment,
     place: &Place,
     manifest: Manifest,
-    target: Target,
+    (target, effects): (Target, Effects),
     threads: usize,
 ) -> Result<Recovered, RecoveryError> {
     check_target(&manifest, target)?;
@@ -381,7 +390,10 @@ pub fn recover(
         ));
     });
     let log = match manifest.log_sequence {
-        Some(from) => Some(replay_log(env, place, &manifest, from, target, threads)?),
+        Some(from) => {
+            let what = (target, effects);
+            Some(replay_log(env, place, &manifest, from, what, threads)?)
+        }
         None => None,
     };
     Ok(Recovered { manifest, log })
@@ -463,7 +475,7 @@ fn replay_log(
     place: &Place,
     manifest: &Manifest,
     from: u64,
-    target: Target,
+    (target, effects): (Target, Effects),
     threads: usize,
 ) -> Result<LogEnd, RecoveryError> {
     if target.is_below(from) {
@@ -498,6 +510,7 @@ fn replay_log(
         overlap: manifest.overlap(),
         from,
         target,
+        effects,
     };
     let read = |feed: &mut Feed| replay.run(feed);
     let (mut end, replayed) =
@@ -531,6 +544,7 @@ struct Replay<'r> {
     /// What is below it is in the checkpoint.
     from: u64,
     target: Target,
+    effects: Effects,
 }
 
 impl Replay<'_> {
@@ -561,7 +575,8 @@ impl Replay<'_> {
             }
             for effect in frame.effects() {
                 end.generation = end.generation.max(effect.generation);
-                if !self.overlap.has(frame.sequence, effect.generation) {
+                let is_wanted = self.effects == Effects::Applied;
+                if is_wanted && !self.overlap.has(frame.sequence, effect.generation) {
                     feed.effect(frame.sequence, effect.database, effect.parts)?;
                 }
             }

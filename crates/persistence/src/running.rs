@@ -40,7 +40,7 @@ use crate::lines::Level;
 use crate::log_in_use::LogInUse;
 use crate::log_owner::{self, LogOwner, LogWish};
 use crate::rdb_beside;
-use crate::recovery::{self, Place, Recovered, RecoveryError, Target};
+use crate::recovery::{self, Effects, Place, Recovered, RecoveryError, Target};
 use crate::replacement;
 
 /// What the server gives.
@@ -59,6 +59,8 @@ pub struct Setup {
     pub cores_count: usize,
     /// Bytes of memory that the process may have.
     pub usable_bytes: u64,
+    /// What becomes of what the log has, when it is loaded.
+    pub effects: Effects,
 }
 
 /// What is wanted at a start.
@@ -92,6 +94,7 @@ pub struct Persistence {
     found: Option<Manifest>,
     /// Up to where.
     target: Target,
+    effects: Effects,
     /// See [`Persistence::terms`].
     terms: OnceLock<Vec<TermEntry>>,
 }
@@ -242,6 +245,7 @@ impl Persistence {
             cores_count: setup.cores_count,
             found,
             target,
+            effects: setup.effects,
             terms: OnceLock::new(),
         })
     }
@@ -315,7 +319,8 @@ impl Persistence {
     fn recover(&self, place: &Place, manifest: Manifest) -> Result<Recovered, OpenError> {
         let env = &self.around.env;
         let started_ns = env.clock.monotonic_ns();
-        let recovered = recovery::recover(env, place, manifest, self.target, self.cores_count)
+        let what = (self.target, self.effects);
+        let recovered = recovery::recover(env, place, manifest, what, self.cores_count)
             .map_err(OpenError::Recovery)?;
         // No snapshot is in progress in a store that nobody was in.
         let _raised = env.store.raise_generation(recovered.generation());
@@ -685,6 +690,7 @@ mod tests {
             background: Arc::new(Scheduler::of_machine(clock)),
             dir: dir.join(""),
             cores_count: 2,
+            effects: Effects::Applied,
             usable_bytes: 1 << 30,
         };
         Kept {

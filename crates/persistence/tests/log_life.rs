@@ -37,7 +37,7 @@ use persistence::log_owner::table::{
     self, Action, Event, From, Next, Phase, Start, State, Stop, Work,
 };
 use persistence::log_owner::{Bases, LogOwner, LogWish, Setup};
-use persistence::recovery::{Place, Target, recover};
+use persistence::recovery::{Effects, Place, Target, recover};
 use persistence::tail::Tail;
 use store::{Deadline, Handle, Store};
 
@@ -469,7 +469,13 @@ impl Life {
         let manifest = place.manifest().map_err(|fault| fault.to_string())?;
         let mut found = 0;
         if let Some(manifest) = &manifest {
-            let recovered = recover(env, &place, manifest.clone(), Target::End, 1);
+            let recovered = recover(
+                env,
+                &place,
+                manifest.clone(),
+                (Target::End, Effects::Applied),
+                1,
+            );
             let recovered = recovered.map_err(|error| error.to_string())?;
             let content = content(&mut env.store.handle());
             let numbers = content.values().map(|value| {

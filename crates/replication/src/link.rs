@@ -40,6 +40,8 @@ pub const HELLO_BYTES_MAX: usize = 512;
 pub const ENCRYPTS: u32 = 1;
 /// A feature in a hello: by certificates that an authority signed.
 pub const CERTIFIES: u32 = 2;
+/// A feature in a replica's hello: it keeps the log alone, and is sent no checkpoint.
+pub const LOG_ONLY: u32 = 4;
 
 /// Bytes of a header that its sum covers.
 const SUMMED_BYTES: usize = 8;

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use base::clock::Clock;
+use cluster::state::CopyKind;
 use cluster::{NodeId, Shard, ShardId};
 use persistence::tail::{Majority, Tail};
 
@@ -88,6 +89,8 @@ struct Copies {
     own: Option<NodeId>,
     shard: Shard,
     ends: BTreeMap<NodeId, u64>,
+    /// The same, of those whose links have ended, too.
+    reached: BTreeMap<NodeId, u64>,
 }
 
 /// As long as this lives the seal stays as it is.
@@ -231,6 +234,7 @@ impl Fence {
         }
         let mut copies = lock(&self.copies);
         copies.ends.clear();
+        copies.reached.clear();
         self.others.store(0, Ordering::SeqCst);
         self.term_end.store(term_end, Ordering::SeqCst);
         self.count(&copies, term);
@@ -379,11 +383,35 @@ impl Fence {
     pub fn note_copy(&self, node: NodeId, term: u64, end: Option<u64>) -> bool {
         let mut copies = lock(&self.copies);
         match end {
-            Some(end) if term == self.office() => copies.ends.insert(node, end),
+            Some(end) if term == self.office() => {
+                copies.reached.insert(node, end);
+                copies.ends.insert(node, end)
+            }
             Some(_) => return false,
             None => copies.ends.remove(&node),
         };
         self.count(&copies, self.office())
+    }
+
+    /// Up to where each copy of the data has the log, if this node has it up to `own_end`; nothing where one of them has not said
+    /// so in this office.
+    #[must_use]
+    pub fn floor(&self, own_end: u64) -> Option<u64> {
+        let copies = lock(&self.copies);
+        let known = |node: &NodeId| match Some(*node) == copies.own {
+            true => Some(own_end),
+            false => copies.reached.get(node).copied(),
+        };
+        let shard = &copies.shard;
+        let members = std::iter::once(&shard.members).chain(&shard.old_members);
+        let data = members
+            .flatten()
+            .filter(|(_, kind)| **kind == CopyKind::Data);
+        let ends: Option<Vec<u64>> = data.map(|(node, _)| known(node)).collect();
+        ends?
+            .into_iter()
+            .min()
+            .filter(|_| self.office() >= shard.term)
     }
 
     /// Up to where a copy has the log, as it said in this office.
@@ -506,7 +534,6 @@ impl fmt::Debug for Fence {
 #[allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 mod tests {
     use base::clock::ManualClock;
-    use cluster::state::CopyKind;
 
     use super::*;
 
@@ -533,6 +560,24 @@ mod tests {
             is_quorum: true,
             ..Shard::default()
         }
+    }
+
+    #[test]
+    fn what_all_copies_of_the_data_have_is_known_once_all_have_said_so() {
+        let fence = grouped();
+        let mut members = shard(&[1, 2, 3]);
+        members.members.insert(node(3), CopyKind::LogOnly);
+        let _more = fence.set_members(&members);
+        let term = 4;
+        assert!(fence.begin_office(term, 8));
+        assert_eq!(fence.floor(90), None);
+        fence.note_copy(node(3), term, Some(10));
+        assert_eq!(fence.floor(90), None, "a copy of the log alone");
+        fence.note_copy(node(2), term - 1, Some(60));
+        assert_eq!(fence.floor(90), None, "of another office");
+        fence.note_copy(node(2), term, Some(60));
+        fence.note_copy(node(2), term, None);
+        assert_eq!((fence.floor(90), fence.floor(50)), (Some(60), Some(50)));
     }
 
     #[test]

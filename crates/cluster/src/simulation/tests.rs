@@ -1,6 +1,8 @@
 //! The group on an ideal control log.
 
-use super::world::{run, run_blank_copy, run_failed_log, run_hand_over, run_restarted_voter};
+use super::world::{
+    run, run_blank_copy, run_failed_log, run_hand_over, run_lost_primary, run_restarted_voter,
+};
 use super::{Fault, Summary};
 use crate::planted::{Bug, plant};
 
@@ -20,6 +22,7 @@ fn a_group_keeps_its_promises_under_faults() {
     println!("{total:?}");
     assert!(total.replies > SEEDS * 50, "{total:?}");
     assert!(total.promotions > SEEDS, "{total:?}");
+    assert!(total.rests > 0, "{total:?}");
 }
 
 #[test]
@@ -70,6 +73,7 @@ fn planted_mistakes_are_found() {
         (Bug::LeaseFromReceipt, 501),
         (Bug::OneAnswer, 65),
         (Bug::ForgetPredecessor, 211),
+        (Bug::RestIgnored, 19),
     ] {
         let found = found(bug, known);
         println!("{bug:?}: {found:?}");
@@ -116,6 +120,17 @@ fn a_primary_whose_log_fails_leaves_its_office_to_who_has_all_that_is_committed(
     let is_seen = |fault: &Fault| matches!(fault, Fault::TwoAnswer { .. });
     assert!(found.iter().any(is_seen), "{found:?}");
     assert_ne!(faults(Some(Bug::OneAnswer), run_failed_log), []);
+}
+
+#[test]
+fn what_only_a_copy_of_the_log_has_beside_the_lost_primary_is_not_lost() {
+    assert_eq!(faults(None, run_lost_primary), []);
+    let ended = (0..40).filter_map(|seed| run_lost_primary(seed).ok());
+    let rests: Vec<u64> = ended.map(|ended| ended.rests).collect();
+    assert!(rests.iter().all(|count| *count > 0), "{rests:?}");
+    let found = faults(Some(Bug::RestIgnored), run_lost_primary);
+    let is_seen = |fault: &Fault| matches!(fault, Fault::CommittedLost { .. });
+    assert!(found.iter().any(is_seen), "{found:?}");
 }
 
 #[test]

@@ -10,13 +10,15 @@ use std::sync::Arc;
 use base::random::Prng;
 
 #[cfg(test)]
-pub(super) use cases::{run, run_blank_copy, run_failed_log, run_hand_over, run_restarted_voter};
+pub(super) use cases::{
+    run, run_blank_copy, run_failed_log, run_hand_over, run_lost_primary, run_restarted_voter,
+};
 
 use super::{ControlLogs, Links};
 use crate::entry::{Entry, ShardChange};
 use crate::leader::{self, Leader};
 use crate::member::{self, Member};
-use crate::message::{Message, Seal};
+use crate::message::{Fetch, Message, Seal};
 use crate::state::{
     ControlState, CopyKind, FEATURE_LEVEL, LogEnd, NodeId, NodeRecord, ShardId, roles,
 };
@@ -67,7 +69,7 @@ pub enum Fault {
         /// The term after.
         to: u64,
     },
-    /// Who has nothing of the shard became its primary.
+    /// Who has nothing of the shard, or its log alone, became its primary.
     EmptyPrimary {
         /// In that term.
         term: u64,
@@ -96,6 +98,8 @@ pub struct Summary {
     pub restarts: u64,
     /// Links that were cut.
     pub cuts: u64,
+    /// How often a copy of the log alone handed on what it had more.
+    pub rests: u64,
 }
 
 impl Summary {
@@ -105,6 +109,7 @@ impl Summary {
         self.promotions += other.promotions;
         self.restarts += other.restarts;
         self.cuts += other.cuts;
+        self.rests += other.rests;
     }
 }
 
@@ -113,6 +118,8 @@ impl Summary {
 pub struct Beginning {
     random: Prng,
     is_quorum: bool,
+    /// The last node keeps the log alone.
+    has_log_copy: bool,
     /// The nodes, all of which vote.
     pub ids: Vec<NodeId>,
     /// How long things take.
@@ -125,8 +132,10 @@ impl Beginning {
     pub fn of(seed: u64) -> Self {
         let mut random = Prng::seeded(seed);
         let count = if random.below(3) == 0 { 5 } else { 3 };
+        let is_quorum = random.below(4) != 0;
         Self {
-            is_quorum: random.below(4) != 0,
+            is_quorum,
+            has_log_copy: is_quorum && seed % 3 == 1,
             ids: (1..=count).map(|byte| NodeId([byte; 20])).collect(),
             times: Times::of(1_500),
             random,
@@ -159,7 +168,11 @@ impl Beginning {
         };
         entries.push(shard(0, create));
         for node in &self.ids[1..] {
-            let (node, kind) = (*node, CopyKind::Data);
+            let kind = match self.has_log_copy && self.ids.last() == Some(node) {
+                true => CopyKind::LogOnly,
+                false => CopyKind::Data,
+            };
+            let node = *node;
             entries.push(shard(entries.len() as u64, ShardChange::Add { node, kind }));
             entries.push(shard(entries.len() as u64, ShardChange::Finish));
         }
@@ -172,8 +185,18 @@ type Frame = (u64, u64);
 #[derive(Clone)]
 enum Parcel {
     Group(Message),
-    Frames { term: u64, log: Arc<Vec<Frame>> },
-    Ack { term: u64, end: u64 },
+    Frames {
+        term: u64,
+        log: Arc<Vec<Frame>>,
+    },
+    Ack {
+        term: u64,
+        end: u64,
+    },
+    /// To a copy of the log alone: what it has more is wanted.
+    AskRest(Fetch),
+    /// That, from where its log begins.
+    Rest(Fetch, Arc<Vec<Frame>>, usize),
 }
 
 struct Node {
@@ -197,6 +220,8 @@ struct Node {
     is_blank: bool,
     /// Its disk takes nothing any more.
     is_faulty: bool,
+    /// Where its log begins, if it keeps that alone.
+    begins: Option<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -233,6 +258,7 @@ impl<L: ControlLogs> World<L> {
         let Beginning {
             random,
             is_quorum,
+            has_log_copy,
             ids,
             times,
         } = beginning;
@@ -258,6 +284,10 @@ impl<L: ControlLogs> World<L> {
         for id in ids {
             let node = world.node(id);
             world.nodes.push(node);
+        }
+        if let Some(last) = world.nodes.last_mut().filter(|_| has_log_copy) {
+            last.begins = Some(0);
+            last.member.note_begins(SHARD, 0);
         }
         world
     }
@@ -318,6 +348,7 @@ impl<L: ControlLogs> World<L> {
             clock_rate_ppm,
             is_blank: false,
             is_faulty: false,
+            begins: None,
         };
         node.member.add_copy(SHARD, 0, LogEnd::default(), 0);
         node
@@ -383,6 +414,9 @@ impl<L: ControlLogs> World<L> {
         node.member = Member::new(node.id, times, node.start_count, now_ms);
         let end = end_of(&node.log);
         node.member.add_copy(SHARD, node.seal, end, end.sequence);
+        if let Some(begins) = node.begins {
+            node.member.note_begins(SHARD, begins as u64);
+        }
         node.leader = Leader::new(times, now_ms);
         node.view = Arc::default();
         node.acked.clear();
@@ -494,6 +528,10 @@ impl<L: ControlLogs> World<L> {
                     let to = self.place(to);
                     self.send(at, to, Parcel::Group(Message::Seal(seal)));
                 }
+                leader::Action::Fetch { to, fetch } => {
+                    let to = self.place(to);
+                    self.send(at, to, Parcel::Group(Message::Fetch(fetch)));
+                }
             }
         }
         self.finish_syncs(at);
@@ -516,6 +554,10 @@ impl<L: ControlLogs> World<L> {
                     }
                 }
                 member::Action::Seal(seal) => self.sync(at, Syncing::Seal(seal)),
+                member::Action::Fetch(fetch) => {
+                    let from = self.place(fetch.from);
+                    self.send(at, from, Parcel::AskRest(fetch));
+                }
                 member::Action::Answer(answer) => {
                     for to in 0..self.nodes.len() {
                         self.send(at, to, Parcel::Group(Message::Answer(answer)));
@@ -567,7 +609,7 @@ impl<L: ControlLogs> World<L> {
             let at = self.committed.len();
             self.fault = Some(Fault::CommittedLost { term, at });
         }
-        if node.is_blank {
+        if node.is_blank || node.begins.is_some() {
             self.fault = Some(Fault::EmptyPrimary { term });
         }
         Arc::make_mut(&mut node.log).push((term, 0));
@@ -596,6 +638,17 @@ impl<L: ControlLogs> World<L> {
             Parcel::Group(Message::Answer(answer)) => node.leader.on_answer(&answer),
             // Nobody leaves here.
             Parcel::Group(Message::Gone(_)) => {}
+            Parcel::Group(Message::Fetch(fetch)) => {
+                let actions = node.member.on_fetch(fetch);
+                self.act(to, actions.into_iter().collect());
+            }
+            Parcel::AskRest(fetch) => {
+                let (log, begins) = (Arc::clone(&node.log), node.begins.unwrap_or(0));
+                if node.member.is_sealed_for(fetch.seal) {
+                    self.send(to, from, Parcel::Rest(fetch, log, begins));
+                }
+            }
+            Parcel::Rest(fetch, log, begins) => self.take_rest(to, fetch, &log, begins),
             Parcel::Frames { term, log } => {
                 if node.member.accept(SHARD, term) {
                     // An older one of the same term that was overtaken takes nothing away.
@@ -614,6 +667,48 @@ impl<L: ControlLogs> World<L> {
                     let known = self.nodes[to].acked.entry(id).or_default();
                     *known = (*known).max(end);
                 }
+            }
+        }
+    }
+
+    /// The log goes on with what a copy of the log alone has more.
+    fn take_rest(&mut self, at: usize, fetch: Fetch, rest: &[Frame], begins: usize) {
+        let node = &mut self.nodes[at];
+        if !node.member.is_sealed_for(fetch.seal) || end_of(rest) != fetch.end {
+            return;
+        }
+        let pairs = node.log.iter().zip(rest);
+        let fork = pairs.take_while(|(own, theirs)| own == theirs).count();
+        // It has forgotten what is before that.
+        if fork < begins {
+            self.fault = Some(Fault::FramesDiffer { at: fork });
+            return;
+        }
+        node.log = Arc::new(rest.to_vec());
+        let end = end_of(rest);
+        node.member.note_log(SHARD, end, end.sequence);
+        let actions = node.member.on_fetched(fetch);
+        self.summary.rests += 1;
+        self.act(at, actions);
+    }
+
+    /// The copy of the log alone forgets what all copies of the data have, as far as their primary knows.
+    fn trim(&mut self, primary: usize) {
+        let node = &self.nodes[primary];
+        let data = self.nodes.iter().filter(|one| one.begins.is_none());
+        let others = data.filter(|one| one.id != node.id);
+        let acked = others.map(|one| node.acked.get(&one.id).copied().unwrap_or(0));
+        let floor = acked.min().and_then(|floor| usize::try_from(floor).ok());
+        let Some(floor) = floor else { return };
+        let term = node.member.office(SHARD).unwrap_or(0);
+        let log = Arc::clone(&node.log);
+        for node in &mut self.nodes {
+            // It hears of it with frames of that primary, which it has.
+            let is_of_term = node.log.last().is_some_and(|frame| frame.0 == term);
+            let has_all = is_of_term && floor <= node.log.len() && log.starts_with(&node.log);
+            if let Some(begins) = node.begins.as_mut().filter(|_| has_all) {
+                *begins = floor.max(*begins);
+                node.member.note_begins(SHARD, *begins as u64);
             }
         }
     }
@@ -642,6 +737,9 @@ impl<L: ControlLogs> World<L> {
                 let log = Arc::clone(&log);
                 self.send(at, to, Parcel::Frames { term, log });
             }
+        }
+        if self.random.below(20) == 0 {
+            self.trim(at);
         }
         let committed = self.commit(at, term);
         let node = &mut self.nodes[at];

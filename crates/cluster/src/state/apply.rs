@@ -273,11 +273,12 @@ impl ControlState {
         }
         let changed = match change {
             ShardChange::Add { node, kind } => {
-                self.nodes.contains_key(node) && add(shard, *node, *kind, grows_at_once)
+                let may_be_added = shard.may_be_added(*kind) && self.nodes.contains_key(node);
+                may_be_added && add(shard, *node, *kind, grows_at_once)
             }
             ShardChange::Remove { node } => {
-                *node != shard.primary
-                    && begin_change(shard, |members| members.remove(node).is_some())
+                let may_be_removed = *node != shard.primary && shard.may_be_removed(*node);
+                may_be_removed && begin_change(shard, |members| members.remove(node).is_some())
             }
             ShardChange::Finish => shard.old_members.take().is_some(),
             ShardChange::SetQuorum { is_quorum } => {

@@ -1,6 +1,46 @@
 //! How many copies of a shard are there, and whether one more or one less leaves a majority of them.
+//!
+//! A copy of the log alone makes the number of copies odd. Then it may be the only one left that has what is committed, beside
+//! a copy of the data that lacks some of it: so its log has to reach back to where each copy of the data ends, or what it has
+//! could not be handed on. Where the number is even, another copy that is left has that, too.
+//!
+//! Invariant: no copy of the data is added or removed where that makes the number odd with a copy of the log alone. When that one is
+//! added, each copy of the data follows the primary; its log begins where all of them have it, and is trimmed no further.
 
-use super::{ControlState, LEVEL_OF_GROWING, NodeId, Shard};
+use super::{ControlState, CopyKind, LEVEL_OF_GROWING, NodeId, Shard};
+
+impl Shard {
+    /// Those that keep data, and those that keep the log alone.
+    #[must_use]
+    pub fn count_of(&self, kind: CopyKind) -> usize {
+        self.members.values().filter(|it| **it == kind).count()
+    }
+
+    /// The copy of the log alone, where there is one.
+    #[must_use]
+    pub fn log_copy(&self) -> Option<NodeId> {
+        let mut members = self.members.iter();
+        let found = members.find(|(_, kind)| **kind == CopyKind::LogOnly);
+        found.map(|(id, _)| *id)
+    }
+
+    /// Whether another copy of that kind leaves what a copy of the log alone needs (see the module).
+    #[must_use]
+    pub fn may_be_added(&self, kind: CopyKind) -> bool {
+        let is_even = self.members.len().is_multiple_of(2);
+        match kind {
+            CopyKind::LogOnly => self.is_quorum && is_even && self.log_copy().is_none(),
+            CopyKind::Data => !is_even || self.log_copy().is_none(),
+        }
+    }
+
+    /// Whether the shard may lose a member, for the same reason.
+    #[must_use]
+    pub fn may_be_removed(&self, node: NodeId) -> bool {
+        let is_even = self.members.len().is_multiple_of(2);
+        !is_even || self.log_copy().is_none_or(|copy| copy == node)
+    }
+}
 
 impl ControlState {
     /// Whether a node is of the group and answers.
@@ -49,7 +89,7 @@ fn is_majority(there: usize, count: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{CopyKind, Node};
+    use crate::state::Node;
 
     /// A shard at quorum of so many copies, the first of which are there.
     fn shard_of(count: u8, there: u8, feature_level: u16) -> (ControlState, Shard) {
@@ -88,6 +128,36 @@ mod tests {
         assert_eq!(told(2, 1, level), (true, false));
         assert_eq!(told(2, 1, level - 1), (false, false));
         assert_eq!(told(1, 1, level), (true, false));
+    }
+
+    #[test]
+    fn a_copy_of_the_log_alone_makes_the_number_odd_and_copies_of_the_data_change_while_it_is_even()
+    {
+        let (data, log) = (CopyKind::Data, CopyKind::LogOnly);
+        let shard_with = |copies: u8, has_log: bool| {
+            let (_, mut shard) = shard_of(copies, copies, LEVEL_OF_GROWING);
+            if has_log {
+                shard.members.insert(NodeId([9; 20]), log);
+            }
+            shard
+        };
+        let two = shard_with(2, false);
+        assert!(two.may_be_added(log) && two.may_be_added(data));
+        assert!(!shard_with(3, false).may_be_added(log));
+        let asynchronous = Shard {
+            is_quorum: false,
+            ..two
+        };
+        assert!(!asynchronous.may_be_added(log));
+        let odd = shard_with(2, true);
+        assert!(!odd.may_be_added(log), "a second one");
+        // From three members to four, and from three to two.
+        assert!(odd.may_be_added(data) && odd.may_be_removed(NodeId([2; 20])));
+        assert!(odd.may_be_removed(NodeId([9; 20])));
+        // From four to five, or to three: only the copy of the log may go.
+        let even = shard_with(3, true);
+        assert!(!even.may_be_added(data) && !even.may_be_removed(NodeId([2; 20])));
+        assert!(even.may_be_removed(NodeId([9; 20])));
     }
 
     #[test]

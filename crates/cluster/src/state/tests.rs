@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::entry::{Entry, Proposal, ShardChange, SlotRange};
 use crate::leader_lease::Report;
-use crate::message::{CopyStatus, Heartbeat, HeartbeatReply, Message, Seal, SealAnswer};
+use crate::message::{CopyStatus, Fetch, Heartbeat, HeartbeatReply, Message, Seal, SealAnswer};
 use crate::planted::{Bug, plant};
 
 const SHARD: ShardId = ShardId(0);
@@ -386,11 +386,6 @@ fn messages_come_back_from_their_bytes() {
         term: 3,
         sequence: 9,
     };
-    let seal = Seal {
-        shard: SHARD,
-        term: 4,
-        epoch: 8,
-    };
     let copy = CopyStatus {
         shard: SHARD,
         seal: 2,
@@ -428,7 +423,36 @@ fn messages_come_back_from_their_bytes() {
             drift_ppm: Some(-5_001),
             ..HeartbeatReply::default()
         }),
+    ];
+    all.into_iter().for_each(check_message);
+}
+
+fn check_message(message: Message) {
+    let bytes = message.encode();
+    assert_eq!(Message::decode(&bytes), Ok(message));
+    for end in 0..bytes.len() {
+        assert!(Message::decode(&bytes[..end]).is_err());
+    }
+}
+
+#[test]
+fn seals_and_their_answers_come_back_from_their_bytes() {
+    let seal = Seal {
+        shard: SHARD,
+        term: 3,
+        epoch: 9,
+    };
+    let end = LogEnd {
+        term: 2,
+        sequence: 70,
+    };
+    let all = [
         Message::Seal(seal),
+        Message::Fetch(Fetch {
+            seal,
+            from: node(7),
+            end,
+        }),
         Message::Answer(SealAnswer {
             node: node(2),
             seal,
@@ -439,15 +463,22 @@ fn messages_come_back_from_their_bytes() {
             is_certain: true,
             is_fresh: false,
             declines: true,
+            begins: None,
+        }),
+        Message::Answer(SealAnswer {
+            node: node(2),
+            seal,
+            end,
+            applied: 5,
+            is_blank: false,
+            successor: None,
+            is_certain: true,
+            is_fresh: false,
+            declines: false,
+            begins: Some(4),
         }),
     ];
-    for message in all {
-        let bytes = message.encode();
-        assert_eq!(Message::decode(&bytes), Ok(message));
-        for end in 0..bytes.len() {
-            assert!(Message::decode(&bytes[..end]).is_err());
-        }
-    }
+    all.into_iter().for_each(check_message);
 }
 
 proptest! {

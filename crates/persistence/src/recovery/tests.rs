@@ -73,7 +73,7 @@ fn recovered(place: &Place, manifest: Manifest) -> (Result<Recovered, RecoveryEr
     let store = Store::new(&store::Options::default()).unwrap();
     let clock = Arc::new(ManualClock::at_unix_ms(1));
     let env = Environment::new(testkit::table(), Arc::clone(&store), clock);
-    let recovered = recover(&env, place, manifest, Target::End, 1);
+    let recovered = recover(&env, place, manifest, (Target::End, Effects::Applied), 1);
     let mut handle = store.handle();
     handle.begin(1);
     let key = handle.key(0, b"key");

@@ -71,6 +71,11 @@ pub enum Message<'b> {
     Slots(SlotsStep<'b>),
     /// What has no sequence and may be lost: a published message.
     Transient(&'b [u8]),
+    /// All copies of the data have the log up to here, and it may begin here: a copy of the log alone may forget what is before.
+    Floor {
+        /// See above.
+        sequence: u64,
+    },
     /// Still there. The answer names the sender's time.
     Ping {
         /// The sender's time, in milliseconds since 1970 UTC.
@@ -252,6 +257,7 @@ pub struct SyncEnd<'b> {
 mod kind {
     pub(super) const PING: u8 = 1;
     pub(super) const TRANSIENT: u8 = 2;
+    pub(super) const FLOOR: u8 = 3;
     pub(super) const HELLO: u8 = 128;
     pub(super) const PROOF: u8 = 129;
     pub(super) const ATTACH: u8 = 130;
@@ -300,6 +306,7 @@ impl<'b> Message<'b> {
             Self::Answer(_) => kind::ANSWER,
             Self::Slots(_) => kind::SLOTS,
             Self::Transient(_) => kind::TRANSIENT,
+            Self::Floor { .. } => kind::FLOOR,
             Self::Ping { .. } => kind::PING,
         }
     }
@@ -319,7 +326,9 @@ impl<'b> Message<'b> {
                 out.u64(*from);
                 out.u64(*term);
             }
-            Self::Rewind { to: number } | Self::Takeover { sequence: number } => out.u64(*number),
+            Self::Rewind { to: number }
+            | Self::Takeover { sequence: number }
+            | Self::Floor { sequence: number } => out.u64(*number),
             Self::Full(full) => full.encode(out),
             Self::Refuse(refusal) => out.u8(*refusal as u8),
             Self::Frames(frames) => {
@@ -403,6 +412,9 @@ impl<'b> Message<'b> {
             kind::ANSWER => Answer::decode(fields).map(Self::Answer),
             kind::SLOTS => SlotsStep::decode(fields).map(Self::Slots),
             kind::TRANSIENT => Some(Self::Transient(fields.rest())),
+            kind::FLOOR => fields
+                .u64()
+                .and_then(|sequence| fields.end(Self::Floor { sequence })),
             kind::PING => decode_ping(fields),
             _ => return None,
         };

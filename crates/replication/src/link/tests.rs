@@ -103,6 +103,7 @@ fn messages() -> Vec<Message<'static>> {
             manifest: b"iolite-manifest 2\n",
         }),
         Message::Transient(b"news"),
+        Message::Floor { sequence: 96 },
         Message::Ping {
             unix_ms: 1_700_000_000_000,
             echo_unix_ms: 0,

@@ -7,7 +7,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use cluster::{ControlState, NodeId};
+use cluster::state::CopyKind;
+use cluster::{ControlState, NodeId, Shard};
 use consensus::Known;
 use durability::disk::{Disk, SystemDisk};
 use persistence::directory::DataDirectory;
@@ -71,6 +72,10 @@ fn alone(known: &ControlState, own: NodeId) -> io::Result<(ControlState, Vec<(No
         return error(
             "this is a cluster of several shards, of which one node has no more than one",
         );
+    }
+    let kind = |shard: &Shard| shard.members.get(&own).copied();
+    if state.shards.get(&shard).and_then(kind) == Some(CopyKind::LogOnly) {
+        return error("this node keeps the log alone: recover one that has the data");
     }
     let mut others = Vec::new();
     state.nodes.retain(|id, node| {

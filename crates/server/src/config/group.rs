@@ -14,10 +14,14 @@ pub struct Group {
     pub seeds: Vec<(String, u16)>,
     /// Whether it votes and keeps no data.
     pub is_witness: bool,
+    /// Whether such a witness keeps a copy of the log.
+    pub witness_log: bool,
     /// Milliseconds after which a node that is not heard is taken for gone.
     pub node_timeout_ms: u64,
     /// So long a shard whose members were all started anew waits for those that are not back, in milliseconds.
     pub recovery_ms: u64,
+    /// A voter that was not heard for so long is replaced, in milliseconds.
+    pub voter_lost_ms: u64,
     /// The highest level of entries of the control log that this node says it knows: the group uses nothing newer.
     pub feature_level: u16,
     /// Where clients ask that look for Sentinels; 0 for nowhere.
@@ -69,6 +73,18 @@ impl Shares {
 }
 
 impl Group {
+    /// Whether this node keeps a copy of the log alone: it has no data all the same.
+    #[must_use]
+    pub fn keeps_log_alone(&self) -> bool {
+        self.is_witness && self.witness_log
+    }
+
+    /// Whether this node keeps a log, and obeys the group with it.
+    #[must_use]
+    pub fn keeps_log(&self) -> bool {
+        !self.is_witness || self.witness_log
+    }
+
     /// Whether this node is to be in a group.
     #[must_use]
     pub fn is_wanted(&self) -> bool {

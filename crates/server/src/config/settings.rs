@@ -231,8 +231,10 @@ impl Settings {
                 .collect(),
             join,
             is_witness: self.switch("witness"),
+            witness_log: self.switch("witness-log"),
             node_timeout_ms: self.number("cluster-node-timeout"),
             recovery_ms: self.number("cluster-recovery-wait"),
+            voter_lost_ms: self.number("cluster-voter-replace-after"),
             feature_level: match self.number("cluster-feature-level") {
                 0 => cluster::state::FEATURE_LEVEL,
                 level => level,
@@ -255,7 +257,7 @@ impl Settings {
         let level = self.choice("durability", &DURABILITY_LEVELS);
         let group = self.group();
         let has_others = is_member || group.is_wanted() || self.switch("cluster-enabled");
-        if has_others && !group.is_witness && !level.has_log() {
+        if has_others && group.keeps_log() && !level.has_log() {
             let is_os = |(name, _): &(&str, _)| *name == "os";
             let at = DURABILITY_LEVELS.iter().position(is_os);
             self.put("durability", Value::Choice(at.unwrap_or_default()));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cluster::message::{Heartbeat, HeartbeatReply, Message, Seal};
+use cluster::message::{Fetch, Heartbeat, HeartbeatReply, Message, Seal};
 use cluster::{ControlLog as _, NodeId, drift, member};
 
 use super::driver::{Driver, Event, post};
@@ -91,6 +91,8 @@ impl Driver {
             match action {
                 member::Action::Heartbeat(beat) => self.send_heartbeat(&beat),
                 member::Action::Seal(seal) => self.begin_seal(seal),
+                // Where a message asks for it, and nowhere else: see `fetch`.
+                member::Action::Fetch(_) => {}
                 member::Action::Answer(answer) => {
                     let bytes = Message::Answer(answer).encode();
                     let (known, others) = std::mem::take(&mut self.sealing)
@@ -139,6 +141,53 @@ impl Driver {
         let events = self.events.clone();
         let done = move |is_certain| post(&events, Event::Sealed(seal, is_certain));
         duty.seal(seal, Box::new(done));
+    }
+
+    /// The leader has this node get what another one's log has more.
+    pub(super) fn fetch(&mut self, fetch: Fetch, reply: Option<Reply>) {
+        if self.fetching.fetch != Some(fetch) {
+            let taken = self.member.on_fetch(fetch);
+            let address = self.address_of(fetch.from).filter(|_| taken.is_some());
+            let (Some(duty), Some(address)) = (&self.duty, address) else {
+                if let Some(reply) = reply {
+                    reply.answer(Err("this copy is not sealed for that".to_owned()));
+                }
+                return;
+            };
+            duty.follow(fetch.seal.term, &address);
+            self.tell(&format!(
+                "This node gets the rest of the log, up to {}, from {}, which keeps the log alone",
+                fetch.end.sequence, fetch.from
+            ));
+            self.give_up_fetch();
+            self.fetching.fetch = Some(fetch);
+        }
+        self.fetching.waiting.extend(reply);
+    }
+
+    /// Looks whether it is here.
+    pub(super) fn look_at_fetch(&mut self) {
+        let (Some(fetch), Some(duty)) = (self.fetching.fetch, &self.duty) else {
+            return;
+        };
+        if !self.member.is_sealed_for(fetch.seal) {
+            return self.give_up_fetch();
+        }
+        let (end, _) = duty.log_end();
+        if end != fetch.end {
+            return;
+        }
+        let waiting = self.fetching.end();
+        let waiting = waiting.into_iter().map(|reply| (fetch.seal, reply));
+        self.sealing.extend(waiting);
+        let actions = self.member.on_fetched(fetch);
+        self.perform(actions);
+    }
+
+    fn give_up_fetch(&mut self) {
+        for reply in self.fetching.end() {
+            reply.answer(Err("a later seal came between".to_owned()));
+        }
     }
 
     /// Tells every voter that this node is there, where it takes part.

@@ -76,7 +76,7 @@ pub(crate) struct Part {
 /// How this node takes part now.
 #[derive(Default)]
 struct Taking {
-    /// What the group decides is done by this; none for a witness, and as long as no group decides.
+    /// What the group decides is done by this; none for a witness without a copy of the log, and as long as no group decides.
     duty: Option<Arc<Duty>>,
     active: Option<Active>,
 }
@@ -333,7 +333,19 @@ fn check(node: &Node, config: &Config) -> io::Result<()> {
     let has_log = node
         .persistence()
         .is_some_and(|kept| kept.log().log().is_some());
-    if !config.group.is_witness && !has_log {
+    let group = &config.group;
+    if group.witness_log && !group.is_witness {
+        return refuse("witness-log is for a witness: witness yes");
+    }
+    if group.keeps_log_alone() && config.cluster.is_on {
+        return refuse("witness-log keeps the log of a group of one shard, not of a cluster");
+    }
+    if group.keeps_log_alone() && has_keys(node) {
+        return refuse(
+            "witness-log: there is data in the directory, and a copy of the log has none",
+        );
+    }
+    if group.keeps_log() && !has_log {
         return refuse(
             "a node of a control group keeps a log on disk: durability os, everysec or always",
         );
@@ -447,7 +459,8 @@ impl Part {
             .shared
             .refusals
             .set_shares_libraries(shares_libraries);
-        if node.core.config.current().group.is_witness {
+        let config = node.core.config.current();
+        if !config.group.keeps_log() {
             // It has no data to show, and takes none: that stays as it was begun.
             node.replication.own.set_id(TermId(id.0));
             return Ok(());

@@ -30,6 +30,7 @@ use consensus::{RaftLog, Standing};
 use super::catching_up::CatchingUp;
 use super::control::Part;
 use super::duty::{Duty, PrimaryAddress};
+use super::fetching::Fetching;
 use super::handing_over::{HandedOver, HandingOver};
 use super::links::{Asked, Links, Reply, Subject, Told};
 use super::own_shard::Beginning;
@@ -140,6 +141,8 @@ pub(crate) struct Driver {
     pub(super) sealing: Vec<(Seal, Reply)>,
     /// What is being made durable, and since when.
     pub(super) sealing_now: Option<(Seal, u64)>,
+    /// What a copy of the log alone has more, as long as it is being got.
+    pub(super) fetching: Fetching,
     pub(super) followed: Option<(u64, PrimaryAddress)>,
     pub(super) records_own: bool,
     pub(super) has_left: bool,
@@ -162,7 +165,7 @@ pub(crate) struct Setup {
     pub(crate) links: Arc<Links>,
     pub(crate) log: Arc<RaftLog<Links>>,
     pub(crate) events: SyncSender<Event>,
-    /// None for a witness.
+    /// None for a witness that keeps no log.
     pub(crate) duty: Option<Arc<Duty>>,
     pub(crate) now_ms: u64,
 }
@@ -223,6 +226,7 @@ impl Driver {
             spare_replicas: SpareReplicas::default(),
             sealing: Vec::new(),
             sealing_now: None,
+            fetching: Fetching::default(),
             followed: None,
             records_own: false,
             has_left: false,
@@ -305,6 +309,7 @@ impl Driver {
     /// Looks at what has changed: the log of this node, Raft, the control state.
     pub(super) fn look(&mut self, now_ms: u64) {
         self.note_log();
+        self.look_at_fetch();
         self.note_level();
         let before = std::mem::replace(&mut self.standing, self.log.standing());
         self.tell_control_faults(&before);
@@ -396,6 +401,9 @@ impl Driver {
         let (end, applied) = duty.log_end();
         self.member.note_filled(shard_id);
         self.member.note_log(shard_id, end, applied);
+        if self.record.roles & roles::LOG != 0 {
+            self.member.note_begins(shard_id, duty.log_begins());
+        }
         // It follows the primary of this term, and has something of it.
         let node = self.node.upgrade();
         let following = node.and_then(|node| node.replication.following());
@@ -490,6 +498,7 @@ impl Driver {
                     reply.answer(Ok(answer.map_or_else(Vec::new, |answer| answer.encode())));
                 }
                 Ok(Message::Seal(seal)) => self.seal(seal, Some(reply)),
+                Ok(Message::Fetch(fetch)) => self.fetch(fetch, Some(reply)),
                 Ok(_) => reply.answer(Err("not a question".to_owned())),
                 Err(what) => reply.answer(Err(what.to_string())),
             },

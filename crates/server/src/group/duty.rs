@@ -92,6 +92,13 @@ impl Duty {
         (LogEnd { term, sequence }, applied)
     }
 
+    /// Where the log begins.
+    #[must_use]
+    pub fn log_begins(&self) -> u64 {
+        let node = self.node.upgrade();
+        node.map_or(0, |node| node.replication.own.log_begins(&node))
+    }
+
     /// Nothing of lower terms is taken: the highest term that was sealed or followed.
     #[must_use]
     pub fn seal_term(&self) -> u64 {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cluster::message::Message;
+use cluster::state::roles;
 use cluster::{Applied, ControlLog as _, Entry, NodeId, drift, leader};
 
 use super::driver::{Driver, Event, post};
@@ -37,6 +38,8 @@ impl Driver {
                 leader::Action::Propose(entry) => self.propose(entry),
                 leader::Action::Seal { to, seal } if to == self.own => self.seal(seal, None),
                 leader::Action::Seal { to, seal } => self.ask(to, Message::Seal(seal).encode()),
+                leader::Action::Fetch { to, fetch } if to == self.own => self.fetch(fetch, None),
+                leader::Action::Fetch { to, fetch } => self.ask(to, Message::Fetch(fetch).encode()),
             }
         }
         if self.standing.is_ready && self.standing.has_quorum {
@@ -125,9 +128,14 @@ impl Driver {
             .filter(|(_, one)| one.old_members.is_some());
         let settled = changing.filter(|(id, shard)| self.leader.is_settled(**id, shard));
         let settled = settled.map(|(id, _)| *id).collect();
-        let barrier = self.node.upgrade().map_or(usize::MAX, |node| {
-            node.core.config.current().cluster.migration_barrier
-        });
+        let shards = state.shards.iter();
+        let follows = shards.filter(|(id, shard)| self.leader.all_follow(**id, shard));
+        let follows = follows.map(|(id, _)| *id).collect();
+        let Some(node) = self.node.upgrade() else {
+            return;
+        };
+        let config = node.core.config.current();
+        let barrier = config.cluster.migration_barrier;
         let spare = match self.is_cluster {
             true => self.spare_replicas.next(&state, barrier, now_ms),
             false => None,
@@ -138,6 +146,8 @@ impl Driver {
             members: &membership,
             silence_ms: &silence_ms,
             settled,
+            follows,
+            voter_lost_ms: config.group.voter_lost_ms,
             unfinished: self.log.unfinished_change(),
             spare,
             own: self.own,
@@ -170,7 +180,8 @@ impl Driver {
             record: self.record.clone(),
         });
         // In cluster mode each node begins a shard of its own.
-        let has_shard = self.duty.is_some() && !self.is_cluster;
+        let has_data = self.record.roles & roles::DATA != 0;
+        let has_shard = has_data && !self.is_cluster;
         let create = match has_shard.then(|| self.begin_shard(SHARD)).transpose() {
             Ok(entry) => entry.map(unique::proposal),
             Err(reason) => {

@@ -32,6 +32,8 @@ pub mod duty;
 #[cfg(feature = "cluster")]
 mod faulty_log;
 #[cfg(feature = "cluster")]
+mod fetching;
+#[cfg(feature = "cluster")]
 pub(crate) mod files;
 #[cfg(feature = "cluster")]
 mod forming;
@@ -49,6 +51,8 @@ mod link_table;
 mod links;
 #[cfg(feature = "cluster")]
 mod links_shown;
+#[cfg(feature = "cluster")]
+mod log_copies;
 #[cfg(feature = "cluster")]
 mod meeting;
 #[cfg(feature = "cluster")]

@@ -16,16 +16,15 @@ use std::fmt;
 
 use cluster::control_log::RaftId;
 use cluster::entry::ShardChange;
-use cluster::state::{CopyKind, Drain, FEATURE_LEVEL, roles};
+use cluster::state::{CopyKind, Drain, FEATURE_LEVEL, Node, roles};
 use cluster::voters::next_voters;
 use cluster::{ControlState, Entry, Membership, NodeId, ShardId};
 use consensus::Change;
 
+use super::log_copies::{is_of_log, log_copy_to_add, log_copy_to_drop};
 use super::spare_replicas::Move;
 use super::view::SHARD;
 
-/// A voter that was not heard for so long is replaced.
-const VOTER_LOST_MS: u64 = 300_000;
 /// Who was not heard for so long is not asked to lead.
 const LEADER_SILENT_MS_MAX: u64 = 500;
 
@@ -36,6 +35,8 @@ pub(crate) enum Step {
     Members(Change),
     /// A node is to have a copy of the shard.
     Add(NodeId, Entry),
+    /// A node is to have no copy of the log any more.
+    Drop(NodeId, Entry),
     /// A replica of one shard becomes one of another, which has none left.
     Move(NodeId, Entry),
     /// A change of the shard's members ends.
@@ -62,6 +63,7 @@ impl Step {
             Self::Members(change) => Asks::Raft(change),
             Self::Lead(_, id) => Asks::Raft(Change::Lead(id)),
             Self::Add(_, entry)
+            | Self::Drop(_, entry)
             | Self::Move(_, entry)
             | Self::Part(_, entry)
             | Self::Finish(entry)
@@ -77,7 +79,11 @@ impl fmt::Display for Step {
             Self::Members(Change::Learn(ids)) => write!(f, "tells members {ids:?} what is decided"),
             Self::Members(Change::Voters(ids)) => write!(f, "has members {ids:?} vote"),
             Self::Members(Change::Forget(ids)) => write!(f, "forgets members {ids:?}"),
+            Self::Add(node, entry) if is_of_log(entry) => {
+                write!(f, "gives node {node} a copy of the log")
+            }
             Self::Add(node, _) => write!(f, "gives node {node} a copy of the data"),
+            Self::Drop(node, _) => write!(f, "takes the copy of the log from node {node}"),
             Self::Move(node, _) => write!(
                 f,
                 "has node {node} be a replica of a shard that has none left: its own has more than it needs"
@@ -109,6 +115,10 @@ pub(crate) struct Look<'l> {
     pub(crate) silence_ms: &'l dyn Fn(NodeId) -> u64,
     /// The shards whose change of members may end.
     pub(crate) settled: BTreeSet<ShardId>,
+    /// Those whose copies of the data all follow their primary.
+    pub(crate) follows: BTreeSet<ShardId>,
+    /// A voter that was not heard for so long is replaced.
+    pub(crate) voter_lost_ms: u64,
     /// The voters that a change was to bring which a leader before did not end.
     pub(crate) unfinished: Option<BTreeSet<RaftId>>,
     /// The replica that is to move to another shard.
@@ -175,9 +185,9 @@ fn raft_step(look: &Look<'_>) -> Option<Step> {
     if !new.is_empty() {
         return Some(Step::Members(Change::Learn(new)));
     }
-    let is_lost = |node: &cluster::state::Node| {
+    let is_lost = |node: &Node| {
         let known = state.node_of(node.raft_id);
-        let is_silent = known.is_some_and(|(id, _)| silence_ms(*id) >= VOTER_LOST_MS);
+        let is_silent = known.is_some_and(|(id, _)| silence_ms(*id) >= look.voter_lost_ms);
         is_silent || node.drain == Drain::Leaving
     };
     if let Some(voters) = next_voters(state, members, is_lost) {
@@ -214,16 +224,23 @@ fn shard_step(look: &Look<'_>, id: ShardId) -> Option<Step> {
         let change = ShardChange::SetQuorum { is_quorum };
         return Some(Step::SetQuorum(is_quorum, entry(change)));
     }
+    if let Some(node) = log_copy_to_drop(look, id, shard) {
+        return Some(Step::Drop(node, entry(ShardChange::Remove { node })));
+    }
     if id != SHARD {
         // In a cluster an operator says who has a copy of what.
         return None;
     }
-    let is_spare = |(id, node): &(&NodeId, &cluster::state::Node)| {
+    let is_spare = |(id, node): &(&NodeId, &Node)| {
         let may_have = !node.is_failed && node.drain != Drain::Leaving;
         may_have && node.record.roles & roles::DATA != 0 && !shard.members.contains_key(id)
     };
-    let (node, _) = state.nodes.iter().find(is_spare)?;
-    let (node, kind) = (*node, CopyKind::Data);
+    let spare = state.nodes.iter().find(is_spare);
+    let spare = spare.filter(|_| shard.may_be_added(CopyKind::Data));
+    let (node, kind) = match spare {
+        Some((node, _)) => (*node, CopyKind::Data),
+        None => (log_copy_to_add(look, id, shard)?, CopyKind::LogOnly),
+    };
     Some(Step::Add(node, entry(ShardChange::Add { node, kind })))
 }
 
@@ -297,7 +314,7 @@ fn lead_step(look: &Look<'_>) -> Option<Step> {
     if !gives_way && !is_primary(own) {
         return None;
     }
-    let can_lead = |(id, node): &(&NodeId, &cluster::state::Node)| {
+    let can_lead = |(id, node): &(&NodeId, &Node)| {
         **id != own
             && members.voters.contains(&node.raft_id)
             && !node.is_failed
@@ -311,12 +328,13 @@ fn lead_step(look: &Look<'_>) -> Option<Step> {
 
 #[cfg(test)]
 mod tests {
-    use cluster::state::{Node, NodeRecord};
+    use cluster::state::NodeRecord;
     use cluster::{LogEnd, Proposal, RequestId};
 
     use super::*;
 
     const NOBODY: NodeId = NodeId([0; 20]);
+    const VOTER_LOST_MS: u64 = 300_000;
 
     /// Everybody was heard just now, and nothing goes on.
     fn look<'l>(state: &'l ControlState, members: &'l Membership) -> Look<'l> {
@@ -325,6 +343,8 @@ mod tests {
             members,
             silence_ms: &|_| 0,
             settled: BTreeSet::new(),
+            follows: BTreeSet::new(),
+            voter_lost_ms: VOTER_LOST_MS,
             unfinished: None,
             spare: None,
             own: NOBODY,

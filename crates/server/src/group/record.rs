@@ -22,6 +22,9 @@ pub(crate) fn record(
         true => roles::WITNESS,
         false => roles::DATA,
     };
+    if config.group.keeps_log_alone() {
+        roles |= roles::LOG;
+    }
     if cluster.is_on {
         roles |= roles::CLUSTER;
     }

@@ -120,7 +120,7 @@ impl Driver {
         }
     }
 
-    fn address_of(&self, node: NodeId) -> Option<PrimaryAddress> {
+    pub(super) fn address_of(&self, node: NodeId) -> Option<PrimaryAddress> {
         let record = &self.state.nodes.get(&node)?.record;
         Some(PrimaryAddress {
             host: record.host.clone(),

@@ -7,12 +7,13 @@ use durability::checkpoint::History;
 use persistence::checkpointer::Outcome;
 use persistence::host::Host;
 use persistence::rdb_beside::RdbBeside;
-use persistence::recovery::Target;
+use persistence::recovery::{Effects, Target};
 use persistence::running::{ForeignNames, OpenError, Persistence, Setup, Wanted};
 use reactor::workers::available_cores;
 
 use super::wish::log_wish;
 use crate::config::Config;
+use crate::group::control::is_member;
 use crate::link::Message;
 use crate::node::Node;
 use crate::process;
@@ -36,15 +37,26 @@ pub fn open(node: &Arc<Node>, target: Target) -> Result<Persistence, OpenError> 
     Persistence::open(setup(node), target).inspect(|persistence| apply(node, persistence))
 }
 
+/// A witness that is in no group, nor to be, is a server like any other.
+fn keeps_log_alone(config: &Config) -> bool {
+    let is_grouped = config.group.is_wanted() || is_member(&config.dir);
+    config.group.keeps_log_alone() && is_grouped
+}
+
 fn setup(node: &Arc<Node>) -> Setup {
+    let config = node.core.config.current();
     Setup {
         env: Arc::clone(&node.core.env),
         host: Arc::new(Around(Arc::downgrade(node))),
         in_use: Arc::clone(&node.keeping.log_in_use),
         background: Arc::clone(&node.work.background),
-        dir: node.core.config.current().dir.clone(),
+        dir: config.dir.clone(),
         cores_count: available_cores(),
         usable_bytes: process::usable_bytes(),
+        effects: match keeps_log_alone(&config) {
+            true => Effects::PassedOver,
+            false => Effects::Applied,
+        },
     }
 }
 

@@ -27,7 +27,7 @@ use persistence::checkpointer::{Checkpointer, Setup, Why, writers_for};
 use persistence::directory::DataDirectory;
 use persistence::export::{ExportOptions, Exported, export_rdb};
 use persistence::import::{self, import_rdb};
-use persistence::recovery::{self, Target};
+use persistence::recovery::{self, Effects, Target};
 
 /// Why nothing was imported or exported.
 #[derive(Debug)]
@@ -282,7 +282,7 @@ impl Place {
             &self.node.core.env,
             &files,
             manifest,
-            self.target,
+            (self.target, Effects::Applied),
             available_cores(),
         );
         let recovered = recovered.map_err(because("cannot load the data"))?;

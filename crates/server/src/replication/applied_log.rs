@@ -23,7 +23,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use base::os_error::system_reason;
-use durability::checkpoint::{Manifest, Overlap, free_directory, part_name, remove_checkpoint};
+use durability::checkpoint::{
+    History, Manifest, Overlap, free_directory, part_name, remove_checkpoint,
+};
 use durability::disk::DiskFile;
 use durability::log::{Control, Follower, Frame, Log, READ_BYTES_MAX, Read, frame_bytes, frames};
 use engine::{ServerPort, scripts};
@@ -93,6 +95,22 @@ pub(crate) trait LogHome: Send + Sync {
 
     /// Whether terms are noted when they are appended: what is appended may be applied long after.
     fn notes_terms_early(&self) -> bool;
+
+    /// Whether the log is applied; false for a copy of the log alone.
+    fn keeps_data(&self) -> bool {
+        true
+    }
+
+    /// The log of a copy of the log alone begins as this manifest says from now on.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn begin_log_at(&self, manifest: &Manifest) -> Result<(), String> {
+        Err(format!(
+            "the data of sequence {:?} is kept",
+            manifest.log_sequence
+        ))
+    }
 
     /// The store has what the log has below this sequence.
     fn applied(&self) -> u64;
@@ -190,7 +208,8 @@ impl<'h> AppliedLog<'h> {
         let base = home.base();
         let overlap = overlap_of(base.as_ref(), applied);
         home.note_settled(overlap.end());
-        if base.is_some_and(|base| home.terms().other_history(&base).is_some()) {
+        if home.keeps_data() && base.is_some_and(|base| home.terms().other_history(&base).is_some())
+        {
             // See `check_history`; the process ended before everything was asked for.
             home.is_store_broken().store(true, Ordering::Release);
         }
@@ -637,7 +656,9 @@ impl ReplicaData for AppliedLog<'_> {
         let start = lineage.last().map_or(0, |term| term.start);
         let is_broken = self.home.is_store_broken().load(Ordering::Acquire);
         // Half of a full sync in the store is no data; what is on disk is.
-        let has_data = if self.was_empty_before() {
+        let has_data = if !self.home.keeps_data() {
+            !lineage.terms().is_empty()
+        } else if self.was_empty_before() {
             false
         } else if is_broken {
             !lineage.terms().is_empty()
@@ -699,6 +720,11 @@ impl ReplicaData for AppliedLog<'_> {
 
     fn apply(&mut self, up_to: u64) -> Result<(), String> {
         let log = Arc::clone(self.follower()?.log());
+        if !self.home.keeps_data() {
+            self.applied = log.tail();
+            self.home.note_applied(self.applied);
+            return Ok(());
+        }
         self.apply_log(&log, up_to, true)
             .inspect_err(|_| self.set_broken(true))
     }
@@ -712,7 +738,8 @@ impl ReplicaData for AppliedLog<'_> {
         let _suspended = self.home.suspend_checkpoints();
         let is_broken = self.home.is_store_broken().load(Ordering::Acquire);
         // Nothing of what is given up was applied, or the state before it has to be found.
-        let base = match self.applied <= to && !is_broken {
+        let is_log_only = !self.home.keeps_data();
+        let base = match is_log_only || self.applied <= to && !is_broken {
             true => None,
             false => {
                 let base = self.home.base().filter(|base| base.is_before(to));
@@ -730,6 +757,10 @@ impl ReplicaData for AppliedLog<'_> {
             .truncate(to)
             .map_err(|error| error.to_string())?;
         self.home.terms().truncate(to);
+        if is_log_only {
+            self.applied = self.applied.min(to);
+            self.home.note_applied(self.applied);
+        }
         base.map_or(Ok(()), |base| self.reload(&log, &base))
     }
 
@@ -813,6 +844,34 @@ impl ReplicaData for AppliedLog<'_> {
             );
         }
         done
+    }
+
+    fn trim(&mut self, to: u64) {
+        let Some(log) = self.follower.as_ref().map(|one| Arc::clone(one.log())) else {
+            return;
+        };
+        let base = self.home.base().filter(|_| !self.home.keeps_data());
+        let Some(base) = base.filter(|base| base.log_sequence < Some(to)) else {
+            return;
+        };
+        if to > log.tail() {
+            return;
+        }
+        let history = History {
+            cut_sequence: Some(to),
+            terms: self.home.terms().below(to),
+            ..History::default()
+        };
+        let manifest = Manifest {
+            log_sequence: Some(to),
+            history,
+            ..base
+        };
+        if let Err(reason) = self.home.begin_log_at(&manifest) {
+            self.home.env().log.warning(format_args!(
+                "The log of this copy is not trimmed at sequence {to}: {reason}"
+            ));
+        }
     }
 
     fn forget_piece(&mut self) {

@@ -535,10 +535,11 @@ impl Replication {
         // What a majority has not may be undone: nobody reads it.
         let shows_stale =
             config.replication.serves_stale && !has_uncommitted.load(Ordering::Acquire);
-        node.core
-            .shared
-            .refusals
-            .set_stale(is_stale && !shows_stale || node.replication.awaits_group());
+        node.core.shared.refusals.set_stale(
+            is_stale && !shows_stale
+                || node.replication.awaits_group()
+                || node.replication.keeps_log_alone(config),
+        );
     }
 
     /// Looks whether there are enough replicas for writes.

@@ -66,6 +66,11 @@ impl Replication {
         Ok(())
     }
 
+    /// Whether this node keeps a copy of the log alone: it has no data to show.
+    pub(crate) fn keeps_log_alone(&self, config: &Config) -> bool {
+        self.fence.is_grouped() && config.group.keeps_log_alone()
+    }
+
     /// Whether a control group decides, and this node neither follows nor is in office: it says that it is no primary.
     pub(super) fn is_out_of_office(&self) -> bool {
         self.fence.is_grouped() && matches!(self.role(), Role::Sealed | Role::TakingOver)
@@ -327,6 +332,10 @@ impl Replication {
                 "The seal of term {term} is not on disk: {error}"
             ));
             return;
+        }
+        if self.keeps_log_alone(&node.core.config.current()) {
+            // What it has more is asked for in this round, and as of its term.
+            self.own.hand_on(node, term);
         }
         done(self.fence.is_certain());
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use base::random::fill_from_os;
 use cluster::ShardId;
-use durability::checkpoint::{History, Manifest};
+use durability::checkpoint::{History, Manifest, replace_manifest};
 use durability::log::{Control, Log, Pin, TermFrame};
 use engine::ServerPort;
 use persistence::checkpointer::{CheckpointPin, Suspended, Why};
@@ -295,6 +295,17 @@ impl OwnLinks {
         }
     }
 
+    /// Whoever asks is given what this log has, as of a term: this node keeps the log alone and is sealed for it, so that nothing comes
+    /// to it meanwhile.
+    pub(super) fn hand_on(&self, node: &Arc<Node>, term: u64) {
+        self.links(node).begin_term(term);
+    }
+
+    /// Where the log on disk begins; 0 without one.
+    pub(crate) fn log_begins(&self, node: &Node) -> u64 {
+        own_log(node).map_or(0, |log| log.oldest())
+    }
+
     /// Where the log on disk ends: the term of its last frame, and the sequence; and up to where the data is.
     pub(crate) fn log_end(&self, node: &Node) -> (u64, u64, u64) {
         let Some(log) = own_log(node) else {
@@ -312,6 +323,9 @@ impl OwnLinks {
     pub(crate) fn refuses_checkpoints(&self) -> Option<String> {
         if !self.follows.load(Ordering::Acquire) {
             return None;
+        }
+        if self.node().is_some_and(|node| keeps_log_alone(&node)) {
+            return Some("this node keeps the log alone, and has no data".to_owned());
         }
         if self.is_store_broken.load(Ordering::Acquire) {
             return Some("what this replica has is not whole: a full sync is under way".to_owned());
@@ -404,6 +418,37 @@ pub(super) fn own_log(node: &Node) -> Option<Arc<Log>> {
 
 pub(super) fn place_of(node: &Node) -> Place {
     Place::within(&node.core.config.current().dir)
+}
+
+/// Whether this node keeps the log alone.
+fn keeps_log_alone(node: &Node) -> bool {
+    let config = node.core.config.current();
+    node.replication.keeps_log_alone(&config)
+}
+
+/// Up to where this primary counts its own log.
+fn counted_end(node: &Node, log: &Log) -> u64 {
+    match node.replication.fence.wants_disk() {
+        true => log.durable(),
+        false => log.written(),
+    }
+}
+
+/// Up to where all copies of the data have the log, as far as this primary knows.
+fn floor(node: &Node, log: &Log) -> Option<u64> {
+    node.replication.fence.floor(counted_end(node, log))
+}
+
+/// A checkpoint as who keeps the log alone is given it: where the log begins, and the terms before that.
+fn without_parts(manifest: Manifest) -> Manifest {
+    Manifest {
+        parts: Vec::new(),
+        databases: Default::default(),
+        libraries: Vec::new(),
+        segments: Vec::new(),
+        dictionaries: Vec::new(),
+        ..manifest
+    }
 }
 
 /// What replicas have to know.
@@ -523,7 +568,7 @@ impl PrimaryHome for AtPrimary {
             }
             Some(_) => {}
             None if node.replication.fence.is_grouped() => {
-                if node.replication.fence.office() == 0 {
+                if node.replication.fence.office() == 0 && !keeps_log_alone(&node) {
                     return Err("this node is not in office".to_owned());
                 }
             }
@@ -551,31 +596,45 @@ impl PrimaryHome for AtPrimary {
         Ok(PrimaryLog {
             oldest: log.oldest().max(own.whole_from.load(Ordering::Acquire)),
             end,
-            has_data: has_keys || is_more || first > 0,
+            has_data: has_keys || is_more || first > 0 || keeps_log_alone(&node),
             // A replica is given a checkpoint first, so that it has one to go on from.
             is_whole: false,
             lineage,
         })
     }
 
-    fn full_copy(&self, reason: FullReason) -> Result<FullCopy, String> {
+    fn full_copy(&self, reason: FullReason, is_log_only: bool) -> Result<FullCopy, String> {
         let node = self.node()?;
         let log = own_log(&node).ok_or("there is no log on disk")?;
-        node.replication
-            .counts
-            .full_syncs
-            .fetch_add(1, Ordering::Relaxed);
+        if keeps_log_alone(&node) {
+            return Err("this node keeps the log alone: it has no data to give".to_owned());
+        }
         let PinnedCheckpoint {
-            manifest,
+            mut manifest,
             source,
             files,
             log_pin,
         } = Self::checkpoint(&node, &log)?;
-        node.core.log.notice(format_args!(
-            "A replica is given checkpoint {} and the log from {} on ({reason:?})",
-            manifest.generation,
-            manifest.log_sequence.unwrap_or(0)
-        ));
+        let from = manifest.log_sequence.unwrap_or(0);
+        if is_log_only {
+            let floor = floor(&node, &log);
+            if floor.is_none_or(|floor| floor < from) {
+                return Err(format!(
+                    "a copy of the log would begin at sequence {from}, and not all copies of the data are known to have it up to there"
+                ));
+            }
+            manifest = without_parts(manifest);
+            node.core.log.notice(format_args!(
+                "A copy of the log alone is given it from {from} on ({reason:?})"
+            ));
+        } else {
+            let counts = &node.replication.counts;
+            counts.full_syncs.fetch_add(1, Ordering::Relaxed);
+            node.core.log.notice(format_args!(
+                "A replica is given checkpoint {} and the log from {from} on ({reason:?})",
+                manifest.generation,
+            ));
+        }
         let place = place_of(&node);
         Ok(FullCopy {
             disk: Arc::clone(&place.disk),
@@ -586,10 +645,25 @@ impl PrimaryHome for AtPrimary {
         })
     }
 
+    fn floor(&self) -> Option<u64> {
+        let node = self.node().ok()?;
+        let log = own_log(&node)?;
+        let floor = floor(&node, &log)?;
+        let base = node.persistence()?.log().base_sequence();
+        base.filter(|base| *base <= floor)
+    }
+
     fn observe(&self, peer: &Hello, address: &str, kill: Kill) -> Box<dyn Observer> {
         let Ok(node) = self.node() else {
             return Box::new(Nobody);
         };
+        if peer.features & link::LOG_ONLY != 0 {
+            return Box::new(LogCopy {
+                node: Weak::clone(&self.node),
+                peer: peer.node,
+                name: String::from_utf8_lossy(&peer.name).into_owned(),
+            });
+        }
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let name = String::from_utf8_lossy(&peer.name);
@@ -638,12 +712,7 @@ impl PrimaryHome for AtPrimary {
         self.node().map_or(0, |node| {
             let fence = &node.replication.fence;
             let log = own_log(&node).filter(|_| fence.is_grouped());
-            log.map_or(0, |log| {
-                fence.committed(match fence.wants_disk() {
-                    true => log.durable(),
-                    false => log.written(),
-                })
-            })
+            log.map_or(0, |log| fence.committed(counted_end(&node, &log)))
         })
     }
 
@@ -716,6 +785,52 @@ impl Observer for Nobody {
     }
 }
 
+/// Counts a copy of the log alone. Nobody is shown it: clients find nothing there.
+struct LogCopy {
+    node: Weak<Node>,
+    peer: TermId,
+    name: String,
+}
+
+impl Observer for LogCopy {
+    fn stage(&self, _: Stage) {}
+
+    fn acked(&self, ack: &link::Ack) {
+        if let Some(node) = Weak::upgrade(&self.node) {
+            note_acked(&node, self.peer, &self.name, ack);
+        }
+    }
+
+    fn sent(&self, _: u64) {}
+    fn digest(&self, _: &Digest<'_>) {}
+    fn took_over(&self, _: u64) {}
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for LogCopy {
+    fn drop(&mut self) {
+        if let Some(node) = Weak::upgrade(&self.node) {
+            node.replication.note_copy(&node, self.peer, 0, None);
+        }
+    }
+}
+
+/// A copy has the log up to there: it is kept from there on, and counts for a majority.
+fn note_acked(node: &Node, peer: TermId, name: &str, ack: &link::Ack) {
+    let replication = &node.replication;
+    if let Some(log) = own_log(node) {
+        replication.own.pins.note(name, &log, ack.durable);
+    }
+    let end = match replication.fence.wants_disk() {
+        true => ack.durable,
+        false => ack.appended,
+    };
+    replication.note_copy(node, peer, ack.term, Some(end));
+}
+
 /// Says how far a replica is to who shows that.
 struct Watcher {
     node: Weak<Node>,
@@ -738,19 +853,8 @@ impl Observer for Watcher {
 
     fn acked(&self, ack: &link::Ack) {
         let node = Weak::upgrade(&self.node);
-        if let Some(node) = &node
-            && let Some(log) = own_log(node)
-        {
-            let own = &node.replication.own;
-            own.pins.note(&self.name, &log, ack.durable);
-        }
         if let Some(node) = &node {
-            let replication = &node.replication;
-            let end = match replication.fence.wants_disk() {
-                true => ack.durable,
-                false => ack.appended,
-            };
-            replication.note_copy(node, self.peer, ack.term, Some(end));
+            note_acked(node, self.peer, &self.name, ack);
         }
         let now_ms = node.map_or(0, |node| node.core.clock.now_unix_ms());
         let lag_ms = ack.lag_ms.into();
@@ -1109,7 +1213,21 @@ impl LogHome for AtReplica<'_> {
     }
 
     fn notes_terms_early(&self) -> bool {
-        self.applies_committed_only()
+        self.applies_committed_only() || !self.keeps_data()
+    }
+
+    fn keeps_data(&self) -> bool {
+        !keeps_log_alone(&self.node)
+    }
+
+    fn begin_log_at(&self, manifest: &Manifest) -> Result<(), String> {
+        let kept = self.node.persistence().ok_or("nothing is kept here")?;
+        let place = place_of(&self.node);
+        kept.log()
+            .make_durable()
+            .and_then(|()| replace_manifest(&*place.disk, &place.directory, manifest))
+            .and_then(|()| kept.log().in_force(manifest))
+            .map_err(|error| crate::config::system_reason(&error))
     }
 
     fn applied(&self) -> u64 {

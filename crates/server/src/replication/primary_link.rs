@@ -28,7 +28,8 @@ use durability::disk::Disk;
 use durability::log::{Cursor, Log, Read};
 use replication::attach::FullReason;
 use replication::link::{
-    ASK, Ack, Block, Digest, Full, Hello, Message, Resume, SLOTS, Source, SyncEnd, WHOLE_PART,
+    ASK, Ack, Block, Digest, Full, Hello, LOG_ONLY, Message, Resume, SLOTS, Source, SyncEnd,
+    WHOLE_PART,
 };
 use replication::primary::{Action, CloseReason, LinkId, Piece, Primary, Stage, Times};
 use replication::{PrimaryLog, Refusal, TermId};
@@ -45,6 +46,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long a sender sleeps while something that it sent is about to be committed, and how often in a row.
 const NEWS_TICK: Duration = Duration::from_millis(2);
 const NEWS_TICKS_MAX: u32 = 100;
+/// How often it is looked how much of its log a copy of the log alone may forget.
+const FLOOR_LOOK_MS: u64 = 1_000;
 /// What a replica acknowledged last is told again as long as it is heard of, so often.
 const TOLD_AGAIN_MS: u64 = 500;
 /// That links are refused is told so often at most.
@@ -72,11 +75,16 @@ pub(crate) trait PrimaryHome: Send + Sync {
     /// Why nobody can be answered now: the link is closed, and the replica tries again.
     fn view(&self) -> Result<PrimaryLog, String>;
 
-    /// A checkpoint that the log goes on from: the one in force, or a new one.
+    /// A checkpoint that the log goes on from: the one in force, or a new one; without its parts, for who keeps the log alone.
     ///
     /// # Errors
     /// Why there is none: the link is closed, and the replica tries again.
-    fn full_copy(&self, reason: FullReason) -> Result<FullCopy, String>;
+    fn full_copy(&self, reason: FullReason, is_log_only: bool) -> Result<FullCopy, String>;
+
+    /// Where the log of a copy of the log alone may begin, if that is known.
+    fn floor(&self) -> Option<u64> {
+        None
+    }
 
     /// A replica came. What becomes of it is told to what this gives.
     fn observe(&self, peer: &Hello, address: &str, kill: Kill) -> Box<dyn Observer>;
@@ -394,6 +402,9 @@ impl PrimaryLinks {
             stage: None,
             told: 0,
             sent: 0,
+            is_log_only: peer.features & LOG_ONLY != 0,
+            floor_ms: 0,
+            floor: 0,
             news_ticks: 0,
             address: address.to_owned(),
         };
@@ -576,6 +587,10 @@ struct Sender {
     /// What it was told that is committed, and what it was sent.
     told: u64,
     sent: u64,
+    /// The replica keeps the log alone; when it was last looked how much of it that may forget, and what it was told.
+    is_log_only: bool,
+    floor_ms: u64,
+    floor: u64,
     /// How often in a row it was looked for more of that.
     news_ticks: u32,
     address: String,
@@ -608,6 +623,7 @@ impl Sender {
             }
             self.look_for_log()?;
             self.tell_committed()?;
+            self.tell_floor()?;
             let now_ms = self.links.home.now_ms();
             let due = self.with_primary(|primary, id| primary.on_tick_of(id, now_ms));
             for action in due.unwrap_or_default() {
@@ -625,6 +641,23 @@ impl Sender {
             true => NEWS_TICK,
             false => TICK,
         }
+    }
+
+    /// Tells a copy of the log alone how much of that it may forget.
+    fn tell_floor(&mut self) -> Result<(), LinkFault> {
+        let now_ms = self.links.home.now_ms();
+        let is_due = now_ms < self.floor_ms || now_ms - self.floor_ms >= FLOOR_LOOK_MS;
+        if !self.is_log_only || !is_due {
+            return Ok(());
+        }
+        self.floor_ms = now_ms;
+        let stage = self.with_primary(|primary, id| primary.stage(id)).flatten();
+        let floor = self.links.home.floor().unwrap_or(0);
+        if stage == Some(Stage::Streaming) && floor > self.floor {
+            self.floor = floor;
+            self.send(&Message::Floor { sequence: floor })?;
+        }
+        Ok(())
     }
 
     /// Tells the replica what is committed where it has not come with frames.
@@ -832,7 +865,8 @@ impl Sender {
                 (found.full, found.copy, kept)
             }
             None => {
-                let copy = links.home.full_copy(reason).map_err(io::Error::other)?;
+                let copy = links.home.full_copy(reason, self.is_log_only);
+                let copy = copy.map_err(io::Error::other)?;
                 (self.describe(&copy, term)?, copy, Vec::new())
             }
         };

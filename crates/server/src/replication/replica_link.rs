@@ -166,6 +166,11 @@ pub(crate) trait ReplicaData {
     /// Why it does not; then this node has what it had, or is given everything anew.
     fn end_sync(&mut self, end: &SyncEnd<'_>) -> Result<(), String>;
 
+    /// All copies of the data have the log up to here: a copy of the log alone begins there from now on.
+    fn trim(&mut self, to: u64) {
+        let _keeps_data = to;
+    }
+
     /// The link ended: what is half received is forgotten.
     fn forget_piece(&mut self);
 }
@@ -345,6 +350,11 @@ impl Follow<'_> {
                 Received::Message(Message::Takeover { sequence }) => {
                     self.home.heard();
                     return self.answer_takeover(sequence, writer);
+                }
+                Received::Message(Message::Floor { sequence }) => {
+                    self.home.heard();
+                    self.data.trim(sequence);
+                    Vec::new()
                 }
                 Received::Message(Message::Verify { number, groups }) => {
                     self.home.heard();

@@ -402,6 +402,8 @@ pub(crate) struct Identity {
     pub(crate) node: TermId,
     pub(crate) name: Vec<u8>,
     pub(crate) key: ProofKey,
+    /// As a replica it keeps the log alone.
+    pub(crate) is_log_only: bool,
 }
 
 impl Identity {
@@ -412,15 +414,18 @@ impl Identity {
             name: name[..name.len().min(link::NODE_NAME_BYTES_MAX)].to_owned(),
             key: ProofKey::derive(secret, USAGE),
             encryption: None,
+            is_log_only: false,
         }
     }
 
     fn features(&self) -> u32 {
-        let Some(encryption) = &self.encryption else {
-            return 0;
-        };
         let bit = |is_set, bit| if is_set { bit } else { 0 };
-        bit(encryption.is_wanted, link::ENCRYPTS) | bit(encryption.by_certificate, link::CERTIFIES)
+        let encryption = self.encryption.as_ref();
+        let (is_wanted, by_certificate) =
+            encryption.map_or((false, false), |it| (it.is_wanted, it.by_certificate));
+        bit(is_wanted, link::ENCRYPTS)
+            | bit(by_certificate, link::CERTIFIES)
+            | bit(self.is_log_only, link::LOG_ONLY)
     }
 
     fn hello(&self) -> Hello {

@@ -4,7 +4,7 @@
 //! tell how a Sentinel pings its instances say that all is well; what clients look at (`flags`, `ip`, `port`, how many
 //! replicas and Sentinels there are) is the group's.
 
-use cluster::state::Node;
+use cluster::state::{CopyKind, Node};
 use cluster::{NodeId, Shard};
 use protocol::{Reply, Request, Resp};
 
@@ -54,8 +54,12 @@ impl Answers<'_> {
         let Some(shard) = self.shard() else {
             return Vec::new();
         };
-        let others = shard.members.keys().filter(|id| **id != shard.primary);
-        let nodes = others.map(|id| (*id, self.seen.state.nodes.get(id)));
+        let data = shard
+            .members
+            .iter()
+            .filter(|(_, kind)| **kind == CopyKind::Data);
+        let others = data.filter(|(id, _)| **id != shard.primary);
+        let nodes = others.map(|(id, _)| (*id, self.seen.state.nodes.get(id)));
         nodes.filter_map(|(id, node)| Some((id, node?))).collect()
     }
 
@@ -272,7 +276,7 @@ fn write(fields: &[(&'static str, String)], reply: &mut Reply<'_>) {
 mod tests {
     use std::sync::Arc;
 
-    use cluster::state::{CopyKind, NodeRecord, roles};
+    use cluster::state::{NodeRecord, roles};
     use cluster::{ControlState, Membership};
     use protocol::{OwnedRequest, ReplyBuffer};
 

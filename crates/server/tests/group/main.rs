@@ -22,6 +22,7 @@ mod full_disk;
 mod hand_over;
 mod histories;
 mod kills;
+mod log_copy;
 mod meeting;
 mod minority;
 mod moves;

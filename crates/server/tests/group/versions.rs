@@ -94,7 +94,7 @@ fn a_group_of_two_versions_fails_over_and_is_upgraded_node_by_node() {
         wait_for_whole(&nodes);
         write_everywhere(&nodes, &format!("after restart {at}"));
     }
-    wait_for_level(&nodes, "5");
+    wait_for_level(&nodes, "6");
     let all: Vec<&Node> = nodes.iter().collect();
     let ok = Value::Simple(b"OK".to_vec());
     wait_until("what is new is taken", &all, || {
@@ -114,9 +114,9 @@ fn a_node_below_the_level_of_its_group_is_refused_with_the_reason() {
     let second = Node::joining(&first, &[]);
     let mut nodes = vec![first, second];
     wait_for_whole(&nodes);
-    wait_for_level(&nodes, "5");
+    wait_for_level(&nodes, "6");
     let stranger = Node::joining(&nodes[0], &OLD);
-    let why = "it knows level 1 of the control log, and the group is at level 5: it takes a newer version";
+    let why = "it knows level 1 of the control log, and the group is at level 6: it takes a newer version";
     wait_until("refused", &[&stranger, &nodes[0]], || {
         stranger.log().contains(why)
     });

@@ -35,7 +35,7 @@ use durability::simulated::{Fault, SimulatedDisk};
 use engine::{ClientRecord, Engine, Next, Session, Share};
 use persistence::bodies;
 use persistence::checkpointer::{Checkpointer, Setup, Surroundings, Why};
-use persistence::recovery::{Place, Recovered, Target, recover};
+use persistence::recovery::{Effects, Place, Recovered, Target, recover};
 use persistence::replay::{Origin, Replayer};
 use persistence::sink::LogSink;
 use persistence::tail::Appended;
@@ -356,7 +356,7 @@ pub(crate) fn recovered(
         &node.core.env,
         &place(disk),
         manifest.clone(),
-        Target::End,
+        (Target::End, Effects::Applied),
         1,
     )?;
     node.end_loading();

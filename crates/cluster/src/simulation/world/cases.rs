@@ -10,7 +10,10 @@ const OVER_MS: u64 = 9_000;
 
 /// A world on an ideal control log.
 fn world(seed: u64) -> World {
-    let beginning = Beginning::of(seed);
+    world_of(Beginning::of(seed))
+}
+
+fn world_of(beginning: Beginning) -> World {
     let election_ms = beginning.times.election_ms_max;
     let logs = IdealLogs::new(beginning.ids.len(), election_ms, beginning.entries());
     World::new(beginning, logs)
@@ -105,6 +108,24 @@ pub(in crate::simulation) fn run_failed_log(seed: u64) -> Result<Summary, Fault>
             let actions = world.nodes[0].member.resign(SHARD);
             world.act(0, actions);
         }
+        _ => {}
+    })
+}
+
+/// Of three copies one is of the log alone. The other copy of the data hears nothing of the primary for a while, which commits with
+/// the copy of the log meanwhile, and is lost.
+pub(in crate::simulation) fn run_lost_primary(seed: u64) -> Result<Summary, Fault> {
+    const ELECT_MS: u64 = 2_500;
+    const CUT_MS: u64 = 4_000;
+    const LOST_MS: u64 = 5_000;
+    let mut beginning = Beginning::of(seed);
+    (beginning.is_quorum, beginning.has_log_copy) = (true, true);
+    beginning.ids.truncate(3);
+    steps(world_of(beginning), |world, now_ms| match now_ms {
+        // The leader is not the primary.
+        ELECT_MS => world.logs.elect(1),
+        CUT_MS => world.cut[0][1] = true,
+        LOST_MS => world.cut_off(0),
         _ => {}
     })
 }

@@ -19,6 +19,12 @@ const RECOVERY: Kind = Kind::Integer {
     max: TIMEOUT_MS_MAX,
 };
 
+/// A voter that is gone for shorter than that is waited for; a day at most.
+const REPLACEMENT: Kind = Kind::Integer {
+    min: 1_000,
+    max: 86_400_000,
+};
+
 const PORT: Kind = Kind::Integer {
     min: 0,
     max: 65_535,
@@ -41,8 +47,10 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("join", Kind::Text, "").admit(node_to_join).at_start(),
     Directive::new("cluster-seeds", SEEDS, "").admit(nodes_to_ask).at_start(),
     Directive::new("witness", Kind::Switch, "no").at_start(),
+    Directive::new("witness-log", Kind::Switch, "no").at_start(),
     Directive::new("cluster-node-timeout", TIMEOUT, "1500").at_start(),
     Directive::new("cluster-recovery-wait", RECOVERY, "30000").at_start(),
+    Directive::new("cluster-voter-replace-after", REPLACEMENT, "300000"),
     Directive::new("cluster-feature-level", LEVEL, "0").at_start(),
     Directive::new("cluster-sync", Kind::Text, "acl,functions,config").admit(shared_things).at_start(),
     Directive::new("adopt", Kind::Switch, "no").at_start(),

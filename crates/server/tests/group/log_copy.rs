@@ -1,0 +1,178 @@
+//! Two nodes that keep data, and a witness that keeps the log (`witness-log yes`), at quorum: each of the three lost, and what only
+//! the witness has beside a primary that is gone.
+
+use protocol::Value;
+
+use crate::{Node, has, wait_until, writes};
+
+/// The primary, its replica and the witness, whose copy of the log counts.
+fn with_log_copy() -> [Node; 3] {
+    let level = ["--durability", "quorum"];
+    let first = Node::new(&[&["--cluster-group", "yes"][..], &level].concat());
+    let second = Node::by_command("join", &first, &level);
+    let witness = Node::by_command("witness", &first, &["--witness-log", "yes"]);
+    let nodes = [first, second, witness];
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("a copy of the log", &all, || {
+        keeps_log(&nodes[0]) && log_begins(&nodes[2]) > 0
+    });
+    wait_until("written", &all, || writes(&nodes[0], "before"));
+    wait_until("copied", &all, || {
+        nodes[1].is_synced() && has(&nodes[1], "before")
+    });
+    nodes
+}
+
+/// Whether the group counts a copy of the log at a witness that is there.
+fn keeps_log(node: &Node) -> bool {
+    let rows = (0..3).map(|at| node.field(&format!("control_node{at}")));
+    let is_there = |row: &String| row.contains("role=witness+log") && row.contains("health=ok");
+    rows.filter(is_there).count() == 1
+}
+
+/// Both copies of the data are there, with a primary that takes writes, and have these keys.
+fn wait_for_both(nodes: &[Node; 3], keys: &[String]) {
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("a primary and its replica", &all, || {
+        let [first, second, _] = nodes;
+        let is_whole = |primary: &Node, replica: &Node| {
+            writes(primary, "after") && replica.is_synced() && has(replica, "after")
+        };
+        is_whole(first, second) || is_whole(second, first)
+    });
+    for key in keys {
+        assert!(has(&nodes[0], key) && has(&nodes[1], key), "{key}");
+    }
+}
+
+/// Where the log of a node begins, by its manifest.
+fn log_begins(node: &Node) -> u64 {
+    let path = node.directory.join("iolite-data/MANIFEST");
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut lines = text.lines();
+    let from = lines.find_map(|line| line.strip_prefix("log-from "));
+    from.unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_loss_of_any_one_of_three_stops_no_write() {
+    let mut nodes = with_log_copy();
+    let mut kept = Vec::new();
+    for lost in [2, 1, 0] {
+        nodes[lost].kill();
+        let left: Vec<&Node> = nodes.iter().filter(|node| node.is_running()).collect();
+        let data: Vec<&Node> = nodes[..2].iter().filter(|node| node.is_running()).collect();
+        let key = format!("without:{lost}");
+        wait_until("written without it", &left, || {
+            data.iter().any(|node| writes(node, &key))
+        });
+        kept.push(key);
+        nodes[lost].start();
+        wait_for_both(&nodes, &kept);
+        let all: Vec<&Node> = nodes.iter().collect();
+        wait_until("the witness is back", &all, || keeps_log(&nodes[0]));
+    }
+}
+
+/// The replica is away while writes are answered, and comes back when the primary is gone: it has from the witness what it lacks.
+#[test]
+fn what_only_the_witness_has_beside_the_lost_primary_is_not_lost() {
+    let mut nodes = with_log_copy();
+    nodes[1].kill();
+    let mut kept = Vec::new();
+    for number in 0..50 {
+        let key = format!("key:{number}");
+        let left = [&nodes[0], &nodes[2]];
+        wait_until("written", &left, || writes(&nodes[0], &key));
+        kept.push(key);
+    }
+    nodes[0].kill();
+    nodes[1].start();
+    let left = [&nodes[1], &nodes[2]];
+    wait_until("the replica is the primary", &left, || {
+        writes(&nodes[1], "after")
+    });
+    for key in &kept {
+        assert!(has(&nodes[1], key), "{key}\n{}", nodes[1].log());
+    }
+    assert!(
+        nodes[1].log().contains("gets the rest of the log"),
+        "{}",
+        nodes[1].log()
+    );
+    // The former primary comes back, and the witness keeps its log over a restart.
+    nodes[2].kill();
+    nodes[2].start();
+    nodes[0].start();
+    wait_for_both(&nodes, &kept);
+    nodes[1].kill();
+    let left = [&nodes[0], &nodes[2]];
+    wait_until("written once more", &left, || writes(&nodes[0], "last"));
+}
+
+/// Nobody knows whether the primary had answered for more: without it, and without the witness, the replica serves nobody.
+#[test]
+fn a_copy_of_the_data_that_is_alone_takes_nothing() {
+    let mut nodes = with_log_copy();
+    nodes[0].kill();
+    nodes[2].kill();
+    let left = [&nodes[1]];
+    wait_until("writes end", &left, || !writes(&nodes[1], "alone"));
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    assert!(!writes(&nodes[1], "alone"), "{}", nodes[1].log());
+    nodes[2].start();
+    let left = [&nodes[1], &nodes[2]];
+    wait_until("two go on", &left, || writes(&nodes[1], "two"));
+    nodes[0].start();
+    wait_for_both(&nodes, &["two".to_owned()]);
+}
+
+/// It is no replica to anybody, has no data to show, and its log gets no longer than those of the others need.
+#[test]
+fn a_witness_with_a_log_serves_nobody_and_forgets_what_all_have() {
+    let nodes = with_log_copy();
+    let [primary, _, witness] = &nodes;
+    assert_eq!(primary.field("connected_slaves"), "1");
+    let told = witness.run(&["GET", "before"]);
+    assert!(
+        matches!(&told, Value::Error(text) if text.starts_with(b"MASTERDOWN")),
+        "{told:?}"
+    );
+    let before = log_begins(witness);
+    for number in 0..50 {
+        assert!(writes(primary, &format!("key:{number}")));
+    }
+    primary.run(&["BGREWRITEAOF"]);
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("it begins later", &all, || log_begins(witness) > before);
+    assert!(writes(primary, "after"));
+}
+
+#[test]
+fn a_third_copy_of_the_data_takes_the_place_of_the_log() {
+    let nodes = with_log_copy();
+    let third = Node::joining(&nodes[0], &["--durability", "quorum"]);
+    let all = [&nodes[0], &nodes[1], &nodes[2], &third];
+    wait_until("no copy of the log", &all, || {
+        let rows = (0..4).map(|at| nodes[0].field(&format!("control_node{at}")));
+        let roles: Vec<String> = rows.collect();
+        let count = |what: &str| roles.iter().filter(|row| row.contains(what)).count();
+        count("role=replica") == 2 && count("role=witness,") == 1
+    });
+    wait_until("written", &all, || {
+        writes(&nodes[0], "after") && third.is_synced() && has(&third, "after")
+    });
+}
+
+#[test]
+fn only_a_witness_keeps_the_log_alone() {
+    let args = ["--cluster-group", "yes", "--witness-log", "yes"];
+    let mut node = Node::to_be_started(&[], &args);
+    let told = node.try_start().err().map(|error| error.to_string());
+    let refused = "witness-log is for a witness";
+    // It may answer before it ends.
+    wait_until("refused", &[&node], || {
+        let is_told = told.as_ref().is_some_and(|told| told.contains(refused));
+        is_told || node.log().contains(refused)
+    });
+}
