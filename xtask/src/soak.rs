@@ -215,14 +215,21 @@ pub const PARTS: &[SoakPart] = &[
     },
     SoakPart {
         name: "planted",
-        purpose: "mistakes that servers are made to make, and the tests that have to find them (one needs loop devices)",
+        purpose: "mistakes that servers are made to make, and the tests that have to find them (one needs loop devices); histories by clocks that drift",
         needs: &[&tools::CPP_COMPILER],
         commands: |_| {
             let mut planted = cargo(&["test", "-p", "server", "--features", "planted"]);
             planted.args(["--test", "it", "planted::", "--", "--ignored"]);
             // The one that was built beside the tests.
-            planted.env("SERVER_BIN", target_directory().join("debug/iolite"));
-            vec![planted]
+            let server = target_directory().join("debug/iolite");
+            planted.env("SERVER_BIN", &server);
+            let mut drifting = cargo(&["test", "-p", "server", "--features", "planted"]);
+            drifting.args(["--test", "group", "clocks_that_drift", "--", "--ignored"]);
+            drifting.arg("--nocapture").env("SERVER_BIN", server);
+            drifting
+                .env("HISTORIES", "20")
+                .env("HISTORY_OPERATIONS", "10000");
+            vec![planted, drifting]
         },
     },
     SoakPart {

@@ -4,6 +4,9 @@
 //! In a build for users the question whether one is on is a constant, and nothing is read from the environment.
 
 use std::cell::Cell;
+use std::sync::Arc;
+
+use base::clock::{Clock, SystemClock};
 
 /// A mistake that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +40,55 @@ pub fn from_environment() -> Result<(), String> {
         _ => return Err(format!("{VARIABLE}: nothing is called {name}")),
     }
     Ok(())
+}
+
+/// By how many parts in a million a server's clock goes faster than the machine's.
+#[cfg(feature = "planted")]
+const CLOCK_VARIABLE: &str = "PLANTED_CLOCK_PPM";
+
+/// The clock of a server.
+#[cfg(not(feature = "planted"))]
+pub(crate) fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock::new())
+}
+
+/// The clock of a server, whose rate is another one where the environment says so.
+#[cfg(feature = "planted")]
+pub(crate) fn clock() -> Arc<dyn Clock> {
+    let text = std::env::var(CLOCK_VARIABLE).ok();
+    let ppm = text.and_then(|text| text.parse::<i64>().ok());
+    Arc::new(Drifting {
+        real: SystemClock::new(),
+        ppm: ppm.unwrap_or(0),
+    })
+}
+
+/// A clock by which leases are counted at another rate. What is told of the time of day is right.
+#[cfg(feature = "planted")]
+struct Drifting {
+    real: SystemClock,
+    ppm: i64,
+}
+
+#[cfg(feature = "planted")]
+impl Clock for Drifting {
+    fn now_unix_us(&self) -> u64 {
+        self.real.now_unix_us()
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.real.monotonic_ns()
+    }
+
+    fn boottime_ms(&self) -> u64 {
+        let real_ms = i128::from(self.real.boottime_ms());
+        let drifted_ms = real_ms + real_ms * i128::from(self.ppm) / 1_000_000;
+        u64::try_from(drifted_ms).unwrap_or(0)
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        self.real.thread_cpu_ns()
+    }
 }
 
 thread_local! {

@@ -8,7 +8,7 @@ use std::sync::mpsc::{TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use base::clock::{Clock, SystemClock};
+use base::clock::Clock;
 use protocol::ReplyBuffer;
 use reactor::Waker;
 use reactor::signals::{Signal, Signals, Wakening};
@@ -270,7 +270,7 @@ fn serve(
     let table = commands::table().renamed(&current.renamed_commands);
     let table = table.map_err(cannot_rename)?;
     let signals = Signals::install().map_err(because("cannot listen for signals"))?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let clock: Arc<dyn Clock> = crate::planted::clock();
     let store = new_store(current).map_err(because("cannot reserve memory"))?;
     let node = Arc::new(Node::new(table, store, Arc::clone(config), clock));
     node.set_main_waker(signals.waker());

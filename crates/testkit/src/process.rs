@@ -33,6 +33,7 @@ pub struct ServerBuilder {
     words: Vec<String>,
     file: Option<PathBuf>,
     args: Vec<String>,
+    variables: Vec<(String, String)>,
     tcp: bool,
 }
 
@@ -67,6 +68,7 @@ impl ServerBuilder {
             words: Vec::new(),
             file: None,
             args: Vec::new(),
+            variables: Vec::new(),
             tcp: false,
         }
     }
@@ -91,6 +93,13 @@ impl ServerBuilder {
     pub fn args<A: AsRef<str>>(mut self, args: &[A]) -> Self {
         self.args
             .extend(args.iter().map(|word| word.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -134,6 +143,7 @@ impl ServerBuilder {
             .arg("--unixsocket")
             .arg(directory.join("socket"))
             .args(&self.args)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stderr(log.try_clone()?)
             .stdout(log)

@@ -20,6 +20,7 @@ use testkit::linearizable::{Answered, Asked, Fault, Operation, check};
 use testkit::relay::Relay;
 
 use crate::clusters::{LAST_SLOT, three_primaries_with, wait_for_agreement};
+use crate::log_copy::with_log_copy;
 use crate::reads::three_at_quorum;
 use crate::{Node, joined, sets, wait_until};
 
@@ -373,8 +374,27 @@ fn is_whole(nodes: &[Node]) -> bool {
     primaries == 1 && nodes.iter().filter(|node| node.is_synced()).count() == 2
 }
 
+/// Two of the three keep data, and the third one the log alone: it is lost and stopped as often as the others.
+#[test]
+fn one_order_explains_what_clients_see_over_failovers_with_a_copy_of_the_log() {
+    let nodes = with_log_copy();
+    faults_at(nodes, "log-copy", Reads::AtPrimary);
+}
+
+/// The servers' clocks go at other rates than the machine's, by what a leader lets pass: `cargo test -p server --features planted`, with
+/// a `SERVER_BIN` of that build.
+#[test]
+#[ignore = "takes a server that is built with the feature planted"]
+fn one_order_explains_what_clients_see_by_clocks_that_drift() {
+    let (nodes, _relays) = three_behind_relays([Some("4000"), Some("-4000"), None]);
+    faults_at(nodes, "drifting", Reads::Anywhere);
+}
+
 fn over_failovers(name: &str, reads: Reads, more: &[&str]) {
-    let mut nodes = three_at_quorum(more);
+    faults_at(three_at_quorum(more), name, reads);
+}
+
+fn faults_at(mut nodes: [Node; 3], name: &str, reads: Reads) {
     run(&mut nodes, name, reads, |nodes, random| {
         let primary = nodes.iter().position(Node::is_primary).unwrap_or(0);
         let other = (primary + 1 + random.index(2)) % 3;
@@ -393,6 +413,7 @@ fn over_failovers(name: &str, reads: Reads, more: &[&str]) {
             6 => stop_for_a_while(&nodes[other], random),
             _ => {
                 let port = nodes[other].port.to_string();
+                // The one that keeps the log alone cannot take it.
                 nodes[primary].run(&["FAILOVER", "TO", "127.0.0.1", &port]);
             }
         }
@@ -401,8 +422,8 @@ fn over_failovers(name: &str, reads: Reads, more: &[&str]) {
     });
 }
 
-/// Three nodes at quorum, each of which the others reach by a relay.
-fn three_behind_relays() -> ([Node; 3], [Relay; 3]) {
+/// Three nodes at quorum, each of which the others reach by a relay, and how fast their clocks go.
+fn three_behind_relays(drifts_ppm: [Option<&'static str>; 3]) -> ([Node; 3], [Relay; 3]) {
     let mut nodes = [(); 3].map(|()| Node::to_be_started(&[], &["--durability", "quorum"]));
     let relays = nodes
         .each_ref()
@@ -417,6 +438,7 @@ fn three_behind_relays() -> ([Node; 3], [Relay; 3]) {
         let more = ["--cluster-announce-bus-port", &announced];
         let args = [how, more].concat();
         node.args.extend(args.into_iter().map(str::to_owned));
+        node.drift_ppm = drifts_ppm[at];
         node.start();
     }
     let nodes = joined(nodes);
@@ -454,7 +476,7 @@ fn mend(relays: &[Relay; 3]) {
 /// What was held comes late, from a node that was the primary then.
 #[test]
 fn one_order_explains_what_is_shown_over_partitions() {
-    let (mut nodes, relays) = three_behind_relays();
+    let (mut nodes, relays) = three_behind_relays([None; 3]);
     run(
         &mut nodes,
         "partitions",

@@ -6,7 +6,7 @@ use protocol::Value;
 use crate::{Node, has, wait_until, writes};
 
 /// The primary, its replica and the witness, whose copy of the log counts.
-fn with_log_copy() -> [Node; 3] {
+pub(crate) fn with_log_copy() -> [Node; 3] {
     let level = ["--durability", "quorum"];
     let first = Node::new(&[&["--cluster-group", "yes"][..], &level].concat());
     let second = Node::by_command("join", &first, &level);
