@@ -1,6 +1,4 @@
-//! The control state as people and INFO see it: rows of a table, and fields.
-
-use std::fmt::Write as _;
+//! The control state as INFO shows it: a row for each node, and fields.
 
 use crate::control_log::Membership;
 use crate::state::{ControlState, Drain, NodeId, roles};
@@ -66,27 +64,6 @@ pub fn rows(state: &ControlState, membership: &Membership) -> Vec<NodeRow> {
             },
         })
         .collect()
-}
-
-/// The rows as a table for people.
-#[must_use]
-pub fn table(rows: &[NodeRow]) -> String {
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    let _written = writeln!(
-        text,
-        "{:<40} {:<21} {:<11} {:<5} {:<6} {:<7} NAME",
-        "NODE", "ADDRESS", "ROLE", "VOTES", "HEALTH", "DRAIN"
-    );
-    for row in rows {
-        let votes = if row.votes { "yes" } else { "no" };
-        let _written = writeln!(
-            text,
-            "{} {:<21} {:<11} {votes:<5} {:<6} {:<7} {}",
-            row.node, row.address, row.role, row.health, row.drain, row.name
-        );
-    }
-    text
 }
 
 /// What INFO says of the group, in order.
@@ -164,6 +141,5 @@ mod tests {
         let line =
             format!("id={id},addr=db1:6379,role=witness,votes=yes,health=failed,drain=no,name=");
         assert_eq!(of("control_node0"), Some(line.as_str()));
-        assert!(table(&rows(&state, &membership)).contains("db1:6379"));
     }
 }

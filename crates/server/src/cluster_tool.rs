@@ -57,7 +57,7 @@ const HEAD: [&str; 8] = [
 const COLUMNS: [(&str, &str, usize); 7] = [
     ("NODE", "id", 40),
     ("ADDRESS", "addr", 22),
-    ("ROLE", "role", 8),
+    ("ROLE", "role", 12),
     ("VOTES", "votes", 6),
     ("HEALTH", "health", 7),
     ("DRAIN", "drain", 7),
