@@ -97,7 +97,8 @@ impl RaftLogs {
             .map(|at| (id_of(at), EmptyNode {}))
             .collect();
         logs.raft(0).unwrap().initialize(members).await.unwrap();
-        for entry in beginning.entries() {
+        for mut entry in beginning.entries() {
+            logs.expect_present(&mut entry);
             let bytes = logs.proposal(entry).encode();
             let mut is_written = false;
             while !is_written {
@@ -110,7 +111,29 @@ impl RaftLogs {
                 }
             }
         }
+        let state = logs.newest();
+        let members = state.shards.values().map(|shard| shard.members.len());
+        assert_eq!(members.sum::<usize>(), beginning.ids.len(), "{state:?}");
         logs
+    }
+
+    /// The newest state that a node has.
+    fn newest(&self) -> Arc<ControlState> {
+        let states = self.nodes.iter().map(|node| node.published.get());
+        states.max_by_key(|state| state.index).unwrap()
+    }
+
+    /// An entry expects a shard as it is: the entries of elections are between those of the group.
+    fn expect_present(&self, entry: &mut Entry) {
+        if let Entry::Shard {
+            shard,
+            expected_epoch,
+            ..
+        } = entry
+            && let Some(known) = self.newest().shards.get(shard)
+        {
+            *expected_epoch = known.epoch;
+        }
     }
 
     /// None while it is being restarted.
