@@ -81,6 +81,8 @@ pub struct Leader {
     rounds: BTreeMap<ShardId, Round>,
     /// Where the log of a primary ended when it knew of a change of its members: the epoch of that, and the sequence.
     changes: BTreeMap<ShardId, (u64, u64)>,
+    /// The same for whether all copies of the data follow.
+    tails: BTreeMap<ShardId, (u64, u64)>,
     /// What was said of a node's state last, and when.
     marked: BTreeMap<NodeId, u64>,
     /// Who votes, and since when by what is known here.
@@ -107,6 +109,7 @@ impl Leader {
             granted: BTreeMap::new(),
             rounds: BTreeMap::new(),
             changes: BTreeMap::new(),
+            tails: BTreeMap::new(),
             marked: BTreeMap::new(),
             voters: (BTreeSet::new(), now_ms),
             reports: BTreeMap::new(),
@@ -139,6 +142,7 @@ impl Leader {
         self.reign = reign.or(self.reign);
         self.rounds.clear();
         self.changes.clear();
+        self.tails.clear();
         self.granted.clear();
     }
 
@@ -328,14 +332,24 @@ impl Leader {
         shard.committed(&ends.collect()) >= wanted
     }
 
-    /// Whether each copy of the data is in the present term of its shard, by what it said last: it has the frame of that term, and so
-    /// all that was committed before.
-    #[must_use]
-    pub fn all_follow(&self, id: ShardId, shard: &Shard) -> bool {
+    /// Whether each copy of the data is heard and has, in the present term, what the primary had when that was asked first: all that
+    /// was committed before, and so whatever the log of a copy of the log alone has lost.
+    pub fn all_follow(&mut self, id: ShardId, shard: &Shard, now_ms: u64) -> bool {
+        let end_of = |copy: &CopyStatus| (copy.end.term == shard.term).then_some(copy.end.sequence);
+        let Some(end) = self.copy_of(id, &shard.primary).and_then(end_of) else {
+            return false;
+        };
+        let known = self.tails.entry(id).or_insert((shard.epoch, end));
+        if known.0 != shard.epoch {
+            *known = (shard.epoch, end);
+        }
+        let wanted = known.1;
         let data = shard.members.iter();
         let mut data = data.filter(|(_, kind)| **kind == CopyKind::Data);
-        let is_in_term = |copy: &CopyStatus| copy.end.term == shard.term;
-        data.all(|(node, _)| self.copy_of(id, node).is_some_and(is_in_term))
+        data.all(|(node, _)| {
+            let copy = self.copy_of(id, node).and_then(end_of);
+            !self.is_silent(*node, now_ms) && copy.is_some_and(|end| end >= wanted)
+        })
     }
 
     fn is_silent(&self, node: NodeId, now_ms: u64) -> bool {
@@ -505,11 +519,17 @@ fn drive(
                 end: chosen.end,
             }));
         }
-        Some(Choice::Fetch { to, fetch }) if round.fetched_ms.is_none_or(is_due) => {
-            round.fetched_ms = Some(now_ms);
-            actions.push(Action::Fetch { to, fetch });
+        Some(Choice::Fetch { to, fetch }) => {
+            // Where one of the two is gone others may be enough.
+            for gone in [to, fetch.from].iter().filter(|one| silent.contains(*one)) {
+                round.answers.remove(gone);
+            }
+            if round.fetched_ms.is_none_or(is_due) {
+                round.fetched_ms = Some(now_ms);
+                actions.push(Action::Fetch { to, fetch });
+            }
         }
-        Some(Choice::Fetch { .. }) | None => {}
+        None => {}
     }
 }
 
@@ -570,12 +590,14 @@ enum Choice {
 /// Whom the answers choose: nobody, as long as who has more than all who may be promoted cannot hand it on.
 fn choose(round: &Round, shard: &Shard) -> Option<Choice> {
     let best = *best(round, shard)?;
-    let most = round.answers.values().max_by_key(|answer| answer.end)?;
+    let is_log_only = |node| shard.kind_of(node) == Some(CopyKind::LogOnly);
+    let most = |answer: &&SealAnswer| (answer.end, is_log_only(answer.node));
+    let most = round.answers.values().max_by_key(most)?;
     if best.end == most.end || !shard.is_quorum || is_on(Bug::RestIgnored) {
         return Some(Choice::Promote(best));
     }
-    let is_log_only = shard.members.get(&most.node) == Some(&CopyKind::LogOnly);
-    let reaches = most.begins.filter(|_| is_log_only)? <= best.end.sequence;
+    let begins = most.begins.filter(|_| is_log_only(most.node))?;
+    let reaches = begins <= best.end.sequence;
     reaches.then_some(Choice::Fetch {
         to: best.node,
         fetch: Fetch {
@@ -691,6 +713,60 @@ mod tests {
         hear(&mut leader, 3);
         assert!(leader.is_overtaken(&round, &shard));
         assert_eq!(leader.begin(id, &shard, 0).seal.term, 4);
+    }
+
+    /// Of copies 1 to 3 and a copy of the log, the first is lost. What comes of these ends of the others, the last of which is of
+    /// the log.
+    fn choice_of(ends: [u64; 3], is_removed: bool, declines: bool) -> Option<Choice> {
+        let node = |byte: u8| NodeId([byte; 20]);
+        let mut shard = Shard {
+            primary: node(1),
+            members: (1..=3).map(|byte| (node(byte), CopyKind::Data)).collect(),
+            is_quorum: true,
+            ..Shard::default()
+        };
+        let mut with_log = shard.members.clone();
+        with_log.insert(node(4), CopyKind::LogOnly);
+        match is_removed {
+            true => shard.old_members = Some(with_log),
+            false => shard.members = with_log,
+        }
+        let mut round = Leader::new(Times::default(), 0).begin(ShardId(1), &shard, 0);
+        for (byte, sequence) in (2..).zip(ends) {
+            let answer = SealAnswer {
+                node: node(byte),
+                seal: round.seal,
+                end: crate::state::LogEnd { term: 1, sequence },
+                applied: 0,
+                is_certain: true,
+                is_fresh: false,
+                declines: declines && byte == 3,
+                is_blank: false,
+                successor: None,
+                begins: (byte == 4).then_some(50),
+            };
+            round.answers.insert(answer.node, answer);
+        }
+        choose(&round, &shard)
+    }
+
+    #[test]
+    fn what_a_copy_of_the_log_has_more_is_handed_on_first() {
+        let gets_it = |choice, by: u8| match choice {
+            Some(Choice::Fetch { to, fetch }) => {
+                (to, fetch.from) == (NodeId([by; 20]), NodeId([4; 20]))
+            }
+            _ => false,
+        };
+        assert!(gets_it(choice_of([80, 60, 90], false, false), 2));
+        let while_removed = choice_of([80, 60, 90], true, false);
+        assert!(gets_it(while_removed, 2), "{while_removed:?}");
+        let beside_one_that_declines = choice_of([80, 90, 90], false, true);
+        assert!(gets_it(beside_one_that_declines, 2));
+        // It lacks what is between.
+        assert_eq!(choice_of([40, 30, 90], false, false), None);
+        let promoted = choice_of([90, 60, 90], false, false);
+        assert!(matches!(promoted, Some(Choice::Promote(one)) if one.node == NodeId([2; 20])));
     }
 
     #[test]

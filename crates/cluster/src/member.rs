@@ -297,11 +297,12 @@ impl Member {
         }))
     }
 
-    /// Whether this very seal is the last thing that it has promised.
+    /// Whether this very seal is the last thing that it has promised, and nobody is known to be promoted by it.
     #[must_use]
     pub fn is_sealed_for(&self, seal: Seal) -> bool {
         self.copies.get(&seal.shard).is_some_and(|copy| {
-            copy.seal == seal.term && copy.sealing.is_none() && copy.office == 0 && copy.taking == 0
+            let is_out = copy.office == 0 && copy.taking == 0;
+            copy.seal == seal.term && copy.seen < seal.term && copy.sealing.is_none() && is_out
         })
     }
 

@@ -37,11 +37,10 @@ pub fn rows(state: &ControlState, membership: &Membership) -> Vec<NodeRow> {
         };
         if state.shards.values().any(|shard| shard.primary == *id) {
             "primary"
+        } else if state.shards.values().any(|one| one.log_copy() == Some(*id)) {
+            "witness+log"
         } else if bits & roles::WITNESS != 0 {
-            match is_member(id) {
-                true => "witness+log",
-                false => "witness",
-            }
+            "witness"
         } else if is_member(id) {
             "replica"
         } else {

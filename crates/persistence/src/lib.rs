@@ -38,6 +38,7 @@ pub mod key_delay;
 pub mod lines;
 pub mod loader;
 pub mod loading;
+pub mod log_alone;
 pub mod log_in_use;
 pub mod log_owner;
 pub mod log_tail;

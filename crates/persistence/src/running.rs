@@ -118,6 +118,8 @@ pub enum OpenError {
     Aof(AofFault),
     /// There is no thread to be had.
     Thread(io::Error),
+    /// The directory has a log and no data, and a server with data is to use it.
+    LogAlone(PathBuf),
     /// The log could not be begun.
     Log(String),
     /// What was loaded could not be kept.
@@ -151,6 +153,11 @@ impl fmt::Display for OpenError {
             Self::Rdb(error) => error.fmt(f),
             Self::Aof(fault) => fault.fmt(f),
             Self::Thread(error) => error.fmt(f),
+            Self::LogAlone(path) => write!(
+                f,
+                "{} has the log of a shard and none of its data (witness-log): this takes an empty directory",
+                path.display()
+            ),
             Self::Log(reason) => write!(f, "cannot begin the log: {reason}"),
             Self::TierTaken { path, owner } => write!(
                 f,

@@ -16,6 +16,13 @@ impl Shard {
         self.members.values().filter(|it| **it == kind).count()
     }
 
+    /// What a member keeps, or one that is being removed.
+    #[must_use]
+    pub fn kind_of(&self, node: NodeId) -> Option<CopyKind> {
+        let mut sets = self.sets();
+        sets.find_map(|set| set.get(&node)).copied()
+    }
+
     /// The copy of the log alone, where there is one.
     #[must_use]
     pub fn log_copy(&self) -> Option<NodeId> {

@@ -162,7 +162,8 @@ impl Driver {
             self.give_up_fetch();
             self.fetching.fetch = Some(fetch);
         }
-        self.fetching.waiting.extend(reply);
+        // Asked again, the one before hears nothing: as many as a long fetch lasts would hold up all else between the two.
+        self.fetching.waiting = reply;
     }
 
     /// Looks whether it is here.
@@ -185,7 +186,7 @@ impl Driver {
     }
 
     fn give_up_fetch(&mut self) {
-        for reply in self.fetching.end() {
+        if let Some(reply) = self.fetching.end() {
             reply.answer(Err("a later seal came between".to_owned()));
         }
     }

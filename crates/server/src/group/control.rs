@@ -10,6 +10,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -23,7 +24,9 @@ use engine::cluster::ClusterSeen;
 use engine::replication::NodeOrder;
 use engine::{CommandError, TopicKind};
 use persistence::directory::DataDirectory;
+use persistence::log_alone;
 use persistence::recovery::Place as DataPlace;
+use persistence::seal::SealRecord;
 use replication::TermId;
 
 use super::driver::{Driver, Event, Setup, post};
@@ -340,16 +343,29 @@ fn check(node: &Node, config: &Config) -> io::Result<()> {
     if group.keeps_log_alone() && config.cluster.is_on {
         return refuse("witness-log keeps the log of a group of one shard, not of a cluster");
     }
-    if group.keeps_log_alone() && has_keys(node) {
-        return refuse(
-            "witness-log: there is data in the directory, and a copy of the log has none",
-        );
-    }
     if group.keeps_log() && !has_log {
         return refuse(
             "a node of a control group keeps a log on disk: durability os, everysec or always",
         );
     }
+    match group.keeps_log_alone() && !node.keeping.keeps_log_alone() {
+        true => begin_log_alone(node, config),
+        false => Ok(()),
+    }
+}
+
+/// From here on this node keeps the log alone, and its directory says so.
+fn begin_log_alone(node: &Node, config: &Config) -> io::Result<()> {
+    let place = DataPlace::within(&config.dir);
+    // What it promised with data it cannot keep without.
+    let had_shard = SealRecord::read(&place)?.is_some_and(|known| known.shard.is_some());
+    if has_keys(node) || had_shard {
+        return Err(io::Error::other(
+            "witness-log: the directory is of a node with data, and a copy of the log begins with an empty one",
+        ));
+    }
+    log_alone::mark(&place)?;
+    node.keeping.log_alone.store(true, Ordering::Release);
     Ok(())
 }
 

@@ -15,13 +15,13 @@ use super::links::Reply;
 #[derive(Default)]
 pub(super) struct Fetching {
     pub(super) fetch: Option<Fetch>,
-    pub(super) waiting: Vec<Reply>,
+    pub(super) waiting: Option<Reply>,
 }
 
 impl Fetching {
     /// Nothing is being got any more; who waits for it.
-    pub(super) fn end(&mut self) -> Vec<Reply> {
+    pub(super) fn end(&mut self) -> Option<Reply> {
         self.fetch = None;
-        std::mem::take(&mut self.waiting)
+        self.waiting.take()
     }
 }

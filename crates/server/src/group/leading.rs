@@ -129,7 +129,8 @@ impl Driver {
         let settled = changing.filter(|(id, shard)| self.leader.is_settled(**id, shard));
         let settled = settled.map(|(id, _)| *id).collect();
         let shards = state.shards.iter();
-        let follows = shards.filter(|(id, shard)| self.leader.all_follow(**id, shard));
+        let leader = &mut self.leader;
+        let follows = shards.filter(|(id, shard)| leader.all_follow(**id, shard, now_ms));
         let follows = follows.map(|(id, _)| *id).collect();
         let Some(node) = self.node.upgrade() else {
             return;

@@ -1,18 +1,20 @@
 //! What the room `persistence` and the server know of each other: the server's [`Host`], and what its
 //! configuration asks for, in the words of that room.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use durability::checkpoint::History;
 use persistence::checkpointer::Outcome;
 use persistence::host::Host;
+use persistence::log_alone;
 use persistence::rdb_beside::RdbBeside;
-use persistence::recovery::{Effects, Target};
+use persistence::recovery::{Effects, Place, Target};
 use persistence::running::{ForeignNames, OpenError, Persistence, Setup, Wanted};
 use reactor::workers::available_cores;
 
 use super::wish::log_wish;
-use crate::config::Config;
+use crate::config::{Config, system_reason};
 use crate::group::control::is_member;
 use crate::link::Message;
 use crate::node::Node;
@@ -34,13 +36,28 @@ pub fn start(node: &Arc<Node>) -> Result<Persistence, OpenError> {
 /// # Errors
 /// [`OpenError`]: the server must not start then.
 pub fn open(node: &Arc<Node>, target: Target) -> Result<Persistence, OpenError> {
+    find_log_alone(node)?;
     Persistence::open(setup(node), target).inspect(|persistence| apply(node, persistence))
 }
 
-/// A witness that is in no group, nor to be, is a server like any other.
-fn keeps_log_alone(config: &Config) -> bool {
+/// Whether the directory has a log alone; then this server is one that keeps no more.
+///
+/// # Errors
+/// Where it is to keep data, which is not there; those of the system.
+fn find_log_alone(node: &Node) -> Result<(), OpenError> {
+    let config = node.core.config.current();
+    let place = Place::within(&config.dir);
+    let marked = log_alone::is_marked(&place);
+    if !marked.map_err(|error| OpenError::Log(system_reason(&error)))? {
+        return Ok(());
+    }
+    // Without its group it is a server like any other, too.
     let is_grouped = config.group.is_wanted() || is_member(&config.dir);
-    config.group.keeps_log_alone() && is_grouped
+    if !config.group.keeps_log_alone() || !is_grouped {
+        return Err(OpenError::LogAlone(place.directory));
+    }
+    node.keeping.log_alone.store(true, Ordering::Release);
+    Ok(())
 }
 
 fn setup(node: &Arc<Node>) -> Setup {
@@ -53,7 +70,7 @@ fn setup(node: &Arc<Node>) -> Setup {
         dir: config.dir.clone(),
         cores_count: available_cores(),
         usable_bytes: process::usable_bytes(),
-        effects: match keeps_log_alone(&config) {
+        effects: match node.keeping.keeps_log_alone() {
             true => Effects::PassedOver,
             false => Effects::Applied,
         },
@@ -105,6 +122,9 @@ impl Host for Around {
 
     fn refuses_checkpoints(&self) -> Option<String> {
         let node = self.0.upgrade()?;
+        if node.keeping.keeps_log_alone() {
+            return Some("this node keeps the log alone, and has no data".to_owned());
+        }
         node.replication.own.refuses_checkpoints()
     }
 

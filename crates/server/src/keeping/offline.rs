@@ -27,7 +27,9 @@ use persistence::checkpointer::{Checkpointer, Setup, Why, writers_for};
 use persistence::directory::DataDirectory;
 use persistence::export::{ExportOptions, Exported, export_rdb};
 use persistence::import::{self, import_rdb};
+use persistence::log_alone;
 use persistence::recovery::{self, Effects, Target};
+use persistence::running::OpenError;
 
 /// Why nothing was imported or exported.
 #[derive(Debug)]
@@ -277,6 +279,11 @@ impl Place {
                 .map_err(because("cannot open the tier"))?;
         }
         let files = self.files();
+        let is_log_alone = log_alone::is_marked(&files);
+        if is_log_alone.map_err(because("cannot read the directory"))? {
+            let refused = OpenError::LogAlone(files.directory);
+            return Err(OfflineError(refused.to_string()));
+        }
         let started_ns = self.node.core.clock.monotonic_ns();
         let recovered = recovery::recover(
             &self.node.core.env,

@@ -1,6 +1,6 @@
 //! The five groups of what a [`super::Node`] has.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -104,6 +104,17 @@ pub struct Keeping {
     pub(super) persistence: OnceLock<Persistence>,
     /// What keeps values out of memory.
     pub(super) tier: OnceLock<Arc<TierInUse>>,
+    /// The log that is kept is a log alone: nothing of it is in the store.
+    pub(crate) log_alone: AtomicBool,
+}
+
+impl Keeping {
+    /// Whether this node keeps the log of a shard and none of its data: what it has in memory is nothing that anybody may be shown,
+    /// given or make a checkpoint of.
+    #[must_use]
+    pub fn keeps_log_alone(&self) -> bool {
+        self.log_alone.load(Ordering::Acquire)
+    }
 }
 
 /// What writes the sections of INFO that are asked for. The node does not know the table of statistics, which reads all of

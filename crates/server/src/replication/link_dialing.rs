@@ -52,7 +52,7 @@ pub(crate) fn identity_for(node: &Node, peer: IpAddr) -> io::Result<Identity> {
     let encryption = own.encryption(node, Some(peer));
     Ok(Identity {
         encryption: encryption.map_err(io::Error::other)?,
-        is_log_only: config.group.keeps_log_alone(),
+        is_log_only: node.keeping.keeps_log_alone(),
         ..Identity::new(own.id(), name.as_bytes(), &secret_of_replica(node))
     })
 }

@@ -538,7 +538,7 @@ impl Replication {
         node.core.shared.refusals.set_stale(
             is_stale && !shows_stale
                 || node.replication.awaits_group()
-                || node.replication.keeps_log_alone(config),
+                || node.keeping.keeps_log_alone(),
         );
     }
 

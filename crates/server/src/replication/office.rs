@@ -66,11 +66,6 @@ impl Replication {
         Ok(())
     }
 
-    /// Whether this node keeps a copy of the log alone: it has no data to show.
-    pub(crate) fn keeps_log_alone(&self, config: &Config) -> bool {
-        self.fence.is_grouped() && config.group.keeps_log_alone()
-    }
-
     /// Whether a control group decides, and this node neither follows nor is in office: it says that it is no primary.
     pub(super) fn is_out_of_office(&self) -> bool {
         self.fence.is_grouped() && matches!(self.role(), Role::Sealed | Role::TakingOver)
@@ -333,7 +328,7 @@ impl Replication {
             ));
             return;
         }
-        if self.keeps_log_alone(&node.core.config.current()) {
+        if node.keeping.keeps_log_alone() {
             // What it has more is asked for in this round, and as of its term.
             self.own.hand_on(node, term);
         }

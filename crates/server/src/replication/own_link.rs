@@ -324,9 +324,6 @@ impl OwnLinks {
         if !self.follows.load(Ordering::Acquire) {
             return None;
         }
-        if self.node().is_some_and(|node| keeps_log_alone(&node)) {
-            return Some("this node keeps the log alone, and has no data".to_owned());
-        }
         if self.is_store_broken.load(Ordering::Acquire) {
             return Some("what this replica has is not whole: a full sync is under way".to_owned());
         }
@@ -418,12 +415,6 @@ pub(super) fn own_log(node: &Node) -> Option<Arc<Log>> {
 
 pub(super) fn place_of(node: &Node) -> Place {
     Place::within(&node.core.config.current().dir)
-}
-
-/// Whether this node keeps the log alone.
-fn keeps_log_alone(node: &Node) -> bool {
-    let config = node.core.config.current();
-    node.replication.keeps_log_alone(&config)
 }
 
 /// Up to where this primary counts its own log.
@@ -518,6 +509,26 @@ impl AtPrimary {
         })
     }
 
+    /// The checkpoint from which the log of a copy of the log alone begins: the one in force, whose parts it is not given.
+    ///
+    /// # Errors
+    /// Where not all copies of the data are known to have the log up to there.
+    fn log_begin(node: &Node, log: &Arc<Log>) -> Result<PinnedCheckpoint, String> {
+        let floor =
+            floor(node, log).ok_or("not all copies of the data have said what they have")?;
+        let found = match Self::pin(node, log)? {
+            Some(found) if !found.manifest.history.terms.is_empty() => found,
+            _ => Self::checkpoint(node, log)?,
+        };
+        let from = found.manifest.log_sequence.unwrap_or(u64::MAX);
+        match floor >= from {
+            true => Ok(found),
+            false => Err(format!(
+                "a copy of the log would begin at sequence {from}, and all copies of the data have it up to {floor} only"
+            )),
+        }
+    }
+
     /// The checkpoint in force, if the log goes on from it.
     fn pin(node: &Node, log: &Arc<Log>) -> Result<Option<PinnedCheckpoint>, String> {
         let kept = node.persistence().ok_or("nothing is kept")?;
@@ -568,7 +579,7 @@ impl PrimaryHome for AtPrimary {
             }
             Some(_) => {}
             None if node.replication.fence.is_grouped() => {
-                if node.replication.fence.office() == 0 && !keeps_log_alone(&node) {
+                if node.replication.fence.office() == 0 && !node.keeping.keeps_log_alone() {
                     return Err("this node is not in office".to_owned());
                 }
             }
@@ -596,7 +607,7 @@ impl PrimaryHome for AtPrimary {
         Ok(PrimaryLog {
             oldest: log.oldest().max(own.whole_from.load(Ordering::Acquire)),
             end,
-            has_data: has_keys || is_more || first > 0 || keeps_log_alone(&node),
+            has_data: has_keys || is_more || first > 0 || node.keeping.keeps_log_alone(),
             // A replica is given a checkpoint first, so that it has one to go on from.
             is_whole: false,
             lineage,
@@ -606,7 +617,7 @@ impl PrimaryHome for AtPrimary {
     fn full_copy(&self, reason: FullReason, is_log_only: bool) -> Result<FullCopy, String> {
         let node = self.node()?;
         let log = own_log(&node).ok_or("there is no log on disk")?;
-        if keeps_log_alone(&node) {
+        if node.keeping.keeps_log_alone() {
             return Err("this node keeps the log alone: it has no data to give".to_owned());
         }
         let PinnedCheckpoint {
@@ -614,15 +625,12 @@ impl PrimaryHome for AtPrimary {
             source,
             files,
             log_pin,
-        } = Self::checkpoint(&node, &log)?;
+        } = match is_log_only {
+            true => Self::log_begin(&node, &log)?,
+            false => Self::checkpoint(&node, &log)?,
+        };
         let from = manifest.log_sequence.unwrap_or(0);
         if is_log_only {
-            let floor = floor(&node, &log);
-            if floor.is_none_or(|floor| floor < from) {
-                return Err(format!(
-                    "a copy of the log would begin at sequence {from}, and not all copies of the data are known to have it up to there"
-                ));
-            }
             manifest = without_parts(manifest);
             node.core.log.notice(format_args!(
                 "A copy of the log alone is given it from {from} on ({reason:?})"
@@ -1217,7 +1225,7 @@ impl LogHome for AtReplica<'_> {
     }
 
     fn keeps_data(&self) -> bool {
-        !keeps_log_alone(&self.node)
+        !self.node.keeping.keeps_log_alone()
     }
 
     fn begin_log_at(&self, manifest: &Manifest) -> Result<(), String> {

@@ -167,9 +167,7 @@ pub(crate) trait ReplicaData {
     fn end_sync(&mut self, end: &SyncEnd<'_>) -> Result<(), String>;
 
     /// All copies of the data have the log up to here: a copy of the log alone begins there from now on.
-    fn trim(&mut self, to: u64) {
-        let _keeps_data = to;
-    }
+    fn trim(&mut self, to: u64);
 
     /// The link ended: what is half received is forgotten.
     fn forget_piece(&mut self);

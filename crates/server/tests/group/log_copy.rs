@@ -10,7 +10,9 @@ pub(crate) fn with_log_copy() -> [Node; 3] {
     let level = ["--durability", "quorum"];
     let first = Node::new(&[&["--cluster-group", "yes"][..], &level].concat());
     let second = Node::by_command("join", &first, &level);
-    let witness = Node::by_command("witness", &first, &["--witness-log", "yes"]);
+    // A log of any length would be a reason for a checkpoint, which a node without data must not make.
+    let log = ["--witness-log", "yes", "--auto-aof-rewrite-min-size", "1"];
+    let witness = Node::by_command("witness", &first, &log);
     let nodes = [first, second, witness];
     let all: Vec<&Node> = nodes.iter().collect();
     wait_until("a copy of the log", &all, || {
@@ -148,6 +150,54 @@ fn a_witness_with_a_log_serves_nobody_and_forgets_what_all_have() {
     assert!(writes(primary, "after"));
 }
 
+/// It is the only one that has what was acknowledged while the replica was away, beside the primary.
+#[test]
+fn a_witness_keeps_its_log_over_restarts() {
+    let mut nodes = with_log_copy();
+    nodes[1].kill();
+    let left = [&nodes[0], &nodes[2]];
+    for number in 0..50 {
+        let key = format!("key:{number}");
+        wait_until("written", &left, || writes(&nodes[0], &key));
+    }
+    let before = log_begins(&nodes[2]);
+    for _ in 0..5 {
+        nodes[2].kill();
+        nodes[2].start();
+        let left = [&nodes[0], &nodes[2]];
+        wait_until("it follows", &left, || nodes[2].is_synced());
+        assert_eq!(log_begins(&nodes[2]), before, "{}", nodes[2].log());
+    }
+}
+
+/// Whether a node ends at its start, and says why.
+fn is_refused(node: &mut Node, reason: &str) {
+    let told = node.try_start().err().map(|error| error.to_string());
+    // It may answer before it ends.
+    wait_until("refused", &[node], || {
+        let is_told = told.as_ref().is_some_and(|told| told.contains(reason));
+        is_told || node.log().contains(reason)
+    });
+}
+
+/// A log that was never applied looks like that of a server with little data.
+#[test]
+fn a_directory_with_a_log_alone_is_not_taken_for_one_with_data_or_the_other_way_round() {
+    let mut nodes = with_log_copy();
+    nodes[2].kill();
+    nodes[2].words.clear();
+    let before = std::mem::replace(
+        &mut nodes[2].args,
+        vec!["--durability".into(), "quorum".into()],
+    );
+    is_refused(&mut nodes[2], "has the log of a shard and none of its data");
+    nodes[1].kill();
+    nodes[1].words.clear();
+    nodes[1].args = before;
+    nodes[1].args.extend(["--witness".into(), "yes".into()]);
+    is_refused(&mut nodes[1], "the directory is of a node with data");
+}
+
 #[test]
 fn a_third_copy_of_the_data_takes_the_place_of_the_log() {
     let nodes = with_log_copy();
@@ -168,11 +218,5 @@ fn a_third_copy_of_the_data_takes_the_place_of_the_log() {
 fn only_a_witness_keeps_the_log_alone() {
     let args = ["--cluster-group", "yes", "--witness-log", "yes"];
     let mut node = Node::to_be_started(&[], &args);
-    let told = node.try_start().err().map(|error| error.to_string());
-    let refused = "witness-log is for a witness";
-    // It may answer before it ends.
-    wait_until("refused", &[&node], || {
-        let is_told = told.as_ref().is_some_and(|told| told.contains(refused));
-        is_told || node.log().contains(refused)
-    });
+    is_refused(&mut node, "witness-log is for a witness");
 }
