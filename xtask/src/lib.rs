@@ -6,6 +6,7 @@
 
 pub mod big_endian;
 pub mod changed;
+pub mod chart;
 pub mod coverage;
 mod debian;
 pub mod figures;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use xtask::parts::{self, PARTS};
 use xtask::run::{self, Outcome};
 use xtask::{
-    big_endian, coverage, figures, flakes, fuzz, instructions, instructions::Build, package,
+    big_endian, chart, coverage, figures, flakes, fuzz, instructions, instructions::Build, package,
     sanitize, soak, tidy, workspace_root,
 };
 
@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         ["package"] => answer(package::make()),
         ["package", program] => answer(package::make_of(program)),
         ["check-packages"] => answer(package::check()),
+        ["check-chart"] => answer(chart::check()),
         ["check-builds"] => answer(package::check_builds()),
         ["tidy"] => check_tidiness(),
         ["tidy", "--accept"] => accept_long_functions(),
@@ -179,6 +180,9 @@ fn help() -> ExitCode {
     );
     println!(
         "cargo xtask check-packages     installs each into a root of its own and runs the server in it"
+    );
+    println!(
+        "cargo xtask check-chart        lints and renders the chart for Kubernetes, and checks its objects"
     );
     println!("cargo xtask check-builds       builds again in another directory, and compares");
     println!("cargo xtask ci                 the gate; fails when a tool is missing");

@@ -305,6 +305,12 @@ pub const PARTS: &[SoakPart] = &[
         },
     },
     SoakPart {
+        name: "chart",
+        purpose: "the chart for Kubernetes, linted and rendered by Helm; its objects decoded strictly, and what they say to each other",
+        needs: &[&tools::GO],
+        commands: |_| vec![parts::xtask(&["check-chart"])],
+    },
+    SoakPart {
         name: "docs",
         purpose: "rustdoc, no warning",
         needs: &[&tools::CPP_COMPILER],
