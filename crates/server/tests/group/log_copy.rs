@@ -22,7 +22,16 @@ pub(crate) fn with_log_copy() -> [Node; 3] {
     wait_until("copied", &all, || {
         nodes[1].is_synced() && has(&nodes[1], "before")
     });
+    wait_until("a copy of the log that counts at a seal", &all, || {
+        is_certain(&nodes[2])
+    });
     nodes
+}
+
+/// Whether a node has said for good that it has all that it acknowledged: a full sync takes that back, until it has what is committed.
+fn is_certain(node: &Node) -> bool {
+    let seal = std::fs::read_to_string(node.directory.join("iolite-data/SEAL"));
+    seal.is_ok_and(|seal| seal.contains("shard 0\n") && seal.contains("certain yes\n"))
 }
 
 /// Whether the group counts a copy of the log at a witness that is there.
