@@ -51,6 +51,11 @@ impl IdealLogs {
         self.confirmed_ms[leader] = 0;
     }
 
+    /// When a quorum last confirmed a node as the leader.
+    pub(super) fn now_of(&self, at: usize) -> u64 {
+        self.confirmed_ms[at]
+    }
+
     fn append(&mut self, entry: Entry) {
         self.requests += 1;
         let mut request = RequestId::default();

@@ -1,7 +1,8 @@
 //! The group on an ideal control log.
 
 use super::world::{
-    run, run_blank_copy, run_failed_log, run_hand_over, run_lost_primary, run_restarted_voter,
+    run, run_blank_copy, run_failed_log, run_hand_over, run_log_copy_that_goes, run_lost_primary,
+    run_restarted_voter,
 };
 use super::{Fault, Summary};
 use crate::planted::{Bug, plant};
@@ -131,6 +132,21 @@ fn what_only_a_copy_of_the_log_has_beside_the_lost_primary_is_not_lost() {
     let found = faults(Some(Bug::RestIgnored), run_lost_primary);
     let is_seen = |fault: &Fault| matches!(fault, Fault::CommittedLost { .. });
     assert!(found.iter().any(is_seen), "{found:?}");
+}
+
+#[test]
+fn a_primary_that_is_lost_while_a_copy_of_the_log_is_taken_out_is_replaced() {
+    assert_eq!(faults(None, run_log_copy_that_goes), []);
+    let ended = (0..40).filter_map(|seed| run_log_copy_that_goes(seed).ok());
+    let promotions: Vec<(u64, u64)> = ended.map(|ended| (ended.promotions, ended.rests)).collect();
+    assert!(
+        promotions.iter().all(|(count, _)| *count > 0),
+        "{promotions:?}"
+    );
+    assert!(
+        promotions.iter().any(|(_, rests)| *rests > 0),
+        "{promotions:?}"
+    );
 }
 
 #[test]

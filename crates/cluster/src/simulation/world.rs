@@ -11,7 +11,8 @@ use base::random::Prng;
 
 #[cfg(test)]
 pub(super) use cases::{
-    run, run_blank_copy, run_failed_log, run_hand_over, run_lost_primary, run_restarted_voter,
+    run, run_blank_copy, run_failed_log, run_hand_over, run_log_copy_that_goes, run_lost_primary,
+    run_restarted_voter,
 };
 
 use super::{ControlLogs, Links};
@@ -118,8 +119,8 @@ impl Summary {
 pub struct Beginning {
     random: Prng,
     is_quorum: bool,
-    /// The last node keeps the log alone.
-    has_log_copy: bool,
+    /// This node keeps the log alone.
+    log_copy: Option<NodeId>,
     /// The nodes, all of which vote.
     pub ids: Vec<NodeId>,
     /// How long things take.
@@ -133,9 +134,10 @@ impl Beginning {
         let mut random = Prng::seeded(seed);
         let count = if random.below(3) == 0 { 5 } else { 3 };
         let is_quorum = random.below(4) != 0;
+        let has_log_copy = is_quorum && seed % 3 == 1;
         Self {
             is_quorum,
-            has_log_copy: is_quorum && seed % 3 == 1,
+            log_copy: has_log_copy.then_some(NodeId([count; 20])),
             ids: (1..=count).map(|byte| NodeId([byte; 20])).collect(),
             times: Times::of(1_500),
             random,
@@ -168,7 +170,7 @@ impl Beginning {
         };
         entries.push(shard(0, create));
         for node in &self.ids[1..] {
-            let kind = match self.has_log_copy && self.ids.last() == Some(node) {
+            let kind = match self.log_copy == Some(*node) {
                 true => CopyKind::LogOnly,
                 false => CopyKind::Data,
             };
@@ -258,7 +260,7 @@ impl<L: ControlLogs> World<L> {
         let Beginning {
             random,
             is_quorum,
-            has_log_copy,
+            log_copy,
             ids,
             times,
         } = beginning;
@@ -285,9 +287,11 @@ impl<L: ControlLogs> World<L> {
             let node = world.node(id);
             world.nodes.push(node);
         }
-        if let Some(last) = world.nodes.last_mut().filter(|_| has_log_copy) {
-            last.begins = Some(0);
-            last.member.note_begins(SHARD, 0);
+        for node in &mut world.nodes {
+            if log_copy == Some(node.id) {
+                node.begins = Some(0);
+                node.member.note_begins(SHARD, 0);
+            }
         }
         world
     }

@@ -1,7 +1,9 @@
 //! Courses of events that random faults bring about too seldom.
 
 use super::{Beginning, Fault, Member, SHARD, STEP_MS, Summary};
-use crate::simulation::IdealLogs;
+use crate::entry::{Entry, ShardChange};
+use crate::simulation::{ControlLogs as _, IdealLogs};
+use crate::state::NodeId;
 
 type World = super::World<IdealLogs>;
 
@@ -119,12 +121,48 @@ pub(in crate::simulation) fn run_lost_primary(seed: u64) -> Result<Summary, Faul
     const CUT_MS: u64 = 4_000;
     const LOST_MS: u64 = 5_000;
     let mut beginning = Beginning::of(seed);
-    (beginning.is_quorum, beginning.has_log_copy) = (true, true);
+    beginning.is_quorum = true;
     beginning.ids.truncate(3);
+    beginning.log_copy = beginning.ids.last().copied();
     steps(world_of(beginning), |world, now_ms| match now_ms {
         // The leader is not the primary.
         ELECT_MS => world.logs.elect(1),
         CUT_MS => world.cut[0][1] = true,
+        LOST_MS => world.cut_off(0),
+        _ => {}
+    })
+}
+
+/// A copy of the log is being taken out of a shard that has three of the data, and has more than the two that are left when the
+/// primary is lost: they do not hear it for a while before that.
+pub(in crate::simulation) fn run_log_copy_that_goes(seed: u64) -> Result<Summary, Fault> {
+    const ELECT_MS: u64 = 2_500;
+    const REMOVE_MS: u64 = 4_000;
+    const CUT_MS: u64 = 4_500;
+    const LOST_MS: u64 = 5_000;
+    let ids: Vec<NodeId> = (1..=4).map(|byte| NodeId([byte; 20])).collect();
+    let log_copy = ids[2];
+    let mut beginning = Beginning::of(seed);
+    (beginning.is_quorum, beginning.log_copy, beginning.ids) = (true, Some(log_copy), ids);
+    steps(world_of(beginning), |world, now_ms| match now_ms {
+        // The leader is not the primary.
+        ELECT_MS => world.logs.elect(1),
+        REMOVE_MS => {
+            let state = &world.nodes[1].view;
+            let expected_epoch = state.shards.get(&SHARD).map_or(0, |shard| shard.epoch);
+            let change = ShardChange::Remove { node: log_copy };
+            let entry = Entry::Shard {
+                shard: SHARD,
+                expected_epoch,
+                change,
+            };
+            let at_ms = world.logs.now_of(1);
+            world.logs.propose(1, entry, at_ms);
+        }
+        CUT_MS => {
+            world.cut[0][1] = true;
+            world.cut[0][3] = true;
+        }
         LOST_MS => world.cut_off(0),
         _ => {}
     })
