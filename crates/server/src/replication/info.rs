@@ -1,7 +1,10 @@
 //! The section Replication of INFO: Redis' names, in its order, and after them ours.
 
+use cluster::Shard;
+
 use super::Replication;
 use super::following::{Following, Link};
+use super::own_link::own_log;
 use super::replicas::{Kind, Replica};
 use crate::node::Node;
 
@@ -54,8 +57,25 @@ impl Replication {
         }
         if node.group.is_there() {
             fields.extend(node.group.get().fields());
+            self.log_copy(&mut fields, node);
         }
         fields
+    }
+
+    /// What the primary knows of a copy of the log alone: it is no replica to clients.
+    fn log_copy(&self, fields: &mut Fields, node: &Node) {
+        let seen = node.group.get();
+        let shard = self.fence.shard().and_then(|id| seen.state.shards.get(&id));
+        let copy = shard
+            .and_then(Shard::log_copy)
+            .filter(|_| self.fence.office() > 0);
+        let Some(copy) = copy else { return };
+        let (state, lag_bytes) = match (self.fence.copy_end(copy), own_log(node)) {
+            (Some(end), Some(log)) => ("online", log.tail().saturating_sub(end)),
+            _ => ("wait", 0),
+        };
+        let line = format!("id={copy},state={state},lag_bytes={lag_bytes}");
+        add(fields, "control_log_copy", line);
     }
 
     fn own_replicas(&self, fields: &mut Fields, node: &Node) {

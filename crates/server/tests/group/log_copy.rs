@@ -23,7 +23,7 @@ pub(crate) fn with_log_copy() -> [Node; 3] {
         nodes[1].is_synced() && has(&nodes[1], "before")
     });
     wait_until("a copy of the log that counts at a seal", &all, || {
-        is_certain(&nodes[2])
+        is_certain(&nodes[2]) && nodes[0].field("control_log_copy").contains("state=online,")
     });
     nodes
 }
