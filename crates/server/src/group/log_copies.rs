@@ -68,6 +68,7 @@ mod tests {
 
     use cluster::state::NodeRecord;
     use cluster::{Membership, Proposal, RequestId};
+    use consensus::Change;
 
     use super::super::reconcile::{Asks, Reconciler};
     use super::super::view::SHARD;
@@ -96,17 +97,13 @@ mod tests {
         apply(state, Entry::Join { node, record });
     }
 
-    /// Node 1 is the primary, at quorum; all steps that the reconciler takes are taken.
+    /// Node 1 is the primary, at quorum; all steps that the reconciler takes are taken. Each node that may votes.
     fn settle(state: &mut ControlState, follows: bool) {
+        let mut members = Membership {
+            voters: state.nodes.values().map(|node| node.raft_id).collect(),
+            ..Membership::default()
+        };
         for _ in 0..20 {
-            let ids = state.nodes.values().map(|node| node.raft_id);
-            let all: BTreeSet<u64> = ids.collect();
-            let (voters, learners) = all.iter().partition(|id| **id == 1);
-            let members = Membership {
-                voters,
-                learners,
-                ..Membership::default()
-            };
             let step = Reconciler::default().next(&Look {
                 state,
                 members: &members,
@@ -121,7 +118,11 @@ mod tests {
             });
             match step.map(super::super::reconcile::Step::into_asks) {
                 Some(Asks::Entry(entry)) => apply(state, entry),
-                // Who votes is another matter.
+                Some(Asks::Raft(Change::Voters(voters))) => {
+                    let all = state.nodes.values().map(|node| node.raft_id);
+                    members.learners = all.filter(|id| !voters.contains(id)).collect();
+                    members.voters = voters;
+                }
                 Some(Asks::Raft(_)) | None => return,
             }
         }

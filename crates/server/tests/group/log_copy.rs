@@ -3,6 +3,7 @@
 
 use protocol::Value;
 
+use crate::witness::wait_for_both;
 use crate::{Node, has, wait_until, writes};
 
 /// The primary, its replica and the witness, whose copy of the log counts.
@@ -41,16 +42,9 @@ fn keeps_log(node: &Node) -> bool {
     rows.filter(is_there).count() == 1
 }
 
-/// Both copies of the data are there, with a primary that takes writes, and have these keys.
-fn wait_for_both(nodes: &[Node; 3], keys: &[String]) {
-    let all: Vec<&Node> = nodes.iter().collect();
-    wait_until("a primary and its replica", &all, || {
-        let [first, second, _] = nodes;
-        let is_whole = |primary: &Node, replica: &Node| {
-            writes(primary, "after") && replica.is_synced() && has(replica, "after")
-        };
-        is_whole(first, second) || is_whole(second, first)
-    });
+/// Both copies of the data are there, and have these keys.
+fn wait_for_keys(nodes: &[Node; 3], keys: &[String]) {
+    wait_for_both(nodes);
     for key in keys {
         assert!(has(&nodes[0], key) && has(&nodes[1], key), "{key}");
     }
@@ -79,7 +73,7 @@ fn the_loss_of_any_one_of_three_stops_no_write() {
         });
         kept.push(key);
         nodes[lost].start();
-        wait_for_both(&nodes, &kept);
+        wait_for_keys(&nodes, &kept);
         let all: Vec<&Node> = nodes.iter().collect();
         wait_until("the witness is back", &all, || keeps_log(&nodes[0]));
     }
@@ -115,7 +109,7 @@ fn what_only_the_witness_has_beside_the_lost_primary_is_not_lost() {
     nodes[2].kill();
     nodes[2].start();
     nodes[0].start();
-    wait_for_both(&nodes, &kept);
+    wait_for_keys(&nodes, &kept);
     nodes[1].kill();
     let left = [&nodes[0], &nodes[2]];
     wait_until("written once more", &left, || writes(&nodes[0], "last"));
@@ -135,7 +129,7 @@ fn a_copy_of_the_data_that_is_alone_takes_nothing() {
     let left = [&nodes[1], &nodes[2]];
     wait_until("two go on", &left, || writes(&nodes[1], "two"));
     nodes[0].start();
-    wait_for_both(&nodes, &["two".to_owned()]);
+    wait_for_keys(&nodes, &["two".to_owned()]);
 }
 
 /// It is no replica to anybody, has no data to show, and its log gets no longer than those of the others need.

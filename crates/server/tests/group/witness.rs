@@ -35,7 +35,7 @@ fn takes_no_write(node: &Node) {
 }
 
 /// Both copies are there, with a primary that takes writes and all that was written before.
-fn wait_for_both(nodes: &[Node; 3]) {
+pub(crate) fn wait_for_both(nodes: &[Node; 3]) {
     let all: Vec<&Node> = nodes.iter().collect();
     wait_until("a primary and its replica", &all, || {
         let [first, second, _] = nodes;
