@@ -81,8 +81,6 @@ pub struct Leader {
     rounds: BTreeMap<ShardId, Round>,
     /// Where the log of a primary ended when it knew of a change of its members: the epoch of that, and the sequence.
     changes: BTreeMap<ShardId, (u64, u64)>,
-    /// The same for whether all copies of the data follow.
-    tails: BTreeMap<ShardId, (u64, u64)>,
     /// What was said of a node's state last, and when.
     marked: BTreeMap<NodeId, u64>,
     /// Who votes, and since when by what is known here.
@@ -109,7 +107,6 @@ impl Leader {
             granted: BTreeMap::new(),
             rounds: BTreeMap::new(),
             changes: BTreeMap::new(),
-            tails: BTreeMap::new(),
             marked: BTreeMap::new(),
             voters: (BTreeSet::new(), now_ms),
             reports: BTreeMap::new(),
@@ -142,7 +139,6 @@ impl Leader {
         self.reign = reign.or(self.reign);
         self.rounds.clear();
         self.changes.clear();
-        self.tails.clear();
         self.granted.clear();
     }
 
@@ -309,47 +305,45 @@ impl Leader {
     /// Whether a change of the members of a shard may end: what the primary had when it knew of the change is on a quorum
     /// of the old and of the new members, by what they said last.
     pub fn is_settled(&mut self, id: ShardId, shard: &Shard) -> bool {
-        let Some(primary) = self.heard.get(&shard.primary) else {
+        let Some(wanted) = self.first_end(id, shard) else {
             return false;
         };
-        let copy_of = |heard: &Heard| {
-            let copy = heard.copies.iter().find(|copy| copy.shard == id)?;
-            (copy.end.term == shard.term).then_some(copy.end.sequence)
-        };
-        if primary.index < shard.epoch {
+        let nodes = self.heard.keys();
+        let ends = nodes.filter_map(|node| Some((*node, self.end_in_term(id, shard, node)?)));
+        shard.committed(&ends.collect()) >= wanted
+    }
+
+    /// Whether each copy of the data is heard and has, in the present term, what the primary had when it knew of the present members: all
+    /// that was committed before, and so whatever the log of a copy of the log alone has lost.
+    pub fn all_follow(&mut self, id: ShardId, shard: &Shard, now_ms: u64) -> bool {
+        let Some(wanted) = self.first_end(id, shard) else {
             return false;
+        };
+        let data = shard.members.iter();
+        let mut data = data.filter(|(_, kind)| **kind == CopyKind::Data);
+        data.all(|(node, _)| {
+            let end = self.end_in_term(id, shard, node);
+            !self.is_silent(*node, now_ms) && end.is_some_and(|end| end >= wanted)
+        })
+    }
+
+    /// Where the log of a shard's primary ended when it first said that it knows the present members.
+    fn first_end(&mut self, id: ShardId, shard: &Shard) -> Option<u64> {
+        if self.heard.get(&shard.primary)?.index < shard.epoch {
+            return None;
         }
-        let Some(end) = copy_of(primary) else {
-            return false;
-        };
+        let end = self.end_in_term(id, shard, &shard.primary)?;
         let known = self.changes.entry(id).or_insert((shard.epoch, end));
         if known.0 != shard.epoch {
             *known = (shard.epoch, end);
         }
-        let wanted = known.1;
-        let ends = self.heard.iter();
-        let ends = ends.filter_map(|(node, heard)| Some((*node, copy_of(heard)?)));
-        shard.committed(&ends.collect()) >= wanted
+        Some(known.1)
     }
 
-    /// Whether each copy of the data is heard and has, in the present term, what the primary had when that was asked first: all that
-    /// was committed before, and so whatever the log of a copy of the log alone has lost.
-    pub fn all_follow(&mut self, id: ShardId, shard: &Shard, now_ms: u64) -> bool {
-        let end_of = |copy: &CopyStatus| (copy.end.term == shard.term).then_some(copy.end.sequence);
-        let Some(end) = self.copy_of(id, &shard.primary).and_then(end_of) else {
-            return false;
-        };
-        let known = self.tails.entry(id).or_insert((shard.epoch, end));
-        if known.0 != shard.epoch {
-            *known = (shard.epoch, end);
-        }
-        let wanted = known.1;
-        let data = shard.members.iter();
-        let mut data = data.filter(|(_, kind)| **kind == CopyKind::Data);
-        data.all(|(node, _)| {
-            let copy = self.copy_of(id, node).and_then(end_of);
-            !self.is_silent(*node, now_ms) && copy.is_some_and(|end| end >= wanted)
-        })
+    /// Where a copy ended by what its node said last, if it has something of the present term.
+    fn end_in_term(&self, id: ShardId, shard: &Shard, node: &NodeId) -> Option<u64> {
+        let end = self.copy_of(id, node)?.end;
+        (end.term == shard.term).then_some(end.sequence)
     }
 
     fn is_silent(&self, node: NodeId, now_ms: u64) -> bool {

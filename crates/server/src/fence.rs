@@ -403,15 +403,11 @@ impl Fence {
             false => copies.reached.get(node).copied(),
         };
         let shard = &copies.shard;
-        let members = std::iter::once(&shard.members).chain(&shard.old_members);
-        let data = members
-            .flatten()
-            .filter(|(_, kind)| **kind == CopyKind::Data);
-        let ends: Option<Vec<u64>> = data.map(|(node, _)| known(node)).collect();
-        ends?
-            .into_iter()
-            .min()
-            .filter(|_| self.office() >= shard.term)
+        let mut data = shard.everybody();
+        data.retain(|node| shard.kind_of(*node) == Some(CopyKind::Data));
+        let ends: Option<Vec<u64>> = data.iter().map(known).collect();
+        let is_of_term = self.office() >= shard.term;
+        ends?.into_iter().min().filter(|_| is_of_term)
     }
 
     /// Up to where a copy has the log, as it said in this office.

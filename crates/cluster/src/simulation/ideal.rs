@@ -52,7 +52,7 @@ impl IdealLogs {
     }
 
     /// When a quorum last confirmed a node as the leader.
-    pub(super) fn now_of(&self, at: usize) -> u64 {
+    pub(super) fn confirmed_ms(&self, at: usize) -> u64 {
         self.confirmed_ms[at]
     }
 

@@ -4,8 +4,8 @@
 //!   leader: fetch ─► follows that copy, in the term of the seal ─► has all of its log ─► seal again ─► answer
 //! ```
 //!
-//! What the thread "group" does for it is beside the seals (`acting`). The copy of the log is sealed for the same term, so nothing comes to its log meanwhile. A later seal ends it; what was received
-//! until then stays, and is told with the answer to that.
+//! What the thread "group" does for it is beside the seals (`acting`). The copy of the log is sealed for the same term, so nothing
+//! comes to its log meanwhile. A later seal ends it; what was received until then stays, and is told with the answer to that.
 
 use cluster::message::Fetch;
 

@@ -156,7 +156,7 @@ pub(in crate::simulation) fn run_log_copy_that_goes(seed: u64) -> Result<Summary
                 expected_epoch,
                 change,
             };
-            let at_ms = world.logs.now_of(1);
+            let at_ms = world.logs.confirmed_ms(1);
             world.logs.propose(1, entry, at_ms);
         }
         CUT_MS => {
