@@ -191,7 +191,11 @@ impl DiskLog {
 
     /// Writes records, as often as it takes; durable then.
     async fn persist<C: Types>(&self, changes: &[Change<'_>]) -> io::Result<()> {
-        let syncs = !is_on(Bug::NotSynced);
+        let is_forgotten = match changes {
+            [Change::Vote(_)] => is_on(Bug::VoteNotSynced) || is_on(Bug::NotSynced),
+            _ => is_on(Bug::NotSynced),
+        };
+        let syncs = !is_forgotten;
         let write = || self.lock().write(changes, syncs);
         self.fault
             .until_written::<C, _>(Written::Journal, write)

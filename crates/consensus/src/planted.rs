@@ -7,6 +7,8 @@
 pub enum Bug {
     /// Votes are given and entries acknowledged before they are on disk.
     NotSynced,
+    /// A vote is given before it is on disk.
+    VoteNotSynced,
     /// A start takes all entries that it finds for committed, and applies them.
     AppliedBeforeCommit,
 }

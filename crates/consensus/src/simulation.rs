@@ -37,6 +37,7 @@ const STEP: Duration = Duration::from_millis(10);
 
 mod faults;
 mod many_nodes;
+mod schedules;
 mod whole_group;
 
 struct Wires {
@@ -175,8 +176,13 @@ impl World {
 
     /// Ends a node as a power cut does, and starts it from what its disk kept.
     async fn restart(&mut self, id: u64, seed: u64) {
-        let raft = self.wires.lock().unwrap().rafts.remove(&id).unwrap();
         let disk = self.nodes[&id].disk.crash(seed);
+        self.restart_from(id, disk).await;
+    }
+
+    /// Ends a node, and starts it from this disk.
+    async fn restart_from(&mut self, id: u64, disk: SimulatedDisk) {
+        let raft = self.wires.lock().unwrap().rafts.remove(&id).unwrap();
         self.nodes[&id].fault.give_up();
         raft.shutdown().await.unwrap();
         SimRuntime::sleep(Duration::from_millis(300)).await;
