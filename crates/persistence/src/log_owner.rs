@@ -165,6 +165,15 @@ impl Life {
     }
 }
 
+/// Nobody else changes the log until this goes.
+struct Claimed<'o>(&'o LogOwner);
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
 impl LogOwner {
     /// The owner of no log yet.
     #[must_use]
@@ -417,20 +426,14 @@ impl LogOwner {
     /// done again, or [the rest of it](LogOwner::begin_missing).
     pub fn replace(&self, manifest: &Manifest) -> Result<Arc<Log>, String> {
         let _alone = lock(&self.files);
-        let mut life = self.life();
-        if life.state.phase != Phase::On {
-            return Err(CHANGING.to_owned());
-        }
-        drop(life);
+        let _claimed = self.claim_while_on()?;
         let place = self.place();
         if let Err(error) = replacement::decide(&place, manifest) {
             // Where that can be taken back all is as it was: the log that there is goes on.
             replacement::take_back(&place).map_err(|error| system_reason(&error))?;
             return Err(system_reason(&error));
         }
-        life = self.life();
-        let taken = life.open.take();
-        drop(life);
+        let taken = self.life().open.take();
         if let Some(open) = taken {
             open.stop.store(true, Ordering::Release);
             open.log.wake_syncer();
@@ -445,19 +448,49 @@ impl LogOwner {
 
     /// Does what is left of a replacement by this checkpoint, and begins the log after it. With [`LogOwner::files`] held.
     fn begin_replacement(&self, manifest: &Manifest) -> Result<Arc<Log>, String> {
-        let finished = replacement::finish(&self.place(), &self.setup.env.clock);
-        finished.map_err(|fault| fault.to_string())?;
-        let start = manifest.log_sequence.unwrap_or(0);
+        let start = self.put_replacement_in_force(manifest)?;
         let wish = self.life().wish.clone();
         let open = self.open_at(&wish, start, true);
         let open = open.map_err(|error| system_reason(&error))?;
         open.counts.store(true, Ordering::Release);
         let log = Arc::clone(&open.log);
         let mut life = self.life();
-        life.set_base(manifest);
-        (life.end, life.open) = (start, Some(open));
+        // It may have been changed meanwhile.
+        open.log.set_level(life.wish.level);
+        life.open = Some(open);
         life.lent_from = life.lent_from.map(|_| start);
         Ok(log)
+    }
+
+    /// Where the log after it begins.
+    fn put_replacement_in_force(&self, manifest: &Manifest) -> Result<u64, String> {
+        let finished = replacement::finish(&self.place(), &self.setup.env.clock);
+        finished.map_err(|fault| fault.to_string())?;
+        let start = manifest.log_sequence.unwrap_or(0);
+        let mut life = self.life();
+        life.set_base(manifest);
+        life.end = start;
+        Ok(start)
+    }
+
+    /// Does what is left of a [replacement](LogOwner::replace) that could not be finished, before a checkpoint is made: a start
+    /// would finish it, and what came after it would be out of force.
+    ///
+    /// # Errors
+    /// Why it cannot be done now either.
+    pub fn finish_replacement(&self) -> Result<(), String> {
+        let _alone = lock(&self.files);
+        let place = self.place();
+        let Some(manifest) = replacement::decided(&place).map_err(|fault| fault.to_string())?
+        else {
+            return Ok(());
+        };
+        let has_log = self.life().open.is_some();
+        match has_log {
+            // It could not be taken back when it could not be decided, and that log went on.
+            true => replacement::take_back(&place).map_err(|error| system_reason(&error)),
+            false => self.put_replacement_in_force(&manifest).map(drop),
+        }
     }
 
     /// Begins the log that a [replacement](LogOwner::replace) could not begin; the checkpoint that it goes on from, if that
@@ -472,6 +505,7 @@ impl LogOwner {
             return Ok(None);
         }
         drop(life);
+        let _claimed = self.claim_while_on()?;
         let manifest = self.replacing_manifest()?;
         self.begin_replacement(&manifest)?;
         Ok(Some(manifest))
@@ -555,6 +589,16 @@ impl LogOwner {
         }
         life.is_driven = true;
         Ok(())
+    }
+
+    /// Keeps the log from being ended while another one takes its place.
+    fn claim_while_on(&self) -> Result<Claimed<'_>, String> {
+        self.claim()?;
+        let claimed = Claimed(self);
+        match self.state().phase {
+            Phase::On => Ok(claimed),
+            _ => Err(CHANGING.to_owned()),
+        }
     }
 
     fn release(&self) {
@@ -693,10 +737,22 @@ impl LogOwner {
 
     /// Makes durable what is in the log that nobody states effects to any more, and closes its files.
     fn close(&self) -> Progress {
+        self.close_files();
+        let _alone = lock(&self.files);
         let mut life = self.life();
-        let Some(open) = &mut life.open else {
-            return Progress::GivenUp;
-        };
+        life.open = None;
+        let (progress, removed) = self.step_on(life, Event::Closed);
+        if let Err(error) = removed {
+            let (lines, error) = (&self.setup.env.log, system_reason(&error));
+            lines.warning(format_args!("Cannot remove old files of the log: {error}"));
+        }
+        progress
+    }
+
+    /// There are none where a log that was to take the place of another one could not be begun.
+    fn close_files(&self) {
+        let mut life = self.life();
+        let Some(open) = &mut life.open else { return };
         let (log, stop, syncer) = (
             Arc::clone(&open.log),
             Arc::clone(&open.stop),
@@ -711,19 +767,10 @@ impl LogOwner {
         if let Some(syncer) = syncer {
             let _panicked = syncer.join();
         }
-        let lines = &self.setup.env.log;
         if let Err(fault) = log.close() {
+            let lines = &self.setup.env.log;
             lines.warning(format_args!("The end of the log is not on disk: {fault}"));
         }
-        let _alone = lock(&self.files);
-        let mut life = self.life();
-        life.open = None;
-        let (progress, removed) = self.step_on(life, Event::Closed);
-        if let Err(error) = removed {
-            let error = system_reason(&error);
-            lines.warning(format_args!("Cannot remove old files of the log: {error}"));
-        }
-        progress
     }
 
     /// Goes on to the next state, and does what is to be done on the way. With [`LogOwner::files`] held, where files may

@@ -573,6 +573,7 @@ impl Surroundings for Around {
     }
 
     fn prepare(&self) -> Result<(), String> {
+        self.log.finish_replacement()?;
         let mut taken = lock(&self.taken);
         if taken.is_some() {
             return Ok(());
