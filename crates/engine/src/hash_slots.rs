@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base::hash_slot::{self, HASH_SLOTS};
 
+use crate::slot_usage::SlotUsage;
+
 /// Requests about the slot are served without a second look. Of all other slots the routes tell.
 const MINE: u8 = 1;
 
@@ -204,6 +206,12 @@ impl Query {
         }
     }
 
+    /// The slot of all its keys.
+    #[must_use]
+    pub fn only_slot(&self) -> Option<u16> {
+        self.slot.filter(|_| !self.crosses)
+    }
+
     /// Whether the request has to wait, as its slot leaves. To be asked before the request begins, and not again: who takes the
     /// slot away waits for what has begun.
     #[must_use]
@@ -279,6 +287,8 @@ pub struct HashSlots {
     states: Box<[AtomicU8]>,
     routes: Mutex<Arc<Routes>>,
     version: AtomicU64,
+    /// What requests about each took.
+    pub usage: SlotUsage,
 }
 
 impl Default for HashSlots {
@@ -291,6 +301,7 @@ impl Default for HashSlots {
             states: (0..HASH_SLOTS).map(|_| AtomicU8::new(0)).collect(),
             routes: Mutex::default(),
             version: AtomicU64::new(0),
+            usage: SlotUsage::default(),
         }
     }
 }
@@ -366,6 +377,7 @@ impl HashSlots {
             let is_mine = routes.serves(slot) && !routes.is_down && !waits;
             state.store(if is_mine { MINE } else { 0 }, Ordering::Release);
         }
+        self.usage.forget(|slot| !routes.is_of_shard(slot));
         let has_waits = leaving.stage != LeavingStage::Copied && !leaving.ranges.is_empty();
         self.has_waits.store(has_waits, Ordering::Release);
         self.version.fetch_add(1, Ordering::Release);

@@ -37,6 +37,15 @@ pub(crate) fn is_withheld(waiting: &Waiting, table: &Table, routes: &Routes) -> 
     query.waits(routes) || elsewhere(waiting, table, routes).is_some()
 }
 
+/// The slot of all keys of a request that waits, if there is one.
+#[must_use]
+pub(crate) fn only_slot(waiting: &Waiting, table: &Table, routes: &Routes) -> Option<u16> {
+    let mut query = Query::default();
+    let spec = table.spec(waiting.command)?;
+    add_keys(&mut query, routes, table, spec, waiting.request.request());
+    query.only_slot()
+}
+
 /// What is asked for a client, without a key yet.
 pub(crate) fn query_of(session: &Session, routes: &Routes) -> Query {
     let local = session.client.local_address.rsplit_once(':');

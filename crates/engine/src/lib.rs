@@ -39,6 +39,7 @@ pub mod session;
 pub mod settings;
 pub mod shared;
 pub mod slot_moves;
+pub mod slot_usage;
 pub mod spec;
 pub mod subscriptions;
 pub mod table;

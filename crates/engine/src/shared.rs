@@ -48,7 +48,10 @@ impl Shared {
     /// Whether every request has to be looked at by itself, until it is asked again.
     #[inline]
     pub(crate) fn looks_at_each(&self) -> bool {
-        !self.gate.is_open() || self.observer.looks_at_each() || self.refusals.concern_reads()
+        !self.gate.is_open()
+            || self.observer.looks_at_each()
+            || self.refusals.concern_reads()
+            || self.hash_slots.usage.is_on()
     }
 
     /// Whether every request that changes something has to be looked at by itself, until it is asked again.

@@ -579,6 +579,10 @@ impl Node {
             self.core.shared.settings.thresholds.set(threshold, value);
         }
         self.core.shared.observer.set_thresholds(&config.noticed);
+        let slots = &self.core.shared.hash_slots;
+        slots
+            .usage
+            .set_on(config.cluster.is_on && config.cluster.counts_usage);
         let policy = policy_of(config.eviction_policy);
         self.core.shared.settings.set_use_clock(match policy {
             Policy::AllKeysLfu | Policy::VolatileLfu => UseClock::Frequency,
@@ -851,6 +855,7 @@ impl Node {
             worker.counters.forget_most();
         }
         self.keeping.saving.reset_counters();
+        self.core.shared.hash_slots.usage.forget(|_| true);
         self.work.rates.reset();
     }
 

@@ -205,17 +205,18 @@ impl Ledger<'_> {
         (ns, measured)
     }
 
-    /// Writes down that a request that has waited ran from `started` until now: waiting takes no time.
+    /// Writes down that a request that has waited ran from `started` until now: waiting takes no time. How long that was, in
+    /// nanoseconds.
     pub(super) fn enter_served(
         &self,
         started: Moment,
         waiting: &Waiting,
         table: &'static Table,
         reply_bytes: usize,
-    ) {
+    ) -> u64 {
         let request = waiting.request.request();
         let Some(spec) = table.spec(waiting.command) else {
-            return;
+            return 0;
         };
         let ran = Ran {
             table,
@@ -227,6 +228,7 @@ impl Ledger<'_> {
         };
         let now = self.clock.moment();
         self.enter(now, started.ns, &ran, &waiting.client);
+        now.ns.saturating_sub(started.ns)
     }
 
     /// Shows a request that ran to those who see all; not those of operators.

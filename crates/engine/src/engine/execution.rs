@@ -30,6 +30,7 @@ use crate::key_places as places;
 use crate::plan::PlannedRun;
 use crate::resolved::{check, is_about_keys, resolve};
 use crate::session::{Fate, ReplyMode, Session};
+use crate::slot_usage::Usage;
 use crate::spec::{CommandSpec, Flags, Group, InTransaction};
 use crate::table::Found;
 use crate::transaction::{keys_reached, may_reach_any_key, may_write};
@@ -592,6 +593,14 @@ impl Visit<'_> {
         let now = self
             .lap
             .charge(&self.ledger, started_ns, output, &ran, client);
+        if self.checks_slots {
+            let slot = self.slot_counted(spec, request);
+            self.count_usage(slot, || Usage {
+                cpu_ns: now.ns.saturating_sub(started_ns),
+                bytes_in: bytes as u64,
+                bytes_out: bytes_replied(output.saturating_sub(reply_start), &result),
+            });
+        }
         self.ledger
             .show(&mut self.context, spec, request, long.as_ref());
         if may_take_long(spec) {
@@ -773,6 +782,15 @@ impl Visit<'_> {
             None
         }
     }
+}
+
+/// Bytes of a reply, of which so many are written. An error is when the request is over.
+fn bytes_replied(bytes: usize, result: &CommandResult) -> u64 {
+    let of_error = match result {
+        Ok(()) => 0,
+        Err(error) => b"-\r\n".len() + error.text().len(),
+    };
+    (bytes + of_error) as u64
 }
 
 /// Whether a command shows something of the data, or may.

@@ -1,5 +1,6 @@
 //! In cluster mode: whether the keys of requests are of hash slots that are served here.
 
+use base::clock::Moment;
 use base::hash_slot;
 use protocol::{Request, Run};
 
@@ -8,8 +9,9 @@ use super::visit::Visit;
 use crate::error::CommandResult;
 use crate::flags::InTransaction;
 use crate::hash_slots::{Query, Routes};
-use crate::key_query::{is_withheld, query_about};
+use crate::key_query::{is_withheld, only_slot, query_about};
 use crate::resolved::resolve;
+use crate::slot_usage::Usage;
 use crate::spec::CommandSpec;
 use crate::table::Found;
 use crate::waiting::Waiting;
@@ -82,6 +84,23 @@ impl Visit<'_> {
         Ok(self.query(&routes, spec, request).judge(&routes)?)
     }
 
+    /// The slot that a request counts for, or the transaction that it ends, where requests are counted by slots.
+    pub(super) fn slot_counted(&self, spec: &CommandSpec, request: Request<'_>) -> Option<u16> {
+        let slots = &self.context.shared.hash_slots;
+        if !slots.usage.is_on() || self.context.session.is_of_primary {
+            return None;
+        }
+        self.query(&slots.routes(), spec, request).only_slot()
+    }
+
+    /// Counts what a request took.
+    #[inline]
+    pub(super) fn count_usage(&self, slot: Option<u16>, usage: impl FnOnce() -> Usage) {
+        if let Some(slot) = slot {
+            self.context.shared.hash_slots.usage.add(slot, usage());
+        }
+    }
+
     /// What is asked about a request, or about the transaction that it ends.
     fn query(&self, routes: &Routes, spec: &CommandSpec, request: Request<'_>) -> Query {
         let session = &*self.context.session;
@@ -90,6 +109,24 @@ impl Visit<'_> {
 }
 
 impl Serving<'_> {
+    /// Writes down what a request took that has waited.
+    pub(super) fn enter(&self, started: Moment, waiting: &Waiting, reply_bytes: usize) {
+        let cpu_ns = self
+            .ledger
+            .enter_served(started, waiting, self.table, reply_bytes);
+        let slots = &self.shared.hash_slots;
+        if slots.usage.is_on()
+            && let Some(slot) = only_slot(waiting, self.table, &slots.routes())
+        {
+            let usage = Usage {
+                cpu_ns,
+                bytes_in: waiting.request.request().wire_bytes() as u64,
+                bytes_out: reply_bytes as u64,
+            };
+            slots.usage.add(slot, usage);
+        }
+    }
+
     /// Whether a request that waits may not run at present, or not here: its slot leaves, or is gone.
     pub(super) fn is_withheld(&self, waiting: &Waiting) -> bool {
         let slots = &self.shared.hash_slots;

@@ -164,8 +164,7 @@ impl Serving<'_> {
             return None;
         }
         self.waiters.leave(context.store, waiter);
-        self.ledger
-            .enter_served(started, waiting, self.table, buffer.len());
+        self.enter(started, waiting, buffer.len());
         if let Err(error) = result {
             let text = error.text();
             return Some(waiting.encoded(|reply| reply.error_bytes(&text)));

@@ -30,6 +30,7 @@ use crate::permission::denied_at_exec;
 use crate::queued::{Queued, QueuedRow, Transaction};
 use crate::resolved::resolve;
 use crate::session::{ReplyMode, Session};
+use crate::slot_usage::{MULTI_BYTES, Usage};
 use crate::spec::{CommandSpec, Flags, InTransaction};
 use crate::table::Found;
 use crate::transaction::Reach;
@@ -72,7 +73,7 @@ impl Visit<'_> {
                 self.call(request, found)
             }
             InTransaction::Runs => {
-                let result = self.exec(found.index);
+                let result = self.exec(request, found);
                 // What runs aside is shown there, behind what it runs.
                 if result != Err(CommandError::Aside) {
                     self.ledger
@@ -135,8 +136,13 @@ impl Visit<'_> {
     ///
     /// # Errors
     /// With [`CommandError::Aside`] everything is as it was.
-    fn exec(&mut self, index: CommandIndex) -> CommandResult {
+    fn exec(&mut self, request: Request<'_>, found: &Found) -> CommandResult {
+        let index = found.index;
         let started_ns = self.lap.since_ns();
+        let reply_start = self.reply.len_with_attachments();
+        let slot = self
+            .checks_slots
+            .then(|| self.slot_counted(found.spec, request));
         let session = &mut *self.context.session;
         session.client.last_command.store(index, Ordering::Relaxed);
         let Some(transaction) = session.transaction.take() else {
@@ -163,6 +169,12 @@ impl Visit<'_> {
         self.ledger.counters.count_calls(index, 1);
         let output = self.reply.len_with_attachments();
         let now = self.lap.charge_all(&self.ledger, index, started_ns, output);
+        let bytes_in = transaction.wire_bytes() + request.wire_bytes() + MULTI_BYTES;
+        self.count_usage(slot.flatten(), || Usage {
+            cpu_ns: now.ns.saturating_sub(started_ns),
+            bytes_in: bytes_in as u64,
+            bytes_out: output.saturating_sub(reply_start) as u64,
+        });
         self.set_time(now.unix_ms);
         result
     }

@@ -45,6 +45,8 @@ pub struct Cluster {
     pub moves_as_replica: bool,
     /// Whether it is never promoted by the group alone.
     pub declines: bool,
+    /// Whether what requests take is counted by hash slots.
+    pub counts_usage: bool,
     /// So many databases there are.
     pub databases_count: u32,
 }

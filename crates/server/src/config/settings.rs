@@ -159,6 +159,7 @@ impl Settings {
             migration_barrier: self.number("cluster-migration-barrier"),
             moves_as_replica: self.switch("cluster-allow-replica-migration"),
             declines: self.switch("cluster-replica-no-failover"),
+            counts_usage: self.switch("cluster-slot-stats-enabled"),
             databases_count: self.number("cluster-databases"),
         }
     }

@@ -62,6 +62,7 @@ mod scripts;
 mod shipped;
 mod simulation;
 mod slot_moves;
+mod slot_stats;
 mod small_log;
 mod stalls;
 mod start;

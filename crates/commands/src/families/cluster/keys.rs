@@ -1,4 +1,4 @@
-//! The keys of hash slots: KEYSLOT COUNTKEYSINSLOT GETKEYSINSLOT SLOT-STATS.
+//! The keys of hash slots: KEYSLOT COUNTKEYSINSLOT GETKEYSINSLOT.
 
 use base::hash_slot::{self, HASH_SLOTS};
 use engine::args::Args;
@@ -7,7 +7,7 @@ use engine::error::{CommandError, CommandResult};
 use engine::slot_moves::MoveOrder;
 use protocol::Reply;
 
-use super::{admit, slot_arg};
+use super::admit;
 
 /// Keys visited by one step of a walk.
 const STEP_KEYS: usize = 1024;
@@ -37,7 +37,7 @@ pub(super) fn count_in_slot(
 }
 
 /// How many keys of a slot there are; none where it is another node's.
-fn count(context: &Context<'_>, slot: u16) -> i64 {
+pub(super) fn count(context: &Context<'_>, slot: u16) -> i64 {
     if is_of_another(context, slot) {
         return 0;
     }
@@ -101,68 +101,4 @@ fn find(context: &mut Context<'_>, slot: u16, most: usize) -> Result<Vec<Vec<u8>
     keys.sort_unstable();
     keys.dedup();
     Ok(keys)
-}
-
-pub(super) fn slot_stats(
-    context: &mut Context<'_>,
-    args: &mut Args<'_>,
-    reply: &mut Reply<'_>,
-) -> CommandResult {
-    admit(context)?;
-    let routes = context.shared.hash_slots.routes();
-    let mine = |slot: &u16| routes.is_of_shard(*slot);
-    let slots: Vec<(u16, i64)> = if args.take_word("SLOTSRANGE") {
-        let (first, last) = (slot_arg(args)?, slot_arg(args)?);
-        if args.remaining() > 0 {
-            return Err(CommandError::Syntax);
-        }
-        if first > last {
-            return Err(CommandError::Text(
-                format!("ERR Start slot number {first} is greater than end slot number {last}")
-                    .into(),
-            ));
-        }
-        let slots = (first..=last).filter(mine);
-        slots.map(|slot| (slot, count(context, slot))).collect()
-    } else if args.take_word("ORDERBY") {
-        if !args.take_word("KEY-COUNT") {
-            return Err(CommandError::fixed(
-                "ERR Unrecognized sort metric for ORDERBY.",
-            ));
-        }
-        let (mut most, mut rises) = (HASH_SLOTS, false);
-        while args.remaining() > 0 {
-            if args.take_word("LIMIT") {
-                let told = args.bounded(1, i64::try_from(HASH_SLOTS).unwrap_or(i64::MAX));
-                let told = told.map_err(|_| {
-                    CommandError::fixed(
-                        "ERR Limit has to lie in between 1 and 16384 (maximum number of slots).",
-                    )
-                })?;
-                most = usize::try_from(told).unwrap_or(HASH_SLOTS);
-            } else if args.take_word("ASC") {
-                rises = true;
-            } else if args.take_word("DESC") {
-                rises = false;
-            } else {
-                return Err(CommandError::Syntax);
-            }
-        }
-        let slots = (0..=hash_slot::LAST).filter(mine);
-        let mut slots: Vec<_> = slots.map(|slot| (slot, count(context, slot))).collect();
-        slots.sort_by_key(|(slot, count)| (if rises { *count } else { -count }, *slot));
-        slots.truncate(most);
-        slots
-    } else {
-        return Err(CommandError::Syntax);
-    };
-    reply.array(slots.len());
-    for (slot, count) in slots {
-        reply.array(2);
-        reply.integer(slot.into());
-        reply.map(1);
-        reply.bulk(b"key-count");
-        reply.integer(count);
-    }
-    Ok(())
 }

@@ -18,6 +18,7 @@ mod moves;
 mod orders;
 mod rows;
 mod shown;
+mod slot_stats;
 
 const MODE: Flags = Flags::LOADING.with(Flags::STALE).with(Flags::FAST);
 

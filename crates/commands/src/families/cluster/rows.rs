@@ -2,7 +2,7 @@
 
 use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
 
-use super::{keys, moves, orders, shown};
+use super::{keys, moves, orders, shown, slot_stats};
 
 /// What asks.
 const READER: CommandSpec = CommandSpec {
@@ -294,10 +294,10 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
     },
     CommandSpec {
         name: "SLOT-STATS",
-        handler: keys::slot_stats,
+        handler: slot_stats::slot_stats,
         arity: Arity::AtLeast(4),
         since: "8.2.0",
-        summary: "Tells how many keys hash slots have.",
+        summary: "Tells how many keys hash slots have, and what requests about them took.",
         complexity: "O(N) where N is the total number of slots based on arguments. O(N*log(N)) with ORDERBY subcommand.",
         syntax: "<SLOTSRANGE start-slot:integer end-slot:integer | ORDERBY metric [LIMIT limit:integer] [ASC | DESC]>",
         tips: VARIES,

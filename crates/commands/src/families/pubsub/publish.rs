@@ -1,9 +1,11 @@
 //! PUBLISH, SPUBLISH, and PUBSUB, which tells who listens.
 
 use base::glob::{self, Case};
+use base::hash_slot;
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::CommandResult;
+use engine::slot_usage::Usage;
 use engine::spec::{Arity, Channels, CommandSpec, Flags, Group, KeyAccess, KeySpec};
 use engine::topic::TopicKind;
 use protocol::Reply;
@@ -141,10 +143,26 @@ fn publish(
     reply: &mut Reply<'_>,
     kind: TopicKind,
 ) -> CommandResult {
-    let published = context.server.publish(kind, args.bytes()?, args.bytes()?);
+    let (channel, message) = (args.bytes()?, args.bytes()?);
+    let published = context.server.publish(kind, channel, message);
+    let usage = &context.shared.hash_slots.usage;
+    if kind == TopicKind::ShardChannel && usage.is_on() {
+        let bytes = message_bytes(channel, message).saturating_mul(published.receivers);
+        let sent = Usage {
+            bytes_out: bytes as u64,
+            ..Usage::default()
+        };
+        usage.add(hash_slot::of(channel), sent);
+    }
     context.session.is_throttled |= published.is_crowded;
     reply.count(published.receivers);
     Ok(())
+}
+
+/// Bytes of what one subscriber of a shard channel is sent, in either version of the protocol.
+fn message_bytes(channel: &[u8], message: &[u8]) -> usize {
+    let bulk = |bytes: usize| format!("${bytes}\r\n\r\n").len() + bytes;
+    b"*3\r\n".len() + bulk(b"smessage".len()) + bulk(channel.len()) + bulk(message.len())
 }
 
 fn channels(

@@ -335,6 +335,10 @@ fn keys_and_counts_of_slots_have_their_form() {
             "ORDERBY KEY-COUNT LIMIT 0",
             "ERR Limit has to lie in between 1 and 16384 (maximum number of slots).",
         ),
+        (
+            "ORDERBY KEY-COUNT ASC LIMIT 1 DESC",
+            "ERR Multiple filters of the same type are disallowed.",
+        ),
         ("NONSENSE OF-ALL-KINDS", "ERR syntax error"),
         (
             "NONSENSE",
