@@ -215,6 +215,8 @@ struct Node {
     /// A term frame or a seal is being synced, until then.
     syncing: Vec<(u64, Syncing)>,
     asked: Option<usize>,
+    /// What it gets from a copy of the log alone. What comes for a process that is gone finds nobody.
+    fetching: Option<Fetch>,
     /// Faults.
     paused_until_ms: u64,
     clock_rate_ppm: u64,
@@ -348,6 +350,7 @@ impl<L: ControlLogs> World<L> {
             acked: BTreeMap::new(),
             syncing: Vec::new(),
             asked: None,
+            fetching: None,
             paused_until_ms: 0,
             clock_rate_ppm,
             is_blank: false,
@@ -426,6 +429,7 @@ impl<L: ControlLogs> World<L> {
         node.acked.clear();
         node.syncing.clear();
         node.asked = None;
+        node.fetching = None;
         node.paused_until_ms = until_ms;
     }
 
@@ -560,6 +564,7 @@ impl<L: ControlLogs> World<L> {
                 member::Action::Seal(seal) => self.sync(at, Syncing::Seal(seal)),
                 member::Action::Fetch(fetch) => {
                     let from = self.place(fetch.from);
+                    self.nodes[at].fetching = Some(fetch);
                     self.send(at, from, Parcel::AskRest(fetch));
                 }
                 member::Action::Answer(answer) => {
@@ -678,9 +683,11 @@ impl<L: ControlLogs> World<L> {
     /// The log goes on with what a copy of the log alone has more.
     fn take_rest(&mut self, at: usize, fetch: Fetch, rest: &[Frame], begins: usize) {
         let node = &mut self.nodes[at];
-        if !node.member.is_sealed_for(fetch.seal) || end_of(rest) != fetch.end {
+        let is_wanted = node.fetching == Some(fetch) && node.member.is_sealed_for(fetch.seal);
+        if !is_wanted || end_of(rest) != fetch.end {
             return;
         }
+        node.fetching = None;
         let pairs = node.log.iter().zip(rest);
         let fork = pairs.take_while(|(own, theirs)| own == theirs).count();
         // It has forgotten what is before that.
