@@ -141,8 +141,19 @@ fn publish(
     reply: &mut Reply<'_>,
     kind: TopicKind,
 ) -> CommandResult {
-    let published = context.server.publish(kind, args.bytes()?, args.bytes()?);
+    let (channel, message) = (args.bytes()?, args.bytes()?);
+    let published = context.server.publish(kind, channel, message);
     context.session.is_throttled |= published.is_crowded;
+    if published.is_for_replicas {
+        let name: &[u8] = match kind {
+            TopicKind::ShardChannel => b"SPUBLISH",
+            _ => b"PUBLISH",
+        };
+        let database = context.session.database;
+        context.store.effect_for_followers(database, |effect| {
+            effect.command(&[name, channel, message]);
+        });
+    }
     reply.count(published.receivers);
     Ok(())
 }
