@@ -665,6 +665,8 @@ pub struct Published {
     pub receivers: usize,
     /// So much waits to be delivered to some of them that the publisher should wait.
     pub is_crowded: bool,
+    /// Replicas of this node get it as an effect.
+    pub is_for_replicas: bool,
 }
 
 /// What the allocator of the process says, with the memory that the store maps itself, in bytes.

@@ -31,6 +31,7 @@ use crate::link::{Message, own_posts};
 use crate::log::Level;
 use crate::migration::fronts;
 use crate::node::Node;
+use crate::replication::role::Role;
 use crate::statistics::{Sample, tier_status};
 use crate::tier::Requester;
 use crate::worker::deliveries::Deliveries;
@@ -46,6 +47,8 @@ pub struct Port<'a> {
     queue: Option<&'a Queue>,
     /// And how many stops had been given up when it was asked for what it does.
     aborted_stops: Option<u64>,
+    /// It is of who applies the log of a primary.
+    is_of_log: bool,
 }
 
 /// What a worker's own clients get through it.
@@ -68,6 +71,15 @@ impl<'a> Port<'a> {
             local: None,
             queue: None,
             aborted_stops: None,
+            is_of_log: false,
+        }
+    }
+
+    /// The port for who applies the log of a primary.
+    pub(crate) fn of_log(node: &'a Node) -> Self {
+        Self {
+            is_of_log: true,
+            ..Self::new(node, true)
         }
     }
 
@@ -393,12 +405,22 @@ impl UsersPort for Port<'_> {
 
 impl PubSubPort for Port<'_> {
     fn publish(&mut self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published {
-        let published = self.node.sessions.pubsub.publish(kind, channel, message);
-        if self.node.core.shared.hash_slots.is_on()
-            && let Some(group) = self.node.control.part()
-        {
-            group.relay(kind, channel, message);
+        let node = self.node;
+        let mut published = node.sessions.pubsub.publish(kind, channel, message);
+        let is_cluster = node.core.shared.hash_slots.is_on();
+        let is_primary = node.replication.role() == Role::Primary;
+        if is_cluster || node.group.is_there() {
+            // What a member of a group may append is decided elsewhere: it goes beside the log.
+            if (is_cluster || is_primary)
+                && let Some(group) = node.control.part()
+            {
+                group.relay(kind, channel, message);
+            }
+        } else {
+            published.is_for_replicas = is_primary && !node.replication.replicas.is_empty();
         }
+        // A primary's log waits for no subscriber.
+        published.is_crowded &= !self.is_of_log;
         published
     }
 

@@ -725,6 +725,23 @@ impl Handle {
         }
     }
 
+    /// States something that changes nothing in the store and is for those who follow alone (PUBLISH). It has its place behind
+    /// what this handle stated before, and counts as no change.
+    pub fn effect_for_followers(
+        &mut self,
+        database: DatabaseId,
+        state: impl FnOnce(&mut Effect<'_>),
+    ) {
+        let sink = match &mut self.way {
+            Way::Indexed(way) => way.local.told_sink(),
+            #[cfg(any(test, feature = "naive"))]
+            Way::Naive(way) => way.sinks.effects.as_deref_mut(),
+        };
+        if let Some(sink) = sink {
+            state(&mut Effect::new(sink, database));
+        }
+    }
+
     /// How many effects this handle has stated so far, whether somebody listened or not.
     #[must_use]
     pub fn stated_count(&self) -> u64 {

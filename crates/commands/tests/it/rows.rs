@@ -31,6 +31,11 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ("tier|scrub", "row", "our own"),
     ("tier|status", "row", "our own"),
     ("cluster|info", "flags", "Valkey 8 answers while it loads"),
+    (
+        "cluster|meet",
+        "flags",
+        "needs no data; Redis loads little data within one step, and here others are served meanwhile",
+    ),
     ("cluster|myid", "flags", "Valkey 8 answers while it loads"),
     ("cluster|nodes", "flags", "Valkey 8 answers while it loads"),
     ("cluster|shards", "flags", "7.2 answers while it loads"),

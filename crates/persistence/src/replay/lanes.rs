@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use durability::log::Parts;
-use engine::{Found, Shared, Table};
+use engine::{Flags, Found, Shared, Table};
 use store::{DatabaseId, Store};
 
 use super::{Origin, ReplayFault, Replayed, Replayer};
@@ -184,6 +184,7 @@ impl Feed {
                 self.alone_left -= 1;
                 self.take_alone(position, database, form)
             }
+            None if self.is_message(form) => Ok(()),
             None => {
                 self.wait_for_lanes(position)?;
                 self.alone_left = ALONE_COUNT;
@@ -250,6 +251,16 @@ impl Feed {
             at = more;
         }
         Some(lane)
+    }
+
+    /// Whether it is a message, which changes nothing: who listened did so then.
+    fn is_message(&self, form: Form<'_>) -> bool {
+        let Form::Parts(mut parts) = form else {
+            return false;
+        };
+        let name = parts.next().unwrap_or_default();
+        let found: Option<&Found> = self.table.original().find(name);
+        found.is_some_and(|found| found.spec.flags.has(Flags::PUBSUB))
     }
 
     fn lane_of_key(&mut self, key: &[u8]) -> usize {

@@ -265,6 +265,8 @@ pub(super) fn translate(form: Form, parts: Parts<'_>) -> Result<Said<'_>, String
         b"HSETEX" if !peer.has_hsetex() => hsetex(form, rest),
         b"HPEXPIREAT" | b"HPERSIST" if !peer.has_field_deadlines() => lost(form, name),
         b"FUNCTION" if !peer.has_functions() => lost(form, name),
+        // It has no shard channels, so nobody there listens to one.
+        b"SPUBLISH" if !peer.has_functions() => Ok(Said::Nothing { is_lossy: false }),
         b"XSETID" if !peer.has_functions() => Ok(short(name, rest, 2)),
         b"XGROUP" if !peer.has_functions() => Ok(without_entries_read(name, rest)),
         b"RESTORE" => match payload_version(rest) {

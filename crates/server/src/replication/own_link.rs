@@ -1287,7 +1287,7 @@ impl LogHome for AtReplica<'_> {
     }
 
     fn with_port(&self, act: &mut dyn FnMut(&mut dyn ServerPort)) {
-        act(&mut Port::new(&self.node, true));
+        act(&mut Port::of_log(&self.node));
     }
 
     fn is_stopping(&self) -> bool {

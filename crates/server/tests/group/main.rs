@@ -24,6 +24,7 @@ mod histories;
 mod kills;
 mod log_copy;
 mod meeting;
+mod messages;
 mod minority;
 mod moves;
 mod old_state;

@@ -13,6 +13,7 @@ use crate::recovery::run;
 mod early;
 mod failover;
 mod faults;
+mod messages;
 mod random_faults;
 mod redis_beside;
 mod syncs;

@@ -174,6 +174,7 @@ pub(super) const SUBCOMMANDS: &[CommandSpec] = &[
         history: &[("4.0.0", "Takes `cluster_bus_port`.")],
         summary: "Introduces a node to this one.",
         syntax: "ip port:integer [cluster_bus_port:integer]",
+        flags: STEERER.flags.with(Flags::LOADING),
         ..STEERER
     },
     CommandSpec {

@@ -155,6 +155,16 @@ fn publish(
         usage.add(hash_slot::of(channel), sent);
     }
     context.session.is_throttled |= published.is_crowded;
+    if published.is_for_replicas {
+        let name: &[u8] = match kind {
+            TopicKind::ShardChannel => b"SPUBLISH",
+            _ => b"PUBLISH",
+        };
+        let database = context.session.database;
+        context.store.effect_for_followers(database, |effect| {
+            effect.command(&[name, channel, message]);
+        });
+    }
     reply.count(published.receivers);
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod fake_primary;
 mod follow_redis;
+mod messages;
 mod migration;
 mod peers;
 mod redis_replica;
