@@ -17,9 +17,6 @@ use crate::poll::poll;
 
 const MEANWHILE: CommandError =
     CommandError::fixed("ERR the cluster has changed meanwhile: nothing was done");
-const NO_GROUP: CommandError = CommandError::fixed(
-    "ERR this node is by itself: clusters of several nodes are not there in this version",
-);
 const STARTING: CommandError =
     CommandError::fixed("ERR this node does not take part in its cluster yet");
 const NOT_SPARED: CommandError = CommandError::fixed(
@@ -282,7 +279,8 @@ impl Ordering<'_> {
                 let owner = owner.ok_or(MEANWHILE)?;
                 self.give(&[(slot, slot)], state.slots.owner(slot), Some(owner))
             }
-            SlotOrder::Importing(_) | SlotOrder::Migrating(_) => Err(NO_GROUP),
+            // Who is by itself knows no other node, and to itself there is nothing to move.
+            SlotOrder::Importing(_) | SlotOrder::Migrating(_) => Ok(Ordered::Done),
         }
     }
 }
