@@ -241,7 +241,13 @@ impl Ordering<'_> {
         };
         match propose(&self.log, entry)? {
             Applied::Done => Ok(Ordered::Done),
-            Applied::Stale | Applied::Refused => Err(MEANWHILE),
+            Applied::Stale | Applied::Refused => {
+                // Another node may have been told the same at the same time.
+                let state = self.log.watch();
+                let mut slots = ranges.iter().flat_map(|(first, last)| *first..=*last);
+                let is_so = slots.all(|slot| state.slots.owner(slot) == owner);
+                is_so.then_some(Ordered::Done).ok_or(MEANWHILE)
+            }
         }
     }
 
