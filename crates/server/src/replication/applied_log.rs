@@ -407,13 +407,6 @@ impl<'h> AppliedLog<'h> {
         loaded.inspect(|()| self.set_broken(false))
     }
 
-    /// Clients are told that data is being loaded, unless there is none, neither here nor to load.
-    fn begin_loading(&mut self, manifest: &Manifest) {
-        if manifest.records() > 0 || self.has_keys() {
-            self.home.set_loading(Some(manifest.bytes()));
-        }
-    }
-
     /// Waits until what was appended is on disk; not while that fails.
     fn wait_for_disk(&self, log: &Log, end: u64) {
         log.request_sync(end);
@@ -535,7 +528,7 @@ impl<'h> AppliedLog<'h> {
         let loaded = match early.take() {
             Some(early) => self.finish_early(early, &manifest),
             None => {
-                self.begin_loading(&manifest);
+                self.home.set_loading(Some(manifest.bytes()));
                 self.load(&manifest)
             }
         };

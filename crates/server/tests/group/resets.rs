@@ -75,24 +75,6 @@ fn a_node_by_itself_is_told_to_move_a_hash_slot_to_itself() {
     assert_eq!(known(&node), (1, 2));
 }
 
-/// A node that has just become a replica of a primary without data has nothing to load, and says so to nobody.
-#[test]
-fn a_replica_that_is_given_nothing_is_never_loading() {
-    for round in 0..3 {
-        let (a, b) = (Node::by_itself(), Node::by_itself());
-        a.own(0, LAST_SLOT);
-        assert_eq!(b.meet(&a), "OK", "{round}");
-        let mut client = b.client();
-        assert_eq!(b.text(&["CLUSTER", "REPLICATE", &a.id()]), "OK", "{round}");
-        client.command(&["READONLY"]).unwrap();
-        wait_until("a synced replica", &[&a, &b], || {
-            let told = client.command(&["GET", "foo"]).unwrap();
-            assert!(!format!("{told:?}").contains("LOADING"), "{round}");
-            b.is_synced()
-        });
-    }
-}
-
 /// As where a client has each node of a cluster drop what another one is to have. Who comes later is told that nobody has them.
 #[test]
 fn nodes_that_are_told_at_once_to_drop_hash_slots_do_so() {

@@ -60,8 +60,7 @@ impl AppliedLog<'_> {
     ) -> Result<Option<Early>, String> {
         let had_data = self.has_keys();
         let was_broken = self.home.is_store_broken().load(Ordering::Acquire);
-        // Where there is nothing to load, nobody is told so.
-        if full.records == 0 || (had_data && !self.home.drops_data_early()) {
+        if had_data && !self.home.drops_data_early() {
             return Ok(None);
         }
         let _suspended = self.home.suspend_checkpoints();
