@@ -17,9 +17,6 @@ use crate::poll::poll;
 
 const MEANWHILE: CommandError =
     CommandError::fixed("ERR the cluster has changed meanwhile: nothing was done");
-const NO_GROUP: CommandError = CommandError::fixed(
-    "ERR this node is by itself: clusters of several nodes are not there in this version",
-);
 const STARTING: CommandError =
     CommandError::fixed("ERR this node does not take part in its cluster yet");
 const NOT_SPARED: CommandError = CommandError::fixed(
@@ -244,7 +241,13 @@ impl Ordering<'_> {
         };
         match propose(&self.log, entry)? {
             Applied::Done => Ok(Ordered::Done),
-            Applied::Stale | Applied::Refused => Err(MEANWHILE),
+            Applied::Stale | Applied::Refused => {
+                // Another node may have been told the same at the same time.
+                let state = self.log.watch();
+                let mut slots = ranges.iter().flat_map(|(first, last)| *first..=*last);
+                let is_so = slots.all(|slot| state.slots.owner(slot) == owner);
+                is_so.then_some(Ordered::Done).ok_or(MEANWHILE)
+            }
         }
     }
 
@@ -282,7 +285,8 @@ impl Ordering<'_> {
                 let owner = owner.ok_or(MEANWHILE)?;
                 self.give(&[(slot, slot)], state.slots.owner(slot), Some(owner))
             }
-            SlotOrder::Importing(_) | SlotOrder::Migrating(_) => Err(NO_GROUP),
+            // Who is by itself knows no other node, and to itself there is nothing to move.
+            SlotOrder::Importing(_) | SlotOrder::Migrating(_) => Ok(Ordered::Done),
         }
     }
 }

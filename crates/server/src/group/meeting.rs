@@ -414,6 +414,10 @@ impl Part {
         let (Some(own), Some(log)) = (self.member(), self.log()) else {
             return self.wait_until_out();
         };
+        if let Some(given_up) = slots_given_up(&log.watch(), own) {
+            // Where nobody decides any more, nobody serves them either.
+            let _decided = log.propose(&unique::proposal(given_up));
+        }
         let proposal: Proposal = unique::proposal(Entry::Leave { node: own });
         match log.propose(&proposal) {
             Ok(Applied::Done | Applied::Stale) => {}
@@ -455,6 +459,19 @@ impl Part {
         told.unwrap_or_else(|_| Err("the primary does not answer".to_owned()))
             .map(drop)
     }
+}
+
+/// What has a primary own no hash slots any more, where it has some and no replicas.
+fn slots_given_up(state: &ControlState, own: NodeId) -> Option<Entry> {
+    let id = state.shard_of(own)?;
+    let shard = state.shards.get(&id)?;
+    let ranges = state.slots.of(id);
+    let is_alone = shard.primary == own && shard.everybody().len() == 1;
+    (is_alone && !ranges.is_empty()).then_some(Entry::Slots {
+        ranges,
+        expected: Some(id),
+        owner: None,
+    })
 }
 
 /// How long it takes until a busy node is asked again.

@@ -357,16 +357,21 @@ impl Replication {
         // Before the office is seen: nothing is refused for the lack of what is about to be there.
         self.begins_office.store(true, Ordering::SeqCst);
         let has_begun = self.sync_log(node) && self.fence.begin_office(term, term_end);
-        if !has_begun {
+        if !has_begun && self.fence.is_grouped() {
             self.begins_office.store(false, Ordering::SeqCst);
             self.seal_role(node, None);
             return done(false);
         }
         let standing = self.standing();
-        let Ok(role) = role::next(self.role(), Event::TookOver) else {
+        // Where the group has ended meanwhile, what this node is by itself is ordered already.
+        let role = role::next(self.role(), Event::TookOver).ok();
+        let Some(role) = role.filter(|_| self.fence.is_grouped()) else {
             drop(standing);
             self.begins_office.store(false, Ordering::SeqCst);
-            self.fence.end_office();
+            match self.fence.is_grouped() {
+                true => drop(self.fence.end_office()),
+                false => self.fence.end_group(),
+            }
             return done(false);
         };
         node.core.store.set_follower(false);

@@ -34,6 +34,7 @@ mod programs;
 mod reads;
 mod recovery;
 mod redis_cli;
+mod resets;
 mod sentinel;
 mod sentinel_clients;
 mod shared;

@@ -1,0 +1,98 @@
+//! CLUSTER RESET at primaries without keys and replicas: each gives up its hash slots and leaves, one after the other. And what a
+//! node by itself does that is told to move hash slots.
+
+use super::clusters::{LAST_SLOT, three_primaries, wait_for_agreement};
+use super::{Node, wait_until};
+
+/// The names that a node knows, and what its own owns.
+fn known(node: &Node) -> (usize, u64) {
+    let owners = node.owners();
+    let info = node.text(&["CLUSTER", "INFO"]);
+    let line = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+    let assigned = line("cluster_slots_assigned:").unwrap_or_default();
+    (owners.len(), assigned.trim().parse().unwrap())
+}
+
+#[test]
+fn primaries_that_own_hash_slots_are_reset_and_make_a_cluster_again() {
+    let nodes = three_primaries();
+    let all: Vec<&Node> = nodes.iter().collect();
+    let [a, b, c] = all[..] else { unreachable!() };
+    for round in 0..2 {
+        a.text(&["SET", "foo", "bar"]);
+        for node in &all {
+            // Whoever has keys stays.
+            if node.run(&["DBSIZE"]) != protocol::Value::Integer(0) {
+                let refused = node.text(&["CLUSTER", "RESET", "HARD"]);
+                assert!(refused.starts_with("ERR CLUSTER RESET can't"), "{refused}");
+            }
+            assert_eq!(node.text(&["FLUSHALL"]), "OK");
+        }
+        for node in &all {
+            let before = node.id();
+            assert_eq!(node.text(&["CLUSTER", "RESET", "HARD"]), "OK", "{round}");
+            assert_ne!(node.id(), before);
+            assert_eq!(known(node), (1, 0), "{}", node.log());
+        }
+        assert_eq!(b.meet(a), "OK");
+        assert_eq!(c.meet(a), "OK");
+        a.own(0, 5000);
+        b.own(5001, 10_000);
+        c.own(10_001, LAST_SLOT);
+        wait_for_agreement(&all, 3);
+    }
+}
+
+/// The office of its own shard begins at the same time as it leaves: it is not left with one that nobody gives a lease for.
+#[test]
+fn a_node_that_is_reset_as_soon_as_it_has_joined_serves_by_itself() {
+    let (a, b) = (Node::by_itself(), Node::by_itself());
+    a.own(0, LAST_SLOT);
+    for round in 0..20 {
+        assert_eq!(b.meet(&a), "OK", "{round}");
+        assert_eq!(b.text(&["CLUSTER", "RESET", "HARD"]), "OK", "{round}");
+        wait_until("it takes writes", &[&a, &b], || {
+            b.text(&["FLUSHALL"]) == "OK"
+        });
+        wait_until("the other knows", &[&a, &b], || a.owners().len() == 1);
+    }
+}
+
+/// It knows no other node than itself, and Redis takes that, too.
+#[test]
+fn a_node_by_itself_is_told_to_move_a_hash_slot_to_itself() {
+    let node = Node::by_itself();
+    node.own(0, 1);
+    let id = node.id();
+    assert_eq!(
+        node.text(&["CLUSTER", "SETSLOT", "0", "MIGRATING", &id]),
+        "OK"
+    );
+    assert_eq!(
+        node.text(&["CLUSTER", "SETSLOT", "7", "IMPORTING", &id]),
+        "OK"
+    );
+    assert_eq!(known(&node), (1, 2));
+}
+
+/// As where a client has each node of a cluster drop what another one is to have. Who comes later is told that nobody has them.
+#[test]
+fn nodes_that_are_told_at_once_to_drop_hash_slots_do_so() {
+    let nodes = three_primaries();
+    let all: Vec<&Node> = nodes.iter().collect();
+    for round in 0..5 {
+        let start = std::sync::Barrier::new(nodes.len());
+        let drop_them = |node: &Node| {
+            start.wait();
+            node.text(&["CLUSTER", "DELSLOTSRANGE", "0", "1000"])
+        };
+        let told: Vec<String> = std::thread::scope(|scope| {
+            let orders = nodes.each_ref().map(|node| scope.spawn(|| drop_them(node)));
+            orders.map(|one| one.join().unwrap()).into()
+        });
+        let is_fine = |told: &String| told == "OK" || told.ends_with("is already unassigned");
+        assert!(told.iter().all(is_fine), "{round}: {told:?}");
+        nodes[0].own(0, 1000);
+        wait_for_agreement(&all, 3);
+    }
+}
