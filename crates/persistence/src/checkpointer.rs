@@ -24,6 +24,8 @@
 
 mod attempt;
 mod pace;
+
+pub use pace::share_of_copy;
 mod parts;
 
 #[cfg(test)]

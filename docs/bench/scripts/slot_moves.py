@@ -52,6 +52,20 @@ def request(*words):
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
 
 
+def cpu_ticks(process):
+    fields = open(f"/proc/{process.pid}/stat").read().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def settle(*nodes):
+    """Waits until what has moved away is removed, too."""
+    while True:
+        before = [cpu_ticks(node.process) for node in nodes]
+        time.sleep(0.5)
+        if all(cpu_ticks(node.process) - ticks < 5 for node, ticks in zip(nodes, before)):
+            return
+
+
 class Node(Client):
     def __init__(self, core, *more):
         global next_port
@@ -103,7 +117,6 @@ def give(source, target, first=0, last=16383):
     assert source.say("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", first, last, "NODE", target.id()) == b"+OK"
     while True:
         moves = source.say("CLUSTER", "GETSLOTMIGRATIONS")
-        fields = dict(zip(moves[0][::2], moves[0][1::2]))
         newest = max(moves, key=lambda one: dict(zip(one[::2], one[1::2])).get(b"create_time", 0))
         fields = dict(zip(newest[::2], newest[1::2]))
         if fields[b"state"] in (b"success", b"failed", b"cancelled"):
@@ -131,6 +144,7 @@ def idle():
     a, b = two_with(KEYS, 8)
     rates = []
     for round in range(arguments.rounds):
+        settle(a, b)
         took, fields = give(*((a, b) if round % 2 == 0 else (b, a)))
         rates.append(KEYS / took)
     print(f"idle: {KEYS:,} keys of 8 B: {', '.join(f'{rate / 1e6:.2f}' for rate in rates)} M keys/s", flush=True)
@@ -142,6 +156,7 @@ def values():
     a, b = two_with(count, 16384)
     rates = []
     for round in range(arguments.rounds):
+        settle(a, b)
         took, fields = give(*((a, b) if round % 2 == 0 else (b, a)))
         rates.append(count * 16384 / took)
     print(f"values: {count:,} of 16 KiB: {', '.join(f'{rate / 1e9:.2f}' for rate in rates)} GB/s", flush=True)
@@ -231,6 +246,7 @@ def foreground():
     ratios = []
     get = ["-r", 100_000, "GET", "{x}key:__rand_int__"]
     for round in range(arguments.rounds):
+        settle(a, b)
         alone = bench(a.port, *get, duration=2)
         results = multiprocessing.Queue()
         process = multiprocessing.Process(target=lambda: results.put(bench(a.port, *get, duration=2)))

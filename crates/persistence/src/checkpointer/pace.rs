@@ -46,8 +46,8 @@ struct Pressure {
 }
 
 impl Pressure {
-    /// What a checkpoint may take of each core.
-    fn share(self) -> u64 {
+    /// What may be taken of each core, `least` while nothing presses.
+    fn share(self, least: u64) -> u64 {
         if self.is_urgent {
             return FULL_SHARE;
         }
@@ -55,7 +55,7 @@ impl Pressure {
         let urgency = between(self.held, HELD, HELD_MAX)
             .max(between(self.elapsed_ns, ELAPSED_NS, ELAPSED_NS_MAX))
             .max(between(self.log, FULL_SHARE, log_max));
-        SHARE + (FULL_SHARE - SHARE) * urgency / FULL_SHARE
+        least + (FULL_SHARE - least) * urgency / FULL_SHARE
     }
 }
 
@@ -63,6 +63,18 @@ impl Pressure {
 fn between(number: u64, from: u64, to: u64) -> u64 {
     let done = number.clamp(from, to) - from;
     done.saturating_mul(FULL_SHARE) / (to - from)
+}
+
+/// What a copy of the store that is no checkpoint may take of each core, of a thousand: `least` while nothing presses, and
+/// more as writers fill the memory that may be held for it, and with time.
+#[must_use]
+pub fn share_of_copy(least: u64, held_bytes: u64, limit_bytes: u64, elapsed_ns: u64) -> u64 {
+    let pressure = Pressure {
+        held: held_bytes.saturating_mul(FULL_SHARE) / limit_bytes.max(1),
+        elapsed_ns,
+        ..Pressure::default()
+    };
+    pressure.share(least)
 }
 
 impl Checkpointer {
@@ -90,7 +102,7 @@ impl Pace<'_> {
     /// Between two pieces of work.
     pub(super) fn pause(&self, thread: &mut BackgroundThread<'_>) {
         if thread.is_due() {
-            self.background().set_share(self.pressure().share());
+            self.background().set_share(self.pressure().share(SHARE));
             thread.pause();
         }
     }
@@ -120,7 +132,7 @@ mod tests {
     fn share(change: impl FnOnce(&mut Pressure)) -> u64 {
         let mut pressure = Pressure::default();
         change(&mut pressure);
-        pressure.share()
+        pressure.share(SHARE)
     }
 
     #[test]

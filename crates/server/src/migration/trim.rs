@@ -14,7 +14,9 @@ use super::staging::{NO_LOG, await_room, log_of};
 use crate::node::Node;
 
 /// Keys that are looked at before others have their turn.
-const STEP_KEYS: usize = 1_024;
+const STEP_KEYS: usize = 256;
+/// Of a thousand, what this takes of each core that clients want.
+const SHARE: u64 = 150;
 
 /// Removes all keys of some slots; how many. Clients that track them are told, and nobody else.
 ///
@@ -26,6 +28,8 @@ pub(super) fn trim(node: &Arc<Node>, ranges: &[SlotRange]) -> Result<u64, String
     }
     let slots = Slots::new(ranges);
     let mut trimmer = Trimmer::new(node, ranges);
+    let background = &node.work.background;
+    let mut thread = background.enter();
     for database in 0..node.core.store.databases() {
         let mut cursor = 0;
         loop {
@@ -39,7 +43,10 @@ pub(super) fn trim(node: &Arc<Node>, ranges: &[SlotRange]) -> Result<u64, String
             if cursor == 0 {
                 break;
             }
-            std::thread::yield_now();
+            if thread.is_due() {
+                background.set_share(SHARE);
+                thread.pause();
+            }
         }
     }
     Ok(trimmer.removed)

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use persistence::checkpointer::share_of_copy;
 use store::{Ending, SnapshotLimits, SnapshotStep};
 
 use super::super::cut::{self, Copied, CutSink, lock};
@@ -22,6 +23,9 @@ const STEP_BUCKETS: usize = 256;
 const LAG_MS: u64 = 20;
 /// ... or after so many times.
 const ROUNDS_MAX: u32 = 3;
+/// Of a thousand, what the copy takes of each core that clients want while nothing presses. What is written meanwhile goes after it
+/// at full speed.
+const COPY_SHARE: u64 = 150;
 /// Slots with no more keys, which take no more memory, are sent while writes wait.
 const SMALL_KEYS: u64 = 50_000;
 const SMALL_BYTES: u64 = 8 << 20;
@@ -133,7 +137,7 @@ impl Attempt<'_> {
                 Err(_) => std::thread::sleep(LOOK),
             }
         };
-        let sent = self.send_cut(&copied);
+        let sent = self.send_cut(&copied, soft_bytes);
         if sent.is_err() {
             // Nobody else would bring it to an end.
             self.node.core.store.cancel_snapshot();
@@ -143,7 +147,11 @@ impl Attempt<'_> {
         Ok((generation, from))
     }
 
-    fn send_cut(&mut self, copied: &Mutex<Copied>) -> Result<(), Stopped> {
+    fn send_cut(&mut self, copied: &Mutex<Copied>, held_bytes_max: u64) -> Result<(), Stopped> {
+        let node = Arc::clone(self.node);
+        let (background, clock) = (&node.work.background, &node.core.clock);
+        let began_ns = clock.monotonic_ns();
+        let mut thread = background.enter();
         let mut bytes = Vec::new();
         loop {
             let step = self.handle.advance_snapshot(STEP_BUCKETS);
@@ -176,6 +184,14 @@ impl Attempt<'_> {
                 }
             }
             self.go_on_heard()?;
+            if thread.is_due() {
+                let progress = node.core.store.snapshot_progress();
+                let held_bytes = progress.map_or(0, |progress| progress.held_bytes);
+                let elapsed_ns = clock.monotonic_ns().saturating_sub(began_ns);
+                let share = share_of_copy(COPY_SHARE, held_bytes, held_bytes_max, elapsed_ns);
+                background.set_share(share);
+                thread.pause();
+            }
             if step == SnapshotStep::Later {
                 std::thread::sleep(SHORT_LOOK);
             }
