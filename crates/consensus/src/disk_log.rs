@@ -191,11 +191,9 @@ impl DiskLog {
 
     /// Writes records, as often as it takes; durable then.
     async fn persist<C: Types>(&self, changes: &[Change<'_>]) -> io::Result<()> {
-        let is_forgotten = match changes {
-            [Change::Vote(_)] => is_on(Bug::VoteNotSynced) || is_on(Bug::NotSynced),
-            _ => is_on(Bug::NotSynced),
-        };
-        let syncs = !is_forgotten;
+        let is_vote = matches!(changes, [Change::Vote(_)]);
+        let is_left_out = is_on(Bug::NotSynced) || (is_vote && is_on(Bug::VoteNotSynced));
+        let syncs = !is_left_out;
         let write = || self.lock().write(changes, syncs);
         self.fault
             .until_written::<C, _>(Written::Journal, write)

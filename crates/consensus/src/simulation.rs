@@ -234,6 +234,12 @@ fn proposal(number: u64) -> Proposal {
     Proposal { request, entry }
 }
 
+/// Whether the entry of this number was applied.
+fn has(state: &ControlState, number: u64) -> bool {
+    let key = (DocumentKind::Config, number.to_le_bytes().to_vec());
+    state.documents.contains_key(&key)
+}
+
 /// Proposes at whoever leads; whether it was acknowledged within some time.
 async fn write(world: &World, number: u64) -> bool {
     let Some(leader) = world.leader() else {
@@ -285,11 +291,7 @@ fn run(seed: u64) -> (Vec<u64>, Duration, Vec<u8>) {
             assert_eq!(state.documents, states[0].documents, "seed {seed}");
         }
         for number in &acknowledged {
-            let key = (DocumentKind::Config, number.to_le_bytes().to_vec());
-            assert!(
-                states[0].documents.contains_key(&key),
-                "seed {seed}: {number} is lost"
-            );
+            assert!(has(&states[0], *number), "seed {seed}: {number} is lost");
         }
         (acknowledged, longest, states[0].encode())
     })

@@ -462,7 +462,8 @@ impl LogOwner {
         Ok(log)
     }
 
-    /// Where the log after it begins.
+    /// Puts the checkpoint in force that a replacement was decided with; where the log after it begins. With [`LogOwner::files`]
+    /// held, and no log open.
     fn put_replacement_in_force(&self, manifest: &Manifest) -> Result<u64, String> {
         let finished = replacement::finish(&self.place(), &self.setup.env.clock);
         finished.map_err(|fault| fault.to_string())?;

@@ -10,12 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use base::random::Prng;
-use cluster::state::DocumentKind;
 use durability::simulated::Fault;
 use openraft::{AsyncRuntime as _, ChangeMembers, EmptyNode};
 use openraft_rt_sim::SimRuntime;
 
-use super::{SimulatedDisk, World, number_of, proposal, total_of, write};
+use super::{SimulatedDisk, World, has, number_of, proposal, total_of, write};
 use crate::Data;
 use crate::planted::{Bug, plant};
 
@@ -225,8 +224,7 @@ fn check_kept(run: &Run, acknowledged: &[u64]) {
     for voter in run.world.raft(leader).voter_ids() {
         let state = run.world.nodes[&voter].published.get();
         for number in acknowledged {
-            let key = (DocumentKind::Config, number.to_le_bytes().to_vec());
-            let is_kept = state.documents.contains_key(&key);
+            let is_kept = has(&state, *number);
             assert!(is_kept, "seed {seed}: {number} is not at {voter}");
         }
     }

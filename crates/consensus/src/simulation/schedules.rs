@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use cluster::state::DocumentKind;
 use openraft::AsyncRuntime as _;
 use openraft_rt_sim::SimRuntime;
 
-use super::{SimulatedDisk, World, write};
+use super::{SimulatedDisk, World, has, write};
 use crate::planted::{Bug, plant};
 
 /// What an election takes at most, and a node to catch up.
@@ -61,10 +60,8 @@ impl Run {
         SimRuntime::sleep(CALM).await;
         (1..=3).all(|voter| {
             let state = self.world.nodes[&voter].published.get();
-            self.acknowledged.iter().all(|number| {
-                let key = (DocumentKind::Config, number.to_le_bytes().to_vec());
-                state.documents.contains_key(&key)
-            })
+            let mut acknowledged = self.acknowledged.iter();
+            acknowledged.all(|number| has(&state, *number))
         })
     }
 }

@@ -593,14 +593,12 @@ impl Visit<'_> {
         let now = self
             .lap
             .charge(&self.ledger, started_ns, output, &ran, client);
-        if self.checks_slots {
-            let slot = self.slot_counted(spec, request);
-            self.count_usage(slot, || Usage {
-                cpu_ns: now.ns.saturating_sub(started_ns),
-                bytes_in: bytes as u64,
-                bytes_out: bytes_replied(output.saturating_sub(reply_start), &result),
-            });
-        }
+        let slot = self.slot_counted(spec, request);
+        self.count_usage(slot, || Usage {
+            cpu_ns: now.ns.saturating_sub(started_ns),
+            bytes_in: bytes as u64,
+            bytes_out: bytes_replied(output.saturating_sub(reply_start), &result),
+        });
         self.ledger
             .show(&mut self.context, spec, request, long.as_ref());
         if may_take_long(spec) {

@@ -85,6 +85,7 @@ impl Visit<'_> {
     }
 
     /// The slot that a request counts for, or the transaction that it ends, where requests are counted by slots.
+    #[inline]
     pub(super) fn slot_counted(&self, spec: &CommandSpec, request: Request<'_>) -> Option<u16> {
         let slots = &self.context.shared.hash_slots;
         if !slots.usage.is_on() || self.context.session.is_of_primary {

@@ -140,9 +140,7 @@ impl Visit<'_> {
         let index = found.index;
         let started_ns = self.lap.since_ns();
         let reply_start = self.reply.len_with_attachments();
-        let slot = self
-            .checks_slots
-            .then(|| self.slot_counted(found.spec, request));
+        let slot = self.slot_counted(found.spec, request);
         let session = &mut *self.context.session;
         session.client.last_command.store(index, Ordering::Relaxed);
         let Some(transaction) = session.transaction.take() else {
@@ -170,7 +168,7 @@ impl Visit<'_> {
         let output = self.reply.len_with_attachments();
         let now = self.lap.charge_all(&self.ledger, index, started_ns, output);
         let bytes_in = transaction.wire_bytes() + request.wire_bytes() + MULTI_BYTES;
-        self.count_usage(slot.flatten(), || Usage {
+        self.count_usage(slot, || Usage {
             cpu_ns: now.ns.saturating_sub(started_ns),
             bytes_in: bytes_in as u64,
             bytes_out: output.saturating_sub(reply_start) as u64,
