@@ -48,6 +48,7 @@ const SEEDS: &[&str] = &[
     "LOG_LIFE_SEED",
     "MIGRATION_SEED",
     "REPLICATION_FAULTS_SEED",
+    "CLUSTER_FAULTS_SEED",
     "PROPTEST_RNG_SEED",
     "SHUTTLE_RANDOM_SEED",
 ];
@@ -71,6 +72,7 @@ const AMOUNTS: &[(&str, &str)] = &[
     ("STRANGERS", "20000"),
     ("MIGRATION_KILLS", "300"),
     ("REPLICATION_FAULTS", "200"),
+    ("CLUSTER_FAULTS", "300"),
 ];
 
 /// Seconds for which each fuzz target is fed in a round.
@@ -171,6 +173,17 @@ pub const PARTS: &[SoakPart] = &[
         commands: |seed| {
             let mut faults = parts::ignored("own_link::random_faults::");
             faults.env("REPLICATION_FAULTS_SEED", seed);
+            vec![faults]
+        },
+    },
+    SoakPart {
+        name: "cluster-faults",
+        purpose: "300 faults among six nodes while clients write and hash slots move; nothing lost or doubled, one owner of each slot",
+        needs: &[&tools::CPP_COMPILER],
+        commands: |seed| {
+            let mut faults = cargo(&["test", "-p", "server", "--test", "group", "six_nodes::"]);
+            faults.args(["--", "--nocapture"]);
+            faults.env("CLUSTER_FAULTS_SEED", seed);
             vec![faults]
         },
     },

@@ -45,8 +45,10 @@ pub struct Port<'a> {
     local: Option<Local<'a>>,
     /// Of the thread beside the workers, what it is to do next.
     queue: Option<&'a Queue>,
-    /// And how many stops had been given up when it was asked for what it does.
+    /// And how many stops had been given up when it was asked for what it does, ...
     aborted_stops: Option<u64>,
+    /// ... by whom.
+    client: Option<Arc<ClientRecord>>,
     /// It is of who applies the log of a primary.
     is_of_log: bool,
 }
@@ -71,6 +73,7 @@ impl<'a> Port<'a> {
             local: None,
             queue: None,
             aborted_stops: None,
+            client: None,
             is_of_log: false,
         }
     }
@@ -88,6 +91,7 @@ impl<'a> Port<'a> {
         Self {
             queue: Some(queue),
             aborted_stops: Some(job.aborted_stops),
+            client: Some(Arc::clone(&job.client)),
             ..Self::new(node, job.peer_is_local)
         }
     }
@@ -599,7 +603,16 @@ impl ProcessPort for Port<'_> {
             // It stood behind one that was given up: who gave that up meant all that waited.
             return Err(SHUTDOWN_FAILED);
         }
-        self.node.shut_down(request)
+        // It may wait for replicas, and is counted as long as it does.
+        let set_blocked = |is_blocked| {
+            if let Some(client) = &self.client {
+                client.set_flag(ClientRecord::BLOCKED, is_blocked);
+            }
+        };
+        set_blocked(true);
+        let stopped = self.node.shut_down(request);
+        set_blocked(false);
+        stopped
     }
 
     fn now_unix_us(&self) -> u64 {

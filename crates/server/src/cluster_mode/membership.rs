@@ -78,12 +78,6 @@ impl ClusterMode {
         }
     }
 
-    /// Whether it is about to leave with its hash slots.
-    pub(crate) fn brings(&self) -> bool {
-        let part = self.0.get();
-        part.is_some_and(|part| *lock(&part.brings))
-    }
-
     /// This node is in no group any more.
     pub(crate) fn be_by_itself(&self, node: &Node) {
         let Some(part) = self.0.get() else { return };

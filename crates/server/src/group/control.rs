@@ -82,6 +82,8 @@ struct Taking {
     /// What the group decides is done by this; none for a witness without a copy of the log, and as long as no group decides.
     duty: Option<Arc<Duty>>,
     active: Option<Active>,
+    /// It has left its group, and is about to be by itself.
+    is_ending: bool,
 }
 
 /// While it is in a group.
@@ -543,12 +545,17 @@ impl Part {
         Ok(())
     }
 
-    /// This node has left: it may join a group anew, in cluster mode at once, otherwise when it is started again.
+    /// This node has left: it may join a group anew, in cluster mode once [`Part::note_end`] was called, otherwise when it is
+    /// started again.
     ///
     /// # Errors
     /// Those of the system.
     pub(super) fn forget_group(&self) -> io::Result<()> {
-        let active = lock(&self.taking).active.take();
+        let active = {
+            let mut taking = lock(&self.taking);
+            taking.is_ending = true;
+            taking.active.take()
+        };
         self.links.retain(|_| false);
         self.relay.retain(|_| false);
         self.reads.links().retain(|_| false);
@@ -568,6 +575,21 @@ impl Part {
             kept.founder = None;
             kept.peers.clear();
         })
+    }
+
+    /// What there was to do after leaving is done.
+    pub(super) fn note_end(&self) {
+        lock(&self.taking).is_ending = false;
+    }
+
+    /// Whether this node is in no group, and nothing is left to do of one that it was in.
+    pub(super) fn is_out(&self) -> bool {
+        !self.is_ending() && self.member().is_none()
+    }
+
+    /// Whether it has left, and something is left to do.
+    pub(super) fn is_ending(&self) -> bool {
+        lock(&self.taking).is_ending
     }
 
     /// No group decides any more what this node does.

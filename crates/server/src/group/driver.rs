@@ -285,6 +285,7 @@ impl Driver {
         if let Some(node) = node {
             node.cluster_mode.be_by_itself(&node);
         }
+        self.part.note_end();
     }
 
     /// This node was started by an older version than its group has come to use. Others do without it.

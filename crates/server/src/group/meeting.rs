@@ -220,7 +220,11 @@ impl Part {
         Ok(answer)
     }
 
+    /// The right to meet somebody, unless this node does so already or is about to be by itself.
     pub(super) fn try_meet(&self) -> Option<MutexGuard<'_, ()>> {
+        if self.is_ending() {
+            return None;
+        }
         match self.meeting.try_lock() {
             Ok(one) => Some(one),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -443,7 +447,7 @@ impl Part {
 
     /// Waits until this node is in no group. Its role may change later: that takes the end of the request that waits here.
     fn wait_until_out(&self) -> Result<(), String> {
-        let out = poll(LEAVE_TIME, LOOK, || self.member().is_none().then_some(()));
+        let out = poll(LEAVE_TIME, LOOK, || self.is_out().then_some(()));
         out.ok_or_else(|| "this node has not left yet".to_owned())
     }
 

@@ -349,10 +349,7 @@ impl Part {
         let peers = peers_of(&log.watch(), own);
         drop(log);
         let _in_a_group = self.post(Event::Forget);
-        let out = poll(STEP_TIME, LOOK, || {
-            let is_out = self.member().is_none() && !node.cluster_mode.brings();
-            is_out.then_some(())
-        });
+        let out = poll(STEP_TIME, LOOK, || self.is_out().then_some(()));
         out.ok_or("this node has not left yet")?;
         Ok(peers)
     }

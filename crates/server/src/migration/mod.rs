@@ -60,6 +60,10 @@ const BACK_OFF_MS: u64 = 50;
 const BACK_OFF_MS_MAX: u64 = 5_000;
 /// How often it is looked whether keys of other shards' slots are left.
 const CLEAN_INTERVAL_MS: u64 = 1_000;
+/// Of a thousand, what copying and removing take of each core that clients want while nothing presses.
+const SHARE: u64 = 150;
+/// A node takes slots in when its right to is free within this time: well within the source's patience.
+const CLAIM_MS: u64 = 45_000;
 /// The keys of slots are kept for so long after their last use.
 const DIRECTORY_IDLE_MS: u64 = 60_000;
 /// How often who waits for a job looks.
@@ -297,19 +301,29 @@ impl Migrations {
         ranges: &[SlotRange],
         keys: Option<&[Named]>,
     ) -> Result<u64, String> {
-        let _claim = loop {
-            match self.claim_staging() {
-                Some(claim) => break claim,
-                None if node.is_stopping() => return Err("the server stops".to_owned()),
-                None => std::thread::sleep(LOOK),
-            }
-        };
+        let _claim = self.await_claim(node, || Ok(()))?;
         let group = node.control.log().ok_or(ALONE)?;
         let state = group.read_barrier().map_err(|error| error.to_string())?;
         let lost = moves::lost(&state, own_id(node), ranges);
         match keys {
             Some(keys) if lost == ranges => trim::trim_keys(node, ranges, keys),
             _ => trim::trim(node, &lost),
+        }
+    }
+
+    /// Waits for the right to take slots in, as long as `go_on` lets it.
+    fn await_claim(
+        &self,
+        node: &Node,
+        go_on: impl Fn() -> Result<(), String>,
+    ) -> Result<Claim<'_>, String> {
+        loop {
+            match self.claim_staging() {
+                Some(claim) => return Ok(claim),
+                None if node.is_stopping() => return Err("the server stops".to_owned()),
+                None => go_on()?,
+            }
+            std::thread::sleep(LOOK);
         }
     }
 

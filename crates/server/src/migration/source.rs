@@ -29,7 +29,7 @@ use super::directory::Named;
 use super::filter::{Filter, Obstacle, Slots};
 use super::job::{Job, Stage};
 use super::staging::own_log;
-use super::wire::{self, Begin, Step};
+use super::wire::{self, Begin, Mark, Step};
 use super::{place_of, trim};
 use crate::group::unique;
 use crate::link::Message as WorkerMessage;
@@ -347,9 +347,9 @@ impl Attempt<'_> {
         )))
     }
 
-    fn send_mark(&mut self, is_durable: bool) -> Result<u64, Stopped> {
+    fn send_mark(&mut self, kind: Mark) -> Result<u64, Stopped> {
         self.marks += 1;
-        self.send(Step::Mark, &wire::mark(self.marks, is_durable))?;
+        self.send(Step::Mark, &wire::mark(self.marks, kind))?;
         Ok(self.marks)
     }
 
@@ -390,7 +390,7 @@ impl Attempt<'_> {
         let pause_ms_max = u64::try_from(self.pause_max().as_millis()).unwrap_or(u64::MAX);
         self.send_until_ms = self.now_ms().saturating_add(pause_ms_max);
         let sent = send_rest(self, end)?;
-        let mark = self.send_mark(true)?;
+        let mark = self.send_mark(Mark::Durable)?;
         self.send_until_ms = u64::MAX;
         let took = Duration::from_nanos(self.node.core.clock.monotonic_ns() - began_ns);
         let left = self.pause_max().saturating_sub(took);

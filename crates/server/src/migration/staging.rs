@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::background::BackgroundThread;
 use base::clock::Clock;
 use durability::log::Log;
 use engine::NoServer;
@@ -16,6 +17,7 @@ use persistence::log_in_use::{LogUser, TakenUp};
 use persistence::tail::{Majority as _, Tail};
 use store::{Cause, DatabaseId, EffectSink, Source};
 
+use super::SHARE;
 use super::wire::{self, Entry};
 use crate::node::Node;
 use crate::replication::Applier;
@@ -24,6 +26,9 @@ use crate::replication::Applier;
 pub(super) const NO_LOG: &str = "this node has no log to write to";
 /// How often it is looked whether something is on disk, or has room.
 const LOOK: Duration = Duration::from_millis(1);
+/// A background thread looks at the time after so many entries, or after one of so many bytes.
+const LOOK_ENTRIES: u32 = 16;
+const LOOK_BYTES: usize = 4 << 10;
 /// Bytes that wait for the rest of a command keep no more memory than this once they are applied.
 const KEPT_BYTES_MAX: usize = 4 << 20;
 
@@ -64,25 +69,44 @@ impl Staging {
         }
     }
 
-    /// Applies a piece of the stream.
+    /// Applies a piece of the stream; a background thread gives way to workers meanwhile.
     ///
     /// # Errors
     /// Why that is not possible: what is here is of no use any more.
-    pub(super) fn feed(&mut self, piece: &[u8]) -> Result<(), String> {
+    pub(super) fn feed(
+        &mut self,
+        piece: &[u8],
+        mut background: Option<&mut BackgroundThread<'_>>,
+    ) -> Result<(), String> {
         await_room(&self.node)?;
         self.bytes.extend_from_slice(piece);
         let bytes = std::mem::take(&mut self.bytes);
-        self.log_user.set_idle(false);
-        let fed = self.apply(&bytes);
-        self.log_user.set_idle(true);
-        let used = fed?;
+        let mut used = 0;
+        loop {
+            self.log_user.set_idle(false);
+            let applied = self.apply(&bytes[used..], background.as_deref());
+            self.log_user.set_idle(true);
+            used += applied?;
+            match &mut background {
+                Some(thread) if thread.is_due() => {
+                    self.node.work.background.set_share(SHARE);
+                    thread.pause();
+                }
+                _ => break,
+            }
+        }
         self.bytes = bytes;
         self.bytes.drain(..used);
         self.bytes.shrink_to(KEPT_BYTES_MAX);
         self.write_out()
     }
 
-    fn apply(&mut self, bytes: &[u8]) -> Result<usize, String> {
+    /// Applies what is whole, or as much of it as a slice of a background thread allows; how many bytes that was.
+    fn apply(
+        &mut self,
+        bytes: &[u8],
+        background: Option<&BackgroundThread<'_>>,
+    ) -> Result<usize, String> {
         let clock = Arc::clone(&self.node.core.clock);
         let timed = |inner| Box::new(Timed { inner, clock }) as Box<dyn EffectSink>;
         let taken = self.log_user.take_up_through(self.applier.store(), timed);
@@ -91,9 +115,16 @@ impl Staging {
         }
         let mut port = NoServer::default();
         let mut used = 0;
-        while let Some((entry, length)) = wire::entry(&bytes[used..])? {
+        for count in 1.. {
+            let Some((entry, length)) = wire::entry(&bytes[used..])? else {
+                break;
+            };
             self.entry(&entry, &mut port)?;
             used += length;
+            let is_look = count % LOOK_ENTRIES == 0 || length >= LOOK_BYTES;
+            if is_look && background.is_some_and(BackgroundThread::is_due) {
+                break;
+            }
         }
         self.applier.flush(&mut port)?;
         Ok(used)

@@ -13,8 +13,8 @@ use replication::link::{Message, SlotsStep};
 
 use super::job::{Job, Stage};
 use super::staging::{Staging, own_log};
-use super::wire::{self, Begin, Step};
-use super::{Migrations, trim};
+use super::wire::{self, Begin, Mark, Step};
+use super::{CLAIM_MS, Migrations, trim};
 use crate::group::unique;
 use crate::node::Node;
 use crate::replication::session::{LinkFault, Reader, Received, Session, Writer};
@@ -100,9 +100,12 @@ fn take_in(
     begin: &Begin,
     (reader, writer): (&mut Reader, &mut Writer),
 ) -> Result<(), String> {
-    let _claim = migrations
-        .claim_staging()
-        .ok_or("another move to this node, or the removal of keys, goes on")?;
+    let clock = &node.core.clock;
+    let claim_until_ms = clock.monotonic_ms() + CLAIM_MS;
+    let _claim = migrations.await_claim(node, || match clock.monotonic_ms() < claim_until_ms {
+        true => Ok(()),
+        false => Err("another move to this node, or the removal of keys, goes on".to_owned()),
+    })?;
     check(node, from, begin)?;
     let own = super::own_id(node);
     let now_unix_ms = node.core.clock.now_unix_ms();
@@ -179,8 +182,8 @@ fn hear(
     writer: &mut Writer,
 ) -> Ended {
     let mut is_handed = false;
-    let slots = &node.core.shared.hash_slots;
-    let flushes = slots.flushes();
+    let flushes = node.core.shared.hash_slots.flushes();
+    let mut background = None;
     let heard = (|| -> Result<(), String> {
         let fault = |fault: LinkFault| format!("the link of the source: {fault}");
         say(writer, Step::Ready, &[]).map_err(fault)?;
@@ -204,19 +207,13 @@ fn hear(
             };
             heard_ms = now_ms;
             match Step::of(step.step) {
-                Some(Step::Data) => staging.feed(step.bytes)?,
+                Some(Step::Data) => staging.feed(step.bytes, background.as_mut())?,
                 Some(Step::Mark) => {
-                    let (number, rest) = wire::number(step.bytes).ok_or("a mark is cut off")?;
-                    if rest == [1] {
-                        // Who empties a database does so before this, or when it is known whose the slots are.
-                        let is_whole = node.core.store.handle().exclusive(|_| {
-                            let is_whole = slots.flushes() == flushes;
-                            slots.set_taking(is_whole);
-                            is_whole
-                        });
-                        if !is_whole {
-                            return Err("a database was emptied at the target".to_owned());
-                        }
+                    let marked = wire::number_and_mark(step.bytes);
+                    let (number, kind) = marked.ok_or("a mark is cut off")?;
+                    background = (kind == Mark::Background).then(|| node.work.background.enter());
+                    if kind == Mark::Durable {
+                        take(node, flushes)?;
                         staging.make_durable()?;
                         // From here on the slots may become this node's at any time.
                         is_handed = true;
@@ -238,6 +235,21 @@ fn hear(
         }
         Err(reason) if is_handed => Ended::Unknown(reason),
         Err(reason) => Ended::Undone(reason),
+    }
+}
+
+/// From here on who empties a database empties what was copied, too: nobody may have done so since the copy began.
+fn take(node: &Node, flushes: u64) -> Result<(), String> {
+    let slots = &node.core.shared.hash_slots;
+    // Who empties a database does so before this, or when it is known whose the slots are.
+    let is_whole = node.core.store.handle().exclusive(|_| {
+        let is_whole = slots.flushes() == flushes;
+        slots.set_taking(is_whole);
+        is_whole
+    });
+    match is_whole {
+        true => Ok(()),
+        false => Err("a database was emptied at the target".to_owned()),
     }
 }
 

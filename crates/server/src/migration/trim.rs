@@ -8,6 +8,7 @@ use cluster::entry::SlotRange;
 use persistence::log_in_use::{LogUser, TakenUp};
 use store::Handle;
 
+use super::SHARE;
 use super::directory::Named;
 use super::filter::Slots;
 use super::staging::{NO_LOG, await_room, log_of};
@@ -15,8 +16,6 @@ use crate::node::Node;
 
 /// Keys that are looked at before others have their turn.
 const STEP_KEYS: usize = 256;
-/// Of a thousand, what this takes of each core that clients want.
-const SHARE: u64 = 150;
 
 /// Removes all keys of some slots; how many. Clients that track them are told, and nobody else.
 ///

@@ -21,7 +21,7 @@ pub(super) enum Step {
     Refused = 3,
     /// A piece of the entries.
     Data = 4,
-    /// The target is to say when it has applied everything: number u64, is to be durable u8.
+    /// The target is to say when it has applied everything: number u64, what else is asked of it u8 ([`Mark`]).
     Mark = 5,
     /// It has: number u64.
     Done = 6,
@@ -104,12 +104,32 @@ impl Begin {
     }
 }
 
-/// A mark: its number, and whether what comes before it is to be durable.
-pub(super) fn mark(number: u64, is_durable: bool) -> [u8; 9] {
+/// What a mark asks of the target. One that does not know a kind takes it for [`Mark::Applied`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Mark {
+    /// What came before it is to be applied; what follows is, too, without delay.
+    Applied = 0,
+    /// What came before it is to be durable.
+    Durable = 1,
+    /// What follows is applied in the background, until the next mark.
+    Background = 2,
+}
+
+/// A mark with its number.
+pub(super) fn mark(number: u64, kind: Mark) -> [u8; 9] {
     let mut bytes = [0; 9];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
-    bytes[8] = u8::from(is_durable);
+    bytes[8] = kind as u8;
     bytes
+}
+
+/// The number of a mark, and what it asks.
+pub(super) fn number_and_mark(bytes: &[u8]) -> Option<(u64, Mark)> {
+    let (number, rest) = number(bytes)?;
+    let kinds = [Mark::Durable, Mark::Background];
+    let kind = kinds.into_iter().find(|kind| rest == [*kind as u8]);
+    Some((number, kind.unwrap_or(Mark::Applied)))
 }
 
 /// The number of a mark or of its answer, and what follows it.

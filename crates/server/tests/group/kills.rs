@@ -86,7 +86,7 @@ impl Seen {
 }
 
 /// The bytes of the files in directories of what a node gave up.
-fn given_up(node: &Node) -> Vec<u8> {
+pub(crate) fn given_up(node: &Node) -> Vec<u8> {
     let is_kept = |path: &Path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("rewound-")

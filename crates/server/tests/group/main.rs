@@ -39,6 +39,7 @@ mod sentinel;
 mod sentinel_clients;
 mod shared;
 mod shown;
+mod six_nodes;
 mod spare_replicas;
 mod strangers;
 mod users;

@@ -8,8 +8,8 @@ use store::{Ending, SnapshotLimits, SnapshotStep};
 use super::super::cut::{self, Copied, CutSink, lock};
 use super::super::directory::{Directory, KEYS_MAX, Named};
 use super::super::filter::{Filter, Slots};
-use super::super::trim;
-use super::super::wire::{Begin, Step};
+use super::super::wire::{Begin, Mark, Step};
+use super::super::{SHARE, trim};
 use super::{ANSWER_TIME, Attempt, LOOK, Leave, SHORT_LOOK, Stopped};
 use crate::replication::Frames;
 
@@ -23,9 +23,8 @@ const STEP_BUCKETS: usize = 256;
 const LAG_MS: u64 = 20;
 /// ... or after so many times.
 const ROUNDS_MAX: u32 = 3;
-/// Of a thousand, what the copy takes of each core that clients want while nothing presses. What is written meanwhile goes after it
-/// at full speed.
-const COPY_SHARE: u64 = 150;
+/// From this share on the copy presses, and the target no longer gives way.
+const PRESSED_SHARE: u64 = 2 * SHARE;
 /// Slots with no more keys, which take no more memory, are sent while writes wait.
 const SMALL_KEYS: u64 = 50_000;
 const SMALL_BYTES: u64 = 8 << 20;
@@ -153,6 +152,9 @@ impl Attempt<'_> {
         let began_ns = clock.monotonic_ns();
         let mut thread = background.enter();
         let mut bytes = Vec::new();
+        // The target gives way, too, until something presses here. What is written meanwhile goes after the copy at full speed.
+        let _answered_later = self.send_mark(Mark::Background)?;
+        let mut is_pressed = false;
         loop {
             let step = self.handle.advance_snapshot(STEP_BUCKETS);
             let (ending, keys) = {
@@ -175,7 +177,8 @@ impl Attempt<'_> {
             }
             match ending {
                 None => {}
-                Some(Ending::Complete) => return Ok(()),
+                Some(Ending::Complete) if is_pressed => return Ok(()),
+                Some(Ending::Complete) => return self.send_mark(Mark::Applied).map(drop),
                 Some(_) => {
                     return Err(Stopped::Failed(
                         "more was written during the copy than checkpoint-buffer-limit allows"
@@ -188,9 +191,13 @@ impl Attempt<'_> {
                 let progress = node.core.store.snapshot_progress();
                 let held_bytes = progress.map_or(0, |progress| progress.held_bytes);
                 let elapsed_ns = clock.monotonic_ns().saturating_sub(began_ns);
-                let share = share_of_copy(COPY_SHARE, held_bytes, held_bytes_max, elapsed_ns);
+                let share = share_of_copy(SHARE, held_bytes, held_bytes_max, elapsed_ns);
                 background.set_share(share);
                 thread.pause();
+                if share > PRESSED_SHARE && !is_pressed {
+                    is_pressed = true;
+                    let _answered_later = self.send_mark(Mark::Applied)?;
+                }
             }
             if step == SnapshotStep::Later {
                 std::thread::sleep(SHORT_LOOK);
@@ -255,7 +262,7 @@ impl Attempt<'_> {
             self.job
                 .change(now_unix_ms, |it| it.left_bytes = left_bytes);
             self.send_log(tail, end)?;
-            let mark = self.send_mark(false)?;
+            let mark = self.send_mark(Mark::Applied)?;
             if !self.await_mark(mark, ANSWER_TIME, SHORT_LOOK)? {
                 return Err(Stopped::Failed("the target does not go on".to_owned()));
             }

@@ -239,6 +239,7 @@ fn a_stop_that_is_given_up_is_so_for_all_who_wait_for_it() {
             until("it waits", || {
                 !field(&mut one, "shutdown_in_milliseconds").is_empty()
             });
+            assert_ne!(field(&mut one, "blocked_clients"), "0");
             must(&mut one, "SHUTDOWN ABORT");
             for stop in stops {
                 let reply = stop.join().unwrap().unwrap();
