@@ -101,6 +101,11 @@ pub(crate) trait LogHome: Send + Sync {
         true
     }
 
+    /// Whether log and data are of another shard than the one that this node is of now: they count for nothing here.
+    fn is_of_another_shard(&self) -> bool {
+        false
+    }
+
     /// The log of a copy of the log alone begins as this manifest says from now on.
     ///
     /// # Errors
@@ -658,7 +663,7 @@ impl ReplicaData for AppliedLog<'_> {
         // Half of a full sync in the store is no data; what is on disk is.
         let has_data = if !self.home.keeps_data() {
             !lineage.terms().is_empty()
-        } else if self.was_empty_before() {
+        } else if self.was_empty_before() || self.home.is_of_another_shard() {
             false
         } else if is_broken {
             !lineage.terms().is_empty()

@@ -1228,6 +1228,11 @@ impl LogHome for AtReplica<'_> {
         !self.node.keeping.keeps_log_alone()
     }
 
+    fn is_of_another_shard(&self) -> bool {
+        let of_log = self.node.replication.fence.shard_of_log();
+        of_log.is_some() && of_log != self.shard
+    }
+
     fn begin_log_at(&self, manifest: &Manifest) -> Result<(), String> {
         let kept = self.node.persistence().ok_or("nothing is kept here")?;
         let place = place_of(&self.node);

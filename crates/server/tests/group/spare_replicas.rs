@@ -188,3 +188,34 @@ fn of_three_one_of_which_was_added_then_the_lost_one_and_the_added_one_keep_all(
         primaries.any(|node| writes(node, "c") && has(node, "a") && has(node, "b"))
     });
 }
+
+/// What it had of its former shard counts for nothing in the other one, and its former primary has it.
+#[test]
+fn a_replica_is_ordered_to_a_primary_without_data_and_back() {
+    let nodes = [(); 3].map(|()| Node::new(&["--cluster-enabled", "yes"]));
+    let [a, b, c] = &nodes;
+    a.own(0, 8_191);
+    b.own(8_192, LAST_SLOT);
+    for node in [b, c] {
+        assert_eq!(node.meet(a), "OK");
+    }
+    let all = [a, b, c];
+    wait_for_agreement(&all, 3);
+    let follow = |primary: &Node, keys: i64| {
+        assert_eq!(c.text(&["CLUSTER", "REPLICATE", &primary.id()]), "OK");
+        let port = primary.port.to_string();
+        wait_until("a copy", &all, || {
+            let is_there = c.field("master_port") == port && c.is_synced();
+            is_there && c.run(&["DBSIZE"]) == Value::Integer(keys)
+        });
+    };
+    assert!(writes(a, "b"));
+    follow(a, 1);
+    follow(b, 0);
+    // Slot 15,495.
+    assert!(writes(b, "a"));
+    wait_until("a write", &all, || c.run(&["DBSIZE"]) == Value::Integer(1));
+    assert_eq!(b.text(&["FLUSHALL"]), "OK");
+    follow(a, 1);
+    follow(b, 0);
+}
