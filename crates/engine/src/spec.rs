@@ -281,6 +281,9 @@ pub struct CommandSpec {
     pub needs_values: bool,
     /// Which arguments nobody else may see: names and passwords.
     pub secrets: Option<fn(&Request<'_>, usize) -> bool>,
+    /// For what sends its keys to another server: whether a request sends them to this host and port. Who serves their slot
+    /// there already has them: there is nothing left to send, which is no fault of the request.
+    pub sends_to: Option<fn(&Request<'_>, &str, u16) -> bool>,
     /// What it does in a transaction.
     pub in_transaction: InTransaction,
     /// What is made of it where it is forwarded to several nodes.
@@ -347,6 +350,7 @@ impl CommandSpec {
         looks_up: None,
         needs_values: true,
         secrets: None,
+        sends_to: None,
         in_transaction: InTransaction::Queued,
         scatter: Scatter::Never,
         runs: None,

@@ -8,7 +8,7 @@ use super::serving::Serving;
 use super::visit::Visit;
 use crate::error::CommandResult;
 use crate::flags::InTransaction;
-use crate::hash_slots::{Query, Routes};
+use crate::hash_slots::{Elsewhere, Query, Routes};
 use crate::key_query::{is_withheld, only_slot, query_about};
 use crate::resolved::resolve;
 use crate::slot_usage::Usage;
@@ -81,7 +81,14 @@ impl Visit<'_> {
             return Ok(());
         }
         let routes = self.context.shared.hash_slots.routes();
-        Ok(self.query(&routes, spec, request).judge(&routes)?)
+        match self.query(&routes, spec, request).judge(&routes) {
+            Err(Elsewhere::Moved { host, port, .. })
+                if spec.sends_to.is_some_and(|it| it(&request, &host, port)) =>
+            {
+                Ok(())
+            }
+            judged => Ok(judged?),
+        }
     }
 
     /// The slot that a request counts for, or the transaction that it ends, where requests are counted by slots.

@@ -39,6 +39,7 @@ use cluster::entry::SlotRange;
 use cluster::{ControlState, NodeId, moves};
 use engine::hash_slots::Routes;
 
+use crate::link::Message as WorkerMessage;
 use crate::node::Node;
 use crate::replication::session::Session;
 use directory::{Directory, Named};
@@ -266,6 +267,8 @@ impl Migrations {
                     it.error = reason;
                 }
             });
+            // Who wants to send the keys itself waits as long as they leave by this.
+            node.broadcast(&WorkerMessage::KeysFree);
             node.core.shared.observer.spans.add(|| job.span());
             return;
         }

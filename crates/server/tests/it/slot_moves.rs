@@ -619,6 +619,30 @@ fn the_old_way_to_move_a_slot_works() {
     assert_eq!(b.number("DBSIZE"), 1);
 }
 
+/// Who carries keys over one by one finds that nothing is left to carry, before the move has ended and after.
+#[test]
+fn keys_that_are_carried_over_as_their_slot_moves_are_there_already() {
+    let nodes = cluster();
+    let [a, b] = &nodes;
+    fill(a, 1_000);
+    let slot = a.number("CLUSTER KEYSLOT large");
+    let [id_a, id_b] = nodes.each_ref().map(|node| node.text("CLUSTER MYID"));
+    b.text(&format!("CLUSTER SETSLOT {slot} IMPORTING {id_a}"));
+    a.text(&format!("CLUSTER SETSLOT {slot} MIGRATING {id_b}"));
+    let port = b.port;
+    for keys in ["large 0 5000", "\"\" 0 5000 REPLACE KEYS large {large}2"] {
+        let migrate = format!("MIGRATE 127.0.0.1 {port} {keys}");
+        assert_eq!(a.text(&migrate), "NOKEY");
+    }
+    assert_eq!(b.number("HLEN large"), 20_000);
+    // Only there.
+    let elsewhere = format!("MIGRATE 127.0.0.1 {} large 0 5000", a.port);
+    assert!(a.text(&elsewhere).starts_with("MOVED"));
+    for node in [b, a] {
+        node.text(&format!("CLUSTER SETSLOT {slot} NODE {id_b}"));
+    }
+}
+
 #[test]
 fn the_target_may_ask_for_slots() {
     let nodes = cluster();

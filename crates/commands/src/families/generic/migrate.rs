@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
+use base::hash_slot;
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
@@ -45,6 +46,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     keys: KEYS,
     keys_of: Some(keys_of),
     secrets: Some(is_secret),
+    sends_to: Some(sends_to),
     group: Group::Generic,
     categories: &["keyspace", "dangerous"],
     since: "2.6.0",
@@ -92,6 +94,11 @@ fn keys_of(_table: &Table, request: &Request<'_>) -> Vec<(usize, KeyAccess)> {
         Some(_) => Vec::new(),
         None => vec![(3, ACCESS)],
     }
+}
+
+fn sends_to(request: &Request<'_>, host: &str, port: u16) -> bool {
+    let is_port = |arg: &[u8]| base::number::parse_i64(arg) == Some(port.into());
+    request.arg(1) == Some(host.as_bytes()) && request.arg(2).is_some_and(is_port)
 }
 
 fn is_secret(request: &Request<'_>, at: usize) -> bool {
@@ -167,7 +174,13 @@ impl<'a> Options<'a> {
 
 fn migrate(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let options = Options::parse(args)?;
-    context.pace.admit_waiting()?;
+    // A slot that leaves does so with all its keys, and none of them is left to be sent: that is waited for before the keys are
+    // held, since the move waits for who holds them.
+    if let Err(not_here) = context.pace.admit_waiting() {
+        let mut leaves = |name: &&[u8]| context.server.is_leaving(hash_slot::of(name));
+        let waits = context.may_block && options.names.first().is_some_and(&mut leaves);
+        return Err(if waits { CommandError::Held } else { not_here });
+    }
     let mut requests = Vec::new();
     let mut before = 1;
     if !options.login.is_empty() {
