@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::control_log::{Membership, RaftId};
-use crate::state::{ControlState, Node};
+use crate::state::{ControlState, Drain, Node, NodeId};
 
 /// How many of so many nodes vote.
 #[must_use]
@@ -57,6 +57,29 @@ pub fn next_voters(
     Some(voters.voters)
 }
 
+/// The voters without one that is to leave and that nobody can replace: it leaves when it has no vote any more, so that those that are
+/// left decide without it. Not the leader, in whose place another one leads first; nor where those that are left would have no
+/// majority.
+#[must_use]
+pub fn without_leaving(
+    state: &ControlState,
+    now: &Membership,
+    leader: NodeId,
+) -> Option<BTreeSet<RaftId>> {
+    let leaves = |id: &&RaftId| {
+        let known = state.node_of(**id);
+        known.is_some_and(|(id, node)| node.drain == Drain::Leaving && *id != leader)
+    };
+    let gone = now.voters.iter().find(leaves)?;
+    let left = without(&now.voters, *gone);
+    let is_there = |id: &&RaftId| {
+        let known = state.node_of(**id);
+        known.is_some_and(|(_, node)| !node.is_failed)
+    };
+    let there = left.iter().filter(is_there).count();
+    (!now.is_changing && 2 * there > left.len()).then_some(left)
+}
+
 fn without(voters: &BTreeSet<RaftId>, gone: RaftId) -> BTreeSet<RaftId> {
     voters.iter().copied().filter(|id| *id != gone).collect()
 }
@@ -95,7 +118,7 @@ pub fn fault_tolerance(voters: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{NodeId, NodeRecord};
+    use crate::state::NodeRecord;
 
     fn state(zones: &[&str]) -> ControlState {
         let mut state = ControlState::default();
@@ -147,6 +170,23 @@ mod tests {
         let mut changing = voters(&[1, 2, 3]);
         changing.is_changing = true;
         assert_eq!(next_voters(&four, &changing, lost), None);
+    }
+
+    #[test]
+    fn a_node_that_is_to_leave_gives_its_vote_up_first() {
+        let mut three = state(&["a", "b", "c"]);
+        let id = |byte| NodeId([byte; 20]);
+        let next = |state: &ControlState, now: &[RaftId], leader| {
+            without_leaving(state, &voters(now), leader).map(Vec::from_iter)
+        };
+        assert_eq!(next(&three, &[1, 2, 3], id(1)), None);
+        three.nodes.get_mut(&id(2)).unwrap().drain = Drain::Leaving;
+        assert_eq!(next(&three, &[1, 2, 3], id(1)), Some(vec![1, 3]));
+        assert_eq!(next(&three, &[1, 2], id(1)), Some(vec![1]));
+        assert_eq!(next(&three, &[1, 2, 3], id(2)), None, "it leads");
+        assert_eq!(next(&three, &[2], id(1)), None, "nobody would be left");
+        three.nodes.get_mut(&id(3)).unwrap().is_failed = true;
+        assert_eq!(next(&three, &[1, 2, 3], id(1)), None, "no majority");
     }
 
     #[test]

@@ -143,8 +143,8 @@ pub fn judge(primary: &PrimaryLog, replica: &Attach) -> Verdict {
         return Verdict::Full(FullReason::Empty);
     }
     let verdict = compare(primary, replica);
-    // Who goes on loses nothing: the primary's log says how it became empty.
-    if !primary.has_data && !matches!(verdict, Ok(Verdict::Continue { .. })) {
+    // Who goes on loses nothing: the primary's log says how it became empty. Nor does who has nothing.
+    if replica.has_data && !primary.has_data && !matches!(verdict, Ok(Verdict::Continue { .. })) {
         return Verdict::Refuse(Refusal::PrimaryEmpty);
     }
     match verdict {
@@ -332,6 +332,16 @@ mod tests {
         let longer = replica(&[(1, 1, 0)], 240);
         let refused = Verdict::Refuse(Refusal::PrimaryEmpty);
         assert_eq!(judge(&emptied, &longer), refused);
+        // Who has nothing goes back as ever, or does as an operator says.
+        let mut nothing = longer;
+        nothing.has_data = false;
+        assert_eq!(judge(&emptied, &nothing), Verdict::Rewind { to: 160 });
+        let mut newer = replica(&[(1, 1, 0), (3, 3, 160)], 240);
+        newer.has_data = false;
+        let refused = Verdict::Refuse(Refusal::PrimaryOlder);
+        assert_eq!(judge(&emptied, &newer), refused);
+        newer.may_discard = true;
+        assert_eq!(judge(&emptied, &newer), Verdict::Full(FullReason::Discards));
     }
 
     #[test]

@@ -20,8 +20,8 @@ use std::time::Duration;
 use cluster::bytes::{Malformed, Reader, Writer};
 use cluster::entry::{SlotRange, are_ranges, decode_ranges, encode_ranges};
 use cluster::meeting::{Side, founder, judge};
-use cluster::state::FIRST_RAFT_ID;
-use cluster::{Applied, ControlState, Entry, NodeId, Proposal, Unavailable};
+use cluster::state::{Drain, FIRST_RAFT_ID};
+use cluster::{Applied, ControlState, Entry, NodeId};
 
 use super::control::{Part, told_founder};
 use super::driver::Event;
@@ -48,6 +48,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const YIELD_TIME: Duration = Duration::from_millis(400);
 /// How long this node waits until it has left.
 const LEAVE_TIME: Duration = Duration::from_secs(5);
+/// How long others may take to take its office and its vote: many clients wait no longer than five seconds for a reply.
+const ORDER_TIME: Duration = Duration::from_secs(3);
 
 /// What a node says that meets another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -422,27 +424,45 @@ impl Part {
             // Where nobody decides any more, nobody serves them either.
             let _decided = log.propose(&unique::proposal(given_up));
         }
-        let proposal: Proposal = unique::proposal(Entry::Leave { node: own });
-        match log.propose(&proposal) {
-            Ok(Applied::Done | Applied::Stale) => {}
-            Ok(Applied::Refused) => {
-                return Err(
-                    "the group needs this node: it owns hash slots, or is the primary of others, or a majority may need it"
-                        .to_owned(),
-                );
-            }
-            // Whoever runs this wants it out, and the others may be gone.
-            Err(
-                Unavailable::NoMajority
-                | Unavailable::NotLeader(_)
-                | Unavailable::Level(_)
-                | Unavailable::CannotWrite
-                | Unavailable::Ended,
-            ) => {}
-        }
         drop(log);
+        match self.leave_in_order(own) {
+            Some(true) => return Ok(()),
+            Some(false) => {
+                let decided = self.decide_now(Entry::Leave { node: own });
+                if decided == Some(Applied::Refused) {
+                    return Err(
+                        "the group needs this node: it owns hash slots, or is the primary of others, or a majority may need it"
+                            .to_owned(),
+                    );
+                }
+            }
+            // The others may be gone, and whoever runs this wants it out.
+            None => {}
+        }
         let _in_a_group = self.post(Event::Forget);
         self.wait_until_out()
+    }
+
+    /// Leaves as soon as nobody needs this node any more: another one has its office and its vote. Whether it has left; it stays
+    /// where that takes long. None where nobody decides.
+    fn leave_in_order(&self, own: NodeId) -> Option<bool> {
+        if self.log()?.watch().nodes.len() < 2 {
+            return Some(false);
+        }
+        let order = |drain| self.decide_now(Entry::Drain { node: own, drain });
+        if order(Drain::Leaving)? != Applied::Done {
+            return Some(false);
+        }
+        let is_out = poll(ORDER_TIME, LOOK, || self.is_out().then_some(())).is_some();
+        if !is_out {
+            let _stays = order(Drain::No);
+        }
+        Some(is_out)
+    }
+
+    /// What became of an entry; nothing where nobody decides.
+    fn decide_now(&self, entry: Entry) -> Option<Applied> {
+        self.log()?.propose(&unique::proposal(entry)).ok()
     }
 
     /// Waits until this node is in no group. Its role may change later: that takes the end of the request that waits here.

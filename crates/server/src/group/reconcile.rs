@@ -17,7 +17,7 @@ use std::fmt;
 use cluster::control_log::RaftId;
 use cluster::entry::ShardChange;
 use cluster::state::{CopyKind, Drain, FEATURE_LEVEL, Node, roles};
-use cluster::voters::next_voters;
+use cluster::voters::{next_voters, without_leaving};
 use cluster::{ControlState, Entry, Membership, NodeId, ShardId};
 use consensus::Change;
 
@@ -164,7 +164,7 @@ impl Reconciler {
                     .keys()
                     .find_map(|id| shard_step(look, *id))
             })
-            .or_else(|| leave_step(look.state))
+            .or_else(|| leave_step(look))
             .or_else(|| move_step(look))
             .or_else(|| lead_step(look));
         self.is_busy = step.is_some();
@@ -190,7 +190,8 @@ fn raft_step(look: &Look<'_>) -> Option<Step> {
         let is_silent = known.is_some_and(|(id, _)| silence_ms(*id) >= look.voter_lost_ms);
         is_silent || node.drain == Drain::Leaving
     };
-    if let Some(voters) = next_voters(state, members, is_lost) {
+    let voters = next_voters(state, members, is_lost);
+    if let Some(voters) = voters.or_else(|| without_leaving(state, members, look.own)) {
         return Some(Step::Members(Change::Voters(voters)));
     }
     let gone: BTreeSet<RaftId> = members.learners.difference(&joined).copied().collect();
@@ -244,12 +245,16 @@ fn shard_step(look: &Look<'_>, id: ShardId) -> Option<Step> {
     Some(Step::Add(node, entry(ShardChange::Add { node, kind })))
 }
 
-/// The next step of a node that is to leave: it has no copy that a majority may need, then it is no member. A primary hands
-/// its office over first.
-fn leave_step(state: &ControlState) -> Option<Step> {
+/// The next step of a node that is to leave: it has no vote, and no copy that a majority may need, then it is no member. A primary
+/// hands its office over first.
+fn leave_step(look: &Look<'_>) -> Option<Step> {
+    let Look { state, members, .. } = look;
+    let may_decide =
+        |node: &Node| members.voters.len() > 1 && members.voters.contains(&node.raft_id);
     let mut leaving = state.nodes.iter();
     leaving.find_map(|(id, node)| {
-        let node = (node.drain == Drain::Leaving).then_some(*id)?;
+        let is_next = node.drain == Drain::Leaving && !may_decide(node);
+        let node = is_next.then_some(*id)?;
         let own = state.shard_of(*id);
         let Some((id, shard)) = own.and_then(|id| Some((id, state.shards.get(&id)?))) else {
             return Some(Step::Part(node, Entry::Leave { node }));

@@ -43,6 +43,50 @@ fn primaries_that_own_hash_slots_are_reset_and_make_a_cluster_again() {
     }
 }
 
+/// As where scripts reset node after node, primaries first. A replica takes the place of a primary, and those that are left
+/// decide without it.
+#[test]
+fn all_nodes_of_a_cluster_with_replicas_are_reset_one_after_the_other() {
+    let nodes = [(); 6].map(|()| Node::by_itself());
+    let all: Vec<&Node> = nodes.iter().collect();
+    for round in 0..3 {
+        for (at, node) in (0..3).zip(&nodes) {
+            node.own(
+                at * 5_000,
+                if at == 2 {
+                    LAST_SLOT
+                } else {
+                    at * 5_000 + 4_999
+                },
+            );
+        }
+        for node in &nodes[1..] {
+            assert_eq!(node.meet(&nodes[0]), "OK");
+        }
+        wait_for_agreement(&all, 6);
+        for (replica, primary) in nodes[3..].iter().zip(&nodes) {
+            let id = primary.id();
+            assert_eq!(replica.text(&["CLUSTER", "REPLICATE", &id]), "OK");
+        }
+        wait_until("all copies", &all, || {
+            nodes[3..].iter().all(Node::is_synced)
+        });
+        let mut order: Vec<usize> = (0..6).collect();
+        if round == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let node = all[at];
+            assert_eq!(
+                node.text(&["CLUSTER", "RESET", "HARD"]),
+                "OK",
+                "{round} {at}"
+            );
+            assert_eq!(known(node), (1, 0), "{}", node.log());
+        }
+    }
+}
+
 /// The office of its own shard begins at the same time as it leaves: it is not left with one that nobody gives a lease for.
 #[test]
 fn a_node_that_is_reset_as_soon_as_it_has_joined_serves_by_itself() {
