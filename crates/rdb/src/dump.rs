@@ -1,17 +1,19 @@
 //! The payload of DUMP and RESTORE: one value with a version and a checksum behind it.
 //!
 //! ```text
-//!   metadata, or none │ type (1) │ body │ version (2) │ CRC-64 of all before (8)
+//!   metadata, or none │ type (1) │ body │ auxiliary fields, or none │ version (2) │ CRC-64 of all before (8)
 //! ```
 //!
 //! A payload is written in the oldest version from [`VERSION`] on that loses nothing of the value,
 //! so that servers of that version can load it where that is possible at all.
 //!
 //! From version 15 on a sum of 0 says that there is none: Redis 8.10 writes such to its replicas. From version 13 on
-//! there may be metadata of modules in front, which is passed.
+//! there may be metadata of modules in front, which is passed, as are auxiliary fields behind the value: KeyDB says there when it
+//! was written.
 
 use base::crc::crc64;
 
+use crate::file::opcode::AUX;
 use crate::reader::{Limits, Malformed, Reader};
 use crate::value::{self, Value};
 use crate::writer::Style;
@@ -42,8 +44,19 @@ impl From<Malformed> for Refused {
 
 /// Writes the payload of a value.
 pub fn write(value: &Value, compresses: bool, out: &mut Vec<u8>) {
+    let version = value::version_needed(value).max(VERSION);
+    write_in(value, version, compresses, out);
+}
+
+/// Writes the payload of a value in the oldest version of all that has its type, for servers from Redis 5.0 on. Of a stream it has no
+/// place for how many entries were ever added, and for the highest id that was deleted.
+pub fn write_oldest(value: &Value, out: &mut Vec<u8>) {
+    write_in(value, value::version_needed(value), false, out);
+}
+
+fn write_in(value: &Value, version: u16, compresses: bool, out: &mut Vec<u8>) {
     let style = Style {
-        version: value::version_needed(value).max(VERSION),
+        version,
         compresses,
     };
     let start = out.len();
@@ -109,6 +122,10 @@ pub fn read(payload: &[u8], limits: &Limits) -> Result<Value, Refused> {
         code = reader.byte()?;
     }
     let value = value::read(code, &mut reader)?;
+    while reader.rest().first() == Some(&AUX) {
+        reader.byte()?;
+        let (_name, _value) = (reader.text()?, reader.text()?);
+    }
     if reader.rest().is_empty() {
         Ok(value)
     } else {

@@ -47,7 +47,7 @@ pub use reader::{Checksum, FileReader, Item, LeftOut, Record, read_body};
 pub use writer::{Content, Entry, FileWriter, Sizes};
 
 /// What stands where a type could stand.
-mod opcode {
+pub(crate) mod opcode {
     pub(super) const TEMPLATE: u8 = 242;
     pub(super) const SLOT_IMPORT: u8 = 243;
     pub(super) const METADATA: u8 = crate::metadata::CODE;
@@ -57,7 +57,7 @@ mod opcode {
     pub(super) const MODULE_AUX: u8 = 247;
     pub(super) const IDLE: u8 = 248;
     pub(super) const FREQUENCY: u8 = 249;
-    pub(super) const AUX: u8 = 250;
+    pub(crate) const AUX: u8 = 250;
     pub(super) const SIZES: u8 = 251;
     pub(super) const DEADLINE_MS: u8 = 252;
     pub(super) const DEADLINE_SECONDS: u8 = 253;

@@ -113,6 +113,11 @@ proptest! {
     fn payloads_come_back(value in value(limits(16)), compresses: bool) {
         let payload = payload(&value, compresses);
         let back = dump::read(&payload, &limits(16)).unwrap();
+        let mut oldest = Vec::new();
+        dump::write_oldest(&value, &mut oldest);
+        let of_oldest = dump::read(&oldest, &limits(16)).unwrap();
+        let is_stream = matches!(&value, Value::Object(Object::Stream(_)));
+        prop_assert!(is_stream || of_oldest == value);
         prop_assert_eq!(&back, &value);
         prop_assert_eq!(encoding(&back), encoding(&value));
         // Read into other limits it is the same to a client, and can be written again.
@@ -285,5 +290,31 @@ fn many_elements_come_back() {
         let back = dump::read(&payload(&value, true), &limits).unwrap();
         assert_eq!(back, value);
         assert_eq!(encoding(&back), encoding(&value));
+    }
+}
+
+/// As KeyDB writes them, which says behind the value when that was changed.
+#[test]
+fn auxiliary_fields_behind_a_value_are_passed() {
+    let with_fields = |behind: &[u8]| {
+        let mut payload = payload(&Value::String(b"value".to_vec()), false);
+        payload.truncate(payload.len() - 10);
+        payload.extend_from_slice(behind);
+        payload.extend_from_slice(&9_u16.to_le_bytes());
+        let sum = base::crc::crc64(0, &payload);
+        payload.extend_from_slice(&sum.to_le_bytes());
+        dump::read(&payload, &limits(16))
+    };
+    let value = Ok(Value::String(b"value".to_vec()));
+    assert_eq!(with_fields(b"\xfa\x0bmvcc-tstamp\x0212"), value);
+    assert_eq!(with_fields(b"\xfa\x01a\x01b\xfa\x01c\x01d"), value);
+    for wrong in [
+        &b"\xfa"[..],
+        b"\xfa\x01a",
+        b"\xfa\x01a\x05b",
+        b"\xfa\x01a\x01bc",
+        b"x",
+    ] {
+        assert!(matches!(with_fields(wrong), Err(Refused::Malformed(_))));
     }
 }

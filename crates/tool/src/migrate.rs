@@ -11,7 +11,8 @@
 //!
 //! What must stay true
 //!  1. A key is read after every event of it that was received: what changes behind the reading has an event to come.
-//!  2. A payload that the target refuses is written anew in the oldest version that loses nothing of the value.
+//!  2. A payload that the target refuses is written anew in the oldest version that loses nothing of the value, and if it refuses
+//!     that in the oldest of all.
 //!  3. The file names a cursor only after all keys before it are in the target, and the process that gave it. Without
 //!     `--follow`, what changes after it was copied is found by `--compare`.
 //!  4. Where events, cursors or writes may have been lost (another run, another owner of a slot, a lost connection, an emptied

@@ -9,7 +9,7 @@ use super::compare;
 use super::end::{End, Looked};
 use super::follow::Followed;
 use super::ledger::{DONE, Ledger};
-use super::link::{Held, rewritten};
+use super::link::{Anew, Held, rewritten};
 use super::{Options, Outcome};
 use crate::endpoint::{Address, info_field};
 use crate::error::BenchError;
@@ -43,6 +43,8 @@ pub(super) struct Copying<'o> {
     read: u64,
     /// Whether something may have been missed, so that all keys of both are compared.
     owes_check: bool,
+    /// How the target wants payloads that it refuses as they are, once it has refused some.
+    anew: Option<Anew>,
     /// When to end following, once the first pass is over.
     end_ns: Option<u64>,
 }
@@ -62,6 +64,7 @@ impl<'o> Copying<'o> {
             passed: 0,
             read: 0,
             owes_check: false,
+            anew: None,
             end_ns: None,
         })
     }
@@ -271,7 +274,16 @@ impl<'o> Copying<'o> {
         outcome: &mut Outcome,
     ) -> Result<usize, BenchError> {
         let now_unix_ms = self.clock.now_unix_ms();
-        let held = self.source.read(database, keys, now_unix_ms)?;
+        let mut held = self.source.read(database, keys, now_unix_ms)?;
+        if let Some(anew) = self.anew {
+            for one in held.iter_mut().flatten().flatten() {
+                // What cannot be written anew the target refuses, and is told of then.
+                if let Ok(payload) = rewritten(&one.payload, anew) {
+                    one.payload = payload;
+                    outcome.rewritten += 1;
+                }
+            }
+        }
         let mut there: Vec<(&[u8], &Held)> = Vec::new();
         let mut gone: Vec<&[u8]> = Vec::new();
         for (key, held) in keys.iter().zip(&held) {
@@ -304,26 +316,32 @@ impl<'o> Copying<'o> {
         held: &Held,
         (reason, outcome): (&str, &mut Outcome),
     ) -> Result<(), BenchError> {
-        let payload = match rewritten(&held.payload) {
-            Ok(payload) => payload,
-            Err(own) => {
-                outcome.fail(key, &format!("{reason}; {own}"));
-                return Ok(());
-            }
-        };
-        let anew = Held {
-            payload,
-            ..held.clone()
-        };
-        let now_unix_ms = self.clock.now_unix_ms();
-        let refused = self.target.write(database, &[(key, &anew)], now_unix_ms)?;
-        match refused.into_iter().next().flatten() {
-            Some(reason) => outcome.fail(key, &reason),
-            None => {
-                outcome.copied += 1;
-                outcome.rewritten += 1;
+        let mut reason = reason.to_owned();
+        for anew in Anew::ALL {
+            let payload = match rewritten(&held.payload, anew) {
+                Ok(payload) => payload,
+                Err(own) => {
+                    reason = format!("{reason}; {own}");
+                    break;
+                }
+            };
+            let held = Held {
+                payload,
+                ..held.clone()
+            };
+            let now_unix_ms = self.clock.now_unix_ms();
+            let refused = self.target.write(database, &[(key, &held)], now_unix_ms)?;
+            match refused.into_iter().next().flatten() {
+                Some(again) => reason = again,
+                None => {
+                    self.anew = Some(anew);
+                    outcome.copied += 1;
+                    outcome.rewritten += 1;
+                    return Ok(());
+                }
             }
         }
+        outcome.fail(key, &reason);
         Ok(())
     }
 

@@ -65,14 +65,31 @@ impl Link {
     }
 }
 
-/// A payload in the oldest version that loses nothing of its value.
-pub(super) fn rewritten(payload: &[u8]) -> Result<Vec<u8>, String> {
+/// How a payload is written anew for a target that refuses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Anew {
+    /// In the oldest version that loses nothing of its value.
+    Whole,
+    /// In the oldest of all ([`dump::write_oldest`]).
+    Oldest,
+}
+
+impl Anew {
+    /// One after the other, until the target takes it.
+    pub(super) const ALL: [Self; 2] = [Self::Whole, Self::Oldest];
+}
+
+/// A payload, written anew.
+pub(super) fn rewritten(payload: &[u8], anew: Anew) -> Result<Vec<u8>, String> {
     let value = dump::read(payload, &limits()).map_err(|refused| match refused {
         dump::Refused::Footer => "its payload is of a version that is not known".to_owned(),
         dump::Refused::Malformed(malformed) => malformed.to_string(),
     })?;
     let mut out = Vec::new();
-    dump::write(&value, false, &mut out);
+    match anew {
+        Anew::Whole => dump::write(&value, false, &mut out),
+        Anew::Oldest => dump::write_oldest(&value, &mut out),
+    }
     Ok(out)
 }
 
@@ -153,9 +170,11 @@ mod tests {
     #[test]
     fn a_payload_is_written_anew() {
         let newer = b"\x1f\x01\x02\x01a\x02bb\xc0\x01\x01x\x0f\0\0\0\0\0\0\0\0\0";
-        let rewritten = rewritten(newer).unwrap();
-        let (version, _) = dump::verify(&rewritten).unwrap();
-        assert_eq!(version, dump::VERSION);
-        assert!(super::rewritten(b"nonsense").is_err());
+        for (anew, expected) in Anew::ALL.into_iter().zip([dump::VERSION, rdb::VERSION_MIN]) {
+            let rewritten = rewritten(newer, anew).unwrap();
+            let (version, _) = dump::verify(&rewritten).unwrap();
+            assert_eq!(version, expected);
+            assert!(super::rewritten(b"nonsense", anew).is_err());
+        }
     }
 }
