@@ -65,15 +65,25 @@ pub fn founder(state: &ControlState) -> Option<NodeId> {
     state.node_of(FIRST_RAFT_ID).map(|(founder, _)| *founder)
 }
 
-/// Whether a group may give way: each node has data of its own and of nobody else, so that it can bring it along, and knows how.
+/// Whether a group may give way: each primary can bring its data along, and all nodes know how. Where writes wait for a majority no copy
+/// can be missed for a while, and a founder that is a replica could not be the last.
 #[must_use]
 pub fn may_give_way(state: &ControlState) -> bool {
     let mut shards = state.shards.values();
     let mut nodes = state.nodes.values();
+    let founder_follows = founder(state).is_some_and(|it| followed(state, it).is_some());
     state.is_cluster() == Some(true)
         && state.incarnation == 0
-        && shards.all(|shard| shard.everybody().len() == 1)
+        && !founder_follows
+        && shards.all(|shard| shard.everybody().len() == 1 || !shard.is_quorum)
         && nodes.all(|node| node.record.feature_level >= LEVEL_OF_FOUNDERS)
+}
+
+/// The primary that a node follows, if it follows one.
+#[must_use]
+pub fn followed(state: &ControlState, node: NodeId) -> Option<NodeId> {
+    let shard = state.shards.get(&state.shard_of(node)?)?;
+    (shard.primary != node).then_some(shard.primary)
 }
 
 /// Whether nodes may change over from or to a group just now: what its members ask is told from what those of another one do. One
@@ -101,7 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_with_a_replica_does_not_give_way() {
+    fn a_cluster_gives_way_unless_it_cannot_do_without_a_copy() {
+        for is_quorum in [false, true] {
+            assert_eq!(gives_way_with_a_replica(is_quorum), !is_quorum);
+        }
+    }
+
+    fn gives_way_with_a_replica(is_quorum: bool) -> bool {
         let mut state = ControlState::default();
         let mut apply = |index: u8, entry| {
             let request = RequestId([index; 16]);
@@ -128,13 +144,17 @@ mod tests {
         let create = ShardChange::Create {
             primary: nodes[0],
             end: LogEnd::default(),
-            is_quorum: false,
+            is_quorum,
         };
         assert_eq!(apply(3, change(0, create)), (Some(nodes[0]), true));
         let add = ShardChange::Add {
             node: nodes[1],
             kind: CopyKind::Data,
         };
-        assert_eq!(apply(4, change(3, add)), (Some(nodes[0]), false));
+        let (founder, may) = apply(4, change(3, add));
+        assert_eq!(founder, Some(nodes[0]));
+        assert_eq!(followed(&state, nodes[0]), None);
+        assert_eq!(followed(&state, nodes[1]), Some(nodes[0]));
+        may
     }
 }

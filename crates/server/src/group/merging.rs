@@ -9,6 +9,8 @@
 //! happens then, it is of X and brings them there again, or is by itself with them, or is of Y. So X has its majority until the
 //! last of its nodes leaves, and who was not reached is of X still.
 //!
+//! Replicas go first, with nothing: each follows its primary again as soon as that has changed over, too.
+//!
 //! Invariants
 //!  1. Of two clusters the same gives way, whoever asks whom: no two change places.
 //!  2. A founder leaves when nobody else is of its cluster, and nobody can join it any more.
@@ -226,8 +228,9 @@ impl Part {
                     .into_iter()
                     .map(|peer| (peer.node, peer.place)),
             );
-            let mut others = places.iter().filter(|(other, _)| !gone.contains(*other));
-            let Some((other, place)) = others.next() else {
+            let others = places.iter().filter(|(other, _)| !gone.contains(*other));
+            let next = others.min_by_key(|(other, _)| meeting::followed(&state, **other).is_none());
+            let Some((other, place)) = next else {
                 match self.is_last(own, &gone) {
                     true => return self.change_over(node, order).map(drop),
                     false => continue,
@@ -301,7 +304,7 @@ impl Part {
         node: &Arc<Node>,
         order: &Order,
     ) -> Result<Vec<KnownPeer>, String> {
-        let mut peers = Vec::new();
+        let (mut peers, mut followed) = (Vec::new(), None);
         if let Some((own, log)) = self.member().zip(self.log()) {
             let is_last = own == order.founder;
             let state = match is_last {
@@ -314,13 +317,45 @@ impl Part {
             if !meeting::may_give_way(&state) {
                 return Err(APART.to_owned());
             }
+            followed = meeting::followed(&state, own);
             self.merging.set_gives_way(true);
-            let left = self.leave_with_slots(node, own, log, is_last);
+            let left = match followed {
+                Some(_) => self
+                    .give_up(&log, own, None)
+                    .and_then(|()| self.be_out(own, log)),
+                None => self.leave_with_slots(node, own, log, is_last),
+            };
             self.merging.set_gives_way(false);
             peers = left?;
         }
         self.join_cluster(node, &order.to)?;
+        if let Some(primary) = followed {
+            let (part, node) = (Arc::clone(self), Arc::clone(node));
+            let begun = spawn("merge", move || part.follow_again(&node, primary));
+            begun.map_err(|error| error.to_string())?;
+        }
         Ok(peers)
+    }
+
+    /// Becomes a replica of a primary of the cluster of before once that has changed over, too.
+    fn follow_again(&self, node: &Node, primary: NodeId) {
+        let follows = || {
+            let (own, log) = self.member().zip(self.log())?;
+            let state = log.watch();
+            if meeting::followed(&state, own) == Some(primary) {
+                return Some(());
+            }
+            let to = state.shard_of(primary)?;
+            let entry = Entry::add_data_copy(to, state.shards.get(&to)?, own);
+            // It is looked again whether that was of any use.
+            let _applied = log.propose(&unique::proposal(entry));
+            None
+        };
+        if poll(Duration::from_millis(ALL_MS), LOOK, follows).is_none() {
+            node.core.log.warning(format_args!(
+                "This node does not follow {primary} any more, which has not come to the other cluster"
+            ));
+        }
     }
 
     /// Leaves the cluster, and is by itself with the hash slots that it owned there.
@@ -333,6 +368,10 @@ impl Part {
     ) -> Result<Vec<KnownPeer>, String> {
         let state = log.watch();
         let shard = state.shard_of(own);
+        let copies = shard.and_then(|id| state.shards.get(&id));
+        if copies.is_some_and(|copies| copies.everybody().len() > 1) {
+            return Err("its replicas go first".to_owned());
+        }
         let ranges = shard.map(|shard| state.slots.of(shard)).unwrap_or_default();
         let brought = node.cluster_mode.bring(node, &ranges);
         brought.map_err(|error| format!("its hash slots cannot be kept: {error}"))?;
@@ -346,6 +385,11 @@ impl Part {
             node.cluster_mode.end_to_bring();
             return Err(reason);
         }
+        self.be_out(own, log)
+    }
+
+    /// Is by itself, having left; who else was of the cluster.
+    fn be_out(&self, own: NodeId, log: SharedLog) -> Result<Vec<KnownPeer>, String> {
         let peers = peers_of(&log.watch(), own);
         drop(log);
         let _in_a_group = self.post(Event::Forget);

@@ -3,6 +3,7 @@
 use std::sync::Barrier;
 
 use base::hash_slot;
+use protocol::Value;
 
 use super::clusters::{LAST_SLOT, wait_for_agreement};
 use super::{Node, wait_until};
@@ -43,6 +44,31 @@ fn two_clusters_that_have_just_begun_become_one() {
     assert_eq!(nodes[0].owners().len(), 3);
     meet_at_once(&nodes, &[(2, 3)]);
     assert_one(&nodes);
+}
+
+/// As where each primary gets its replica before the primaries meet.
+#[test]
+fn two_clusters_that_have_replicas_become_one_that_has_them() {
+    let primaries = sharing_slots(3);
+    let replicas: Vec<Node> = (0..3).map(|_| Node::by_itself()).collect();
+    let all: Vec<&Node> = primaries.iter().chain(&replicas).collect();
+    for (primary, replica) in primaries.iter().zip(&replicas) {
+        assert_eq!(replica.meet(primary), "OK");
+        assert_eq!(replica.text(&["CLUSTER", "REPLICATE", &primary.id()]), "OK");
+        wait_until("a copy", &all, || replica.is_synced());
+    }
+    for primary in &primaries[1..] {
+        assert_eq!(primaries[0].meet(primary), "OK");
+    }
+    assert_one_of(&primaries, &all);
+    for (primary, replica) in primaries.iter().zip(&replicas) {
+        let port = primary.port.to_string();
+        wait_until("a copy again", &all, || {
+            replica.is_synced()
+                && replica.field("master_port") == port
+                && replica.run(&["DBSIZE"]) == Value::Integer(1)
+        });
+    }
 }
 
 /// The hash slots of one of so many nodes.
@@ -96,13 +122,16 @@ fn meet_at_once(nodes: &[Node], pairs: &[(usize, usize)]) {
 /// All are of one cluster, which has all hash slots, and all keys where they were.
 fn assert_one(nodes: &[Node]) {
     let all: Vec<&Node> = nodes.iter().collect();
-    wait_for_agreement(&all, nodes.len());
+    assert_one_of(nodes, &all);
+}
+
+/// The same where all are more than the primaries.
+fn assert_one_of(nodes: &[Node], all: &[&Node]) {
+    wait_for_agreement(all, all.len());
     let count = u16::try_from(nodes.len()).unwrap();
     for (at, node) in (0..).zip(nodes) {
         let key = key_of(share(at, count));
-        wait_until("its key is there", &all, || {
-            node.text(&["GET", &key]) == key
-        });
+        wait_until("its key is there", all, || node.text(&["GET", &key]) == key);
         assert!(node.is_primary());
     }
 }
