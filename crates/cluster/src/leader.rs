@@ -18,7 +18,7 @@ use crate::entry::Entry;
 use crate::leader_lease::{Reign, latest_of_majority};
 use crate::message::{CopyStatus, Fetch, Heartbeat, HeartbeatReply, Seal, SealAnswer};
 use crate::planted::{Bug, is_on};
-use crate::state::{ControlState, CopyKind, NodeId, Shard, ShardId};
+use crate::state::{ControlState, CopyKind, LEVEL_OF_LEASE_TIMES, NodeId, Shard, ShardId};
 use crate::times::Times;
 
 /// What the leader asks for.
@@ -71,6 +71,8 @@ pub struct Leader {
     started_ms: u64,
     /// Since when it leads.
     elected_ms: Option<u64>,
+    /// Those of the leader that was heard last, where they are longer than this one's.
+    others_times: Times,
     /// As which leader of the control log it leads, or led last.
     reign: Option<Reign>,
     heard: BTreeMap<NodeId, Heard>,
@@ -100,6 +102,7 @@ impl Leader {
         Self {
             times,
             started_ms: now_ms,
+            others_times: times,
             elected_ms: None,
             reign: None,
             heard: BTreeMap::new(),
@@ -119,6 +122,13 @@ impl Leader {
     pub fn set_voters(&mut self, voters: BTreeSet<NodeId>, now_ms: u64) {
         if self.voters.0 != voters {
             self.voters = (voters, now_ms);
+        }
+    }
+
+    /// For how long a lease counts at another leader, as that says. What it granted counts so long, too, where this one leads next.
+    pub fn note_lease_of_leader(&mut self, lease_ms: u64) {
+        if !self.leads() {
+            self.others_times = Times::of(lease_ms.max(self.times.lease_ms));
         }
     }
 
@@ -184,6 +194,7 @@ impl Leader {
             index: state.index,
             leases,
             drift_ppm: beat.sent_ms.map(|_| self.drift.ppm(beat.node)),
+            lease_ms: (state.feature_level >= LEVEL_OF_LEASE_TIMES).then_some(self.times.lease_ms),
         })
     }
 
@@ -376,7 +387,7 @@ impl Leader {
         let reported_ms = reports.map(|(_, latest_ms)| *latest_ms).collect();
         let latest_ms = latest_of_majority(reported_ms, voters.len())
             .map_or(elected_ms, |latest_ms| latest_ms.max(*since_ms));
-        latest_ms.min(elected_ms) + self.times.predecessor_ms()
+        latest_ms.min(elected_ms) + self.others_times.predecessor_ms()
     }
 
     /// Nobody may hold a lease of the shard any more: not of this leader's, and not of one before it.
@@ -673,6 +684,24 @@ mod tests {
         };
         let silent = [node(1)].into();
         is_enough(&round, &shard, &silent, &Times::default(), waited_ms)
+    }
+
+    #[test]
+    fn leases_of_a_leader_with_longer_ones_are_waited_for() {
+        let shard = ShardId(1);
+        let longest_ms = Times::of(15_000).predecessor_ms();
+        let ends_at_ms = |told: &[u64]| {
+            let mut leader = Leader::new(Times::of(1_500), 0);
+            told.iter().for_each(|ms| leader.note_lease_of_leader(*ms));
+            leader.set_leading(Some((1, 1)), 0);
+            // What it tells itself since counts for nothing.
+            leader.note_lease_of_leader(1_500);
+            (0..=longest_ms).find(|now_ms| leader.is_lease_over(shard, 0, *now_ms))
+        };
+        let own_ms = Times::of(1_500).predecessor_ms();
+        assert_eq!(ends_at_ms(&[]), Some(own_ms));
+        assert_eq!(ends_at_ms(&[200]), Some(own_ms));
+        assert_eq!(ends_at_ms(&[1_500, 15_000]), Some(longest_ms));
     }
 
     /// The seal comes late, from a leader before: it was on its way when the round began.

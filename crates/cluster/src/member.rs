@@ -100,6 +100,8 @@ pub struct Member {
     tells_time: bool,
     /// What the leader says of this node's clock.
     drift_ppm: i64,
+    /// For how long a lease counts at the leader, as that says.
+    granted_ms: Option<u64>,
 }
 
 impl Member {
@@ -121,6 +123,7 @@ impl Member {
             acknowledged: Acknowledged::new(now_ms),
             tells_time: false,
             drift_ppm: 0,
+            granted_ms: None,
         }
     }
 
@@ -237,6 +240,8 @@ impl Member {
             return;
         };
         self.drift_ppm = reply.drift_ppm.unwrap_or(0);
+        self.granted_ms = reply.lease_ms;
+        let held_ms = self.times.held_lease_ms(reply.lease_ms);
         for (shard, term) in &reply.leases {
             let Some(copy) = self.copies.get_mut(shard) else {
                 continue;
@@ -246,9 +251,15 @@ impl Member {
             }
             let until_ms = match is_on(Bug::LeaseFromReceipt) {
                 true => now_ms + self.times.granted_lease_ms(),
-                false => sent_ms + self.times.held_lease_ms(),
+                false => sent_ms + held_ms,
             };
             copy.lease_until_ms = copy.lease_until_ms.max(until_ms);
+        }
+        if self.counts_longer() {
+            // A leader before this one may have counted longer, too.
+            for copy in self.copies.values_mut() {
+                copy.lease_until_ms = copy.lease_until_ms.min(sent_ms + held_ms);
+            }
         }
     }
 
@@ -444,6 +455,18 @@ impl Member {
     #[must_use]
     pub fn drift_ppm(&self) -> i64 {
         self.drift_ppm
+    }
+
+    /// Whether a lease would count longer here than at the leader: what is left of it may become less then.
+    #[must_use]
+    pub fn counts_longer(&self) -> bool {
+        self.granted_ms.is_some_and(|it| it < self.times.lease_ms)
+    }
+
+    /// For how long a lease counts at the leader, where it said so.
+    #[must_use]
+    pub fn granted_ms(&self) -> Option<u64> {
+        self.granted_ms
     }
 
     /// The next tick sends a heartbeat, however short ago the last one was.

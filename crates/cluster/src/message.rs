@@ -58,6 +58,8 @@ pub struct HeartbeatReply {
     pub leases: Vec<(ShardId, u64)>,
     /// By how many parts in a million the clock of the node is behind the leader's; said to who says its time.
     pub drift_ppm: Option<i64>,
+    /// For how long a lease counts at the leader; not said to who does not know of it, nor without the clock.
+    pub lease_ms: Option<u64>,
 }
 
 /// The leader has a member refuse older terms.
@@ -156,9 +158,12 @@ impl Message {
                 }
             }
             Self::Reply(reply) => {
-                match reply.drift_ppm {
-                    None => writer.u8(2),
-                    Some(ppm) => writer.u8(7).u64(ppm.cast_unsigned()),
+                match (reply.drift_ppm, reply.lease_ms) {
+                    (None, _) => writer.u8(2),
+                    (Some(ppm), None) => writer.u8(7).u64(ppm.cast_unsigned()),
+                    (Some(ppm), Some(lease_ms)) => {
+                        writer.u8(10).u64(ppm.cast_unsigned()).u64(lease_ms)
+                    }
                 };
                 writer.u64(reply.number).u64(reply.index);
                 writer.count(reply.leases.len());
@@ -201,7 +206,7 @@ impl Message {
         let reader = &mut reader;
         let message = match reader.u8()? {
             1 => Self::Heartbeat(decode_heartbeat(reader, None)?),
-            2 => Self::Reply(decode_reply(reader, None)?),
+            2 => Self::Reply(decode_reply(reader, (None, None))?),
             3 => Self::Seal(decode_seal(reader)?),
             4 => Self::Answer(decode_answer(reader, None)?),
             5 => Self::Gone(reader.u64()?),
@@ -211,7 +216,12 @@ impl Message {
             }
             7 => {
                 let ppm = reader.u64()?.cast_signed();
-                Self::Reply(decode_reply(reader, Some(ppm))?)
+                Self::Reply(decode_reply(reader, (Some(ppm), None))?)
+            }
+            10 => {
+                let ppm = reader.u64()?.cast_signed();
+                let lease_ms = reader.u64()?;
+                Self::Reply(decode_reply(reader, (Some(ppm), Some(lease_ms)))?)
             }
             8 => {
                 let begins = reader.u64()?;
@@ -278,13 +288,14 @@ fn decode_answer(reader: &mut Reader<'_>, begins: Option<u64>) -> Result<SealAns
 
 fn decode_reply(
     reader: &mut Reader<'_>,
-    drift_ppm: Option<i64>,
+    (drift_ppm, lease_ms): (Option<i64>, Option<u64>),
 ) -> Result<HeartbeatReply, Malformed> {
     Ok(HeartbeatReply {
         number: reader.u64()?,
         index: reader.u64()?,
         leases: list(reader, |reader| Ok((ShardId(reader.u32()?), reader.u64()?)))?,
         drift_ppm,
+        lease_ms,
     })
 }
 

@@ -46,10 +46,12 @@ impl Times {
         }
     }
 
-    /// How long a lease counts at its holder, from when it sent its heartbeat: clocks may differ by 1 % in their rate.
+    /// How long a lease counts at its holder, from when it sent its heartbeat: clocks may differ by 1 % in their rate. No longer than
+    /// it counts at who granted it, where that says so.
     #[must_use]
-    pub fn held_lease_ms(&self) -> u64 {
-        self.lease_ms.saturating_sub(self.lease_ms / 100 + 10)
+    pub fn held_lease_ms(&self, granted_ms: Option<u64>) -> u64 {
+        let lease_ms = granted_ms.map_or(self.lease_ms, |it| it.min(self.lease_ms));
+        lease_ms.saturating_sub(lease_ms / 100 + 10)
     }
 
     /// How long a lease counts at who granted it, from the grant.
@@ -73,9 +75,14 @@ mod tests {
     fn a_lease_ends_at_its_holder_first() {
         for timeout_ms in [0, 150, 500, 1_500, 15_000] {
             let times = Times::of(timeout_ms);
-            assert!(times.held_lease_ms() < times.lease_ms);
+            assert!(times.held_lease_ms(None) < times.lease_ms);
+            assert_eq!(
+                times.held_lease_ms(Some(1_000_000)),
+                times.held_lease_ms(None)
+            );
+            assert!(times.held_lease_ms(Some(100)) < 100);
             assert!(times.granted_lease_ms() > times.lease_ms);
-            assert!(times.heartbeat_ms > 0 && times.heartbeat_ms * 10 <= times.held_lease_ms());
+            assert!(times.heartbeat_ms > 0 && times.heartbeat_ms * 10 <= times.held_lease_ms(None));
         }
     }
 }

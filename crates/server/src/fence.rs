@@ -258,12 +258,18 @@ impl Fence {
         self.office.store(0, Ordering::SeqCst);
     }
 
-    /// Until when the lease of the present office stands. A lease only grows.
+    /// Until when the lease of the present office stands. A lease only grows, unless it is [shortened](Fence::shorten_lease_to_ms).
     pub fn set_lease_until_ms(&self, until_ms: u64) {
         let _alone = self.lock();
         if self.office() > 0 {
             self.lease_until_ms.fetch_max(until_ms, Ordering::SeqCst);
         }
+    }
+
+    /// The lease ends then, if it would end later: the leader of the group counts leases for a shorter time than the one before it.
+    pub fn shorten_lease_to_ms(&self, until_ms: u64) {
+        let _alone = self.lock();
+        self.lease_until_ms.fetch_min(until_ms, Ordering::SeqCst);
     }
 
     /// Gives the lease back: nothing is answered any more that takes one.
@@ -689,7 +695,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_takes_an_office_and_only_grows() {
+    fn a_lease_takes_an_office_and_grows_unless_it_is_shortened() {
         let fence = grouped();
         fence.set_lease_until_ms(1_000);
         assert_eq!(fence.lease_until_ms(), 0);
@@ -697,6 +703,9 @@ mod tests {
         fence.set_lease_until_ms(1_000);
         fence.set_lease_until_ms(900);
         assert_eq!(fence.lease_until_ms(), 1_000);
+        fence.shorten_lease_to_ms(950);
+        fence.shorten_lease_to_ms(980);
+        assert_eq!(fence.lease_until_ms(), 950);
         assert!(
             fence.begin_office(2, 0),
             "the lease of another term counts no more"

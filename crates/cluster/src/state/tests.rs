@@ -418,6 +418,12 @@ fn messages_come_back_from_their_bytes() {
             index: 12,
             leases: vec![(SHARD, 3)],
             drift_ppm: None,
+            lease_ms: None,
+        }),
+        Message::Reply(HeartbeatReply {
+            drift_ppm: Some(4),
+            lease_ms: Some(1_500),
+            ..HeartbeatReply::default()
         }),
         Message::Reply(HeartbeatReply {
             drift_ppm: Some(-5_001),

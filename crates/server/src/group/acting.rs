@@ -17,7 +17,18 @@ impl Driver {
     pub(super) fn hear_leader(&mut self, now_ms: u64, reply: &HeartbeatReply) {
         self.heard_leader_ms = now_ms;
         let was_off = drift::is_off(self.member.drift_ppm());
+        let granted_before = self.member.granted_ms();
         self.member.on_reply(now_ms, reply);
+        let granted = self.member.granted_ms();
+        if let Some(granted_ms) = granted {
+            self.leader.note_lease_of_leader(granted_ms);
+        }
+        let own_ms = self.times.node_timeout_ms;
+        if let Some(granted_ms) = granted.filter(|it| granted != granted_before && *it != own_ms) {
+            self.warn(&format!(
+                "The control leader has another time after which a node is taken for gone: cluster-node-timeout is {granted_ms} there and {own_ms} here. A lease lasts as long as the shorter one"
+            ));
+        }
         let ppm = self.member.drift_ppm();
         if drift::is_off(ppm) != was_off {
             match was_off {
@@ -32,7 +43,11 @@ impl Driver {
 
     fn set_lease(&self) {
         if let (Some(duty), Some(shard)) = (&self.duty, self.shard) {
-            duty.set_lease_until_ms(self.member.lease_until_ms(shard));
+            let until_ms = self.member.lease_until_ms(shard);
+            if self.member.counts_longer() {
+                duty.shorten_lease_to_ms(until_ms);
+            }
+            duty.set_lease_until_ms(until_ms);
         }
     }
 

@@ -190,6 +190,11 @@ impl Duty {
         }
     }
 
+    /// The lease ends then, if it would end later.
+    pub fn shorten_lease_to_ms(&self, until_ms: u64) {
+        self.fence(|fence| fence.shorten_lease_to_ms(until_ms));
+    }
+
     /// Who has copies of the shard, and whether its writes wait for a majority of them.
     pub fn set_members(&self, shard: &Shard) {
         if let Some(node) = self.node.upgrade() {

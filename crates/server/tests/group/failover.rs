@@ -6,7 +6,7 @@ use std::time::Duration;
 use protocol::Value;
 
 use crate::reads::three_at_quorum;
-use crate::{Node, has, three, wait_until, writes};
+use crate::{Node, has, joined_by_two, three, wait_until, writes};
 
 /// The node that takes writes, once there is one among these.
 fn wait_for_primary(nodes: &[&Node], key: &str) -> usize {
@@ -287,4 +287,27 @@ fn what_was_asked_without_a_lease_is_answered_or_refused() {
         std::thread::sleep(Duration::from_millis(200));
         others.iter().for_each(|node| node.signal("-CONT"));
     });
+}
+
+/// As while an operator restarts node after node with another timeout. The primary's own lease would last for long after another one has
+/// its place.
+#[test]
+fn a_lease_lasts_no_longer_than_the_leader_counts_it() {
+    let first = Node::new(&["--cluster-group", "yes", "--cluster-node-timeout", "20000"]);
+    let nodes = joined_by_two(first, &[]);
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_until("one of the others leads", &all, || {
+        let log = nodes[0].log();
+        log.contains("cluster-node-timeout is 1500 there and 20000 here")
+    });
+    let mut client = nodes[0].client();
+    nodes[0].signal("-STOP");
+    client.send(&["SET", "key", "stale"]).unwrap();
+    wait_until("another primary", &all[1..], || {
+        nodes[1..].iter().any(Node::is_primary)
+    });
+    nodes[0].signal("-CONT");
+    let told = client.receive();
+    let is_taken = matches!(&told, Ok(Some(Value::Simple(_))));
+    assert!(!is_taken, "{told:?}");
 }

@@ -45,6 +45,11 @@ fn drain(nodes: &[Node], order: &str) -> Value {
     nodes[0].run(&["REPLICATION", order, id])
 }
 
+/// What this version knows.
+fn newest() -> String {
+    cluster::state::FEATURE_LEVEL.to_string()
+}
+
 fn wait_for_level(nodes: &[Node], level: &str) {
     let all: Vec<&Node> = nodes.iter().collect();
     wait_until("at that level", &all, || {
@@ -94,7 +99,7 @@ fn a_group_of_two_versions_fails_over_and_is_upgraded_node_by_node() {
         wait_for_whole(&nodes);
         write_everywhere(&nodes, &format!("after restart {at}"));
     }
-    wait_for_level(&nodes, "6");
+    wait_for_level(&nodes, &newest());
     let all: Vec<&Node> = nodes.iter().collect();
     let ok = Value::Simple(b"OK".to_vec());
     wait_until("what is new is taken", &all, || {
@@ -114,11 +119,14 @@ fn a_node_below_the_level_of_its_group_is_refused_with_the_reason() {
     let second = Node::joining(&first, &[]);
     let mut nodes = vec![first, second];
     wait_for_whole(&nodes);
-    wait_for_level(&nodes, "6");
+    wait_for_level(&nodes, &newest());
     let stranger = Node::joining(&nodes[0], &OLD);
-    let why = "it knows level 1 of the control log, and the group is at level 6: it takes a newer version";
+    let why = format!(
+        "it knows level 1 of the control log, and the group is at level {}: it takes a newer version",
+        newest()
+    );
     wait_until("refused", &[&stranger, &nodes[0]], || {
-        stranger.log().contains(why)
+        stranger.log().contains(&why)
     });
     assert_eq!(nodes[0].field("control_nodes"), "2");
     // A member that goes back takes no part, and is one again when it is of the newer version.
