@@ -23,6 +23,7 @@ pub mod group;
 mod host_names;
 pub mod identity;
 pub mod in_process;
+mod incoming;
 pub mod job;
 pub mod keeping;
 pub mod limits;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::primary_link::PrimaryLinks;
 use super::session::conduit;
+use crate::incoming::{await_connection, is_nobody};
 
 /// How long is waited behind an error of `accept` (no descriptors), and how often it is looked whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -71,7 +72,8 @@ impl Listeners {
         let thread = std::thread::Builder::new().name("link-listen".into());
         thread.spawn(move || {
             while !stop.load(Ordering::Acquire) {
-                if !self.accept(&links) {
+                await_connection(&self.listeners, LOOK);
+                if self.accept(&links).is_err() {
                     std::thread::sleep(LOOK);
                 }
             }
@@ -79,14 +81,14 @@ impl Listeners {
         Ok(())
     }
 
-    /// Takes what waits; whether anything did.
-    fn accept(&self, links: &Arc<PrimaryLinks>) -> bool {
-        let mut any = false;
+    /// Takes what waits, one of each socket.
+    fn accept(&self, links: &Arc<PrimaryLinks>) -> io::Result<()> {
         for listener in &self.listeners {
-            let Ok((stream, address)) = listener.accept() else {
-                continue;
+            let (stream, address) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if is_nobody(&error) => continue,
+                Err(error) => return Err(error),
             };
-            any = true;
             if !links.has_room() {
                 continue;
             }
@@ -97,7 +99,7 @@ impl Listeners {
             // It is closed then, and comes again.
             let _refused = served;
         }
-        any
+        Ok(())
     }
 }
 

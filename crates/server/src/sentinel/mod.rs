@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::incoming::{await_connection, is_nobody};
 use crate::node::Node;
 use session::Session;
 
@@ -93,12 +94,17 @@ fn listen(port: u16, is_near: bool) -> io::Result<Vec<TcpListener>> {
 fn accept(listeners: &[TcpListener], node: &Weak<Node>, port: u16) {
     let count = Arc::new(AtomicUsize::new(0));
     while node.upgrade().is_some_and(|node| !node.is_stopping()) {
-        let mut any = false;
+        await_connection(listeners, LOOK);
         for listener in listeners {
-            let Ok((stream, _)) = listener.accept() else {
-                continue;
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if is_nobody(&error) => continue,
+                Err(_) => {
+                    // No descriptor is free: somebody will give one back.
+                    std::thread::sleep(LOOK);
+                    continue;
+                }
             };
-            any = true;
             if count.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
                 continue;
             }
@@ -111,9 +117,6 @@ fn accept(listeners: &[TcpListener], node: &Weak<Node>, port: u16) {
                 // Whoever is gone asks again.
                 let _gone = serve(stream, &node, port);
             });
-        }
-        if !any {
-            std::thread::sleep(LOOK);
         }
     }
 }
