@@ -13,8 +13,10 @@ use super::primary_link::PrimaryLinks;
 use super::session::conduit;
 use crate::incoming::{await_connection, is_nobody};
 
-/// How long is waited behind an error of `accept` (no descriptors), and how often it is looked whether to stop.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked whether to stop.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long is waited behind an error of `accept`: there are no descriptors.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The sockets that links are accepted from.
 pub(crate) struct Listeners {
@@ -74,7 +76,7 @@ impl Listeners {
             while !stop.load(Ordering::Acquire) {
                 await_connection(&self.listeners, LOOK);
                 if self.accept(&links).is_err() {
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(PAUSE);
                 }
             }
         })?;
