@@ -8,8 +8,9 @@ use engine::{Next, ReplyMode, Session};
 use protocol::{Batch, Limits, ReplyBuffer, Request};
 use reactor::{ConnectionId, Io, Received, Then, Verdict};
 
+use super::running::SHARE;
 use super::sessions::Connected;
-use super::{Arena, SHARE, Worker};
+use super::{Arena, Worker};
 use crate::counters::bump;
 use crate::forward::rules::{Own, Rules, Sent, Way};
 use crate::forward::upstream::{Forwarding, Link, Sender, nothing_done};

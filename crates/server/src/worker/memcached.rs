@@ -11,7 +11,8 @@ use engine::{Next, Outcome};
 use reactor::{ConnectionId, Received, Then};
 
 use super::memcached_client::MemcachedClient;
-use super::{Arena, Runs, Worker};
+use super::running::Runs;
+use super::{Arena, Worker};
 use crate::counters::bump;
 
 pub(super) const TOO_MANY_CLIENTS: &[u8] = b"SERVER_ERROR max number of clients reached\r\n";

@@ -1,0 +1,150 @@
+//! Who hears of a replica at the primary's side, as far as it is a replica: what clients are shown of it, and what
+//! counts for a majority.
+
+use std::sync::{Mutex, Weak};
+
+use replication::TermId;
+use replication::link::{self, Digest};
+use replication::primary::Stage;
+
+use super::super::primary_link::Observer;
+use super::super::replicas::{Ack, Attached, ReplicaState};
+use super::both_ends::lock;
+use super::log_on_disk::own_log;
+use crate::node::Node;
+
+/// Nobody is told.
+pub(super) struct Nobody;
+
+impl Observer for Nobody {
+    fn stage(&self, _: Stage) {}
+
+    fn acked(&self, _: &link::Ack) {}
+
+    fn sent(&self, _: u64) {}
+
+    fn digest(&self, _: &Digest<'_>) {}
+
+    fn took_over(&self, _: u64) {}
+
+    fn name(&self) -> &str {
+        ""
+    }
+}
+
+/// Counts a copy of the log alone. Nobody is shown it: clients find nothing there.
+pub(super) struct LogCopy {
+    pub(super) node: Weak<Node>,
+    pub(super) peer: TermId,
+    pub(super) name: String,
+}
+
+impl Observer for LogCopy {
+    fn stage(&self, _: Stage) {}
+
+    fn acked(&self, ack: &link::Ack) {
+        if let Some(node) = Weak::upgrade(&self.node) {
+            note_acked(&node, self.peer, &self.name, ack);
+        }
+    }
+
+    fn sent(&self, _: u64) {}
+
+    fn digest(&self, _: &Digest<'_>) {}
+
+    fn took_over(&self, _: u64) {}
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for LogCopy {
+    fn drop(&mut self) {
+        if let Some(node) = Weak::upgrade(&self.node) {
+            node.replication.note_copy(&node, self.peer, 0, None);
+        }
+    }
+}
+
+/// A copy has the log up to there: it is kept from there on, and counts for a majority.
+fn note_acked(node: &Node, peer: TermId, name: &str, ack: &link::Ack) {
+    let replication = &node.replication;
+    if let Some(log) = own_log(node) {
+        replication.own.pins.note(name, &log, ack.durable);
+    }
+    let end = match replication.fence.wants_disk() {
+        true => ack.durable,
+        false => ack.appended,
+    };
+    replication.note_copy(node, peer, ack.term, Some(end));
+}
+
+/// Says how far a replica is to who shows that.
+pub(super) struct Watcher {
+    pub(super) node: Weak<Node>,
+    pub(super) peer: TermId,
+    /// Where the replica serves its clients.
+    pub(super) name: String,
+    pub(super) attached: Mutex<Attached>,
+}
+
+impl Observer for Watcher {
+    fn stage(&self, stage: Stage) {
+        lock(&self.attached).set_state(match stage {
+            Stage::Handshake => ReplicaState::Handshake,
+            Stage::Waiting => ReplicaState::Waiting,
+            Stage::Sending { .. } | Stage::Finishing { .. } => ReplicaState::Sending,
+            Stage::Streaming => ReplicaState::Online,
+            Stage::Recovery => ReplicaState::Recovery,
+        });
+    }
+
+    fn acked(&self, ack: &link::Ack) {
+        let node = Weak::upgrade(&self.node);
+        if let Some(node) = &node {
+            note_acked(node, self.peer, &self.name, ack);
+        }
+        let now_ms = node.map_or(0, |node| node.core.clock.now_unix_ms());
+        let lag_ms = ack.lag_ms.into();
+        let ack = Ack {
+            applied: ack.applied,
+            durable: ack.durable,
+            offset: ack.applied,
+        };
+        let attached = lock(&self.attached);
+        attached.note_behind(lag_ms);
+        attached.ack(ack, now_ms);
+    }
+
+    fn sent(&self, sequence: u64) {
+        lock(&self.attached).note_sent(sequence);
+    }
+
+    fn digest(&self, digest: &Digest<'_>) {
+        if let Some(node) = Weak::upgrade(&self.node) {
+            let verifier = &node.replication.own.verifier;
+            verifier.answer(&self.name, digest.number, digest.state, digest.bytes);
+        }
+    }
+
+    fn took_over(&self, sequence: u64) {
+        let node = Weak::upgrade(&self.node);
+        if let Some(failover) = node.and_then(|node| node.replication.failover()) {
+            failover.note_answer(sequence);
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if let Some(node) = Weak::upgrade(&self.node) {
+            let replication = &node.replication;
+            replication.note_copy(&node, self.peer, 0, None);
+        }
+    }
+}

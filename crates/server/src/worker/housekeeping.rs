@@ -1,0 +1,143 @@
+//! What a worker does now and again: a step of the store's housekeeping, upkeep `hz` times a second, a look at clients that
+//! are idle, and a search for large keys.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use reactor::Io;
+
+use super::Worker;
+use crate::counters::Count;
+use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
+
+/// How often all clients are looked at, for those that are idle.
+const ROUND_INTERVAL_MS: u64 = 1_000;
+/// How often a piece of the keyspace is gone through for large keys. A piece is small while clients are
+/// served: one that takes a tenth of a millisecond ten times a second is all that one request in a
+/// thousand waits for.
+const SURVEY_INTERVAL_MS: u64 = 5;
+/// Records of such a piece.
+const SURVEY_RECORDS: usize = 32;
+/// The same while nobody is served; then the worker wakes up more seldom.
+const SURVEY_RECORDS_IDLE: usize = 512;
+/// A worker without requests wakes for expired keys at most so often.
+const EXPIRY_INTERVAL_MS: u64 = 5;
+
+impl Worker {
+    /// One bounded step of the store's housekeeping, at most once a millisecond unless more waits.
+    pub(super) fn tick(&mut self) {
+        if self.ticked_ms == self.now_ms && !self.more_housekeeping {
+            return;
+        }
+        self.ticked_ms = self.now_ms;
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
+        let store = self.engine.store();
+        let next_unix_ms = store.next_expiry_unix_ms();
+        let expires_since_ns = next_unix_ms
+            .is_some_and(|next_unix_ms| next_unix_ms <= now_unix_ms)
+            .then(|| self.node.core.clock.monotonic_ns());
+        store.enter();
+        self.more_housekeeping = store.tick(now_unix_ms);
+        store.leave();
+        if let Some(since_ns) = expires_since_ns {
+            let ns = self.node.core.clock.monotonic_ns().saturating_sub(since_ns);
+            self.counters.cell(Count::ExpireNs).add(ns);
+        }
+        self.serve();
+    }
+
+    /// How long until a key expires that has its deadline from this thread. Keys that expire one shortly after the other
+    /// are removed together.
+    pub(super) fn expiry_left(&self) -> Option<Duration> {
+        let next_unix_ms = self.engine.next_expiry_unix_ms()?;
+        let left_ms = next_unix_ms.saturating_sub(self.node.core.clock.now_unix_ms());
+        Some(Duration::from_millis(left_ms.max(EXPIRY_INTERVAL_MS)))
+    }
+
+    /// What is done `hz` times a second rather than at every turn.
+    pub(super) fn upkeep(&mut self, io: &mut Io<'_>) {
+        let hz = u64::from(self.config.config().hz.max(1));
+        self.upkeep_due_ms = self.now_ms + (1000 / hz).max(1);
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
+        let now = (self.now_ms, now_unix_ms);
+        let config = self.config.config();
+        self.buffers
+            .look(&mut self.sessions, io, config, &self.counters, now);
+        self.limit_clients_memory();
+        self.settled.look();
+        if let Some(replies) = &self.held_replies {
+            replies.write_out_rest();
+        }
+        if self.now_ms >= self.round_due_ms {
+            self.round_due_ms = self.now_ms + ROUND_INTERVAL_MS;
+            self.close_overdue(io, now_unix_ms);
+        }
+        if self.index == 0 {
+            self.node.upkeep(now_unix_ms);
+            let store = self.engine.store();
+            store.enter();
+            store.begin(now_unix_ms);
+            let listener = self.node.tracking_listener();
+            self.node
+                .sessions
+                .client_cache
+                .keep_limits(store, &listener);
+            store.leave();
+        }
+    }
+
+    /// Closes clients that said nothing for `timeout` seconds, and those that connected long ago
+    /// and still have not authenticated.
+    fn close_overdue(&self, io: &mut Io<'_>, now_unix_ms: u64) {
+        let timeout_ms = u64::from(self.config.config().idle_timeout_s) * 1000;
+        for connected in self.sessions.iter() {
+            let active_unix_ms = &connected.session.client.active_unix_ms;
+            let idle_ms = now_unix_ms.saturating_sub(active_unix_ms.load(Ordering::Relaxed));
+            let is_idle = timeout_ms != 0
+                && idle_ms > timeout_ms
+                && !connected.is_paused
+                && !connected.is_waiting;
+            let is_late = !connected.session.authenticated
+                && self.now_ms.saturating_sub(connected.since_ms) > UNAUTHENTICATED_MS_MAX;
+            if is_idle || is_late {
+                io.close(connected.id);
+            }
+        }
+    }
+
+    pub(super) fn limit_clients_memory(&self) {
+        self.counters.client_bytes.set(self.buffers.held_bytes());
+        let bytes_max = limits::clients_bytes_max(self.config.config(), self.usable_bytes);
+        self.node.enforce_client_memory(bytes_max);
+    }
+
+    #[cold]
+    pub(super) fn enforce_tracking_limit(&mut self) {
+        let now_unix_ms = self.node.core.clock.now_unix_ms();
+        let store = self.engine.store();
+        store.enter();
+        store.begin(now_unix_ms);
+        let listener = self.node.tracking_listener();
+        self.node
+            .sessions
+            .client_cache
+            .enforce_new_limit(store, &listener);
+        store.leave();
+    }
+
+    /// Goes through a piece of the keyspace for large keys; the first worker does.
+    pub(super) fn survey(&mut self) {
+        self.survey_due_ms = self.now_ms + SURVEY_INTERVAL_MS;
+        let records = if self.turn_requests == 0 {
+            SURVEY_RECORDS_IDLE
+        } else {
+            SURVEY_RECORDS
+        };
+        let store = self.engine.store();
+        store.enter();
+        store.begin(self.node.core.clock.now_unix_ms());
+        let big_keys = &self.node.core.shared.observer.big_keys;
+        big_keys.step(store, records);
+        store.leave();
+    }
+}
