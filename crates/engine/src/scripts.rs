@@ -29,7 +29,7 @@ use std::sync::Arc;
 use protocol::Request;
 
 pub use known::{Digest, Script, Scripts, digest_named, digest_of};
-pub use libraries::{FunctionFacts, Libraries, LibraryError, LoadedLibrary, State};
+pub use libraries::{FunctionFacts, Libraries, LibraryError, LibraryOrder, LoadedLibrary, State};
 pub use machine::{Compiled, add, find, load_library, loaded};
 pub use run::{Call, Code, run};
 pub use run_flags::RunFlags;

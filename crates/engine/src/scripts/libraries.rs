@@ -5,7 +5,8 @@
 //! several libraries come or go as one step.
 //!
 //! Under a control group they may be the group's: then what a log, a stream or a file says of libraries counts for nothing,
-//! since it may be older.
+//! since it may be older. Clients of a cluster order each change at every primary, as where each had its own: what was ordered at this
+//! node before is kept, so that each of these orders is answered as if it had.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +27,8 @@ struct Place {
     state: Arc<State>,
     /// A control group does.
     is_of_group: bool,
+    /// The libraries that clients of this node have had loaded, and whether they are gone by an order at another one.
+    ordered: BTreeMap<Vec<u8>, bool>,
 }
 
 /// The libraries of one moment.
@@ -49,6 +52,17 @@ pub struct LoadedLibrary {
     pub functions: Vec<FunctionFacts>,
     /// How its functions behaved.
     pub history: History,
+}
+
+/// What a client has ordered of libraries.
+#[derive(Clone, Copy, Debug)]
+pub enum LibraryOrder<'o> {
+    /// To have this one.
+    Loaded(&'o LoadedLibrary),
+    /// To have the one of this name no more.
+    Deleted(&'o [u8]),
+    /// To have none.
+    Flushed,
 }
 
 /// What is told of a function.
@@ -174,9 +188,57 @@ impl Libraries {
         Ok(())
     }
 
+    /// Adds a library that a client of this node has loaded, under a control group: it may have come by an order of the same client at
+    /// another node already.
+    ///
+    /// # Errors
+    /// Which name is taken.
+    pub fn add_ordered(
+        &self,
+        state: &mut State,
+        library: &Arc<LoadedLibrary>,
+        replaces: bool,
+    ) -> Result<(), LibraryError> {
+        let known = state.libraries.get(&library.name);
+        let is_same = known.is_some_and(|known| known.source == library.source);
+        match is_same && self.place().ordered.get(&library.name) != Some(&false) {
+            true => Ok(()),
+            false => state.add(library, replaces),
+        }
+    }
+
+    /// Removes a library in the same way.
+    ///
+    /// # Errors
+    /// There is none, nor was one here that is gone by an order at another node.
+    pub fn remove_ordered(&self, state: &mut State, name: &[u8]) -> Result<(), LibraryError> {
+        let is_gone = self.place().ordered.get(name) == Some(&true);
+        match state.remove(name) || is_gone {
+            true => Ok(()),
+            false => Err(LibraryError::Unknown),
+        }
+    }
+
+    /// Notes what a client of this node has ordered, once that is done.
+    pub fn note_ordered(&self, order: LibraryOrder<'_>) {
+        let mut place = self.place();
+        match order {
+            LibraryOrder::Loaded(library) => {
+                place.ordered.insert(library.name.clone(), false);
+            }
+            LibraryOrder::Deleted(name) => {
+                place.ordered.remove(name);
+            }
+            LibraryOrder::Flushed => place.ordered.clear(),
+        }
+    }
+
     /// Has the libraries of a control group from here on, and takes changes from nobody else.
     pub fn take_of_group(&self, state: State) {
         let mut place = self.place();
+        for (name, is_gone) in &mut place.ordered {
+            *is_gone |= !state.libraries.contains_key(name);
+        }
         place.state = Arc::new(state);
         place.is_of_group = true;
     }
@@ -225,6 +287,41 @@ mod tests {
         libraries.leave_group();
         add("c");
         assert_eq!(names(), [b"b", b"c"]);
+    }
+
+    /// As clients of a cluster do, who tell every primary.
+    #[test]
+    fn an_order_that_was_carried_out_at_another_node_is_taken_here_once() {
+        let libraries = Libraries::default();
+        let one = library("a", "f");
+        let mut of_group = State::default();
+        assert_eq!(of_group.add(&one, false), Ok(()));
+        libraries.take_of_group(of_group.clone());
+        let load = || {
+            let mut state = State::clone(&libraries.now());
+            let added = libraries.add_ordered(&mut state, &library("a", "f"), false);
+            if added.is_ok() {
+                libraries.note_ordered(LibraryOrder::Loaded(&one));
+            }
+            added
+        };
+        let delete = || {
+            let removed = libraries.remove_ordered(&mut State::clone(&libraries.now()), b"a");
+            if removed.is_ok() {
+                libraries.note_ordered(LibraryOrder::Deleted(b"a"));
+            }
+            removed
+        };
+        let taken = Err(LibraryError::Library(b"a".to_vec()));
+        assert_eq!((load(), load()), (Ok(()), taken));
+        libraries.take_of_group(State::default());
+        assert_eq!((delete(), delete()), (Ok(()), Err(LibraryError::Unknown)));
+        // It went and came by others: this node has to be told of each.
+        libraries.take_of_group(of_group.clone());
+        assert_eq!(load(), Ok(()));
+        libraries.take_of_group(State::default());
+        libraries.take_of_group(of_group);
+        assert_eq!(load(), Ok(()));
     }
 
     #[test]

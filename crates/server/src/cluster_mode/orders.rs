@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cluster::entry::{ShardChange, SlotRange};
-use cluster::state::Shard;
+use cluster::state::{Drain, Shard};
 use cluster::{Applied, ControlState, Entry, NodeId, ShardId};
 use engine::CommandError;
 use engine::cluster::{ClusterOrder, FailoverKind, Ordered, SlotOrder};
@@ -31,6 +31,8 @@ const NO_PORT: CommandError =
 const ORDER_TIME: Duration = Duration::from_secs(10);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a node that is forgotten may take to give its vote up.
+const FORGET_TIME: Duration = Duration::from_secs(3);
 
 /// What an order is carried out with.
 struct Ordering<'o> {
@@ -72,6 +74,16 @@ impl Part {
             let has_left = lock(&self.left).has(node);
             return has_left.then_some(Ordered::Done).ok_or_else(unknown);
         }
+        if decides(&ordering.log, &state, node) {
+            let drain = |drain| propose(&ordering.log, Entry::Drain { node, drain });
+            drain(Drain::Leaving)?;
+            let has_left = || (!is_member(&ordering.log.watch())).then_some(Ordered::Done);
+            if let Some(done) = poll(FORGET_TIME, LOOK, has_left) {
+                return Ok(done);
+            }
+            // It stays as it was if it cannot be left out at once either.
+            drain(Drain::No)?;
+        }
         match propose(&ordering.log, Entry::Leave { node })? {
             // Or another node was told so before.
             Applied::Done | Applied::Stale => Ok(Ordered::Done),
@@ -94,6 +106,20 @@ impl Part {
             .set_id(replication::TermId(self.lone.own().0));
         reset.map_err(|error| refuse(error.to_string()))
     }
+}
+
+/// Whether a node that may leave has a vote: those that are left could decide nothing any more if it left with that.
+fn decides(log: &SharedLog, state: &ControlState, node: NodeId) -> bool {
+    let known = state.nodes.get(&node);
+    let votes = known.is_some_and(|known| log.membership().voters.contains(&known.raft_id));
+    let own = state.shard_of(node);
+    let is_needed = own.is_some_and(|id| {
+        let shard = state.shards.get(&id);
+        let leads = shard.is_some_and(|shard| shard.primary == node);
+        let is_alone = shard.is_some_and(|shard| shard.everybody().len() == 1);
+        leads && !(is_alone && state.slots.of(id).is_empty())
+    });
+    votes && !is_needed
 }
 
 impl Ordering<'_> {

@@ -420,11 +420,9 @@ impl Part {
         let (Some(own), Some(log)) = (self.member(), self.log()) else {
             return self.wait_until_out();
         };
-        if let Some(given_up) = slots_given_up(&log.watch(), own) {
-            // Where nobody decides any more, nobody serves them either.
-            let _decided = log.propose(&unique::proposal(given_up));
-        }
         drop(log);
+        // Nobody serves them where nobody decides.
+        let _decided = self.give_slots_up(own);
         match self.leave_in_order(own) {
             Some(true) => return Ok(()),
             Some(false) => {
@@ -453,11 +451,28 @@ impl Part {
         if order(Drain::Leaving)? != Applied::Done {
             return Some(false);
         }
-        let is_out = poll(ORDER_TIME, LOOK, || self.is_out().then_some(())).is_some();
-        if !is_out {
+        let left = poll(ORDER_TIME, LOOK, || match self.is_out() {
+            true => Some(Some(true)),
+            // Its replica may leave, too, in place of taking them. Nobody is asked again who did not answer: that takes long.
+            false => match self.give_slots_up(own) {
+                Some(()) => None,
+                None => Some(None),
+            },
+        });
+        left.unwrap_or_else(|| {
             let _stays = order(Drain::No);
+            Some(false)
+        })
+    }
+
+    /// A primary without replicas owns no hash slots any more.
+    /// None where nobody decides.
+    fn give_slots_up(&self, own: NodeId) -> Option<()> {
+        let given_up = self.log().and_then(|log| slots_given_up(&log.watch(), own));
+        match given_up {
+            Some(given_up) => self.decide_now(given_up).map(drop),
+            None => Some(()),
         }
-        Some(is_out)
     }
 
     /// What became of an entry; nothing where nobody decides.

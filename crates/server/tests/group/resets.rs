@@ -87,6 +87,46 @@ fn all_nodes_of_a_cluster_with_replicas_are_reset_one_after_the_other() {
     }
 }
 
+/// Neither waits for the other one.
+#[test]
+fn a_primary_and_its_replica_are_reset_at_the_same_moment() {
+    let (a, b) = (Node::by_itself(), Node::by_itself());
+    for round in 0..2 {
+        a.own(0, LAST_SLOT);
+        assert_eq!(b.meet(&a), "OK", "{round}");
+        assert_eq!(b.text(&["CLUSTER", "REPLICATE", &a.id()]), "OK", "{round}");
+        wait_until("a copy", &[&a, &b], || b.is_synced());
+        std::thread::scope(|scope| {
+            let resets =
+                [&a, &b].map(|node| scope.spawn(|| node.text(&["CLUSTER", "RESET", "HARD"])));
+            for told in resets {
+                assert_eq!(told.join().unwrap(), "OK", "{round}");
+            }
+        });
+        for node in [&a, &b] {
+            assert_eq!(known(node), (1, 0), "{round}: {}", node.log());
+        }
+    }
+}
+
+/// Whichever of the two has the vote.
+#[test]
+fn the_one_other_node_is_forgotten_and_who_is_left_serves() {
+    for is_first in [false, true] {
+        let (a, b) = (Node::by_itself(), Node::by_itself());
+        assert_eq!(a.meet(&b), "OK");
+        let (stays, goes) = if is_first { (&a, &b) } else { (&b, &a) };
+        stays.own(0, LAST_SLOT);
+        assert_eq!(stays.text(&["CLUSTER", "FORGET", &goes.id()]), "OK");
+        wait_until("it serves", &[&a, &b], || {
+            known(stays) == (1, 16_384) && stays.text(&["SET", "key", "value"]) == "OK"
+        });
+        wait_until("the other is by itself", &[&a, &b], || {
+            known(goes) == (1, 0)
+        });
+    }
+}
+
 /// The office of its own shard begins at the same time as it leaves: it is not left with one that nobody gives a lease for.
 #[test]
 fn a_node_that_is_reset_as_soon_as_it_has_joined_serves_by_itself() {

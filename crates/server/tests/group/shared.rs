@@ -86,6 +86,58 @@ fn a_function_that_is_loaded_anywhere_is_on_all_nodes() {
     assert_eq!(nodes[0].field("control_index"), index);
 }
 
+/// Clients of a cluster tell every primary, each of which has its own in Redis.
+#[test]
+fn a_client_that_tells_every_node_is_told_by_each_that_it_is_done() {
+    let nodes = three();
+    let all = || nodes.iter();
+    let load = |node: &Node, name: &str, answer: &str| {
+        node.run(&["FUNCTION", "LOAD", &code(name, answer)])
+    };
+    let restored = |payload: &Value| {
+        let Value::Bulk(payload) = payload else {
+            panic!("{payload:?}");
+        };
+        all().for_each(|node| {
+            let told = node
+                .client()
+                .command(&[&b"FUNCTION"[..], b"RESTORE", payload]);
+            assert_eq!(told.unwrap(), ok());
+        });
+    };
+    for round in 0..3 {
+        for node in all() {
+            assert_eq!(
+                load(node, "one", "1"),
+                Value::Bulk(b"one".to_vec()),
+                "{round}"
+            );
+        }
+        for node in all() {
+            assert!(
+                is_error(&load(node, "one", "1"), "already exists"),
+                "{round}"
+            );
+            assert!(
+                is_error(&load(node, "one", "2"), "already exists"),
+                "{round}"
+            );
+        }
+        let kept = dump(&nodes[0]);
+        for node in all() {
+            assert_eq!(node.run(&["FUNCTION", "DELETE", "one"]), ok(), "{round}");
+        }
+        for node in all() {
+            let told = node.run(&["FUNCTION", "DELETE", "one"]);
+            assert!(is_error(&told, "Library not found"), "{round}");
+        }
+        restored(&kept);
+        for node in all() {
+            assert_eq!(node.run(&["FUNCTION", "FLUSH"]), ok(), "{round}");
+        }
+    }
+}
+
 #[test]
 fn libraries_loaded_at_several_nodes_at_a_time_are_all_kept() {
     let nodes = three();

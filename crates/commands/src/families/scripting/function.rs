@@ -12,7 +12,7 @@ use base::glob::{self, Case};
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult, subcommand_syntax};
-use engine::scripts::{self, LibraryError, LoadedLibrary, RunKind};
+use engine::scripts::{self, Libraries, LibraryError, LibraryOrder, LoadedLibrary, RunKind};
 use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
@@ -259,31 +259,58 @@ fn load(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     }
     let source = args.bytes()?;
     let library = Arc::new(scripts::load_library(source)?);
+    let shared = shared_libraries(context);
     change(
         context,
-        |state| state.add(&library, replaces),
+        |state| add(shared, state, &library, replaces),
         |error| match error {
             LibraryError::Library(name) => about(b"ERR Library '", &name, b"' already exists"),
             LibraryError::Function(name) => about(b"ERR Function ", &name, b" already exists"),
             LibraryError::Unknown => UNKNOWN,
         },
     )?;
+    note(shared, LibraryOrder::Loaded(&library));
     reply.bulk(&library.name);
     Ok(())
 }
 
+/// The libraries where they are those of a control group, for a client of this node.
+fn shared_libraries<'c>(context: &Context<'c>) -> Option<&'c Libraries> {
+    let is_shared = context.shared.refusals.shares_libraries() && !context.session.is_of_primary;
+    is_shared.then_some(&context.shared.scripts.libraries)
+}
+
+fn add(
+    shared: Option<&Libraries>,
+    state: &mut scripts::State,
+    library: &Arc<LoadedLibrary>,
+    replaces: bool,
+) -> Result<(), LibraryError> {
+    match shared {
+        Some(libraries) => libraries.add_ordered(state, library, replaces),
+        None => state.add(library, replaces),
+    }
+}
+
+fn note(shared: Option<&Libraries>, order: LibraryOrder<'_>) {
+    if let Some(libraries) = shared {
+        libraries.note_ordered(order);
+    }
+}
+
 fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let name = args.bytes()?;
+    let shared = shared_libraries(context);
     change(
         context,
-        |state| {
-            state
-                .remove(name)
-                .then_some(())
-                .ok_or(LibraryError::Unknown)
+        |state| match (shared, state.remove(name)) {
+            (_, true) => Ok(()),
+            (Some(libraries), false) => libraries.remove_ordered(state, name),
+            (None, false) => Err(LibraryError::Unknown),
         },
         |_| UNKNOWN,
     )?;
+    note(shared, LibraryOrder::Deleted(name));
     reply.ok();
     Ok(())
 }
@@ -293,6 +320,7 @@ fn flush(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         return Err(subcommand_syntax(args.request()));
     }
     take_mode(args, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option")?;
+    let shared = shared_libraries(context);
     change(
         context,
         |state| {
@@ -301,6 +329,7 @@ fn flush(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         },
         |_| UNKNOWN,
     )?;
+    note(shared, LibraryOrder::Flushed);
     reply.ok();
     Ok(())
 }
@@ -325,6 +354,7 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
         .map_err(|_| CommandError::fixed("ERR DUMP payload version or checksum are wrong"))?;
     let load = |source: &Vec<u8>| scripts::load_library(source).map(Arc::new);
     let libraries: Vec<Arc<LoadedLibrary>> = sources.iter().map(load).collect::<Result<_, _>>()?;
+    let shared = shared_libraries(context);
     change(
         context,
         |state| {
@@ -332,7 +362,7 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
                 *state = scripts::State::default();
             }
             let mut libraries = libraries.iter();
-            libraries.try_for_each(|library| state.add(library, replaces))
+            libraries.try_for_each(|library| add(shared, state, library, replaces))
         },
         |error| match error {
             LibraryError::Library(name) => about(b"ERR Library ", &name, b" already exists"),
@@ -340,6 +370,12 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
             LibraryError::Unknown => UNKNOWN,
         },
     )?;
+    if flushes {
+        note(shared, LibraryOrder::Flushed);
+    }
+    libraries
+        .iter()
+        .for_each(|library| note(shared, LibraryOrder::Loaded(library)));
     reply.ok();
     Ok(())
 }
