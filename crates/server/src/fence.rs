@@ -225,11 +225,12 @@ impl Fence {
         self.turn(term).is_some()
     }
 
-    /// The office of a term begins, whose frame ends at `term_end`, unless a later seal came before; whether it does.
+    /// The office of a term begins, whose frame ends at `term_end`, unless a later seal came before, or the node is of another shard by
+    /// now than when that was ordered, whose terms have nothing to do with this one; whether it does.
     #[must_use]
-    pub fn begin_office(&self, term: u64, term_end: u64) -> bool {
+    pub fn begin_office(&self, of: Option<ShardId>, term: u64, term_end: u64) -> bool {
         let _alone = self.lock();
-        if term < self.seal() {
+        if term < self.seal() || self.shard() != of {
             return false;
         }
         let mut copies = lock(&self.copies);
@@ -571,7 +572,7 @@ mod tests {
         members.members.insert(node(3), CopyKind::LogOnly);
         let _more = fence.set_members(&members);
         let term = 4;
-        assert!(fence.begin_office(term, 8));
+        assert!(fence.begin_office(fence.shard(), term, 8));
         assert_eq!(fence.floor(90), None);
         fence.note_copy(node(3), term, Some(10));
         assert_eq!(fence.floor(90), None, "a copy of the log alone");
@@ -586,7 +587,7 @@ mod tests {
     fn committed_is_what_a_majority_has_of_the_present_term() {
         let fence = grouped();
         fence.set_members(&shard(&[1, 2, 3]));
-        assert!(fence.begin_office(4, 100));
+        assert!(fence.begin_office(fence.shard(), 4, 100));
         assert_eq!(fence.committed(500), 0);
         assert!(!fence.has_majority());
         assert!(!fence.note_copy(node(2), 3, Some(300)), "of an older term");
@@ -602,7 +603,7 @@ mod tests {
         assert_eq!((fence.committed(500), fence.committed(250)), (300, 250));
         fence.note_copy(node(2), 4, None);
         assert_eq!(fence.committed(500), 300, "what was committed stays so");
-        assert!(fence.begin_office(5, 400));
+        assert!(fence.begin_office(fence.shard(), 5, 400));
         assert_eq!(
             fence.committed(500),
             0,
@@ -619,13 +620,13 @@ mod tests {
         };
         let fence = grouped();
         fence.set_members(&of_term(1, &[1, 2]));
-        assert!(fence.begin_office(1, 8));
+        assert!(fence.begin_office(fence.shard(), 1, 8));
         assert!(fence.note_copy(node(2), 1, Some(16)));
         assert_eq!(fence.committed(64), 16);
         fence.set_members(&of_term(2, &[1, 2, 3]));
         let _noted = fence.note_copy(node(3), 1, Some(64));
         assert_eq!(fence.committed(64), 0);
-        assert!(fence.begin_office(2, 72));
+        assert!(fence.begin_office(fence.shard(), 2, 72));
         assert!(fence.note_copy(node(3), 2, Some(80)));
         assert_eq!(fence.committed(80), 80);
     }
@@ -638,7 +639,7 @@ mod tests {
             ..shard(&[1, 4, 5])
         };
         fence.set_members(&both);
-        assert!(fence.begin_office(1, 0));
+        assert!(fence.begin_office(fence.shard(), 1, 0));
         fence.note_copy(node(2), 1, Some(50));
         assert_eq!(fence.committed(100), 0);
         fence.note_copy(node(4), 1, Some(40));
@@ -649,7 +650,7 @@ mod tests {
     fn what_one_member_had_alone_is_not_committed_among_three() {
         let fence = grouped();
         fence.set_members(&shard(&[1]));
-        assert!(fence.begin_office(1, 8));
+        assert!(fence.begin_office(fence.shard(), 1, 8));
         assert_eq!(fence.committed(64), 64);
         fence.set_members(&shard(&[1, 2, 3]));
         assert_eq!(fence.committed(64), 0);
@@ -661,7 +662,7 @@ mod tests {
     fn a_node_alone_is_its_own_majority() {
         let fence = grouped();
         fence.set_members(&shard(&[1]));
-        assert!(fence.begin_office(1, 8));
+        assert!(fence.begin_office(fence.shard(), 1, 8));
         assert!(fence.has_majority());
         assert_eq!(fence.committed(64), 64);
     }
@@ -670,7 +671,7 @@ mod tests {
     fn a_lease_ends_by_the_clock() {
         let clock = Arc::new(ManualClock::at_unix_ms(1));
         let fence = grouped_by(&clock);
-        assert!(fence.begin_office(1, 0));
+        assert!(fence.begin_office(fence.shard(), 1, 0));
         assert!(!fence.has_lease());
         fence.set_lease_until_ms(1_000);
         clock.advance_ms(999);
@@ -682,11 +683,11 @@ mod tests {
     #[test]
     fn a_seal_refuses_frames_of_lower_terms_and_ends_their_office() {
         let fence = grouped();
-        assert!(fence.begin_office(3, 0));
+        assert!(fence.begin_office(fence.shard(), 3, 0));
         fence.set_lease_until_ms(1_000);
         assert!(fence.raise(4));
         assert_eq!((fence.office(), fence.lease_until_ms()), (0, 0));
-        assert!(!fence.accept(3) && !fence.begin_office(3, 0));
+        assert!(!fence.accept(3) && !fence.begin_office(fence.shard(), 3, 0));
         assert!(fence.accept(4));
         assert!(fence.accept(6), "a later primary seals out those before it");
         assert!(!fence.accept(5));
@@ -699,7 +700,7 @@ mod tests {
         let fence = grouped();
         fence.set_lease_until_ms(1_000);
         assert_eq!(fence.lease_until_ms(), 0);
-        assert!(fence.begin_office(1, 0));
+        assert!(fence.begin_office(fence.shard(), 1, 0));
         fence.set_lease_until_ms(1_000);
         fence.set_lease_until_ms(900);
         assert_eq!(fence.lease_until_ms(), 1_000);
@@ -707,7 +708,7 @@ mod tests {
         fence.shorten_lease_to_ms(980);
         assert_eq!(fence.lease_until_ms(), 950);
         assert!(
-            fence.begin_office(2, 0),
+            fence.begin_office(fence.shard(), 2, 0),
             "the lease of another term counts no more"
         );
         assert_eq!(fence.lease_until_ms(), 0);
@@ -720,7 +721,7 @@ mod tests {
         let (before, after) = (ShardId(3), ShardId(8));
         fence.set_shard(before);
         assert_eq!(fence.take_log_for(Some(before)), Ok(true));
-        assert!(fence.begin_office(5, 0));
+        assert!(fence.begin_office(fence.shard(), 5, 0));
         fence.set_shard(before);
         assert_eq!((fence.office(), fence.seal()), (5, 5));
         fence.set_shard(after);
@@ -730,6 +731,19 @@ mod tests {
         assert!(fence.take_log_for(Some(before)).is_err());
         assert_eq!(fence.take_log_for(Some(after)), Ok(true));
         assert_eq!(fence.take_log_for(Some(after)), Ok(false));
+    }
+
+    /// It would refuse the primary of the shard that it has gone to for good.
+    #[test]
+    fn an_office_that_was_ordered_in_another_shard_does_not_begin() {
+        let fence = grouped();
+        let [before, after] = [ShardId(3), ShardId(1)];
+        fence.set_shard(before);
+        let of = fence.shard();
+        fence.set_shard(after);
+        assert!(fence.accept(11) && !fence.begin_office(of, 12, 0));
+        assert_eq!((fence.seal(), fence.office()), (11, 0));
+        assert!(fence.accept(11));
     }
 
     #[test]

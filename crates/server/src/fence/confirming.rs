@@ -279,7 +279,7 @@ mod tests {
         let fence = member(1);
         let (asked, questions) = channel();
         fence.set_asker(Box::new(move |question| asked.send(question).unwrap()));
-        assert!(fence.begin_office(4, 50));
+        assert!(fence.begin_office(fence.shard(), 4, 50));
         fence.set_lease_until_ms(u64::MAX);
         assert!(fence.note_copy(node(2), 4, Some(100)));
         (fence, questions)
@@ -372,7 +372,7 @@ mod tests {
         fence.next_round(&log);
         let question = questions.try_recv().unwrap();
         assert!(fence.end_office());
-        assert!(fence.begin_office(6, 50));
+        assert!(fence.begin_office(fence.shard(), 6, 50));
         assert!(!answer(&fence, &question, &[&second, &third]));
         fence.set_lease_until_ms(u64::MAX);
         assert!(fence.note_copy(node(2), 6, Some(100)));

@@ -230,7 +230,7 @@ impl Replication {
         if let Some(following) = standing.following.take() {
             following.stop();
         }
-        standing.order = Some(Order::Office(term, done));
+        standing.order = Some(Order::Office(self.fence.shard(), term, done));
         self.wake_thread(standing, node);
     }
 
@@ -336,7 +336,12 @@ impl Replication {
     }
 
     /// Begins the office of a term, or is sealed again.
-    pub(super) fn finish_office(&self, node: &Arc<Node>, term: u64, done: Done) {
+    pub(super) fn finish_office(
+        &self,
+        node: &Arc<Node>,
+        (shard, term): (Option<ShardId>, u64),
+        done: Done,
+    ) {
         let done = told_as_span(node, term, done);
         if self.role() != Role::TakingOver {
             return done(false);
@@ -356,10 +361,13 @@ impl Replication {
         let term_end = own_link::own_log(node).map_or(0, |log| log.tail_complete());
         // Before the office is seen: nothing is refused for the lack of what is about to be there.
         self.begins_office.store(true, Ordering::SeqCst);
-        let has_begun = self.sync_log(node) && self.fence.begin_office(term, term_end);
+        let has_begun = self.sync_log(node) && self.fence.begin_office(shard, term, term_end);
         if !has_begun && self.fence.is_grouped() {
             self.begins_office.store(false, Ordering::SeqCst);
-            self.seal_role(node, None);
+            // Whom it was ordered to follow meanwhile it follows.
+            if self.role() == Role::TakingOver {
+                self.seal_role(node, None);
+            }
             return done(false);
         }
         let standing = self.standing();

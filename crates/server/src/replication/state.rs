@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 
 use base::random::Prng;
+use cluster::ShardId;
 use replication::TermId;
 
 use super::failover::Failover;
@@ -28,8 +29,8 @@ pub(super) enum Order {
     TakeOver,
     /// To append nothing any more, and to make durable what there is; then this is told.
     Seal(u64, Done),
-    /// To become the primary of a term; then this is told.
-    Office(u64, Done),
+    /// To become the primary of a shard, where there is a group, in a term; then this is told.
+    Office(Option<ShardId>, u64, Done),
     /// To hand the office over.
     FailOver(Arc<Failover>),
     /// To end.

@@ -78,7 +78,7 @@ impl Replication {
                 }
                 Order::TakeOver => self.finish_taking_over(node),
                 Order::Seal(term, done) => self.finish_sealing(node, term, done),
-                Order::Office(term, done) => self.finish_office(node, term, done),
+                Order::Office(shard, term, done) => self.finish_office(node, (shard, term), done),
                 Order::FailOver(failover) => self.run_failover(node, &failover),
                 Order::Stop => return,
             }
