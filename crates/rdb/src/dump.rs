@@ -8,7 +8,7 @@
 //! so that servers of that version can load it where that is possible at all.
 //!
 //! From version 15 on a sum of 0 says that there is none: Redis 8.10 writes such to its replicas. From version 13 on
-//! there may be metadata of modules in front, which is passed, as are auxiliary fields behind the value: KeyDB says there when it
+//! there may be metadata of modules in front, which is passed, as are auxiliary fields after the value: KeyDB says there when it
 //! was written.
 
 use base::crc::crc64;

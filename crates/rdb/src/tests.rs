@@ -293,13 +293,13 @@ fn many_elements_come_back() {
     }
 }
 
-/// As KeyDB writes them, which says behind the value when that was changed.
+/// As KeyDB writes them, which says after the value when that was changed.
 #[test]
-fn auxiliary_fields_behind_a_value_are_passed() {
-    let with_fields = |behind: &[u8]| {
+fn auxiliary_fields_after_a_value_are_passed() {
+    let with_fields = |fields: &[u8]| {
         let mut payload = payload(&Value::String(b"value".to_vec()), false);
         payload.truncate(payload.len() - 10);
-        payload.extend_from_slice(behind);
+        payload.extend_from_slice(fields);
         payload.extend_from_slice(&9_u16.to_le_bytes());
         let sum = base::crc::crc64(0, &payload);
         payload.extend_from_slice(&sum.to_le_bytes());

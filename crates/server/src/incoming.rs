@@ -16,7 +16,7 @@ pub(crate) fn await_connection(listeners: &[TcpListener], time: Duration) {
     let _interrupted = poll(&mut sockets, time.as_ref());
 }
 
-/// Whether the error of `accept` is that nobody is there: behind any other one it is of no use to wait for somebody.
+/// Whether the error of `accept` is that nobody is there. After any other error the sockets are still readable: who does not pause tries without end.
 pub(crate) fn is_nobody(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }

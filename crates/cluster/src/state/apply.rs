@@ -299,7 +299,8 @@ impl ControlState {
     }
 
     /// The shard of which a node is the only member, where no hash slot is of it.
-    fn empty_shard_of(&self, node: NodeId) -> Option<ShardId> {
+    #[must_use]
+    pub fn empty_shard_of(&self, node: NodeId) -> Option<ShardId> {
         let id = self.shard_of(node)?;
         let shard = self.shards.get(&id)?;
         let is_alone = shard.everybody().len() == 1;

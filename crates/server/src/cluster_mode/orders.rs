@@ -74,7 +74,7 @@ impl Part {
             let has_left = lock(&self.left).has(node);
             return has_left.then_some(Ordered::Done).ok_or_else(unknown);
         }
-        if decides(&ordering.log, &state, node) {
+        if leaves_with_a_vote(&ordering.log, &state, node) {
             let drain = |drain| propose(&ordering.log, Entry::Drain { node, drain });
             drain(Drain::Leaving)?;
             let has_left = || (!is_member(&ordering.log.watch())).then_some(Ordered::Done);
@@ -109,17 +109,12 @@ impl Part {
 }
 
 /// Whether a node that may leave has a vote: those that are left could decide nothing any more if it left with that.
-fn decides(log: &SharedLog, state: &ControlState, node: NodeId) -> bool {
+fn leaves_with_a_vote(log: &SharedLog, state: &ControlState, node: NodeId) -> bool {
     let known = state.nodes.get(&node);
     let votes = known.is_some_and(|known| log.membership().voters.contains(&known.raft_id));
-    let own = state.shard_of(node);
-    let is_needed = own.is_some_and(|id| {
-        let shard = state.shards.get(&id);
-        let leads = shard.is_some_and(|shard| shard.primary == node);
-        let is_alone = shard.is_some_and(|shard| shard.everybody().len() == 1);
-        leads && !(is_alone && state.slots.of(id).is_empty())
-    });
-    votes && !is_needed
+    let shard = state.shard_of(node).and_then(|id| state.shards.get(&id));
+    let leads = shard.is_some_and(|shard| shard.primary == node);
+    votes && (!leads || state.empty_shard_of(node).is_some())
 }
 
 impl Ordering<'_> {

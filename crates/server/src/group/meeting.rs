@@ -49,7 +49,7 @@ const YIELD_TIME: Duration = Duration::from_millis(400);
 /// How long this node waits until it has left.
 const LEAVE_TIME: Duration = Duration::from_secs(5);
 /// How long others may take to take its office and its vote: many clients wait no longer than five seconds for a reply.
-const ORDER_TIME: Duration = Duration::from_secs(3);
+const LEAVE_IN_ORDER_TIME: Duration = Duration::from_secs(3);
 
 /// What a node says that meets another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -451,7 +451,7 @@ impl Part {
         if order(Drain::Leaving)? != Applied::Done {
             return Some(false);
         }
-        let left = poll(ORDER_TIME, LOOK, || match self.is_out() {
+        let left = poll(LEAVE_IN_ORDER_TIME, LOOK, || match self.is_out() {
             true => Some(Some(true)),
             // Its replica may leave, too, in place of taking them. Nobody is asked again who did not answer: that takes long.
             false => match self.give_slots_up(own) {
@@ -465,8 +465,7 @@ impl Part {
         })
     }
 
-    /// A primary without replicas owns no hash slots any more.
-    /// None where nobody decides.
+    /// Has this node own no hash slots any more, where it is a primary without replicas. None where nobody decides.
     fn give_slots_up(&self, own: NodeId) -> Option<()> {
         let given_up = self.log().and_then(|log| slots_given_up(&log.watch(), own));
         match given_up {

@@ -260,8 +260,7 @@ fn leave_step(look: &Look<'_>) -> Option<Step> {
             return Some(Step::Part(node, Entry::Leave { node }));
         };
         let is_alone = shard.everybody().len() == 1;
-        let is_empty = state.is_cluster() == Some(true) && state.slots.of(id).is_empty();
-        let is_needed = shard.primary == node && !(is_alone && is_empty);
+        let is_needed = shard.primary == node && state.empty_shard_of(node).is_none();
         if shard.old_members.is_some() || is_needed {
             return None;
         }

@@ -15,7 +15,7 @@ use crate::incoming::{await_connection, is_nobody};
 
 /// How often it is looked whether to stop.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long is waited behind an error of `accept`: there are no descriptors.
+/// How long is waited after an error of `accept`: there are no descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The sockets that links are accepted from.

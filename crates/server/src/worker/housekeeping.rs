@@ -1,12 +1,15 @@
 //! What a worker does now and again: a step of the store's housekeeping, upkeep `hz` times a second, a look at clients that
 //! are idle, and a search for large keys.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use reactor::Io;
+use store::{Handle, Listener};
 
 use super::Worker;
+use crate::client_cache::ClientCache;
 use crate::counters::Count;
 use crate::limits::{self, UNAUTHENTICATED_MS_MAX};
 
@@ -74,15 +77,7 @@ impl Worker {
         }
         if self.index == 0 {
             self.node.upkeep(now_unix_ms);
-            let store = self.engine.store();
-            store.enter();
-            store.begin(now_unix_ms);
-            let listener = self.node.tracking_listener();
-            self.node
-                .sessions
-                .client_cache
-                .keep_limits(store, &listener);
-            store.leave();
+            self.limit_tracking(now_unix_ms, ClientCache::keep_limits);
         }
     }
 
@@ -114,14 +109,20 @@ impl Worker {
     #[cold]
     pub(super) fn enforce_tracking_limit(&mut self) {
         let now_unix_ms = self.node.core.clock.now_unix_ms();
+        self.limit_tracking(now_unix_ms, ClientCache::enforce_new_limit);
+    }
+
+    /// Has those who track keys track no more than they may.
+    fn limit_tracking(
+        &mut self,
+        now_unix_ms: u64,
+        limit: impl FnOnce(&ClientCache, &mut Handle, &Arc<dyn Listener>),
+    ) {
         let store = self.engine.store();
         store.enter();
         store.begin(now_unix_ms);
         let listener = self.node.tracking_listener();
-        self.node
-            .sessions
-            .client_cache
-            .enforce_new_limit(store, &listener);
+        limit(&self.node.sessions.client_cache, store, &listener);
         store.leave();
     }
 

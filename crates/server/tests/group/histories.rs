@@ -214,7 +214,7 @@ impl<'c> Recorder<'c> {
 }
 
 /// None, too, where what is asked for first cannot be had just now.
-fn connect(port: u16, wait: Duration, prelude: &[&[&str]]) -> Option<Client> {
+pub(crate) fn connect(port: u16, wait: Duration, prelude: &[&[&str]]) -> Option<Client> {
     let stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
     stream.set_nodelay(true).ok()?;
     stream.set_read_timeout(Some(wait)).ok()?;
@@ -247,7 +247,15 @@ fn read_at_primary(client: &mut Client, key: &str) -> std::io::Result<Value> {
 
 /// What an error says of the request.
 fn judge(text: &str) -> Ended {
-    let is_refused = [
+    match is_refusal(text) {
+        true => Ended::NotDone,
+        false => Ended::Unknown,
+    }
+}
+
+/// Whether an error says that the request was not done.
+pub(crate) fn is_refusal(text: &str) -> bool {
+    let refusals = [
         "MOVED ",
         "READONLY ",
         "CLUSTERDOWN ",
@@ -255,10 +263,7 @@ fn judge(text: &str) -> Ended {
         "LOADING ",
         "NOREPLICAS Not enough replicas to commit",
     ];
-    match is_refused.iter().any(|code| text.starts_with(code)) {
-        true => Ended::NotDone,
-        false => Ended::Unknown,
-    }
+    refusals.iter().any(|code| text.starts_with(code))
 }
 
 /// Whether anything stands in the history of a key that cannot be explained.
@@ -267,7 +272,7 @@ fn fault_of(operations: &mut [Operation]) -> Option<Fault> {
     check(operations).err()
 }
 
-fn number_of(name: &str, default: u64) -> u64 {
+pub(crate) fn number_of(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
@@ -463,7 +468,7 @@ fn part(relays: &[Relay; 3], random: &mut Prng) {
     }
 }
 
-fn mend(relays: &[Relay; 3]) {
+pub(crate) fn mend(relays: &[Relay]) {
     for relay in relays {
         relay.shut(false);
         relay.hold(false);

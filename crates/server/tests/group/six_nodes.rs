@@ -23,6 +23,7 @@ use testkit::relay::Relay;
 use std::time::Duration;
 
 use crate::clusters::{LAST_SLOT, wait_for_agreement};
+use crate::histories::{mend, number_of};
 use crate::kills::given_up;
 use crate::{Node, wait_until};
 use ledger::Load;
@@ -171,7 +172,7 @@ impl World {
         let at = self.random.index(NODES);
         match self.random.below(12) {
             0..=2 => self.kill(&[at], 2_000),
-            // The copies of one shard at first, any two later.
+            // The copies of one shard, as long as no copy has gone to another one.
             3 => self.kill(&[at, (at + SHARDS) % NODES], 1_000),
             4 | 5 => self.stand_still(at),
             6 | 7 => {
@@ -220,11 +221,7 @@ impl World {
             _ => relay.slow(delay_ms),
         }
         self.sleep(3_000);
-        let relay = &self.relays[at];
-        relay.shut(false);
-        relay.hold(false);
-        relay.hold_way(true, false);
-        relay.slow(0);
+        mend(&self.relays);
     }
 
     /// Has slots of one node go to another one, where that has them and the other takes them.
@@ -333,10 +330,6 @@ fn moves_slots(node: &Node) -> bool {
         fields.iter().any(|field| over.contains(field))
     };
     !moves.iter().all(is_over)
-}
-
-fn number_of(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
 #[test]

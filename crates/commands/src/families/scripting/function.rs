@@ -303,10 +303,12 @@ fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     let shared = shared_libraries(context);
     change(
         context,
-        |state| match (shared, state.remove(name)) {
-            (_, true) => Ok(()),
-            (Some(libraries), false) => libraries.remove_ordered(state, name),
-            (None, false) => Err(LibraryError::Unknown),
+        |state| match shared {
+            Some(libraries) => libraries.remove_ordered(state, name),
+            None => state
+                .remove(name)
+                .then_some(())
+                .ok_or(LibraryError::Unknown),
         },
         |_| UNKNOWN,
     )?;

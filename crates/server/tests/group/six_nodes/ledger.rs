@@ -1,6 +1,5 @@
 //! Counters that one client each counts, and what it knows of them.
 
-use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockWriteGuard};
 use std::thread::JoinHandle;
@@ -10,6 +9,7 @@ use base::random::Prng;
 use protocol::Value;
 use testkit::client::Client;
 
+use crate::histories::{self, is_refusal};
 use crate::{Node, wait_until};
 
 const WRITERS: u64 = 4;
@@ -111,7 +111,6 @@ impl Load {
     }
 
     /// How many counters there are.
-    #[allow(clippy::unused_self, reason = "reads as what it is about")]
     pub(super) fn counters_there(&self, nodes: &[&Node]) -> i64 {
         let there = self.counters().into_iter();
         let there = there.filter(|counter| value_of(nodes, &counter.key) > 0);
@@ -212,10 +211,7 @@ fn ask(connections: &mut [Option<Client>], ports: &[u16], at: usize, key: &str) 
 }
 
 pub(super) fn connect(port: u16) -> Option<Client> {
-    let stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).ok()?;
-    stream.set_nodelay(true).ok()?;
-    stream.set_read_timeout(Some(REPLY_TIME)).ok()?;
-    Some(Client::over(Box::new(stream)))
+    histories::connect(port, REPLY_TIME, &[])
 }
 
 /// What an error says of the request.
@@ -224,14 +220,7 @@ fn judge(text: &str) -> Ended {
         let port = moved.rsplit(':').next();
         return Ended::Refused(port.and_then(|port| port.parse().ok()));
     }
-    let refusals = [
-        "READONLY ",
-        "CLUSTERDOWN ",
-        "MASTERDOWN ",
-        "LOADING ",
-        "NOREPLICAS Not enough",
-    ];
-    match refusals.iter().any(|code| text.starts_with(code)) {
+    match is_refusal(text) {
         true => Ended::Refused(None),
         false => Ended::Unknown,
     }
