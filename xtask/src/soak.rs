@@ -73,6 +73,7 @@ const AMOUNTS: &[(&str, &str)] = &[
     ("MIGRATION_KILLS", "300"),
     ("REPLICATION_FAULTS", "200"),
     ("CLUSTER_FAULTS", "300"),
+    ("SLOT_MOVES", "20"),
 ];
 
 /// Seconds for which each fuzz target is fed in a round.
@@ -184,7 +185,7 @@ pub const PARTS: &[SoakPart] = &[
             let mut faults = cargo(&["test", "-p", "server", "--test", "group", "six_nodes::"]);
             faults.args(["--", "--nocapture"]);
             faults.env("CLUSTER_FAULTS_SEED", seed);
-            vec![faults]
+            vec![faults, parts::process_tests("slot_moves::all_moves")]
         },
     },
     SoakPart {

@@ -95,6 +95,8 @@ flag_set! {
         KEEPS_TRACKING = 25, "";
         /// Changes libraries of functions alone: where they are those of a control group, any of its nodes takes it.
         CHANGES_LIBRARIES = 26, "";
+        /// Is done about as soon as what is FAST, whatever Redis calls it.
+        BRIEF = 27, "";
     }
 }
 

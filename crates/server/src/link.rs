@@ -90,10 +90,10 @@ pub enum Message {
     },
     /// Other hash slots are served here: who is subscribed to shard channels of slots that went is so no more.
     SlotsChanged,
-    /// There is no connection to another node for a client that forwards.
+    /// There is no connection to another node for clients that forward.
     NotForwarded {
-        /// The client.
-        client: ConnectionId,
+        /// The client that it was for, if for one alone.
+        client: Option<ConnectionId>,
         /// Which connection it is.
         serial: u64,
         /// Why.

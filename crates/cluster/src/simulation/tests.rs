@@ -68,12 +68,12 @@ fn found(bug: Bug, known: u64) -> Option<(u64, Fault)> {
 #[test]
 fn planted_mistakes_are_found() {
     for (bug, known) in [
-        (Bug::PromoteWithoutSeal, 21),
-        (Bug::LeaseWithoutQuorum, 425),
-        (Bug::PromoteWithinLease, 211),
-        (Bug::LeaseFromReceipt, 501),
+        (Bug::PromoteWithoutSeal, 860),
+        (Bug::LeaseWithoutQuorum, 160),
+        (Bug::PromoteWithinLease, 36),
+        (Bug::LeaseFromReceipt, 289),
         (Bug::OneAnswer, 65),
-        (Bug::ForgetPredecessor, 211),
+        (Bug::ForgetPredecessor, 36),
         (Bug::RestIgnored, 19),
     ] {
         let found = found(bug, known);

@@ -1,20 +1,27 @@
 //! All directives of the table, and how one is found by name.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::directive::Directive;
 use super::table;
 use crate::identity;
 
+/// A directive's position in [`all`], the directive, and the table's spelling of the name that it was asked for by.
+type Found = (usize, &'static Directive, &'static str);
+
 /// The directive called `name`, letter case aside, with its position in [`all`] and the name of
 /// the table's spelling.
-pub(super) fn find(name: &[u8]) -> Option<(usize, &'static Directive, &'static str)> {
-    all().iter().enumerate().find_map(|(at, directive)| {
-        let spelling = directive
-            .names()
-            .find(|spelling| name.eq_ignore_ascii_case(spelling.as_bytes()))?;
-        Some((at, *directive, spelling))
-    })
+pub(super) fn find(name: &[u8]) -> Option<Found> {
+    static BY_NAME: LazyLock<HashMap<&[u8], Found>> = LazyLock::new(|| {
+        let rows = all().iter().enumerate();
+        rows.flat_map(|(at, row)| {
+            row.names()
+                .map(move |name| (name.as_bytes(), (at, *row, name)))
+        })
+        .collect()
+    });
+    BY_NAME.get(&name.to_ascii_lowercase()[..]).copied()
 }
 
 /// The name of a directive that differs least from `name`, if it differs in few letters.

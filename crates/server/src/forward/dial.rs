@@ -1,4 +1,4 @@
-//! The way to another node for one client: a thread connects, is let in by a token, and gives the socket to the client's worker.
+//! The way to another node: a thread connects, is let in by a token, and gives the socket to the worker that wants it.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -24,13 +24,14 @@ const ANSWER_BYTES_MAX: usize = 512;
 /// Which connection is wanted.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
-    /// The worker of the client.
+    /// The worker that wants it, ...
     pub(crate) worker: usize,
-    pub(crate) client: ConnectionId,
+    /// ... and the client, where it is for one alone.
+    pub(crate) client: Option<ConnectionId>,
     pub(crate) serial: u64,
     /// The node.
     pub(crate) to: NodeId,
-    /// The user that the client is.
+    /// The user that its requests are of.
     pub(crate) user: Vec<u8>,
 }
 

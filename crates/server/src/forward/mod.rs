@@ -6,19 +6,21 @@
 //!   client ◄─ replies in the order of the requests ◄───────────┘
 //! ```
 //!
-//! All of it is done by the worker of the client. An upstream is a connection of one client to one node, served by the same event
-//! loop: it has the client's database, protocol version and user, so transactions, watched keys and commands that block are
-//! that node's business. A thread makes it ([`dial`]): it asks the other node over the link of the cluster for a token, which
-//! lets a connection in as a user, once.
+//! All of it is done by the worker of the client. An upstream is a connection to one node, served by the same event loop; it has
+//! a database, a protocol version and a user. What is quickly done goes over one that the worker's clients of that kind share,
+//! everything else over one of the client's own ([`client::Lane`]), so transactions, watched keys and commands that block are
+//! that node's business and keep nobody else waiting. A thread makes it ([`dial`]): it asks the other node over the link of the
+//! cluster for a token, which lets a connection in as a user, once.
 //!
 //! Invariants
 //!  1. Replies leave in the order of the requests ([`window`]). Requests about one slot reach its node in their order: what is
-//!     sent again holds back what comes after it.
+//!     sent again holds back what comes after it, and a client changes between connections when nothing is on its way.
 //!  2. What may have run is not sent again, unless it only reads.
 //!  3. A request that was forwarded is not forwarded again: an upstream's session is one that does not forward.
 //!  4. A client has at most so many requests and bytes of requests on their way ([`window::REQUESTS_MAX`],
 //!     [`window::BYTES_MAX`]); beyond it is not read from.
 
+pub(crate) mod client;
 pub(crate) mod dial;
 pub(crate) mod merge;
 pub(crate) mod replies;
@@ -50,9 +52,9 @@ struct Token {
 /// A connection to another node on its way to the worker that wants it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Newcomer {
-    /// The client that it is for.
-    pub(crate) client: ConnectionId,
-    /// Which of its upstreams.
+    /// The client that it is for; none where the worker's clients share it.
+    pub(crate) client: Option<ConnectionId>,
+    /// Which of their upstreams.
     pub(crate) serial: u64,
 }
 

@@ -64,6 +64,8 @@ pub(crate) struct Sent {
     pub(crate) watches: bool,
     /// It ends the transaction of the client.
     pub(crate) is_exec: bool,
+    /// It may take long at its node, or is about the session there: what others sent does not wait behind it.
+    pub(crate) needs_own: bool,
 }
 
 /// By what requests are judged.
@@ -113,11 +115,14 @@ impl Rules<'_> {
                 ..own
             });
         }
+        let watches = spec.in_transaction == InTransaction::Refuses;
+        let is_brief = spec.flags.has(Flags::FAST) || spec.flags.has(Flags::BRIEF);
         let sent = Sent {
             is_read: spec.flags.has(Flags::READONLY),
             blocks: own.blocks,
-            watches: spec.in_transaction == InTransaction::Refuses,
+            watches,
             is_exec: false,
+            needs_own: own.blocks || watches || !is_brief,
         };
         if spec.keys.is_empty() {
             return match self.of_all(spec, request, raw, bytes) {
@@ -199,6 +204,7 @@ impl Rules<'_> {
         part.extra_replies = count;
         let sent = Sent {
             is_exec: true,
+            needs_own: true,
             ..Sent::default()
         };
         Way::One(sent, part)

@@ -1,26 +1,26 @@
-//! What a client that forwards has: the requests on their way, and its connections to other nodes.
+//! Connections to other nodes: what goes out on each, and whose the replies are that come back.
+//!
+//! A worker has one to each node for all clients that are there on the same [`Terms`]: what they send in one turn is one write,
+//! and what a node answers in one is one read. A client has one of its own for what would hold up others or is
+//! about a session: a wait for keys, watched keys, a transaction, a request that may take long.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use access::User;
-use cluster::NodeId;
-use engine::hash_slots::Routes;
 use engine::{ClientRecord, Session};
-use protocol::{Decoder, Resp, encode_request};
+use protocol::{Resp, encode_request};
 use reactor::ConnectionId;
 use store::DatabaseId;
 
-use super::dial::{self, Wish};
-use super::merge::Merge;
-use super::replies::{Scanner, is_refusal};
-use super::window::{Aim, Stage, Window, Work};
-use crate::node::Node;
+use super::replies::{Scanned, Scanner};
 
 /// After a connection that failed none is made for so long.
 const PAUSE_MS: u64 = 20;
-/// What is to be sent again is, after so long: who owns the slot is known here by then, mostly.
-const AGAIN_MS: u64 = 5;
+/// A connection of many on which nothing is awaited for so long is closed.
+const IDLE_MS: u64 = 60_000;
+/// Memory for what is to be sent that is kept.
+const UNSENT_KEPT_BYTES: usize = 64 * 1024;
 
 /// How far the connection to a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,17 +38,62 @@ pub(crate) enum Link {
 pub(crate) enum Awaited {
     /// Of what was said of the client. Anything but an error.
     Silent,
-    /// Of a request that is queued there, for the request with this number.
-    Queued(u64),
-    /// Of a part of a request.
-    Part(u64, usize),
+    /// Of a request that is queued there, for the request of this client with this number.
+    Queued(ConnectionId, u64),
+    /// Of a part of a request of this client.
+    Part(ConnectionId, u64, usize),
 }
 
-/// What a node was told of the client.
+impl Awaited {
+    /// The client whose request it is of.
+    pub(crate) fn client(self) -> Option<ConnectionId> {
+        match self {
+            Self::Silent => None,
+            Self::Queued(client, _) | Self::Part(client, ..) => Some(client),
+        }
+    }
+}
+
+/// What a connection holds next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
+pub(crate) enum NextReply {
+    /// So many bytes that are no reply: nothing that a client that forwards hears comes so from another node.
+    Push(usize),
+    /// A reply of so many bytes.
+    Reply(usize, Awaited),
+    /// A part of one, or nothing. So many bytes have to be there before there can be more; 0 where none is awaited.
+    Needs(usize),
+    /// What no server sends, or nobody awaits.
+    Wrong,
+}
+
+/// As whom and in which state a client's requests run at another node.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) user: Arc<User>,
+    pub(crate) told: Told,
+}
+
+impl Terms {
+    pub(crate) fn of(session: &Session) -> Self {
+        Self {
+            user: Arc::clone(session.permit.user()),
+            told: Told::of(session),
+        }
+    }
+
+    /// Whether they are those of a session as it is now.
+    #[inline]
+    pub(crate) fn are_those_of(&self, session: &Session) -> bool {
+        Arc::ptr_eq(&self.user, session.permit.user()) && self.told == Told::of(session)
+    }
+}
+
+/// What a node is told of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
     database: DatabaseId,
-    resp: Resp,
+    pub(crate) resp: Resp,
     no_touch: bool,
     waits_for_disk: bool,
     waits_for_majority: bool,
@@ -74,13 +119,15 @@ impl Told {
     }
 }
 
-/// The connection of a client to one node.
+/// The connection to one node.
 pub(crate) struct Upstream {
     pub(crate) node: [u8; 20],
     /// Which try it is.
     pub(crate) serial: u64,
     pub(crate) link: Link,
-    user: Arc<User>,
+    pub(crate) user: Arc<User>,
+    /// For whom it is, where many share it.
+    terms: Told,
     told: Told,
     /// What is to be sent.
     pub(crate) unsent: Vec<u8>,
@@ -89,290 +136,198 @@ pub(crate) struct Upstream {
     pub(crate) scanner: Scanner,
     /// It is not read from, for too many of its replies wait for others.
     pub(crate) is_paused: bool,
+    /// When a reply came, or the first that is awaited began to be.
+    pub(crate) moved_ms: u64,
 }
 
-/// See the module.
+/// What stands in the way of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ready {
+    /// Nothing: the connection at this place is there.
+    Yes(usize),
+    /// The connection at this place is to be made.
+    Dial(usize),
+    /// A connection failed a moment ago.
+    Later,
+}
+
+/// The connections of one client, or those that the clients of a worker share.
 #[derive(Default)]
-pub(crate) struct Forwarding {
-    pub(crate) window: Window,
-    pub(crate) upstreams: Vec<Upstream>,
-    pub(crate) decoder: Decoder,
-    /// Where keys are watched, if at another node.
-    pub(crate) watched: Option<[u8; 20]>,
-    /// They are not any more, since the connection was lost: EXEC comes to nothing.
-    pub(crate) is_watch_lost: bool,
-    /// The client is not read from.
-    pub(crate) is_paused: bool,
-    /// The worker looks after it.
-    pub(crate) is_listed: bool,
-    /// When it is tried again.
-    pub(crate) again_ms: u64,
+pub(crate) struct Upstreams {
+    all: Vec<Upstream>,
     next_serial: u64,
 }
 
-/// What requests are sent by.
-pub(crate) struct Sender<'a> {
-    pub(crate) node: &'a Arc<Node>,
-    pub(crate) routes: &'a Routes,
-    pub(crate) worker: usize,
-    pub(crate) client: ConnectionId,
-    pub(crate) session: &'a Session,
-    pub(crate) now_ms: u64,
-}
-
-impl Forwarding {
-    /// Sends all parts of a request, unless others before it are to be sent again.
-    pub(crate) fn send(&mut self, sender: &Sender<'_>, number: u64) {
-        let count = self
-            .window
-            .get_mut(number)
-            .map_or(0, |entry| entry.parts_count());
-        for part in 0..count {
-            if self.window.again.is_empty() {
-                self.send_part(sender, number, part);
-            } else {
-                self.window.again.push((number, part));
-            }
-        }
-    }
-
-    /// Sends a part of a request, or notes that it is to be sent again.
-    pub(crate) fn send_part(&mut self, sender: &Sender<'_>, number: u64, part: usize) {
-        let Some(entry) = self.window.get_mut(number) else {
-            return;
-        };
-        let is_conditional = entry.is_conditional;
-        let Some(piece) = entry.part_mut(part) else {
-            return;
-        };
-        let (aim, bytes, extra) = (piece.aim, piece.bytes.clone(), piece.extra_replies);
-        let node = match aim {
-            Aim::Node(node) => Some(node),
-            Aim::Slot(_) if sender.routes.is_down && !sender.routes.reads_when_down => None,
-            Aim::Slot(slot) => {
-                let owner = sender.routes.owner(slot).map(usize::from);
-                let endpoint = owner.and_then(|owner| sender.routes.endpoints.get(owner));
-                endpoint.map(|endpoint| endpoint.id)
-            }
-        };
-        let at = node.and_then(|node| self.ready(sender, node));
-        let Some(at) = at else {
-            return self.try_again(sender.now_ms, number, part);
-        };
-        let upstream = &mut self.upstreams[at];
-        if is_conditional && !matches!(upstream.link, Link::Open(_)) {
-            return self.answer(number, part, nothing_done(sender.session.resp));
-        }
-        upstream.tell(sender.session);
-        let bytes = self.window.bytes.get(bytes).unwrap_or_default();
-        upstream.unsent.extend_from_slice(bytes);
-        let queued = std::iter::repeat_n(Awaited::Queued(number), extra);
-        upstream.queue.extend(queued);
-        upstream.queue.push_back(Awaited::Part(number, part));
-        if let Some(piece) = self.window.get_mut(number).and_then(|it| it.part_mut(part)) {
-            piece.stage = Stage::Sent;
-        }
-    }
-
-    /// The connection to a node, which is there or is being made; none where it is to be tried later.
-    fn ready(&mut self, sender: &Sender<'_>, node: [u8; 20]) -> Option<usize> {
-        let at = self.upstreams.iter().position(|it| it.node == node);
-        let at = at.unwrap_or_else(|| {
-            self.upstreams.push(Upstream {
+impl Upstreams {
+    /// The connection to a node on these terms. One that is to be made counts as being made from now on.
+    pub(crate) fn ready(
+        &mut self,
+        node: [u8; 20],
+        terms: &Terms,
+        is_shared: bool,
+        now_ms: u64,
+    ) -> Ready {
+        let found = self.all.iter().position(|it| {
+            it.node == node
+                && (!is_shared || (it.terms == terms.told && Arc::ptr_eq(&it.user, &terms.user)))
+        });
+        let at = found.unwrap_or_else(|| {
+            self.all.push(Upstream {
                 node,
                 serial: 0,
                 link: Link::Closed { until_ms: 0 },
-                user: Arc::clone(sender.session.permit.user()),
+                user: Arc::clone(&terms.user),
+                terms: terms.told,
                 told: Told::NOTHING,
                 unsent: Vec::new(),
                 queue: VecDeque::new(),
                 scanner: Scanner::default(),
                 is_paused: false,
+                moved_ms: now_ms,
             });
-            self.upstreams.len() - 1
+            self.all.len() - 1
         });
-        let upstream = &mut self.upstreams[at];
-        let is_same = Arc::ptr_eq(&upstream.user, sender.session.permit.user());
+        let upstream = &mut self.all[at];
         match upstream.link {
-            Link::Closed { until_ms } if until_ms > sender.now_ms => None,
+            Link::Closed { until_ms } if until_ms > now_ms => Ready::Later,
             Link::Closed { .. } => {
                 self.next_serial += 1;
                 upstream.serial = self.next_serial;
                 upstream.link = Link::Dialling;
                 upstream.told = Told::NOTHING;
-                upstream.user = Arc::clone(sender.session.permit.user());
-                let wish = Wish {
-                    worker: sender.worker,
-                    client: sender.client,
-                    serial: upstream.serial,
-                    to: NodeId(node),
-                    user: upstream.user.name().to_vec(),
-                };
-                dial::begin(sender.node, wish);
-                Some(at)
+                upstream.user = Arc::clone(&terms.user);
+                Ready::Dial(at)
             }
             // The connection of the user that the client was before: `leave` ends it.
-            _ if !is_same => None,
-            _ => Some(at),
+            _ if !Arc::ptr_eq(&upstream.user, &terms.user) => Ready::Later,
+            _ => Ready::Yes(at),
         }
     }
 
-    /// Notes that a part of a request is to be sent again.
-    pub(crate) fn try_again(&mut self, now_ms: u64, number: u64, part: usize) {
-        if let Some(piece) = self.window.get_mut(number).and_then(|it| it.part_mut(part)) {
-            piece.stage = Stage::Unsent;
-            if self.window.again.is_empty() {
-                self.again_ms = now_ms + AGAIN_MS;
-            }
-            self.window.again.push((number, part));
-        }
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Upstream> {
+        self.all.iter()
     }
 
-    /// Notes the reply of a part of a request.
-    pub(crate) fn answer(&mut self, number: u64, part: usize, reply: &[u8]) {
-        let Some(entry) = self.window.get_mut(number) else {
-            return;
-        };
-        if let Some(piece) = entry.part_mut(part) {
-            piece.stage = Stage::Done;
-        }
-        let whole = match &mut entry.work {
-            Work::Here => None,
-            Work::One(_) => Some(reply.to_vec()),
-            Work::Several(merge) => Merge::answer(merge, part, reply),
-        };
-        if let Some(whole) = whole {
-            self.window.answer(number, whole);
-        }
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Upstream> {
+        self.all.iter_mut()
     }
 
-    /// Takes up the next reply of a node; false where it should not have come.
-    pub(crate) fn take_reply(&mut self, at: usize, reply: &[u8], now_ms: u64) -> bool {
-        let Some(awaited) = self.upstreams[at].queue.pop_front() else {
-            return false;
-        };
-        match awaited {
-            Awaited::Silent => !reply.starts_with(b"-"),
-            Awaited::Queued(number) => {
-                if let Some(entry) = self.window.get_mut(number) {
-                    entry.is_refused |= is_refusal(reply);
-                }
-                true
-            }
-            Awaited::Part(number, part) => {
-                let Some(entry) = self.window.get_mut(number) else {
-                    return true;
-                };
-                let is_refused = std::mem::take(&mut entry.is_refused) || is_refusal(reply);
-                if !is_refused {
-                    self.answer(number, part, reply);
-                } else if entry.is_conditional {
-                    // The slot went, and what was watched with it.
-                    let resp = self.upstreams[at].told.resp;
-                    self.answer(number, part, nothing_done(resp));
-                } else {
-                    self.try_again(now_ms, number, part);
-                }
-                true
-            }
-        }
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
     }
 
-    /// A connection is lost, or was not made. What was not sent, and what only reads, is sent again.
-    pub(crate) fn lose(&mut self, at: usize, reason: &str, now_ms: u64) {
-        let upstream = &mut self.upstreams[at];
-        let was_open = matches!(upstream.link, Link::Open(_));
-        upstream.link = Link::Closed {
-            until_ms: now_ms + PAUSE_MS,
-        };
-        upstream.unsent.clear();
-        upstream.scanner = Scanner::default();
-        upstream.is_paused = false;
-        let node = upstream.node;
-        if self.watched == Some(node) {
-            self.is_watch_lost = true;
-        }
-        for awaited in std::mem::take(&mut self.upstreams[at].queue) {
-            let Awaited::Part(number, part) = awaited else {
-                continue;
-            };
-            let Some(entry) = self.window.get_mut(number) else {
-                continue;
-            };
-            entry.is_refused = false;
-            if !was_open || entry.is_read {
-                self.try_again(now_ms, number, part);
-            } else {
-                let id = NodeId(node);
-                let text =
-                    format!("-ERR forwarding to node {id}: {reason}; the command may have run\r\n");
-                self.answer(number, part, text.as_bytes());
-            }
-        }
+    pub(crate) fn get_mut(&mut self, at: usize) -> &mut Upstream {
+        &mut self.all[at]
     }
 
-    /// The connections of a user that the client is not any more, and those that are not wanted: their ids.
-    pub(crate) fn leave(&mut self, session: &Session, now_ms: u64) -> Vec<ConnectionId> {
+    /// Where the connection of this try is.
+    pub(crate) fn of_serial(&self, serial: u64) -> Option<usize> {
+        self.all.iter().position(|it| it.serial == serial)
+    }
+
+    /// Where the connection to a node is.
+    pub(crate) fn to_node(&self, node: [u8; 20]) -> Option<usize> {
+        self.all.iter().position(|it| it.node == node)
+    }
+
+    /// Its connections that are there.
+    pub(crate) fn open_links(&self) -> impl Iterator<Item = ConnectionId> {
+        self.all.iter().filter_map(Upstream::open_link)
+    }
+
+    /// Takes out what nobody has needed for long; the connections that are to be closed.
+    pub(crate) fn end_idle(&mut self, now_ms: u64) -> Vec<ConnectionId> {
         let mut ended = Vec::new();
-        for at in 0..self.upstreams.len() {
-            let upstream = &self.upstreams[at];
-            let is_same = Arc::ptr_eq(&upstream.user, session.permit.user());
-            if let Link::Open(id) = upstream.link
-                && !is_same
-                && upstream.queue.is_empty()
-            {
-                ended.push(id);
-                self.lose(at, "", now_ms);
-                self.upstreams[at].link = Link::Closed { until_ms: 0 };
+        self.all.retain(|it| {
+            let is_idle = it.queue.is_empty() && it.moved_ms + IDLE_MS <= now_ms;
+            let ends = is_idle && it.link != Link::Dialling;
+            if ends {
+                ended.extend(it.open_link());
             }
-        }
+            !ends
+        });
         ended
     }
-
-    /// Ends what is watched at another node; the connection that is to be closed for it.
-    pub(crate) fn end_watch(&mut self, now_ms: u64) -> Option<ConnectionId> {
-        self.is_watch_lost = false;
-        let node = self.watched.take()?;
-        let at = self.upstreams.iter().position(|it| it.node == node)?;
-        let upstream = &mut self.upstreams[at];
-        let Link::Open(id) = upstream.link else {
-            return None;
-        };
-        if !upstream.queue.is_empty() {
-            let words: [&[u8]; 1] = [b"UNWATCH"];
-            encode_request(&mut upstream.unsent, &words);
-            upstream.queue.push_back(Awaited::Silent);
-            return None;
-        }
-        self.lose(at, "", now_ms);
-        self.upstreams[at].link = Link::Closed { until_ms: 0 };
-        Some(id)
-    }
-
-    /// Its connections.
-    pub(crate) fn open_links(&self) -> impl Iterator<Item = ConnectionId> {
-        self.upstreams.iter().filter_map(|it| match it.link {
-            Link::Open(id) => Some(id),
-            _ => None,
-        })
-    }
 }
-
-/// What EXEC answers when a watched key was changed, or may have been.
-pub(crate) fn nothing_done(resp: Resp) -> &'static [u8] {
-    match resp {
-        Resp::V2 => b"*-1\r\n",
-        Resp::V3 => b"_\r\n",
-    }
-}
-
-/// What is answered where nobody serves a slot for too long.
-pub(crate) const NO_NODE: &[u8] = b"-CLUSTERDOWN Hash slot not served\r\n";
 
 impl Upstream {
+    pub(crate) fn open_link(&self) -> Option<ConnectionId> {
+        match self.link {
+            Link::Open(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Notes a part of a request of a client, which is to be sent on these terms; so many replies come before its own.
+    pub(crate) fn push(
+        &mut self,
+        told: Told,
+        bytes: &[u8],
+        (client, number, part): (ConnectionId, u64, usize),
+        extra_replies: usize,
+        now_ms: u64,
+    ) {
+        if self.queue.is_empty() {
+            self.moved_ms = now_ms;
+        }
+        self.tell(told);
+        self.unsent.extend_from_slice(bytes);
+        let queued = std::iter::repeat_n(Awaited::Queued(client, number), extra_replies);
+        self.queue.extend(queued);
+        self.queue.push_back(Awaited::Part(client, number, part));
+    }
+
+    /// Takes up what `input` begins with.
+    pub(crate) fn next_reply(&mut self, input: &[u8], now_ms: u64) -> NextReply {
+        match self.scanner.next(input) {
+            Scanned::Reply(len) if input.starts_with(b">") => NextReply::Push(len),
+            Scanned::Reply(len) => match self.queue.pop_front() {
+                Some(awaited) => {
+                    self.moved_ms = now_ms;
+                    NextReply::Reply(len, awaited)
+                }
+                None => NextReply::Wrong,
+            },
+            Scanned::Needs(needed) => NextReply::Needs(if input.is_empty() { 0 } else { needed }),
+            Scanned::Malformed => NextReply::Wrong,
+        }
+    }
+
+    /// What is to be sent, where the connection is there.
+    pub(crate) fn take_unsent(&mut self, write: impl FnOnce(ConnectionId, &[u8])) {
+        if let Link::Open(link) = self.link
+            && !self.unsent.is_empty()
+        {
+            write(link, &self.unsent);
+            self.unsent.clear();
+            self.unsent.shrink_to(UNSENT_KEPT_BYTES);
+        }
+    }
+
+    /// It is not there any more, and none is made for a moment; what was awaited.
+    pub(crate) fn close(&mut self, now_ms: u64) -> VecDeque<Awaited> {
+        self.link = Link::Closed {
+            until_ms: now_ms + PAUSE_MS,
+        };
+        self.unsent.clear();
+        self.scanner = Scanner::default();
+        self.is_paused = false;
+        std::mem::take(&mut self.queue)
+    }
+
+    /// It is not there any more, and may be made again at once. Nothing is awaited.
+    pub(crate) fn close_unused(&mut self) {
+        let _nothing = self.close(0);
+        self.link = Link::Closed { until_ms: 0 };
+    }
+
+    /// Notes that the node is told of the end of what is watched.
+    pub(crate) fn unwatch(&mut self) {
+        self.say(&[b"UNWATCH"]);
+    }
+
     /// Says what the node does not know of the client yet.
-    fn tell(&mut self, session: &Session) {
-        let now = Told::of(session);
+    fn tell(&mut self, now: Told) {
         if now == self.told {
             return;
         }

@@ -11,6 +11,11 @@ use super::merge::Merge;
 pub(crate) const REQUESTS_MAX: usize = 1_024;
 /// ... and so many bytes of requests; one that is longer goes alone.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
+/// More replies than this that wait for others before them have their client wait, and the nodes that it has connections of its
+/// own to.
+pub(crate) const SAVED_BYTES_MAX: usize = 16 << 20;
+/// Memory for replies that can be sent that is kept.
+const READY_KEPT_BYTES: usize = 16 << 10;
 
 /// Which node a part of a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +126,10 @@ pub(crate) struct Window {
     pub(crate) again: Vec<(u64, usize)>,
     /// Bytes of replies that wait for those before them.
     pub(crate) saved_bytes: usize,
+    /// Replies that can be sent, ...
+    ready: Vec<u8>,
+    /// ... of so many requests.
+    ready_count: usize,
 }
 
 impl Window {
@@ -134,13 +143,16 @@ impl Window {
             || self.after.is_some()
             || self.entries.len() >= REQUESTS_MAX
             || self.bytes.len() >= BYTES_MAX
+            || self.saved_bytes > SAVED_BYTES_MAX
     }
 
     /// Takes a request in; its number.
     pub(crate) fn push(&mut self, entry: Entry) -> u64 {
         self.saved_bytes += entry.reply.as_ref().map_or(0, Vec::len);
         self.entries.push_back(entry);
-        self.first + self.entries.len() as u64 - 1
+        let number = self.first + self.entries.len() as u64 - 1;
+        self.advance();
+        number
     }
 
     /// Takes in what ran here.
@@ -168,38 +180,57 @@ impl Window {
         self.entries.front_mut().map(|entry| (first, entry))
     }
 
-    /// Notes the reply of a request.
-    pub(crate) fn answer(&mut self, number: u64, reply: Vec<u8>) {
-        let bytes = reply.len();
+    /// Notes the reply of a request. The request is gone then, if all before it are answered.
+    pub(crate) fn answer(&mut self, number: u64, reply: &[u8]) {
+        if number == self.first {
+            // As nearly all do: it waits for none.
+            if let Some(entry) = self.entries.pop_front() {
+                self.end_first(entry.is_silent, reply);
+            }
+            return self.advance();
+        }
         if let Some(entry) = self.get_mut(number)
             && entry.reply.is_none()
         {
-            entry.reply = Some(reply);
-            self.saved_bytes += bytes;
+            entry.reply = Some(reply.to_vec());
+            self.saved_bytes += reply.len();
         }
     }
 
     /// Takes the replies out that can be sent; how many requests they are of.
-    pub(crate) fn drain(&mut self, out: &mut Vec<u8>) -> usize {
-        let mut count = 0;
+    pub(crate) fn drain(&mut self, send: impl FnOnce(&[u8])) -> usize {
+        if !self.ready.is_empty() {
+            send(&self.ready);
+            self.ready.clear();
+            self.ready.shrink_to(READY_KEPT_BYTES);
+        }
+        std::mem::take(&mut self.ready_count)
+    }
+
+    /// Moves the replies of the first requests to those that can be sent.
+    fn advance(&mut self) {
         while self.entries.front().is_some_and(|it| it.reply.is_some()) {
             if let Some(entry) = self.entries.pop_front()
                 && let Some(reply) = entry.reply
             {
                 self.saved_bytes = self.saved_bytes.saturating_sub(reply.len());
-                if !entry.is_silent {
-                    out.extend_from_slice(&reply);
-                }
+                self.end_first(entry.is_silent, &reply);
             }
-            self.first += 1;
-            count += 1;
         }
         if self.entries.is_empty() {
             self.bytes.clear();
             self.bytes.shrink_to(BYTES_MAX / 16);
             self.is_barrier = false;
         }
-        count
+    }
+
+    /// The first request, which is taken out, is answered.
+    fn end_first(&mut self, is_silent: bool, reply: &[u8]) {
+        if !is_silent {
+            self.ready.extend_from_slice(reply);
+        }
+        self.first += 1;
+        self.ready_count += 1;
     }
 }
 
@@ -220,26 +251,36 @@ mod tests {
         }
     }
 
+    fn drained(window: &mut Window) -> (usize, String) {
+        let mut out = Vec::new();
+        let count = window.drain(|replies| out.extend_from_slice(replies));
+        (count, String::from_utf8(out).unwrap())
+    }
+
     #[test]
     fn replies_leave_in_the_order_of_their_requests() {
-        let (mut window, mut out) = (Window::default(), Vec::new());
+        let mut window = Window::default();
         let numbers: Vec<u64> = (0..3).map(|_| window.push(entry(false))).collect();
         window.push_done(b"+here\r\n".to_vec(), 0);
-        window.answer(numbers[2], b"+c\r\n".to_vec());
-        assert_eq!((window.drain(&mut out), window.saved_bytes), (0, 11));
-        window.answer(numbers[0], b"+a\r\n".to_vec());
-        assert_eq!(window.drain(&mut out), 1);
-        window.answer(numbers[1], b"+b\r\n".to_vec());
-        // A late second answer changes nothing.
-        window.answer(numbers[1], b"+x\r\n".to_vec());
-        assert_eq!(window.drain(&mut out), 3);
-        assert_eq!(out, b"+a\r\n+b\r\n+c\r\n+here\r\n");
+        window.answer(numbers[2], b"+c\r\n");
+        assert_eq!(drained(&mut window), (0, String::new()));
+        assert_eq!(window.saved_bytes, 11);
+        window.answer(numbers[0], b"+a\r\n");
+        assert_eq!(drained(&mut window), (1, "+a\r\n".to_owned()));
+        // A late second answer changes nothing, whether the first was sent or waits.
+        window.answer(numbers[0], b"+x\r\n");
+        window.answer(numbers[2], b"+x\r\n");
+        window.answer(numbers[1], b"+b\r\n");
+        window.answer(numbers[1], b"+x\r\n");
+        assert_eq!(
+            drained(&mut window),
+            (3, "+b\r\n+c\r\n+here\r\n".to_owned())
+        );
         assert!(window.is_empty() && window.saved_bytes == 0);
         let next = window.push(entry(true));
         assert_eq!(next, 4);
-        window.answer(next, b"+silent\r\n".to_vec());
-        out.clear();
-        assert_eq!((window.drain(&mut out), out.len()), (1, 0));
+        window.answer(next, b"+silent\r\n");
+        assert_eq!(drained(&mut window), (1, String::new()));
     }
 
     #[test]
@@ -253,12 +294,16 @@ mod tests {
         let mut window = Window::default();
         window.bytes.resize(BYTES_MAX, 0);
         assert!(window.is_full());
-        let mut window = Window {
-            is_barrier: true,
-            ..Window::default()
-        };
+        let mut window = Window::default();
+        window.push(entry(false));
+        let number = window.push(entry(false));
+        window.answer(number, &vec![0; SAVED_BYTES_MAX + 1]);
         assert!(window.is_full());
-        window.drain(&mut Vec::new());
+        let mut window = Window::default();
+        let number = window.push(entry(false));
+        window.is_barrier = true;
+        assert!(window.is_full());
+        window.answer(number, b"+OK\r\n");
         assert!(!window.is_full());
     }
 }

@@ -12,8 +12,9 @@ use super::running::SHARE;
 use super::sessions::Connected;
 use super::{Arena, Worker};
 use crate::counters::bump;
+use crate::forward::client::{Forwarding, Sender, nothing_done};
 use crate::forward::rules::{Own, Rules, Sent, Way};
-use crate::forward::upstream::{Forwarding, Link, Sender, nothing_done};
+use crate::forward::upstream::Upstreams;
 use crate::forward::window::{Aim, Entry, Work};
 
 /// How often those are looked at whose requests are on their way.
@@ -24,12 +25,14 @@ const BATCH: usize = 16;
 /// What a worker has for all of them.
 #[derive(Default)]
 pub(super) struct ForwardingLoop {
-    /// Connections to other nodes: the client of each, and which of its connections it is.
-    pub(super) upstreams: HashMap<ConnectionId, (ConnectionId, u64)>,
+    /// Those to other nodes that clients share.
+    pub(super) shared: Upstreams,
+    /// Connections to other nodes: the client of each, unless it is shared, and which of its connections it is.
+    pub(super) upstreams: HashMap<ConnectionId, (Option<ConnectionId>, u64)>,
     /// Clients whose requests are on their way.
     pub(super) busy: Vec<ConnectionId>,
     /// Connections to other nodes that ended.
-    pub(super) lost: Vec<(ConnectionId, u64)>,
+    pub(super) lost: Vec<(Option<ConnectionId>, u64)>,
     /// Connections that nobody wants any more.
     pub(super) unwanted: Vec<ConnectionId>,
     pub(super) look_due_ms: u64,
@@ -79,11 +82,8 @@ impl Worker {
         };
         let mut at = 0;
         let ended = self.take_in(id, input, &mut at, output, &mut forward);
-        Self::send_all(io, &mut forward);
-        let mut out = Vec::new();
-        if forward.window.drain(&mut out) > 0 {
-            output.push_slice(&out);
-        }
+        Self::send_all(io, &mut forward.own);
+        forward.window.drain(|replies| output.push_slice(replies));
         let then = match ended {
             Ended::With(then) => then,
             Ended::Yields => Then::Yield,
@@ -130,7 +130,7 @@ impl Worker {
             return false;
         }
         if let Some(forward) = connected.forward.take() {
-            self.forwarding.unwanted.extend(forward.open_links());
+            self.forwarding.unwanted.extend(forward.own.open_links());
         }
         true
     }
@@ -251,7 +251,7 @@ impl Worker {
                 way = self.judge(id, forward, routes, (request, raw));
             }
             let is_alone = way.blocks() && !forward.window.is_empty();
-            if forward.window.is_full() || is_alone {
+            if forward.window.is_full() || is_alone || !self.enters_lane(id, forward, &way) {
                 forward.window.bytes.truncate(before);
                 *at = base + own_from;
                 return Some(Ended::Waits);
@@ -291,6 +291,15 @@ impl Worker {
         }
     }
 
+    /// Whether a request may go out beside those that are on their way.
+    fn enters_lane(&mut self, id: ConnectionId, forward: &mut Forwarding, way: &Way) -> bool {
+        let (Way::One(sent, _) | Way::Several(sent, _)) = way else {
+            return true;
+        };
+        let connected = self.sessions.get_mut(id);
+        connected.is_none_or(|it| forward.enter_lane(&it.session, sent.needs_own))
+    }
+
     /// Takes a request in; whether the engine has to run it.
     fn take_one(
         &mut self,
@@ -302,7 +311,7 @@ impl Worker {
         match way {
             Way::Own(own) => {
                 if own.ends_watch {
-                    let ended = forward.end_watch(self.now_ms);
+                    let ended = forward.end_watch();
                     self.forwarding.unwanted.extend(ended);
                 }
                 return true;
@@ -379,7 +388,7 @@ impl Worker {
         };
         if connected.session.transaction.is_some() {
             self.engine.end_transaction(&mut connected.session);
-            let ended = forward.end_watch(self.now_ms);
+            let ended = forward.end_watch();
             self.forwarding.unwanted.extend(ended);
         }
     }
@@ -426,28 +435,22 @@ impl Worker {
             forward.window.is_barrier = true;
         }
         if !is_answered {
-            let sender = Sender {
+            let mut sender = Sender {
                 node: &self.node,
                 routes,
+                shared: &mut self.forwarding.shared,
                 worker: self.index,
                 client: id,
-                session,
                 now_ms: self.now_ms,
             };
-            forward.send(&sender, number);
+            forward.send(&mut sender, number);
         }
     }
 
     /// Hands what is to be sent to the connections that are there.
-    pub(super) fn send_all(io: &mut Io<'_>, forward: &mut Forwarding) {
-        for upstream in &mut forward.upstreams {
-            if let Link::Open(link) = upstream.link
-                && !upstream.unsent.is_empty()
-            {
-                io.write(link, &upstream.unsent);
-                upstream.unsent.clear();
-                upstream.unsent.shrink_to(64 * 1024);
-            }
+    pub(super) fn send_all(io: &mut Io<'_>, upstreams: &mut Upstreams) {
+        for upstream in upstreams.iter_mut() {
+            upstream.take_unsent(|link, bytes| io.write(link, bytes));
         }
     }
 }

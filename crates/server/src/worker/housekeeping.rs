@@ -74,6 +74,7 @@ impl Worker {
         if self.now_ms >= self.round_due_ms {
             self.round_due_ms = self.now_ms + ROUND_INTERVAL_MS;
             self.close_overdue(io, now_unix_ms);
+            self.end_idle_upstreams();
         }
         if self.index == 0 {
             self.node.upkeep(now_unix_ms);

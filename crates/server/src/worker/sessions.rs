@@ -10,7 +10,7 @@ use super::buffers::Holding;
 use super::deliveries::RoundMark;
 use super::memcached_client::MemcachedClient;
 use super::waits::WaitEnd;
-use crate::forward::upstream::Forwarding;
+use crate::forward::client::Forwarding;
 
 /// A connection and its session.
 pub(super) struct Connected {

@@ -12,33 +12,30 @@ use super::forwarding::LOOK_MS;
 use super::sessions::Connected;
 use crate::counters::bump;
 use crate::forward::Newcomer;
-use crate::forward::replies::Scanned;
+use crate::forward::client::{Forwarding, Loss, NO_NODE, Sender};
 use crate::forward::rules::{Rules, Way};
-use crate::forward::upstream::{Awaited, Forwarding, Link, NO_NODE, Sender};
-use crate::forward::window::{Aim, Entry, Part, Stage, Work};
+use crate::forward::upstream::{Awaited, Link, NextReply, Upstream, Upstreams};
+use crate::forward::window::{Aim, Entry, Part, SAVED_BYTES_MAX, Stage, Work};
 use crate::job::Piece;
-
-/// More replies than this that wait for others before them have their node wait.
-const SAVED_BYTES_MAX: usize = 16 << 20;
 
 impl Worker {
     /// Sends a client the replies that are there, and lets it go on when nothing is on its way any more.
     pub(super) fn settle(&mut self, io: &mut Io<'_>, id: ConnectionId, forward: &mut Forwarding) {
-        let mut out = Vec::new();
-        let count = forward.window.drain(&mut out);
-        if count == 0 {
-            return;
-        }
         let Some(connected) = self.sessions.get_mut(id) else {
             return;
         };
         let client = &connected.session.client;
-        bump(&client.output_bytes_total, out.len());
+        let count = forward.window.drain(|replies| {
+            bump(&client.output_bytes_total, replies.len());
+            io.write(id, replies);
+        });
+        if count == 0 {
+            return;
+        }
         client
             .active_unix_ms
             .store(self.node.core.clock.now_unix_ms(), Ordering::Relaxed);
-        io.write(id, &out);
-        for upstream in &mut forward.upstreams {
+        for upstream in forward.own.iter_mut() {
             if let Link::Open(link) = upstream.link
                 && std::mem::take(&mut upstream.is_paused)
             {
@@ -72,37 +69,78 @@ impl Worker {
         link: ConnectionId,
         newcomer: Newcomer,
     ) {
-        let client = newcomer.client;
+        let Newcomer { client, serial } = newcomer;
+        let Some(client) = client else {
+            let is_wanted = open(&mut self.forwarding.shared, link, serial);
+            return self.keep_if(io, link, (None, serial), is_wanted);
+        };
         let Some(mut forward) = self.take_forwarding(client) else {
             io.close(link);
             return;
         };
-        let mut upstreams = forward.upstreams.iter_mut();
-        let wanted = upstreams.find(|it| it.serial == newcomer.serial && it.link == Link::Dialling);
-        match wanted {
-            Some(upstream) => {
-                upstream.link = Link::Open(link);
-                let of = (client, newcomer.serial);
-                self.forwarding.upstreams.insert(link, of);
-            }
-            None => drop(io.close(link)),
-        }
-        Self::send_all(io, &mut forward);
+        let is_wanted = open(&mut forward.own, link, serial);
+        self.keep_if(io, link, (Some(client), serial), is_wanted);
+        Self::send_all(io, &mut forward.own);
         self.put_forwarding(client, forward);
+    }
+
+    fn keep_if(
+        &mut self,
+        io: &mut Io<'_>,
+        link: ConnectionId,
+        of: (Option<ConnectionId>, u64),
+        is_wanted: bool,
+    ) {
+        if is_wanted {
+            self.forwarding.upstreams.insert(link, of);
+        } else {
+            io.close(link);
+        }
     }
 
     /// There is no connection to another node.
     #[cold]
-    pub(super) fn not_forwarded(&mut self, client: ConnectionId, serial: u64, reason: &str) {
+    pub(super) fn not_forwarded(
+        &mut self,
+        client: Option<ConnectionId>,
+        serial: u64,
+        reason: &str,
+    ) {
+        let is_awaited = |it: &Upstream| it.serial == serial && it.link == Link::Dialling;
+        let Some(client) = client else {
+            let at = self.forwarding.shared.iter().position(is_awaited);
+            return at.map_or((), |at| self.lose_shared(at, reason));
+        };
         let Some(mut forward) = self.take_forwarding(client) else {
             return;
         };
-        let mut upstreams = forward.upstreams.iter();
-        let at = upstreams.position(|it| it.serial == serial && it.link == Link::Dialling);
+        let at = forward.own.iter().position(is_awaited);
         if let Some(at) = at {
             forward.lose(at, reason, self.now_ms);
         }
         self.put_forwarding(client, forward);
+    }
+
+    /// A connection that clients share is lost, or was not made: each hears of what it sent. They are answered when they are
+    /// looked after next.
+    fn lose_shared(&mut self, at: usize, reason: &str) {
+        let now_ms = self.now_ms;
+        let upstream = self.forwarding.shared.get_mut(at);
+        let loss = Loss {
+            node: upstream.node,
+            was_open: matches!(upstream.link, Link::Open(_)),
+            reason,
+            now_ms,
+        };
+        for awaited in upstream.close(now_ms) {
+            if let Awaited::Part(client, number, part) = awaited
+                && let Some(mut forward) = self.take_forwarding(client)
+            {
+                forward.lose_part((number, part), &loss);
+                self.put_forwarding(client, forward);
+            }
+        }
+        self.forwarding.look_due_ms = now_ms;
     }
 
     /// As [`received`](reactor::Service::received), of a connection to another node, or of none.
@@ -117,11 +155,16 @@ impl Worker {
         let Some(&(client, serial)) = self.forwarding.upstreams.get(&link) else {
             return closed;
         };
+        let Some(client) = client else {
+            return match self.forwarding.shared.of_serial(serial) {
+                Some(at) => self.take_shared_replies(io, at, input),
+                None => closed,
+            };
+        };
         let Some(mut forward) = self.take_forwarding(client) else {
             return closed;
         };
-        let at = forward.upstreams.iter().position(|it| it.serial == serial);
-        let received = match at {
+        let received = match forward.own.of_serial(serial) {
             Some(at) => self.take_replies(io, client, &mut forward, at, input),
             None => closed,
         };
@@ -129,6 +172,7 @@ impl Worker {
         received
     }
 
+    /// Replies of a node to one client.
     fn take_replies(
         &mut self,
         io: &mut Io<'_>,
@@ -137,38 +181,78 @@ impl Worker {
         at: usize,
         input: &[u8],
     ) -> Received {
+        let now_ms = self.now_ms;
         let mut consumed = 0;
         let mut received = loop {
-            let rest = &input[consumed..];
-            match forward.upstreams[at].scanner.next(rest) {
-                // What nobody asked for: nothing that a client that forwards hears comes from another node.
-                Scanned::Reply(len) if rest.starts_with(b">") => consumed += len,
-                Scanned::Reply(len) => {
-                    let is_awaited = forward.take_reply(at, &rest[..len], self.now_ms);
+            let upstream = forward.own.get_mut(at);
+            match upstream.next_reply(&input[consumed..], now_ms) {
+                NextReply::Push(len) => consumed += len,
+                NextReply::Reply(len, awaited) => {
+                    let reply = &input[consumed..consumed + len];
                     consumed += len;
-                    if !is_awaited {
+                    if !hand_on(forward, awaited, reply, now_ms) {
                         break Received::consumed(consumed).then(Then::CloseNow);
                     }
                 }
-                Scanned::Needs(needed) => {
-                    break Received {
-                        consumed,
-                        needed: if rest.is_empty() { 0 } else { needed },
-                        then: Then::Continue,
-                    };
-                }
-                Scanned::Malformed => {
-                    break Received::consumed(consumed).then(Then::CloseNow);
-                }
+                NextReply::Needs(needed) => break needs(consumed, needed),
+                NextReply::Wrong => break Received::consumed(consumed).then(Then::CloseNow),
             }
         };
         self.settle(io, client, forward);
-        Self::send_all(io, forward);
+        Self::send_all(io, &mut forward.own);
         if received.then == Then::Continue && forward.window.saved_bytes > SAVED_BYTES_MAX {
-            forward.upstreams[at].is_paused = true;
+            forward.own.get_mut(at).is_paused = true;
             received.then = Then::Pause;
         }
         received
+    }
+
+    /// Replies of a node to clients that share a connection; those to one client mostly come one after the other.
+    fn take_shared_replies(&mut self, io: &mut Io<'_>, at: usize, input: &[u8]) -> Received {
+        let now_ms = self.now_ms;
+        let mut consumed = 0;
+        let mut current: Option<(ConnectionId, Box<Forwarding>)> = None;
+        let received = loop {
+            let upstream = self.forwarding.shared.get_mut(at);
+            let (len, awaited) = match upstream.next_reply(&input[consumed..], now_ms) {
+                NextReply::Push(len) => {
+                    consumed += len;
+                    continue;
+                }
+                NextReply::Reply(len, awaited) => (len, awaited),
+                NextReply::Needs(needed) => break needs(consumed, needed),
+                NextReply::Wrong => break Received::consumed(consumed).then(Then::CloseNow),
+            };
+            let reply = &input[consumed..consumed + len];
+            consumed += len;
+            let Some(client) = awaited.client() else {
+                if reply.starts_with(b"-") {
+                    break Received::consumed(consumed).then(Then::CloseNow);
+                }
+                continue;
+            };
+            if current.as_ref().is_none_or(|(of, _)| *of != client) {
+                self.settle_current(io, current.take());
+                // A client that is gone has nothing any more that its reply could be for.
+                current = self.take_forwarding(client).map(|it| (client, it));
+            }
+            if let Some((_, forward)) = &mut current {
+                hand_on(forward, awaited, reply, now_ms);
+            }
+        };
+        self.settle_current(io, current);
+        received
+    }
+
+    fn settle_current(
+        &mut self,
+        io: &mut Io<'_>,
+        current: Option<(ConnectionId, Box<Forwarding>)>,
+    ) {
+        if let Some((client, mut forward)) = current {
+            self.settle(io, client, &mut forward);
+            self.put_forwarding(client, forward);
+        }
     }
 
     /// Whether what is no client's may hold more: what a node answers may be as long as it likes, as for a client of its own.
@@ -185,7 +269,7 @@ impl Worker {
             self.forwarding.lost.push(of);
         }
         if let Some(forward) = gone.and_then(|it| it.forward.as_deref()) {
-            self.forwarding.unwanted.extend(forward.open_links());
+            self.forwarding.unwanted.extend(forward.own.open_links());
         }
     }
 
@@ -196,22 +280,14 @@ impl Worker {
             io.close(id);
         }
         for (client, serial) in std::mem::take(&mut self.forwarding.lost) {
-            let Some(mut forward) = self.take_forwarding(client) else {
-                continue;
-            };
-            let at = forward.upstreams.iter().position(|it| it.serial == serial);
-            if let Some(at) = at
-                && matches!(forward.upstreams[at].link, Link::Open(_))
-            {
-                forward.lose(at, "the connection was lost", self.now_ms);
-                self.settle(io, client, &mut forward);
-            }
-            self.put_forwarding(client, forward);
+            self.note_loss(io, client, serial);
         }
+        Self::send_all(io, &mut self.forwarding.shared);
         if self.forwarding.busy.is_empty() || self.now_ms < self.forwarding.look_due_ms {
             return;
         }
         self.forwarding.look_due_ms = self.now_ms + LOOK_MS;
+        self.end_stuck(io);
         let routes = self.node.core.shared.hash_slots.routes();
         for id in std::mem::take(&mut self.forwarding.busy) {
             let Some(mut forward) = self.take_forwarding(id) else {
@@ -223,6 +299,47 @@ impl Worker {
         }
     }
 
+    /// A connection ended that was there.
+    fn note_loss(&mut self, io: &mut Io<'_>, client: Option<ConnectionId>, serial: u64) {
+        const REASON: &str = "the connection was lost";
+        let was_open = |it: &Upstream| it.serial == serial && it.open_link().is_some();
+        let Some(client) = client else {
+            let at = self.forwarding.shared.iter().position(was_open);
+            return at.map_or((), |at| self.lose_shared(at, REASON));
+        };
+        let Some(mut forward) = self.take_forwarding(client) else {
+            return;
+        };
+        let at = forward.own.iter().position(was_open);
+        if let Some(at) = at {
+            forward.lose(at, REASON, self.now_ms);
+            self.settle(io, client, &mut forward);
+        }
+        self.put_forwarding(client, forward);
+    }
+
+    /// Gives up on the nodes that have answered nothing on a shared connection for too long.
+    fn end_stuck(&mut self, io: &mut Io<'_>) {
+        let timeout_ms = self.config.config().cluster.forward_timeout_ms;
+        for at in 0..self.forwarding.shared.len() {
+            let upstream = self.forwarding.shared.get_mut(at);
+            if upstream.queue.is_empty() || upstream.moved_ms + timeout_ms > self.now_ms {
+                continue;
+            }
+            if let Some(link) = upstream.open_link() {
+                self.forwarding.upstreams.remove(&link);
+                io.close(link);
+            }
+            self.lose_shared(at, "there was no answer in time");
+        }
+    }
+
+    /// Closes shared connections that nobody has needed for long.
+    pub(super) fn end_idle_upstreams(&mut self) {
+        let ended = self.forwarding.shared.end_idle(self.now_ms);
+        self.forwarding.unwanted.extend(ended);
+    }
+
     fn look_after_client(
         &mut self,
         io: &mut Io<'_>,
@@ -232,11 +349,11 @@ impl Worker {
     ) {
         let now_ms = self.now_ms;
         let timeout_ms = self.config.config().cluster.forward_timeout_ms;
-        self.end_overdue(io, forward, timeout_ms);
+        self.end_overdue(io, id, forward, timeout_ms);
         let Some(connected) = self.sessions.get_mut(id) else {
             return;
         };
-        for link in forward.leave(&connected.session, now_ms) {
+        for link in forward.leave(&connected.session) {
             self.forwarding.upstreams.remove(&link);
             io.close(link);
         }
@@ -244,12 +361,12 @@ impl Worker {
             let mut again = std::mem::take(&mut forward.window.again);
             again.sort_unstable();
             again.dedup();
-            let sender = Sender {
+            let mut sender = Sender {
                 node: &self.node,
                 routes,
+                shared: &mut self.forwarding.shared,
                 worker: self.index,
                 client: id,
-                session: &connected.session,
                 now_ms,
             };
             for (number, part) in again {
@@ -258,7 +375,7 @@ impl Worker {
                 if is_late {
                     forward.answer(number, part, NO_NODE);
                 } else if forward.window.again.is_empty() {
-                    forward.send_part(&sender, number, part);
+                    forward.send_part(&mut sender, number, part);
                 } else {
                     // Behind what comes before it.
                     forward.window.again.push((number, part));
@@ -266,11 +383,18 @@ impl Worker {
             }
         }
         self.settle(io, id, forward);
-        Self::send_all(io, forward);
+        Self::send_all(io, &mut forward.own);
+        Self::send_all(io, &mut self.forwarding.shared);
     }
 
-    /// Gives up on the nodes that do not answer the first request in time.
-    fn end_overdue(&mut self, io: &mut Io<'_>, forward: &mut Forwarding, timeout_ms: u64) {
+    /// Gives up on the nodes that do not answer the first request in time on the client's own connections.
+    fn end_overdue(
+        &mut self,
+        io: &mut Io<'_>,
+        id: ConnectionId,
+        forward: &mut Forwarding,
+        timeout_ms: u64,
+    ) {
         let now_ms = self.now_ms;
         let Some((number, entry)) = forward.window.front_mut() else {
             return;
@@ -278,7 +402,7 @@ impl Worker {
         if entry.blocks || entry.began_ms + timeout_ms > now_ms {
             return;
         }
-        let awaited = |part: usize| Awaited::Part(number, part);
+        let awaited = |part: usize| Awaited::Part(id, number, part);
         let mut late = Vec::new();
         for part in 0..entry.parts_count() {
             let is_sent = entry
@@ -288,12 +412,12 @@ impl Worker {
                 late.push(awaited(part));
             }
         }
-        for at in 0..forward.upstreams.len() {
-            let upstream = &forward.upstreams[at];
+        for at in 0..forward.own.len() {
+            let upstream = forward.own.get_mut(at);
             if !late.iter().any(|one| upstream.queue.contains(one)) {
                 continue;
             }
-            if let Link::Open(link) = upstream.link {
+            if let Some(link) = upstream.open_link() {
                 self.forwarding.upstreams.remove(&link);
                 io.close(link);
             }
@@ -330,6 +454,8 @@ impl Worker {
         let Some(connected) = self.sessions.get_mut(id) else {
             return false;
         };
+        // Nothing of it is on its way: it waited.
+        forward.enter_lane(&connected.session, true);
         let aim = first_aim(self.node.core.env.table, &connected.session, &routes, &raw);
         let start = forward.window.bytes.len();
         forward.window.bytes.extend_from_slice(&raw);
@@ -350,6 +476,31 @@ impl Worker {
         forward.try_again(self.now_ms, number, 0);
         self.put_forwarding(id, forward);
         true
+    }
+}
+
+/// Notes that a connection is there; false where it is not wanted any more.
+fn open(upstreams: &mut Upstreams, link: ConnectionId, serial: u64) -> bool {
+    let mut all = upstreams.iter_mut();
+    let wanted = all.find(|it| it.serial == serial && it.link == Link::Dialling);
+    wanted.map(|it| it.link = Link::Open(link)).is_some()
+}
+
+/// Hands a reply to the client that waits for it; false where it should not be what it is.
+fn hand_on(forward: &mut Forwarding, awaited: Awaited, reply: &[u8], now_ms: u64) -> bool {
+    match awaited {
+        Awaited::Silent => return !reply.starts_with(b"-"),
+        Awaited::Queued(_, number) => forward.take_queued(number, reply),
+        Awaited::Part(_, number, part) => forward.take_reply(number, part, reply, now_ms),
+    }
+    true
+}
+
+fn needs(consumed: usize, needed: usize) -> Received {
+    Received {
+        consumed,
+        needed,
+        then: Then::Continue,
     }
 }
 

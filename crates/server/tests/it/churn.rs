@@ -176,7 +176,7 @@ fn churn(server: &Server, seed: u64, duration: Duration) -> u64 {
 
 #[test]
 fn whoever_goes_leaves_nothing_behind() {
-    let seconds = std::env::var("CHURN_SECONDS").map_or(4, |text| text.parse().unwrap());
+    let seconds = std::env::var("CHURN_SECONDS").map_or(2, |text| text.parse().unwrap());
     let first_seed = number_from("CHURN_SEED", 0);
     let args = ["--io-threads", "4", "--maxmemory", "24mb"];
     let policy = ["--maxmemory-policy", "allkeys-lru"];

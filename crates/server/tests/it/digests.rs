@@ -7,12 +7,12 @@ use testkit::client::Client;
 use testkit::process::{Server, ServerBuilder};
 
 /// Keys that nobody changes: a walk over them takes many steps.
-const STILL: usize = 30_000;
+const STILL: usize = 10_000;
 /// Keys that are changed all together.
 const MOVING: usize = 40;
 /// What these may hold.
 const VALUES: usize = 5;
-const DIGESTS: usize = 30;
+const DIGESTS: usize = 20;
 
 fn line(client: &mut Client, line: &str) -> Value {
     let words: Vec<&str> = line.split(' ').collect();

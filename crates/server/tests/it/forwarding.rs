@@ -49,6 +49,8 @@ impl Node {
             &ports[1],
             "--forward-port",
             &ports[2],
+            "--cluster-databases",
+            "2",
             "--dir",
             &dir,
         ];
@@ -430,6 +432,62 @@ fn slots_move_and_nobody_who_forwards_hears_of_it() {
     for writer in writers {
         assert!(writer.join().unwrap() > 0);
     }
+}
+
+#[test]
+fn clients_share_a_connection_for_what_is_quickly_done() {
+    let nodes = cluster();
+    let key = key_of(2, 7);
+    let connections = |nodes: &[Node; 3]| {
+        let told = nodes[2].text("CLIENT LIST TYPE normal");
+        told.lines().count()
+    };
+    let before = connections(&nodes);
+    let mut clients: Vec<Client> = (0..40).map(|_| nodes[0].plain()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        assert_eq!(text(client, &format!("SET {key} {number}")), "OK");
+        assert_eq!(text(client, &format!("GET {key}")), number.to_string());
+    }
+    let shared = connections(&nodes) - before;
+    assert!((1..20).contains(&shared), "{shared}");
+    // Each in its own database, one of them over a connection of its own, in the order of what it sent.
+    let mut other = nodes[0].plain();
+    let words = [
+        vec!["SET", &key, "zero"],
+        vec!["SELECT", "1"],
+        vec!["RPUSH", &key, "a", "b"],
+        vec!["LRANGE", &key, "0", "-1"],
+        vec!["DEL", &key],
+        vec!["LRANGE", &key, "0", "-1"],
+        vec!["SELECT", "0"],
+        vec!["GET", &key],
+    ];
+    let replies = other.pipeline(&words).unwrap();
+    let list = ["a", "b"].map(|it| Value::Bulk(it.as_bytes().to_vec()));
+    assert_eq!(replies[3], Value::Array(list.to_vec()));
+    assert_eq!(replies[4..6], [Value::Integer(1), Value::Array(vec![])]);
+    assert_eq!(replies[7], Value::Bulk(b"zero".to_vec()));
+    for client in &mut clients {
+        assert_eq!(text(client, &format!("GET {key}")), "zero");
+    }
+}
+
+#[test]
+fn what_is_sent_late_is_about_the_database_of_its_time() {
+    let mut nodes = cluster();
+    let key = key_of(2, 7);
+    let mut client = nodes[0].plain();
+    assert_eq!(text(&mut client, &format!("SET {key} zero")), "OK");
+    assert_eq!(nodes[0].text("CONFIG SET forward-timeout 60000"), "OK");
+    nodes[2].server = None;
+    let asked = std::thread::spawn(move || {
+        client.pipeline(&[vec!["GET", &key], vec!["SELECT", "1"], vec!["GET", &key]])
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    nodes[2].start();
+    let replies = asked.join().unwrap().unwrap();
+    assert_eq!(replies[0], Value::Bulk(b"zero".to_vec()), "{replies:?}");
+    assert_eq!(replies[2], Value::Null);
 }
 
 /// To be called when forwarding has worked once: on a busy machine the first answer takes its time.

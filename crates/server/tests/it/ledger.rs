@@ -35,8 +35,8 @@ use testkit::process::{Server, ServerBuilder, temporary_directory};
 const WRITERS_COUNT: u64 = 4;
 const KEYS_PER_WRITER: u64 = 40;
 const PIPELINE_MAX: u64 = 24;
-const CYCLES_COUNT: u64 = 14;
-const TIER_CYCLES_COUNT: u64 = 30;
+const CYCLES_COUNT: u64 = 8;
+const TIER_CYCLES_COUNT: u64 = 12;
 /// So many writes a cycle have to be acknowledged, on the whole, or it all shows nothing.
 const ACKNOWLEDGED_PER_CYCLE: u64 = 50;
 /// The server lives for this long after it answers, at most.

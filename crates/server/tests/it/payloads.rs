@@ -69,7 +69,8 @@ fn claims_take_no_memory() {
     let lengths = [packed_len, len].map(|length| [&[0x80], &length.to_be_bytes()[..]].concat());
     let bomb = [&[0, 0xc3], &lengths[0][..], &lengths[1], &packed].concat();
     refuses(&mut client, &bomb);
-    let grown = server.rss_peak_bytes().unwrap() - before;
+    // The peak is counted less often than what is there now.
+    let grown = server.rss_peak_bytes().unwrap().saturating_sub(before);
     assert!(grown < GROWTH_BYTES_MAX, "{grown} bytes");
     assert_eq!(client.command(&["EXISTS", "k"]).unwrap(), Value::Integer(0));
 }

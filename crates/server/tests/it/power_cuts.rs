@@ -270,7 +270,7 @@ fn both(at_always: u64, at_every_second: u64) -> Option<[Figures; 2]> {
 
 #[test]
 fn a_power_cut_takes_nothing_that_was_promised() {
-    let cuts = number_from("POWER_CUTS", 20);
+    let cuts = number_from("POWER_CUTS", 8);
     let at_every_second = cuts / 4;
     both(cuts - at_every_second, at_every_second);
 }

@@ -23,7 +23,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         needs_values: false,
         on_condition: OnCondition::Deletes,
         arity: Arity::AtLeast(2),
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.with(Flags::BRIEF),
         keys: ALL_REMOVED,
         group: Group::Generic,
         categories: &["keyspace"],

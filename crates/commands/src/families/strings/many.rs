@@ -14,7 +14,7 @@ use engine::keys::KeyList;
 pub(super) const MSET: CommandSpec = CommandSpec {
     name: "MSET",
     arity: Arity::AtLeast(3),
-    flags: Flags::WRITE.with(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::BRIEF),
     keys: &[KeySpec::range(
         1,
         -1,

@@ -18,7 +18,7 @@ use super::shared::{
 pub(super) const SET: CommandSpec = CommandSpec {
     name: "SET",
     arity: Arity::AtLeast(3),
-    flags: Flags::WRITE.with(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::BRIEF),
     keys: &[KeySpec {
         notes: "RW and ACCESS due to the optional `GET` argument",
         ..KeySpec::one(
@@ -78,7 +78,7 @@ pub(super) const SETNX: CommandSpec = CommandSpec {
 pub(super) const SETEX: CommandSpec = CommandSpec {
     name: "SETEX",
     arity: Arity::Exactly(4),
-    flags: Flags::WRITE.with(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::BRIEF),
     keys: OVERWRITTEN_KEY,
     group: Group::String,
     since: "2.0.0",

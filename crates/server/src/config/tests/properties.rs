@@ -47,6 +47,15 @@ fn line() -> impl Strategy<Value = String> {
     prop_oneof![8 => directive, 1 => "#[ -~]{0,20}", 1 => Just(String::new()), 1 => "[ -~]{0,20}"]
 }
 
+#[test]
+fn words_that_need_quotes_are_rewritten_in_quotes() {
+    for line in [r#"http-bind "" 0"#, r#"http-bind "a b" 0"#] {
+        let settings = load_bytes(line.as_bytes()).unwrap();
+        let once = rewritten(line.as_bytes(), &settings, &[], false);
+        assert_eq!(load_bytes(&once), Some(settings), "{line}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_text_is_more_than_refused(text in prop::collection::vec(any::<u8>(), 0..200)) {

@@ -544,8 +544,8 @@ fn worlds(first_seed: u64, faults: u64, is_quick: bool) {
 }
 
 #[test]
-fn a_dozen_faults_leave_all_with_the_same() {
-    worlds(number_from("REPLICATION_FAULTS_SEED", 5), 12, true);
+fn some_faults_leave_all_with_the_same() {
+    worlds(number_from("REPLICATION_FAULTS_SEED", 5), 6, true);
 }
 
 #[test]
