@@ -18,7 +18,7 @@ pub(crate) const MEMBER: &[u8] = b"keydb-subexpire-key";
 pub(crate) const TIME: &[u8] = b"keydb-subexpire-when";
 
 /// No deadline of a field is later, in milliseconds since 1970, as in Redis.
-const LATEST_UNIX_MS: u64 = (1 << 46) - 1;
+pub const LATEST_UNIX_MS: u64 = (1 << 46) - 1;
 
 /// Gives a value the deadlines that stand in `fields`, which is what follows the body: auxiliary fields and nothing else.
 /// Those of other meaning are passed, and so is all of a value that is no hash.
