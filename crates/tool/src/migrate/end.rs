@@ -43,7 +43,7 @@ pub(super) struct End {
     met: BTreeSet<Address>,
     is_disturbed: bool,
     is_quiet: bool,
-    clock: SystemClock,
+    pub(super) clock: SystemClock,
     /// Whether it tells deadlines as times; else what is left of them.
     pub(super) tells_deadlines: bool,
     /// Whether it tells deadlines of members, beside their values.

@@ -42,7 +42,7 @@ impl End {
             .chunks_exact(2)
             .map(|pair| held_of(&pair[0], &pair[1], tells_deadlines, now_unix_ms));
         let mut held: Vec<_> = held.collect();
-        self.add_member_deadlines(database, keys, &mut held, now_unix_ms)?;
+        self.add_member_deadlines(database, keys, &mut held)?;
         Ok(held)
     }
 

@@ -1,6 +1,7 @@
 //! Deadlines of members at a KeyDB, which has them beside values: DUMP shows none, so each member is asked for its own, and
 //! RESTORE sets none, so they are set one by one. Elsewhere fields of hashes have them in the payload, and other members none.
 
+use base::clock::Clock as _;
 use base::number::IntegerText;
 use protocol::Value;
 use rdb::member_deadlines::LATEST_UNIX_MS;
@@ -29,7 +30,6 @@ impl End {
         database: u32,
         keys: &[Vec<u8>],
         held: &mut [Result<Option<Held>, String>],
-        now_unix_ms: u64,
     ) -> Result<(), BenchError> {
         if !self.tells_member_deadlines || !self.has_deadlines(database)? {
             return Ok(());
@@ -53,7 +53,7 @@ impl End {
                 continue;
             };
             if let Ok(Some(held)) = &mut held[*at] {
-                add(held, own, now_unix_ms);
+                add(held, own);
             }
         }
         Ok(())
@@ -68,7 +68,7 @@ impl End {
         Ok(own.any(|fields| !fields.contains("expires=0,")))
     }
 
-    /// Asks members for what is left of their time; those that have a deadline are found.
+    /// Asks members for their deadlines; those that have one are found.
     fn ask_members(
         &mut self,
         database: u32,
@@ -81,11 +81,15 @@ impl End {
             .iter()
             .map(|(at, member)| vec![&b"PTTL"[..], &keys[*at], member])
             .collect();
+        // What is left was told later than this, so that it is rather too early, by what the answer took.
+        let now_unix_ms = self.clock.now_unix_ms();
         let replies = self.ask(database, &names, &requests)?;
         for (member, reply) in members.drain(..).zip(replies) {
             match reply {
                 Value::Integer(left_ms) => {
-                    found.extend(u64::try_from(left_ms).ok().map(|left_ms| (member, left_ms)));
+                    let left_ms = u64::try_from(left_ms).ok();
+                    let at = left_ms.map(|left_ms| now_unix_ms.saturating_add(left_ms));
+                    found.extend(at.map(|at| (member, at.min(LATEST_UNIX_MS))));
                 }
                 other => return Err(refused("PTTL", &other)),
             }
@@ -115,8 +119,8 @@ impl End {
     }
 }
 
-/// Adds deadlines, of which it is known what is left.
-fn add(held: &mut Held, deadlines: &[(Member, u64)], now_unix_ms: u64) {
+/// Adds deadlines.
+fn add(held: &mut Held, deadlines: &[(Member, u64)]) {
     let Some(mut object) = object_of(&held.payload) else {
         return;
     };
@@ -124,10 +128,9 @@ fn add(held: &mut Held, deadlines: &[(Member, u64)], now_unix_ms: u64) {
         held.without_deadline = deadlines.len() as u64;
         return;
     };
-    for ((_, name), left_ms) in deadlines {
-        let at = now_unix_ms.saturating_add(*left_ms).min(LATEST_UNIX_MS);
+    for ((_, name), at) in deadlines {
         // A hash has room for the deadlines of its fields.
-        let _set = hash.set_deadline(name, Some(at));
+        let _set = hash.set_deadline(name, Some(*at));
     }
     held.payload.clear();
     dump::write(&Kept::Object(object), false, &mut held.payload);
@@ -205,8 +208,8 @@ mod tests {
     #[test]
     fn a_hash_has_the_deadlines_in_its_payload_and_a_set_a_number() {
         let mut own = held(hash(FieldDeadline::Never));
-        let told = [((0, b"a".to_vec()), 500), ((0, b"gone".to_vec()), 600)];
-        add(&mut own, &told, 1_000);
+        let told = [((0, b"a".to_vec()), 1_500), ((0, b"gone".to_vec()), 1_600)];
+        add(&mut own, &told);
         let expected = [hash(FieldDeadline::At(1_500))];
         assert_eq!(object_of(&own.payload).as_ref(), expected.first());
         assert_eq!(own.without_deadline, 0);
@@ -214,7 +217,7 @@ mod tests {
         set.insert(b"a", &limits().set).unwrap();
         let mut own = held(Object::Set(set));
         let before = own.payload.clone();
-        add(&mut own, &told, 1_000);
+        add(&mut own, &told);
         assert_eq!((own.without_deadline, own.payload), (2, before));
     }
 
