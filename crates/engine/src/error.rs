@@ -51,6 +51,10 @@ pub enum CommandError {
     HandedOn(Vec<u8>),
 }
 
+/// The answer to who wants a member of a set or of a sorted set to expire. A stream of KeyDB may want that, and goes on.
+pub const NO_MEMBER_DEADLINES: &str =
+    "ERR members of sets and sorted sets have no deadlines here, only fields of hashes";
+
 /// What a client hears whose value lies out of memory and cannot be read.
 const TIER_FAILED: &str = "TIERFAIL value cannot be read";
 

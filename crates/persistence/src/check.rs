@@ -210,6 +210,13 @@ fn rdb_file<R: Read>(source: R, findings: &mut Findings) -> Result<FileReader<R>
             left_out.stream_producers
         ));
     }
+    if left_out.member_deadlines > 0 {
+        findings.line(format_args!(
+            "{} deadlines of members of sets and sorted sets (not loaded), the first at the key '{}'",
+            left_out.member_deadlines,
+            left_out.first_member_key.escape_ascii()
+        ));
+    }
     findings.checksum = reader.checksum();
     findings.bytes = reader.offset();
     Ok(reader)

@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::scripts;
-use rdb::file::{Checksum, Fault, FileError, FileReader, Item, LeftOut, Record, Usage, read_body};
+use rdb::file::{Checksum, Fault, FileError, FileReader, Item, LeftOut, Record, Usage, read_value};
 use rdb::{Limits, Malformed, Reader, Value, value};
 use store::{DatabaseId, Deadline, Handle, Owned, StoreError, Use};
 
@@ -266,13 +266,22 @@ struct Batch {
     rows: Vec<Row>,
 }
 
-/// A record: key and body follow each other in the batch's bytes.
+/// A record: key, body and deadlines of members follow each other in the batch's bytes.
 struct Row {
     database: DatabaseId,
     type_code: u8,
     key_bytes: usize,
     body_bytes: usize,
+    deadlines_bytes: usize,
     attributes: Attributes,
+}
+
+/// A value that is not read yet.
+#[derive(Clone, Copy)]
+struct Body<'b> {
+    type_code: u8,
+    bytes: &'b [u8],
+    member_deadlines: &'b [u8],
 }
 
 /// What is known of a record besides key and value.
@@ -288,11 +297,13 @@ impl Batch {
         let key = record.key.as_bytes();
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(record.body);
+        self.bytes.extend_from_slice(record.member_deadlines);
         self.rows.push(Row {
             database,
             type_code: record.type_code,
             key_bytes: key.len(),
             body_bytes: record.body.len(),
+            deadlines_bytes: record.member_deadlines.len(),
             attributes: attributes(record),
         });
     }
@@ -302,14 +313,28 @@ impl Batch {
     }
 
     /// The rows, with key and body each.
-    fn rows(&self) -> impl Iterator<Item = (&Row, &[u8], &[u8])> {
+    fn rows(&self) -> impl Iterator<Item = (&Row, &[u8], Body<'_>)> {
         let mut rest = self.bytes.as_slice();
         self.rows.iter().map(move |row| {
             let (key, behind) = rest.split_at(row.key_bytes);
-            let (body, behind) = behind.split_at(row.body_bytes);
+            let (bytes, behind) = behind.split_at(row.body_bytes);
+            let (member_deadlines, behind) = behind.split_at(row.deadlines_bytes);
             rest = behind;
+            let body = Body {
+                type_code: row.type_code,
+                bytes,
+                member_deadlines,
+            };
             (row, key, body)
         })
+    }
+}
+
+fn body<'b>(record: &Record<'b>) -> Body<'b> {
+    Body {
+        type_code: record.type_code,
+        bytes: record.body,
+        member_deadlines: record.member_deadlines,
     }
 }
 
@@ -371,13 +396,7 @@ impl Context<'_> {
             let database = self.database(record.database)?;
             if record.body.len() >= LONG_BYTES {
                 let key = record.key.as_bytes();
-                own.load(
-                    database,
-                    key,
-                    record.type_code,
-                    record.body,
-                    attributes(&record),
-                )?;
+                own.load(database, key, body(&record), attributes(&record))?;
                 own.settle();
             } else {
                 batch.push(database, &record);
@@ -448,21 +467,30 @@ impl Context<'_> {
     }
 
     /// Tells the operator what keys that were loaded had beside their values.
-    fn tell_left_out(&self, left_out: LeftOut) {
+    fn tell_left_out(&self, left_out: &LeftOut) {
         let log = &self.env.log;
         let LeftOut {
             metadata_keys,
             stream_producers,
+            member_deadlines,
+            first_member_key,
         } = left_out;
-        if metadata_keys > 0 {
+        if *metadata_keys > 0 {
             log.warning(format_args!(
                 "What modules keep beside {metadata_keys} keys was left out"
             ));
         }
-        if stream_producers > 0 {
+        if *stream_producers > 0 {
             log.warning(format_args!(
                 "Streams were loaded without their {stream_producers} idempotent producers: a request that is sent \
                  again is added again"
+            ));
+        }
+        if *member_deadlines > 0 {
+            log.warning(format_args!(
+                "{member_deadlines} deadlines of members of sets and sorted sets were left out, the first at the key '{}': \
+                 only fields of hashes have deadlines here",
+                first_member_key.escape_ascii()
             ));
         }
     }
@@ -560,7 +588,7 @@ impl<'c> Loader<'c> {
             if let Some(hash) = self.hashes.get(at + AHEAD) {
                 self.handle.lookahead(row.database).bucket(*hash);
             }
-            outcome = self.load(row.database, key, row.type_code, body, row.attributes);
+            outcome = self.load(row.database, key, body, row.attributes);
             if outcome.is_err() {
                 break;
             }
@@ -574,15 +602,14 @@ impl<'c> Loader<'c> {
         &mut self,
         database: DatabaseId,
         key: &[u8],
-        type_code: u8,
-        body: &[u8],
+        body: Body<'_>,
         attributes: Attributes,
     ) -> Result<(), ImportError> {
-        let reader = Reader::new(body, self.context.version, &self.context.limits);
-        let put = if type_code == value::STRING {
+        let reader = Reader::new(body.bytes, self.context.version, &self.context.limits);
+        let put = if body.type_code == value::STRING {
             self.put_text(database, key, reader, attributes)
         } else {
-            match read_body(type_code, reader) {
+            match read_value(body.type_code, reader, body.member_deadlines) {
                 Ok(value) => self.put_value(database, key, value, attributes),
                 Err((_, Malformed::Empty)) => {
                     self.empty_keys += 1;

@@ -32,6 +32,18 @@ pub(crate) const HASH_OF_TEMPLATE_LISTPACK: u8 = 30;
 pub(crate) const HASH_TEMPLATE: u8 = 31;
 pub(crate) const HASH_OF_TEMPLATE: u8 = 32;
 
+/// Whether it is a hash, in whichever version.
+pub(crate) fn is_hash(type_code: u8) -> bool {
+    matches!(
+        type_code,
+        HASH | HASH_ZIPMAP
+            | HASH_ZIPLIST
+            | HASH_LISTPACK
+            | HASH_DEADLINES_EARLY..=HASH_LISTPACK_DEADLINES
+            | HASH_TEMPLATE_LISTPACK..=HASH_OF_TEMPLATE
+    )
+}
+
 /// What a type is that others have and that has no counterpart here, and since when.
 #[must_use]
 pub(crate) fn name_of_foreign(type_code: u8) -> Option<&'static str> {

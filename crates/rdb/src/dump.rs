@@ -8,16 +8,15 @@
 //! so that servers of that version can load it where that is possible at all.
 //!
 //! From version 15 on a sum of 0 says that there is none: Redis 8.10 writes such to its replicas. From version 13 on
-//! there may be metadata of modules in front, which is passed, as are auxiliary fields after the value: KeyDB says there when it
-//! was written.
+//! there may be metadata of modules in front, which is passed. Auxiliary fields after the value are KeyDB's: when it was written,
+//! which is passed, and [deadlines of members](member_deadlines).
 
 use base::crc::crc64;
 
-use crate::file::opcode::AUX;
 use crate::reader::{Limits, Malformed, Reader};
 use crate::value::{self, Value};
 use crate::writer::Style;
-use crate::{VERSION_MAX, VERSION_VALKEY, is_read, metadata};
+use crate::{VERSION_MAX, VERSION_VALKEY, is_read, member_deadlines, metadata};
 use structures::Object;
 
 /// The oldest version that payloads are written in: that of Redis 7.0.
@@ -121,14 +120,7 @@ pub fn read(payload: &[u8], limits: &Limits) -> Result<Value, Refused> {
         metadata::pass(&mut reader)?;
         code = reader.byte()?;
     }
-    let value = value::read(code, &mut reader)?;
-    while reader.rest().first() == Some(&AUX) {
-        reader.byte()?;
-        let (_name, _value) = (reader.text()?, reader.text()?);
-    }
-    if reader.rest().is_empty() {
-        Ok(value)
-    } else {
-        Err(Malformed::Behind.into())
-    }
+    let mut value = value::read(code, &mut reader)?;
+    member_deadlines::apply(reader.rest(), limits, &mut value)?;
+    Ok(value)
 }

@@ -43,6 +43,7 @@ pub mod dump;
 pub mod file;
 pub mod functions;
 pub mod lzf;
+pub mod member_deadlines;
 pub mod reader;
 pub mod value;
 pub mod writer;

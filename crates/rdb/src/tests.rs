@@ -293,19 +293,32 @@ fn many_elements_come_back() {
     }
 }
 
+/// A payload with auxiliary fields behind the value, read.
+fn with_fields(value: &Value, fields: &[u8]) -> Result<Value, Refused> {
+    let mut payload = payload(value, false);
+    payload.truncate(payload.len() - 10);
+    payload.extend_from_slice(fields);
+    payload.extend_from_slice(&9_u16.to_le_bytes());
+    let sum = base::crc::crc64(0, &payload);
+    payload.extend_from_slice(&sum.to_le_bytes());
+    dump::read(&payload, &limits(16))
+}
+
+/// As KeyDB writes them behind a value of its files.
+#[test]
+fn deadlines_of_members_after_a_hash_are_taken() {
+    let plain = hash(&[(b"f".to_vec(), b"v".to_vec(), None)], &limits(16));
+    let fields = b"\xfa\x0bmvcc-tstamp\x0212\xfa\x13keydb-subexpire-key\x01f\xfa\x14keydb-subexpire-when\x0d4000000000000";
+    let expected = hash(&[(b"f".to_vec(), b"v".to_vec(), Some(0))], &limits(16));
+    assert_eq!(with_fields(&plain, fields), Ok(expected));
+}
+
 /// As KeyDB writes them, which says after the value when that was changed.
 #[test]
 fn auxiliary_fields_after_a_value_are_passed() {
-    let with_fields = |fields: &[u8]| {
-        let mut payload = payload(&Value::String(b"value".to_vec()), false);
-        payload.truncate(payload.len() - 10);
-        payload.extend_from_slice(fields);
-        payload.extend_from_slice(&9_u16.to_le_bytes());
-        let sum = base::crc::crc64(0, &payload);
-        payload.extend_from_slice(&sum.to_le_bytes());
-        dump::read(&payload, &limits(16))
-    };
-    let value = Ok(Value::String(b"value".to_vec()));
+    let plain = Value::String(b"value".to_vec());
+    let with_fields = |fields: &[u8]| with_fields(&plain, fields);
+    let value = Ok(plain.clone());
     assert_eq!(with_fields(b"\xfa\x0bmvcc-tstamp\x0212"), value);
     assert_eq!(with_fields(b"\xfa\x01a\x01b\xfa\x01c\x01d"), value);
     for wrong in [

@@ -17,8 +17,11 @@
 //!     `--follow`, what changes after it was copied is found by `--compare`.
 //!  4. Where events, cursors or writes may have been lost (another run, another owner of a slot, a lost connection, an emptied
 //!     database) all keys of both are looked at once more, while events are taken.
-//!  5. Nothing at the source is changed, but `notify-keyspace-events` while it is followed, which is set back.
+//!  5. Deadlines of members that a KeyDB has are asked for, member by member: DUMP shows none. Those of hashes are copied, others
+//!     are counted and told.
+//!  6. Nothing at the source is changed, but `notify-keyspace-events` while it is followed, which is set back.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -39,6 +42,7 @@ mod follow;
 mod keys;
 mod ledger;
 mod link;
+mod members;
 mod replicate;
 mod slots;
 
@@ -272,6 +276,8 @@ struct Outcome {
     deleted: u64,
     /// Payloads that were written anew for the target.
     rewritten: u64,
+    /// Keys with members whose deadlines the target cannot have, and how many of these.
+    without_deadline: BTreeMap<(u32, Vec<u8>), u64>,
     /// Looked at because something may have been missed, and what of it was not the same.
     checked: u64,
     put_right: u64,
@@ -295,6 +301,16 @@ impl Outcome {
         }
     }
 
+    /// Notes how many members of a key that was read have deadlines that the target cannot have.
+    fn note_without_deadline(&mut self, database: u32, key: &[u8], count: u64) {
+        if count > 0 {
+            self.without_deadline
+                .insert((database, key.to_vec()), count);
+        } else if !self.without_deadline.is_empty() {
+            self.without_deadline.remove(&(database, key.to_vec()));
+        }
+    }
+
     fn is_good(&self) -> bool {
         self.failed == 0 && self.differing == self.repaired
     }
@@ -313,6 +329,7 @@ impl Outcome {
                 "again": self.again,
                 "deleted": self.deleted,
                 "rewritten": self.rewritten,
+                "without_deadline": self.without_deadline.values().sum::<u64>(),
                 "checked": self.checked,
                 "put_right": self.put_right,
                 "compared": self.compared,
@@ -333,6 +350,14 @@ impl Outcome {
             self.gone,
             self.rewritten
         );
+        if let Some(((database, key), _)) = self.without_deadline.first_key_value() {
+            text.push_str(&format!(
+                "WARNING: {} deadlines of members of sets and sorted sets were left out, the first at the key '{}' of database \
+                 {database}: only fields of hashes have deadlines there\n",
+                self.without_deadline.values().sum::<u64>(),
+                key.escape_ascii()
+            ));
+        }
         if self.checked > 0 {
             text.push_str(&format!(
                 "looked at {} keys again because something may have been missed: {} were put right\n",
@@ -413,6 +438,14 @@ mod tests {
         outcome.fail(b"k\n", "no");
         assert!(!outcome.is_good());
         assert!(outcome.told(false).contains("'k\\n': no"));
+        assert!(!outcome.told(false).contains("WARNING"));
+        for (key, count) in [("z", 2), ("s", 9), ("a", 1), ("s", 2), ("a", 0)] {
+            outcome.note_without_deadline(3, key.as_bytes(), count);
+        }
+        let told = outcome.told(false);
+        assert!(told.contains("WARNING: 4 deadlines of members"), "{told}");
+        assert!(told.contains("the key 's' of database 3"), "{told}");
+        assert!(outcome.told(true).contains("\"without_deadline\":4"));
         assert!(outcome.told(true).contains("\"failed\":1"));
     }
 }

@@ -11,6 +11,7 @@ use structures::{Hash, HashLimits, Object};
 
 use super::*;
 use crate::export::{ExportError, ExportOptions, export_rdb};
+use crate::lines::{Level, Lines};
 
 const NOW_UNIX_MS: u64 = 1_800_000_000_000;
 
@@ -256,4 +257,71 @@ fn fields_with_deadlines_are_never_lost() {
     let loaded = import_rdb(&self::env(), &path).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(loaded.keys, 5_002);
+}
+
+/// Lines of the log that warn.
+#[derive(Debug, Default)]
+struct Warnings(Mutex<Vec<String>>);
+
+impl Lines for Warnings {
+    fn line(&self, level: Level, message: fmt::Arguments<'_>) {
+        if level == Level::Warning {
+            self.0.lock().unwrap().push(message.to_string());
+        }
+    }
+}
+
+/// The deadline of a member, as KeyDB writes it.
+fn deadline_of(member: &[u8], time: &[u8]) -> Vec<u8> {
+    let text = |bytes: &[u8]| [&[u8::try_from(bytes.len()).unwrap()][..], bytes].concat();
+    let name = |name: &[u8]| [&b"\xfa"[..], &text(name)].concat();
+    [
+        name(b"keydb-subexpire-key"),
+        text(member),
+        name(b"keydb-subexpire-when"),
+        text(time),
+    ]
+    .concat()
+}
+
+#[test]
+fn deadlines_of_members_are_kept_in_hashes_and_told_of_in_sets() {
+    let late = (NOW_UNIX_MS + 5_000).to_string();
+    let long = LONG_BYTES + 1;
+    let head = [&b"\x80"[..], &u32::try_from(long).unwrap().to_be_bytes()].concat();
+    let file = [
+        b"REDIS0004\xfe\x00\x04\x05small\x02\x01f\x01v\x01g\x01v",
+        &deadline_of(b"f", late.as_bytes())[..],
+        b"\x02\x01s\x02\x01a\x01b",
+        &deadline_of(b"a", late.as_bytes()),
+        &deadline_of(b"b", late.as_bytes()),
+        b"\x04\x05large\x01\x01f",
+        &head,
+        &vec![b'x'; long],
+        &deadline_of(b"f", late.as_bytes()),
+        b"\x02\x01t\x01\x01a",
+        &deadline_of(b"a", late.as_bytes()),
+        b"\xff",
+    ]
+    .concat();
+    let mut env = env();
+    let warnings = Arc::new(Warnings::default());
+    env.log = Arc::clone(&warnings) as Arc<_>;
+    assert_eq!(load(&env, &file, false).unwrap().keys, 4);
+    let mut handle = env.store.handle();
+    handle.begin(NOW_UNIX_MS);
+    for name in [&b"small"[..], b"large"] {
+        let key = handle.key(0, name);
+        let deadline = handle.peek(&key, |record| {
+            let object = record.and_then(|record| record.object()).unwrap();
+            let Object::Hash(hash) = &*object else {
+                panic!("a hash");
+            };
+            hash.get(b"f", NOW_UNIX_MS).unwrap().deadline_unix_ms
+        });
+        assert_eq!(deadline, Some(NOW_UNIX_MS + 5_000));
+    }
+    let expected = "3 deadlines of members of sets and sorted sets were left out, the first at the key 's': only fields of hashes \
+                    have deadlines here";
+    assert_eq!(*warnings.0.lock().unwrap(), [expected]);
 }

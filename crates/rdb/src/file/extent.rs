@@ -4,11 +4,12 @@
 use std::io::Read;
 
 use super::input::Input;
-use super::{Fault, FileError, ModuleName};
+use super::{Fault, FileError, ModuleName, opcode};
 use crate::VERSION_VALKEY;
 use crate::code;
+use crate::member_deadlines;
 use crate::metadata::{self, part};
-use crate::reader::Malformed;
+use crate::reader::{Malformed, Reader};
 use crate::templates::Templates;
 
 /// Types of modules: one whose end only the module knows, and one that anybody can pass.
@@ -95,6 +96,36 @@ fn pass_other<R: Read>(
         }
         other => Err(input.wrong(Malformed::Type(other))),
     }
+}
+
+/// Passes deadlines of members behind a value; how many there are.
+pub(super) fn pass_member_deadlines<R: Read>(input: &mut Input<R>) -> Result<u64, FileError> {
+    let mut count = 0;
+    loop {
+        let begin = input.position();
+        for wanted in [member_deadlines::MEMBER, member_deadlines::TIME] {
+            if !pass_aux_named(input, wanted)? {
+                input.go_back(begin);
+                return Ok(count);
+            }
+        }
+        count += 1;
+    }
+}
+
+/// Passes an auxiliary field of this name. False when what follows is anything else, of which some may be passed.
+fn pass_aux_named<R: Read>(input: &mut Input<R>, wanted: &[u8]) -> Result<bool, FileError> {
+    if input.peek()? != Some(opcode::AUX) {
+        return Ok(false);
+    }
+    input.skip(1)?;
+    let name = input.text()?;
+    let mut reader = Reader::new(input.part(name), 0, input.limits());
+    let name = reader.text().map_err(|malformed| input.wrong(malformed))?;
+    if name.as_bytes() != wanted {
+        return Ok(false);
+    }
+    input.text().map(|_| true)
 }
 
 /// Passes what a module has beside keys; its name.

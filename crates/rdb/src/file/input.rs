@@ -97,6 +97,17 @@ impl<R: Read> Input<R> {
         Ok(front)
     }
 
+    /// The next byte, which is not passed; none at the end.
+    pub(super) fn peek(&mut self) -> Result<Option<u8>, FileError> {
+        self.offer(1)?;
+        Ok(self.ahead().first().copied())
+    }
+
+    /// Goes back to a position of the item.
+    pub(super) fn go_back(&mut self, position: usize) {
+        self.cursor = self.start + position;
+    }
+
     /// Passes the next `count` bytes.
     pub(super) fn skip(&mut self, count: usize) -> Result<(), FileError> {
         self.offer(count)?;

@@ -13,7 +13,7 @@ use crate::reader::{Limits, Malformed, Reader, Text};
 use crate::templates::{Templates, is_by_template};
 use crate::value::{self, Value};
 use crate::{VERSION_VALKEY, is_read};
-use crate::{code, metadata};
+use crate::{code, member_deadlines, metadata};
 
 /// Reads a file from its front, once.
 #[derive(Debug)]
@@ -31,12 +31,16 @@ pub struct FileReader<R> {
 }
 
 /// What was in a file at keys that were read, and is not kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Keys with metadata of modules.
     pub metadata_keys: u64,
     /// Producers of streams, whose repeated requests are not recognized any more.
     pub stream_producers: u64,
+    /// Deadlines of members of sets and sorted sets.
+    pub member_deadlines: u64,
+    /// The first key with such, as far as it is shown.
+    pub first_member_key: Vec<u8>,
 }
 
 /// What a file has to say.
@@ -85,8 +89,10 @@ pub struct Record<'a> {
     pub usage: Option<Usage>,
     /// The code of the value's type.
     pub type_code: u8,
-    /// The value: for [`read_body`], or [`value::read`].
+    /// The value: for [`read_value`], or [`value::read`].
     pub body: &'a [u8],
+    /// Deadlines of its members: for [`read_value`], or [`member_deadlines::apply`].
+    pub member_deadlines: &'a [u8],
     /// Where in the file the value is.
     pub offset: u64,
 }
@@ -110,26 +116,33 @@ impl<'a> Record<'a> {
     /// that is known.
     pub fn value(&self, version: u16, limits: &Limits) -> Result<Value, FileError> {
         let reader = Reader::new(self.body, version, limits);
-        read_body(self.type_code, reader).map_err(|(position, malformed)| FileError {
+        let value = read_value(self.type_code, reader, self.member_deadlines);
+        value.map_err(|(position, malformed)| FileError {
             offset: self.offset + position as u64,
             fault: malformed.into(),
         })
     }
 }
 
-/// The value of a body that has nothing behind it.
+/// The value of a body that has nothing behind it but deadlines of its members.
 ///
 /// # Errors
 /// What is wrong, and how far into the body it was seen.
-pub fn read_body(type_code: u8, mut reader: Reader<'_>) -> Result<Value, (usize, Malformed)> {
+pub fn read_value(
+    type_code: u8,
+    mut reader: Reader<'_>,
+    member_deadlines: &[u8],
+) -> Result<Value, (usize, Malformed)> {
     let len = reader.rest().len();
     let value = value::read(type_code, &mut reader);
     let position = len - reader.rest().len();
-    match value {
-        Ok(value) if position == len => Ok(value),
-        Ok(_) => Err((position, Malformed::Behind)),
-        Err(malformed) => Err((position, malformed)),
+    let mut value = value.map_err(|malformed| (position, malformed))?;
+    if position < len {
+        return Err((position, Malformed::Behind));
     }
+    let applied = member_deadlines::apply(member_deadlines, reader.limits(), &mut value);
+    applied.map_err(|malformed| (position, malformed))?;
+    Ok(value)
 }
 
 /// What was found: parts of the item that the input holds.
@@ -146,6 +159,7 @@ enum Found {
         type_code: u8,
         key: Range<usize>,
         body: Range<usize>,
+        member_deadlines: Range<usize>,
     },
     End,
 }
@@ -200,8 +214,8 @@ impl<R: Read> FileReader<R> {
 
     /// What was left out up to here.
     #[must_use]
-    pub fn left_out(&self) -> LeftOut {
-        self.left_out
+    pub fn left_out(&self) -> &LeftOut {
+        &self.left_out
     }
 
     /// The next item; none at the end, if the file is whole.
@@ -233,31 +247,26 @@ impl<R: Read> FileReader<R> {
                 type_code,
                 key,
                 body,
-            } if is_by_template(type_code) => {
-                self.expand(type_code, body.clone())?;
+                member_deadlines,
+            } => {
+                let is_expanded = is_by_template(type_code);
+                if is_expanded {
+                    self.expand(type_code, body.clone())?;
+                }
                 Item::Record(Record {
                     database: self.database,
                     deadline_unix_ms: self.deadline_unix_ms.take(),
                     usage: self.usage.take(),
                     key: self.text(key)?,
-                    type_code: code::HASH,
+                    type_code: if is_expanded { code::HASH } else { type_code },
                     offset: self.input.offset_of(body.start),
-                    body: &self.expanded,
+                    body: match is_expanded {
+                        true => &self.expanded,
+                        false => self.input.part(body),
+                    },
+                    member_deadlines: self.input.part(member_deadlines),
                 })
             }
-            Found::Record {
-                type_code,
-                key,
-                body,
-            } => Item::Record(Record {
-                database: self.database,
-                deadline_unix_ms: self.deadline_unix_ms.take(),
-                usage: self.usage.take(),
-                key: self.text(key)?,
-                type_code,
-                offset: self.input.offset_of(body.start),
-                body: self.input.part(body),
-            }),
             Found::End => return Ok(None),
         };
         Ok(Some(item))
@@ -396,11 +405,19 @@ impl<R: Read> FileReader<R> {
             }
             Err(error) => return Err(error),
         }
-        let input = &mut self.input;
+        let end = self.input.position();
+        let count = extent::pass_member_deadlines(&mut self.input)?;
+        if count > 0 && !code::is_hash(type_code) {
+            if self.left_out.member_deadlines == 0 {
+                self.left_out.first_member_key = self.shown(key.clone());
+            }
+            self.left_out.member_deadlines += count;
+        }
         Ok(Found::Record {
             type_code,
             key,
-            body: begin..input.position(),
+            body: begin..end,
+            member_deadlines: end..self.input.position(),
         })
     }
 

@@ -12,6 +12,7 @@ use crate::value;
 use crate::{Style, VERSION_VALKEY, Value};
 
 mod golden;
+mod members;
 mod newer;
 
 /// A record that was read, with all that is known of it.

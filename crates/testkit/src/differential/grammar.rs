@@ -375,6 +375,7 @@ const SERVER: &str = "
 const OF_MEMCACHED: &str =
     "our own, for the memcached port; held by transcripts and the replay of effects";
 const GARNETS: &str = "a command of Garnet; held by transcripts and the replay of effects";
+const KEYDBS: &str = "a command of KeyDB; held by transcripts and the replay of effects";
 const SAVES: &str =
     "what it answers depends on what is being saved; held by transcripts and process tests";
 const NEWER: &str = "newer than the oracle; held by transcripts";
@@ -427,6 +428,9 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("SETIFGREATER", GARNETS),
     ("SETIFMATCH", GARNETS),
     ("SETWITHETAG", GARNETS),
+    ("EXPIREMEMBER", KEYDBS),
+    ("EXPIREMEMBERAT", KEYDBS),
+    ("PEXPIREMEMBERAT", KEYDBS),
     ("HEXPIRE", NEWER),
     ("HPEXPIRE", NEWER),
     ("HEXPIREAT", NEWER),

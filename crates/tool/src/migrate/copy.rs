@@ -26,6 +26,12 @@ const FOLLOW_PAUSE: Duration = Duration::from_millis(20);
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// Commands that change keys without an event, as INFO counts them.
 const EMPTYING: [&str; 3] = ["cmdstat_flushall", "cmdstat_flushdb", "cmdstat_swapdb"];
+/// And those that set deadlines of members, at a KeyDB.
+const EXPIRING: [&str; 3] = [
+    "cmdstat_expiremember",
+    "cmdstat_expirememberat",
+    "cmdstat_pexpirememberat",
+];
 
 /// A copy under way.
 pub(super) struct Copying<'o> {
@@ -99,7 +105,8 @@ impl<'o> Copying<'o> {
         if let Some(followed) = followed.as_deref_mut() {
             followed.hear(&mut self.source, ledger)?;
         }
-        let mut emptied = self.emptied()?;
+        let mut emptied = self.calls(&EMPTYING)?;
+        let mut expiring = Some(self.calls(&EXPIRING)?);
         self.copy_nodes(ledger, followed.as_deref_mut(), outcome)?;
         self.end_ns = self.options.follow_for.map(|time| {
             self.clock.monotonic_ns() + u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -114,12 +121,16 @@ impl<'o> Copying<'o> {
                 return Ok(());
             };
             self.settle(ledger, followed, outcome)?;
-            let now = self.emptied()?;
-            if now == emptied && !self.owes_check {
-                return Ok(());
-            }
+            let now = self.calls(&EMPTYING)?;
             self.owes_check |= now != emptied;
             emptied = now;
+            // Looked for once: where deadlines are set all the time it would never end.
+            if let Some(before) = expiring.take() {
+                self.owes_check |= self.calls(&EXPIRING)? != before;
+            }
+            if !self.owes_check {
+                return Ok(());
+            }
         }
     }
 
@@ -142,18 +153,18 @@ impl<'o> Copying<'o> {
         Ok(())
     }
 
-    /// How often databases of the source were emptied or exchanged: no event tells of it.
-    fn emptied(&mut self) -> Result<Vec<String>, BenchError> {
+    /// How often the source was told to do what no event tells of.
+    fn calls(&mut self, commands: &[&str]) -> Result<Vec<String>, BenchError> {
         if !self.options.follows {
             return Ok(Vec::new());
         }
         self.source.of_all(|link| {
             let info = link.session.info("commandstats")?;
-            let calls = EMPTYING.map(|name| {
+            let calls = commands.iter().map(|name| {
                 let told = info_field(&info, name).unwrap_or_default();
-                told.split(',').next().unwrap_or_default().to_owned()
+                told.split(',').next().unwrap_or_default()
             });
-            Ok(calls.join(" "))
+            Ok(calls.collect::<Vec<_>>().join(" "))
         })
     }
 
@@ -298,6 +309,7 @@ impl<'o> Copying<'o> {
         let refused = self.target.write(database, &there, now_unix_ms)?;
         let bytes = there.iter().map(|(_, held)| held.payload.len()).sum();
         for ((key, held), refused) in there.into_iter().zip(refused) {
+            outcome.note_without_deadline(database, key, held.without_deadline);
             match refused {
                 None => outcome.copied += 1,
                 Some(reason) => self.write_anew(database, key, held, (&reason, outcome))?,

@@ -43,9 +43,11 @@ pub(super) struct End {
     met: BTreeSet<Address>,
     is_disturbed: bool,
     is_quiet: bool,
-    clock: SystemClock,
+    pub(super) clock: SystemClock,
     /// Whether it tells deadlines as times; else what is left of them.
     pub(super) tells_deadlines: bool,
+    /// Whether it tells deadlines of members, beside their values.
+    pub(super) tells_member_deadlines: bool,
 }
 
 impl End {
@@ -58,6 +60,7 @@ impl End {
             _ => None,
         };
         let tells_deadlines = link.tells_deadlines;
+        let tells_member_deadlines = link.tells_member_deadlines;
         let mut end = Self {
             endpoint: endpoint.clone(),
             slots,
@@ -67,6 +70,7 @@ impl End {
             is_quiet,
             clock: SystemClock::new(),
             tells_deadlines,
+            tells_member_deadlines,
         };
         if end.slots.is_none() {
             end.take_up(&endpoint.address, link);

@@ -4,6 +4,7 @@ use protocol::Value;
 
 use super::end::{End, Request};
 use super::link::Held;
+use super::members::apart;
 use crate::cli::keys::{refused, text_of};
 use crate::error::BenchError;
 
@@ -40,7 +41,9 @@ impl End {
         let held = replies
             .chunks_exact(2)
             .map(|pair| held_of(&pair[0], &pair[1], tells_deadlines, now_unix_ms));
-        Ok(held.collect())
+        let mut held: Vec<_> = held.collect();
+        self.add_member_deadlines(database, keys, &mut held)?;
+        Ok(held)
     }
 
     /// Digests of what keys hold; none for those that are not told, or not there.
@@ -111,12 +114,19 @@ impl End {
                 },
             )
             .collect();
+        let is_apart = self.tells_member_deadlines;
+        let apart: Vec<_> = keys
+            .iter()
+            .map(|(_, held)| apart(&held.payload).filter(|_| is_apart))
+            .collect();
         let requests: Vec<Request<'_>> = keys
             .iter()
             .zip(&times)
-            .map(|((key, held), time)| {
+            .zip(&apart)
+            .map(|(((key, held), time), apart)| {
+                let payload = apart.as_ref().map_or(&held.payload, |(payload, _)| payload);
                 let mut words: Vec<&[u8]> =
-                    vec![b"RESTORE", key, time.as_bytes(), &held.payload, b"REPLACE"];
+                    vec![b"RESTORE", key, time.as_bytes(), payload, b"REPLACE"];
                 if self.tells_deadlines {
                     words.push(b"ABSTTL");
                 }
@@ -129,7 +139,13 @@ impl End {
             Value::Error(text) => Some(String::from_utf8_lossy(text).into_owned()),
             _ => None,
         });
-        Ok(refused.collect())
+        let mut refused: Vec<Option<String>> = refused.collect();
+        for (at, apart) in apart.iter().enumerate() {
+            if let (Some((_, deadlines)), None) = (apart, &refused[at]) {
+                refused[at] = self.set_member_deadlines(database, names[at], deadlines)?;
+            }
+        }
+        Ok(refused)
     }
 
     /// Deletes keys; how many there were.
@@ -183,6 +199,7 @@ fn held_of(
         (Value::Bulk(payload), Value::Integer(time)) => Ok(Some(Held {
             payload: payload.clone(),
             deadline_unix_ms: deadline_of(*time, tells_deadlines, now_unix_ms),
+            without_deadline: 0,
         })),
         (Value::Error(text), _) | (_, Value::Error(text)) => {
             Err(String::from_utf8_lossy(text).into_owned())

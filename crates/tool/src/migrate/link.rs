@@ -1,7 +1,8 @@
 //! A connection to one server, and what keys hold as payloads.
 
 use protocol::Value;
-use rdb::{Limits, dump};
+use rdb::{Limits, Value as Kept, dump};
+use structures::{Field, Object};
 
 use crate::endpoint::{Endpoint, Session, info_field};
 use crate::error::BenchError;
@@ -9,12 +10,17 @@ use crate::error::BenchError;
 /// The longest text that is understood.
 const STRING_BYTES_MAX: usize = 512 << 20;
 
+/// What servers are asked about to see what they understand.
+pub(super) const NO_KEY: &str = "iolite:migrate:no-such-key";
+
 /// What a key holds, as a payload, with its deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) payload: Vec<u8>,
     /// In milliseconds since 1970; 0 for none.
     pub(super) deadline_unix_ms: i64,
+    /// Its members whose deadlines are not in the payload: of a set or a sorted set.
+    pub(super) without_deadline: u64,
 }
 
 /// A connection, with what the server understands.
@@ -22,6 +28,8 @@ pub(super) struct Link {
     pub(super) session: Session,
     /// Whether it tells deadlines as times; else what is left of them.
     pub(super) tells_deadlines: bool,
+    /// Whether it tells deadlines of members, beside their values: KeyDB does.
+    pub(super) tells_member_deadlines: bool,
     /// The name of the process that answers, which another start changes; empty where the server has none.
     pub(super) process: String,
     database: u32,
@@ -38,18 +46,14 @@ pub(super) fn limits() -> Limits {
 impl Link {
     pub(super) fn connect(endpoint: &Endpoint) -> Result<Self, BenchError> {
         let mut session = endpoint.connect()?;
-        let answer = session.ask(&["PEXPIRETIME", "iolite:migrate:no-such-key"])?;
-        let tells_deadlines = match answer {
-            Value::Integer(_) => true,
-            // Another node has the slot of that key, or none has: the command is known.
-            Value::Error(text) => text.starts_with(b"MOVED") || text.starts_with(b"CLUSTERDOWN"),
-            _ => false,
-        };
+        let tells_deadlines = is_known(&session.ask(&["PEXPIRETIME", NO_KEY])?);
+        let tells_member_deadlines = is_known(&session.ask(&["PTTL", NO_KEY, "member"])?);
         let info = session.info("server")?;
         let process = info_field(&info, "run_id").unwrap_or_default().to_owned();
         Ok(Self {
             session,
             tells_deadlines,
+            tells_member_deadlines,
             process,
             database: endpoint.database,
         })
@@ -62,6 +66,16 @@ impl Link {
             self.database = database;
         }
         Ok(())
+    }
+}
+
+/// Whether a server knows the request that it answered so.
+pub(super) fn is_known(answer: &Value) -> bool {
+    match answer {
+        Value::Integer(_) => true,
+        // Another node has the slot of that key, or none has: the command is known.
+        Value::Error(text) => text.starts_with(b"MOVED") || text.starts_with(b"CLUSTERDOWN"),
+        _ => false,
     }
 }
 
@@ -111,13 +125,30 @@ pub(super) fn is_same(one: &Held, other: &Held, tolerance_ms: i64) -> Result<boo
         let value = dump::read(&held.payload, &limits());
         value.map_err(|_| "its payload is not understood, so it is not compared".to_owned())
     };
-    Ok(read(one)? == read(other)?)
+    Ok(is_same_value(&read(one)?, &read(other)?, tolerance_ms))
+}
+
+/// Whether two values are the same; of fields of hashes the deadlines as those of keys.
+fn is_same_value(one: &Kept, other: &Kept, tolerance_ms: i64) -> bool {
+    let (Kept::Object(Object::Hash(one)), Kept::Object(Object::Hash(other))) = (one, other) else {
+        return one == other;
+    };
+    let deadline = |field: &Field<'_>| {
+        let at = field.deadline_unix_ms.map(i64::try_from);
+        at.map_or(0, |at| at.unwrap_or(i64::MAX))
+    };
+    one.len() == other.len()
+        && one.iter(0).all(|field| {
+            other.get(field.name.as_bytes(), 0).is_some_and(|twin| {
+                twin.value.as_bytes() == field.value.as_bytes()
+                    && is_about(deadline(&field), deadline(&twin), tolerance_ms)
+            })
+        })
 }
 
 #[cfg(test)]
 mod tests {
-    use rdb::Value as Kept;
-    use structures::{FieldDeadline, Hash, Object};
+    use structures::{FieldDeadline, Hash};
 
     use super::*;
 
@@ -127,6 +158,7 @@ mod tests {
         Held {
             payload,
             deadline_unix_ms,
+            without_deadline: 0,
         }
     }
 
@@ -165,6 +197,21 @@ mod tests {
         };
         assert_eq!(is_same(&later, &near, 500), Ok(true));
         assert_eq!(is_same(&later, &near, 100), Ok(false));
+    }
+
+    #[test]
+    fn deadlines_of_fields_are_compared_as_those_of_keys() {
+        let with = |at: Option<u64>| {
+            let Kept::Object(Object::Hash(mut hash)) = hash(&[("a", "1"), ("b", "2")], 128) else {
+                unreachable!("a hash");
+            };
+            hash.set_deadline(b"a", at).unwrap();
+            held(&Kept::Object(Object::Hash(hash)), 0)
+        };
+        let (one, near, never) = (with(Some(5_000)), with(Some(5_400)), with(None));
+        assert_eq!(is_same(&one, &near, 500), Ok(true));
+        assert_eq!(is_same(&one, &near, 100), Ok(false));
+        assert_eq!(is_same(&one, &never, 10_000), Ok(false));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::net::{IpAddr, ToSocketAddrs as _};
 use std::time::Duration;
 
 use super::Options;
+use super::link::{NO_KEY, is_known};
 use crate::endpoint::{Address, Session, info_field};
 use crate::error::BenchError;
 
@@ -63,6 +64,13 @@ pub(super) fn run(options: &Options) -> Result<bool, BenchError> {
     let_in(&mut target, options.source.credentials.as_ref())?;
     target.demand("REPLICAOF", &["REPLICAOF", host, &port.to_string()])?;
     wait(options, &mut source, &mut target)?;
+    if is_known(&source.ask(&["PTTL", NO_KEY, "member"])?) {
+        // Without standard error there is nobody to tell.
+        let _told = writeln!(
+            std::io::stderr(),
+            "deadlines of members of sets and sorted sets, if there are any, are left out: the log of the target counts them"
+        );
+    }
     if !options.hands_over {
         return Ok(false);
     }

@@ -1,4 +1,4 @@
-//! Deadlines: EXPIRE and its forms, TTL and its forms, PERSIST.
+//! Deadlines: EXPIRE and its forms, TTL and its forms, and the row of PERSIST ([`persist`]).
 //!
 //! Inside, a deadline is always an absolute time in milliseconds; seconds and relative times are
 //! turned into it once, with the overflow checks that clients see as an error.
@@ -10,6 +10,8 @@ use engine::error::{CommandError, CommandResult};
 use engine::spec::{Arity, CommandSpec, Flags, Group, KeyAccess, KeySpec, OnCondition};
 use protocol::Reply;
 use store::{Effect, Entry, Event, EventClass, Key};
+
+use super::persist;
 
 const CHANGED: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))];
 const READ: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
@@ -158,11 +160,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "PERSIST",
         needs_values: false,
         on_condition: OnCondition::ChangesDeadline,
-        arity: Arity::Exactly(2),
+        arity: Arity::AtLeast(2),
         since: "2.2.0",
         summary: "Takes a key's deadline away.",
         syntax: "key",
-        handler: persist,
+        handler: persist::persist,
         ..SETTER
     },
 ];
@@ -327,23 +329,6 @@ fn tell_deadline(
         }
     };
     reply.integer(answer);
-    Ok(())
-}
-
-fn persist(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let key = context.key(args.bytes()?);
-    let changed = context.store.modify(&key, |entry| {
-        let has_deadline = entry
-            .record()
-            .is_some_and(|record| record.deadline_unix_ms().is_some());
-        if has_deadline {
-            entry.set_deadline(None)?;
-            entry.effect(|effect| effect.command(&[b"PERSIST", key.bytes()]));
-            entry.event(EventClass::GENERIC, "persist");
-        }
-        Ok::<_, CommandError>(has_deadline)
-    })?;
-    reply.integer(i64::from(changed));
     Ok(())
 }
 

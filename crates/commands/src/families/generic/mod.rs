@@ -10,6 +10,7 @@ mod delete;
 mod expire;
 mod migrate;
 mod object;
+mod persist;
 mod rename;
 mod restore;
 mod sort;

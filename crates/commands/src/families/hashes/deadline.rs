@@ -13,14 +13,14 @@ use super::fields::{self, Complaint};
 use super::{READER, UPDATED_KEY, WRITER, change_existing, read, state_removed};
 
 /// No deadline of a field is later than this many milliseconds since 1970, as in Redis.
-const DEADLINE_MAX_UNIX_MS: i64 = (1 << 46) - 1;
+pub(super) const DEADLINE_MAX_UNIX_MS: i64 = (1 << 46) - 1;
 
 /// What is answered for a field.
 const NO_SUCH_FIELD: i64 = -2;
 const NO_DEADLINE: i64 = -1;
 const NOT_CHANGED: i64 = 0;
-const CHANGED: i64 = 1;
-const REMOVED: i64 = 2;
+pub(super) const CHANGED: i64 = 1;
+pub(super) const REMOVED: i64 = 2;
 
 const SETTER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(6),
@@ -173,7 +173,7 @@ impl Time {
 
 /// When a new deadline is taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Condition {
+pub(super) enum Condition {
     Always,
     WithoutDeadline,
     WithDeadline,
@@ -243,7 +243,7 @@ fn set_deadlines(
 }
 
 /// Sets the deadline of one field; what is answered for it.
-fn set_deadline(
+pub(super) fn set_deadline(
     hash: &mut Hash,
     name: &[u8],
     deadline: u64,
@@ -264,7 +264,7 @@ fn set_deadline(
     Ok(CHANGED)
 }
 
-fn state_deadline(entry: &mut Entry<'_>, deadline: u64, names: &[&[u8]]) {
+pub(super) fn state_deadline(entry: &mut Entry<'_>, deadline: u64, names: &[&[u8]]) {
     let key = entry.key();
     entry.effect(|effect| {
         let deadline = IntegerText::new_u64(deadline);

@@ -5,6 +5,7 @@
 //!   change    HSET HMSET HSETNX HDEL HGETDEL       number  HINCRBY HINCRBYFLOAT
 //!   walk      HSCAN HRANDFIELD
 //!   deadline  HEXPIRE HPEXPIRE HEXPIREAT HPEXPIREAT HTTL HPTTL HEXPIRETIME HPEXPIRETIME HPERSIST
+//!   member    EXPIREMEMBER EXPIREMEMBERAT PEXPIREMEMBERAT
 //!   expiring  HGETEX HSETEX
 //! ```
 //!
@@ -27,6 +28,7 @@ mod change;
 mod deadline;
 mod expiring;
 mod fields;
+mod member;
 mod number;
 mod read;
 mod walk;
@@ -38,6 +40,7 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     number::COMMANDS,
     walk::COMMANDS,
     deadline::COMMANDS,
+    member::COMMANDS,
     expiring::COMMANDS,
 ];
 

@@ -33,7 +33,7 @@ const PRODUCERS: &[u8] =
 fn left_out(file: &[u8]) -> LeftOut {
     let mut reader = FileReader::open(file, limits(16)).unwrap();
     while reader.next().unwrap().is_some() {}
-    reader.left_out()
+    reader.left_out().clone()
 }
 
 #[test]

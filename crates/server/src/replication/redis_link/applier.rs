@@ -15,7 +15,7 @@ use protocol::ReplyBuffer;
 use store::Source;
 
 use super::super::following::{Following, Primary};
-use super::failed_command::first_failure;
+use super::failed_command::failures;
 use crate::node::Node;
 use crate::port::Port;
 
@@ -40,6 +40,8 @@ pub(super) struct Applier<'f> {
     engine: Engine,
     counters: Arc<EngineCounters>,
     errors_seen: u64,
+    /// Members that the primary wanted to expire, and that have no deadline here.
+    without_deadline: u64,
     session: Session,
     client: Arc<ClientRecord>,
     output: ReplyBuffer,
@@ -87,6 +89,7 @@ impl<'f> Applier<'f> {
             counters: engine.counters(),
             engine,
             errors_seen: 0,
+            without_deadline: 0,
             session: session_of(&client),
             client,
             output: ReplyBuffer::new(),
@@ -332,12 +335,18 @@ impl<'f> Applier<'f> {
     /// Finds out whether one of these commands was answered with an error.
     fn look_for_errors(&mut self, commands: &[u8]) -> Result<(), Stop> {
         let errors = self.counters.errors_count();
-        let has_failed = errors != self.errors_seen;
+        let count = errors - self.errors_seen;
         self.errors_seen = errors;
-        let reason = has_failed.then(|| first_failure(commands, &self.output.to_vec()));
+        let failed = (count > 0).then(|| failures(commands, &self.output.to_vec()));
         self.output.clear();
-        let Some(reason) = reason else {
+        let Some(failed) = failed else {
             return Ok(());
+        };
+        self.note_without_deadline(failed.without_deadline);
+        let reason = match failed.first {
+            Some(reason) => reason,
+            None if failed.without_deadline == count => return Ok(()),
+            None => "an error that was not answered".to_owned(),
         };
         if self.node.core.config.current().replication.skips_unknown {
             self.node.core.log.warning(format_args!(
@@ -349,6 +358,19 @@ impl<'f> Applier<'f> {
             "a command before offset {} failed: {reason}",
             self.given
         )))
+    }
+
+    /// Counts members that have no deadline here, and says so ever more rarely: each that the count has doubled.
+    fn note_without_deadline(&mut self, count: u64) {
+        let before = self.without_deadline;
+        self.without_deadline += count;
+        if self.without_deadline.checked_ilog2() != before.checked_ilog2() {
+            self.node.core.log.warning(format_args!(
+                "{} deadlines of members of sets and sorted sets that the primary set were left out: only fields of hashes \
+                 have deadlines here, and the primary has to remove the others",
+                self.without_deadline
+            ));
+        }
     }
 
     fn pause(&self) -> Result<(), Stop> {

@@ -268,3 +268,57 @@ fn what_is_on_disk_is_told_to_a_primary_that_asks() {
         }
     }
 }
+
+/// KeyDB tells its replicas of deadlines of members as its clients stated them.
+#[test]
+fn deadlines_of_members_are_taken_from_a_stream_of_keydb() {
+    let replica = iolite(&["--durability", "none"]);
+    let mut client = replica.client().unwrap();
+    let primary = Primary::new();
+    primary.followed_by(&mut client);
+    // A set with a deadline of a member in its file, too.
+    let mut file = b"REDIS0009\xfe\0\x02\x01s\x02\x01a\x01b".to_vec();
+    file.extend_from_slice(
+        b"\xfa\x13keydb-subexpire-key\x01a\xfa\x14keydb-subexpire-when\x0d1900000000000",
+    );
+    file.extend_from_slice(b"\xff\0\0\0\0\0\0\0\0");
+    let mut link = primary.accept();
+    link.give(&file, file.len());
+    for line in [
+        "SELECT 0",
+        "HSET h a 1 b 2 c 3",
+        "EXPIREMEMBER h a 1000",
+        "EXPIREMEMBER s a 1000",
+        "MULTI",
+        "PEXPIREMEMBERAT h b 1900000000123",
+        "EXPIREMEMBERAT s b 1900000000",
+        "EXEC",
+        "EXPIREMEMBERAT h c 1900000000",
+        "PERSIST h a",
+        "HSET h last 1",
+    ] {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let mut bytes = Vec::new();
+        protocol::encode_request(&mut bytes, &words);
+        link.say(&bytes);
+    }
+    until("all is applied", || {
+        run(&mut client, "HEXISTS h last") == Value::Integer(1)
+    });
+    assert_eq!(
+        must(&mut client, "HPEXPIRETIME h FIELDS 3 a b c"),
+        Value::Array(vec![
+            Value::Integer(-1),
+            Value::Integer(1_900_000_000_123),
+            Value::Integer(1_900_000_000_000),
+        ])
+    );
+    assert_eq!(field(&mut client, "master_link_status"), "up");
+    let log = replica.log();
+    for said in [
+        "1 deadlines of members of sets and sorted sets were left out, the first at the key 's'",
+        "2 deadlines of members of sets and sorted sets that the primary set were left out",
+    ] {
+        assert!(log.contains(said), "{log}");
+    }
+}
