@@ -270,14 +270,11 @@ impl ConfigPort for Port<'_> {
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])], may_wait: bool) -> Result<(), CommandError> {
         let (node, is_local) = (self.node, self.peer_is_local);
         if directives::is_wanted(node) && node.control.log().is_some() {
-            let shared = node
-                .core
-                .config
-                .shared_pairs(pairs, is_local)
-                .map_err(as_reply)?;
-            if !shared.is_empty() {
+            let divided = node.core.config.divided(pairs, is_local);
+            let divided = divided.map_err(as_reply)?;
+            if !divided.shared.is_empty() {
                 return match may_wait {
-                    true => directives::change(node, &shared),
+                    true => directives::change_with_own(node, &divided, is_local),
                     false => Err(CommandError::Aside),
                 };
             }
@@ -297,8 +294,8 @@ impl ConfigPort for Port<'_> {
     fn shares_directives(&self, pairs: &[(&[u8], &[u8])]) -> bool {
         let node = self.node;
         let is_in_group = directives::is_wanted(node) && node.control.log().is_some();
-        let shared = || node.core.config.shared_pairs(pairs, self.peer_is_local);
-        is_in_group && shared().is_ok_and(|shared| !shared.is_empty())
+        let divided = || node.core.config.divided(pairs, self.peer_is_local);
+        is_in_group && divided().is_ok_and(|divided| !divided.shared.is_empty())
     }
 
     fn config_rewrite(&mut self, all: bool) -> Result<(), CommandError> {
@@ -672,6 +669,6 @@ impl ProcessPort for Port<'_> {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
-fn as_reply(error: ConfigError) -> CommandError {
+pub(crate) fn as_reply(error: ConfigError) -> CommandError {
     CommandError::Bytes(error.as_bytes().to_vec())
 }

@@ -47,7 +47,7 @@ pub use group::{Group, LINK_PORT_DISTANCE};
 pub use http::{Http, MetricsAuth};
 pub(crate) use loader::{LoadError, Loader, read_file};
 pub use memcached::Memcached;
-pub use of_group::OwnedPair;
+pub use of_group::{Divided, OwnedPair};
 pub use replication::{LinkEncryption, LoadsDirectly, Replication};
 pub(crate) use rewrite::replace_file;
 pub use settings::Settings;

@@ -24,33 +24,51 @@ const SHARED: &[&str] = &[
 /// A name and a value.
 pub type OwnedPair = (Vec<u8>, Vec<u8>);
 
+/// What a CONFIG SET names, by whom it is set.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Divided {
+    /// Set for all nodes, by the names of their rows.
+    pub shared: Vec<OwnedPair>,
+    /// This node's own, and what is no directive.
+    pub own: Vec<OwnedPair>,
+}
+
 impl SharedConfig {
-    /// `pairs` of a CONFIG SET by the names of their rows, where all of them are shared; nothing where none is.
+    /// `pairs` of a CONFIG SET, divided. Where some are shared, all of them have been checked, in the order in which they are set
+    /// then: what is shared first.
     ///
     /// # Errors
-    /// What the client is to read: some are shared and some are not, or they cannot be set so.
-    pub fn shared_pairs(
+    /// What the client is to read: they cannot be set so.
+    pub fn divided(
         &self,
         pairs: &[(&[u8], &[u8])],
         is_local: bool,
-    ) -> Result<Vec<OwnedPair>, ConfigError> {
-        let mut shared = Vec::new();
-        let mut own = None;
+    ) -> Result<Divided, ConfigError> {
+        let mut divided = Divided::default();
         for (name, value) in pairs {
             let row = directives::find(name).map(|(_, row, _)| row.name);
             match row.filter(|row| SHARED.contains(row)) {
-                Some(row) => shared.push((row.as_bytes().to_vec(), value.to_vec())),
-                None => own = row.or(own),
+                Some(row) => divided.shared.push((row.into(), value.to_vec())),
+                None => divided.own.push((name.to_vec(), value.to_vec())),
             }
         }
-        match own {
-            Some(own) if !shared.is_empty() => Err(ConfigError::refused(
-                own,
-                "it is this node's own, and the control group's are set by themselves",
-            )),
-            _ if shared.is_empty() => Ok(shared),
-            _ => self.check(pairs, is_local).map(|()| shared),
+        if !divided.shared.is_empty() {
+            let all = divided.shared.iter().chain(&divided.own);
+            let all: Vec<(&[u8], &[u8])> =
+                all.map(|(name, value)| (&name[..], &value[..])).collect();
+            self.check(&all, is_local)?;
         }
+        Ok(divided)
+    }
+
+    /// What directives of these names are now.
+    pub fn present<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Vec<OwnedPair> {
+        let names: Vec<&[u8]> = names.collect();
+        let mut present = Vec::with_capacity(names.len());
+        self.get(&names, &mut |name, value| {
+            present.push((name.to_vec(), value.to_vec()));
+        });
+        present
     }
 }
 
@@ -72,20 +90,41 @@ mod tests {
     }
 
     #[test]
-    fn shared_ones_are_set_by_themselves() {
+    fn what_is_shared_is_told_from_what_is_not() {
         let config = SharedConfig::new(Settings::default(), Origin::default());
         let pairs = |pairs: &[(&str, &str)]| {
             let bytes = pairs.iter().map(|(a, b)| (a.as_bytes(), b.as_bytes()));
-            let told = config.shared_pairs(&bytes.collect::<Vec<_>>(), true);
-            told.map(|shared| shared.len()).map_err(|_| ())
+            let told = config.divided(&bytes.collect::<Vec<_>>(), true);
+            told.map(|divided| (divided.shared.len(), divided.own.len()))
+                .map_err(|_| ())
         };
         assert_eq!(
             pairs(&[("Min-Slaves-To-Write", "1"), ("timeout", "5")]),
-            Ok(2)
+            Ok((2, 0))
         );
-        assert_eq!(pairs(&[("maxmemory", "1"), ("hz", "5")]), Ok(0));
-        assert_eq!(pairs(&[("nonsense", "1")]), Ok(0));
-        assert_eq!(pairs(&[("timeout", "1"), ("hz", "5")]), Err(()));
-        assert_eq!(pairs(&[("timeout", "soon")]), Err(()));
+        assert_eq!(pairs(&[("maxmemory", "1"), ("hz", "5")]), Ok((0, 2)));
+        assert_eq!(pairs(&[("nonsense", "1")]), Ok((0, 1)));
+        assert_eq!(pairs(&[("hz", "5"), ("timeout", "1")]), Ok((1, 1)));
+        for wrong in [
+            &[("timeout", "soon")][..],
+            &[("timeout", "1"), ("hz", "soon")],
+            &[("timeout", "soon"), ("hz", "5")],
+            &[("timeout", "1"), ("nonsense", "5")],
+            &[("timeout", "1"), ("hz", "5"), ("timeout", "2")],
+            // Set one behind the other, the second one would make another level.
+            &[("appendonly", "no"), ("durability", "os")],
+        ] {
+            assert_eq!(pairs(wrong), Err(()), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_there_is_can_be_looked_up() {
+        let config = SharedConfig::new(Settings::default(), Origin::default());
+        let names = [&b"timeout"[..], b"hz"];
+        let present = config.present(names.into_iter());
+        let expected = [("timeout", "0"), ("hz", "10")];
+        let expected = expected.map(|(name, value)| (name.into(), value.into()));
+        assert_eq!(present, expected);
     }
 }

@@ -15,8 +15,9 @@ use engine::CommandError;
 use std::collections::BTreeMap;
 
 use super::documents::{Subject, propose};
-use crate::config::{Change, OwnedPair};
+use crate::config::{Change, Divided, OwnedPair};
 use crate::node::Node;
+use crate::port::as_reply;
 
 /// The one document of its kind.
 const NAME: &[u8] = b"";
@@ -102,8 +103,49 @@ fn set(node: &Node, name: &[u8], value: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// Sets what is shared on all nodes, then what is this node's own: all or nothing. All has been checked. Own ones that cannot be had
+/// all the same, as a port that is taken, have what is shared set back.
+pub(crate) fn change_with_own(
+    node: &Node,
+    divided: &Divided,
+    is_local: bool,
+) -> Result<(), CommandError> {
+    let config = &node.core.config;
+    let before = config.present(divided.shared.iter().map(|(name, _)| &name[..]));
+    change(node, &divided.shared)?;
+    let own = divided.own.iter();
+    let own: Vec<(&[u8], &[u8])> = own.map(|(name, value)| (&name[..], &value[..])).collect();
+    let mut apply = |change: &Change<'_>| node.apply(change);
+    let Err(refused) = config.set(&own, is_local, &mut apply) else {
+        return Ok(());
+    };
+    if let Err(reason) = set_back(node, &divided.shared, &before) {
+        let reason = String::from_utf8_lossy(&reason.text()).into_owned();
+        node.core.log.warning(format_args!(
+            "Directives of the control group stay as they were set by a CONFIG SET that was refused: {reason}"
+        ));
+    }
+    Err(as_reply(refused))
+}
+
+/// Has those that are still what they were set to be what they were before.
+fn set_back(node: &Node, new: &[OwnedPair], before: &[OwnedPair]) -> Result<(), CommandError> {
+    order(node, &|pairs| {
+        for ((name, new), (_, old)) in new.iter().zip(before) {
+            if pairs.get(name) == Some(new) {
+                pairs.insert(name.clone(), old.clone());
+            }
+        }
+    })
+}
+
 /// Sets directives on all nodes; waits until they are so here.
-pub(crate) fn change(node: &Node, new: &[OwnedPair]) -> Result<(), CommandError> {
+fn change(node: &Node, new: &[OwnedPair]) -> Result<(), CommandError> {
+    order(node, &|pairs| pairs.extend(new.iter().cloned()))
+}
+
+/// Orders what `edit` makes of those that are set on all nodes.
+fn order(node: &Node, edit: &dyn Fn(&mut Pairs)) -> Result<(), CommandError> {
     let log = node.control.log_for_client()?;
     let subject = Subject {
         kind: DocumentKind::Config,
@@ -114,7 +156,7 @@ pub(crate) fn change(node: &Node, new: &[OwnedPair]) -> Result<(), CommandError>
     };
     let mut made = || {
         let (_, mut pairs) = pairs_of(&log.watch());
-        pairs.extend(new.iter().cloned());
+        edit(&mut pairs);
         Ok(Some(encode(&pairs)))
     };
     propose(node, &*log, &subject, &mut made)?;

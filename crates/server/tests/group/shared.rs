@@ -274,8 +274,6 @@ fn a_shared_directive_is_set_on_all_nodes() {
     wait_for_directive(&all, "min-replicas-max-lag", "77");
     // What a node has for itself.
     assert_eq!(set(&nodes[0], &["maxmemory", "100mb"]), ok());
-    let mixed = set(&nodes[0], &["timeout", "1", "maxmemory", "1gb"]);
-    assert!(is_error(&mixed, "this node's own"), "{mixed:?}");
     let wrong = set(&nodes[0], &["maxmemory-policy", "nonsense"]);
     assert!(is_error(&wrong, "maxmemory-policy"), "{wrong:?}");
     assert_eq!(directive(&nodes[1], "maxmemory"), "0");
@@ -294,6 +292,52 @@ fn a_shared_directive_is_set_on_all_nodes() {
     for (name, value) in [("timeout", "3600"), ("notify-keyspace-events", "AKE")] {
         wait_for_directive(&[&nodes[0], &nodes[1], &nodes[2], &newcomer], name, value);
     }
+}
+
+#[test]
+fn shared_and_own_directives_are_set_together_or_not_at_all() {
+    let mut nodes = three();
+    let set = |node: &Node, pairs: &[&str]| {
+        let words: Vec<&str> = ["CONFIG", "SET"].iter().chain(pairs).copied().collect();
+        node.run(&words)
+    };
+    let mixed = ["maxmemory", "1gb", "timeout", "3600", "maxmemory-policy"];
+    let mixed = [&mixed[..], &["allkeys-lru"]].concat();
+    assert_eq!(set(&nodes[1], &mixed), ok());
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_for_directive(&all, "timeout", "3600");
+    wait_for_directive(&all, "maxmemory-policy", "allkeys-lru");
+    let memory = || all.iter().map(|node| directive(node, "maxmemory"));
+    assert_eq!(memory().collect::<Vec<_>>(), ["0", "1073741824", "0"]);
+    // A wrong value of either kind, and one that shows only when it is put into force.
+    let index = nodes[0].field("control_index");
+    for wrong in [
+        &["timeout", "1", "maxmemory", "much"][..],
+        &["maxmemory", "1", "timeout", "soon"],
+        &["timeout", "1", "threads", "3"],
+    ] {
+        let told = set(&nodes[0], wrong);
+        assert!(matches!(told, Value::Error(_)), "{wrong:?}: {told:?}");
+    }
+    assert_eq!(nodes[0].field("control_index"), index);
+    let taken = nodes[1].port.to_string();
+    let told = set(
+        &nodes[0],
+        &["timeout", "1", "port", &taken, "maxmemory", "2gb"],
+    );
+    assert!(is_error(&told, "port"), "{told:?}");
+    wait_for_directive(&all, "timeout", "3600");
+    assert_eq!(directive(&nodes[0], "maxmemory"), "0");
+    assert_eq!(directive(&nodes[0], "port"), nodes[0].port.to_string());
+    // Nobody takes what is shared: nothing is set.
+    nodes[1].kill();
+    nodes[2].kill();
+    wait_until("no majority", &[&nodes[0]], || {
+        let told = set(&nodes[0], &["maxmemory", "3gb", "timeout", "1"]);
+        is_error(&told, "control group did not take the change")
+    });
+    assert_eq!(directive(&nodes[0], "maxmemory"), "0");
+    assert_eq!(set(&nodes[0], &["maxmemory", "3gb"]), ok());
 }
 
 #[test]
