@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::drift::Drift;
 use crate::entry::Entry;
+use crate::known_leases::KnownLeases;
 use crate::leader_lease::{Reign, latest_of_majority};
 use crate::message::{CopyStatus, Fetch, Heartbeat, HeartbeatReply, Seal, SealAnswer};
 use crate::planted::{Bug, is_on};
@@ -71,7 +72,9 @@ pub struct Leader {
     started_ms: u64,
     /// Since when it leads.
     elected_ms: Option<u64>,
-    /// Those of the leader that was heard last, where they are longer than this one's.
+    /// For how long leases count that others granted.
+    known: KnownLeases,
+    /// Those of the leaders before, by the longest of their leases that was known when this one was elected.
     others_times: Times,
     /// As which leader of the control log it leads, or led last.
     reign: Option<Reign>,
@@ -102,6 +105,7 @@ impl Leader {
         Self {
             times,
             started_ms: now_ms,
+            known: KnownLeases::default(),
             others_times: times,
             elected_ms: None,
             reign: None,
@@ -126,9 +130,9 @@ impl Leader {
     }
 
     /// For how long a lease counts at another leader, as that says. What it granted counts so long, too, where this one leads next.
-    pub fn note_lease_of_leader(&mut self, lease_ms: u64) {
+    pub fn note_lease_of_leader(&mut self, lease_ms: u64, now_ms: u64) {
         if !self.leads() {
-            self.others_times = Times::of(lease_ms.max(self.times.lease_ms));
+            self.known.note(lease_ms, now_ms);
         }
     }
 
@@ -146,6 +150,8 @@ impl Leader {
             return;
         }
         self.elected_ms = reign.map(|_| now_ms);
+        let known_ms = self.known.longest_ms(now_ms).unwrap_or(0);
+        self.others_times = Times::of(known_ms.max(self.times.lease_ms));
         self.reign = reign.or(self.reign);
         self.rounds.clear();
         self.changes.clear();
@@ -692,16 +698,19 @@ mod tests {
         let longest_ms = Times::of(15_000).predecessor_ms();
         let ends_at_ms = |told: &[u64]| {
             let mut leader = Leader::new(Times::of(1_500), 0);
-            told.iter().for_each(|ms| leader.note_lease_of_leader(*ms));
+            let told = told.iter();
+            told.for_each(|ms| leader.note_lease_of_leader(*ms, 0));
             leader.set_leading(Some((1, 1)), 0);
             // What it tells itself since counts for nothing.
-            leader.note_lease_of_leader(1_500);
+            leader.note_lease_of_leader(1_500, 0);
             (0..=longest_ms).find(|now_ms| leader.is_lease_over(shard, 0, *now_ms))
         };
         let own_ms = Times::of(1_500).predecessor_ms();
         assert_eq!(ends_at_ms(&[]), Some(own_ms));
         assert_eq!(ends_at_ms(&[200]), Some(own_ms));
         assert_eq!(ends_at_ms(&[1_500, 15_000]), Some(longest_ms));
+        // The longer ones of the leader before that may stand.
+        assert_eq!(ends_at_ms(&[15_000, 1_500]), Some(longest_ms));
     }
 
     /// The seal comes late, from a leader before: it was on its way when the round began.

@@ -28,6 +28,7 @@ pub mod bytes;
 pub mod control_log;
 pub mod drift;
 pub mod entry;
+mod known_leases;
 pub mod leader;
 pub mod leader_lease;
 pub mod meeting;

@@ -20,7 +20,7 @@ impl Driver {
         let known_ms = self.member.granted_ms();
         self.member.on_reply(now_ms, reply);
         if let Some(granted_ms) = self.member.granted_ms() {
-            self.leader.note_lease_of_leader(granted_ms);
+            self.leader.note_lease_of_leader(granted_ms, now_ms);
             let own_ms = self.times.node_timeout_ms;
             if known_ms != Some(granted_ms) && granted_ms != own_ms {
                 self.warn(&format!(

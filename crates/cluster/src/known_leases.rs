@@ -1,0 +1,80 @@
+//! For how long leases count that others may hold, as a voter knows it: so long it waits where it is elected.
+//!
+//! ```text
+//!   replies of a leader:   15,000 … 15,000   1,500 … 1,500 ───────────────── 1,500   elected
+//!   longest:               15,000 ─────────────────────── one lease of it ─► 1,500   waits for 1,500
+//! ```
+//!
+//! Invariants
+//!  1. What a leader said last counts for good: who is not heard goes on granting.
+//!  2. What it said before counts for one lease more, and an election. Then none of those stands.
+
+use std::collections::BTreeMap;
+
+use crate::times::Times;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownLeases {
+    told_ms: Option<u64>,
+    /// By their length: until when one of it may stand.
+    older: BTreeMap<u64, u64>,
+}
+
+impl KnownLeases {
+    /// A leader says that its leases count so long.
+    pub(crate) fn note(&mut self, lease_ms: u64, now_ms: u64) {
+        match self.told_ms.replace(lease_ms) {
+            Some(told_ms) if told_ms != lease_ms => self.note_last(told_ms, now_ms),
+            _ => {}
+        }
+    }
+
+    /// Nothing is granted for so long any more.
+    fn note_last(&mut self, lease_ms: u64, now_ms: u64) {
+        let time_ms = Times::of(lease_ms).predecessor_ms();
+        let until_ms = now_ms + time_ms + time_ms / 100;
+        let known_ms = self.older.entry(lease_ms).or_insert(until_ms);
+        *known_ms = until_ms.max(*known_ms);
+        self.older.retain(|_, until_ms| now_ms < *until_ms);
+    }
+
+    /// The longest that may stand, as far as is known.
+    #[must_use]
+    pub(crate) fn longest_ms(&self, now_ms: u64) -> Option<u64> {
+        let mut older = self.older.iter().rev();
+        let older = older.find(|(_, until_ms)| now_ms < **until_ms);
+        self.told_ms.max(older.map(|(lease_ms, _)| *lease_ms))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longer_leases_are_known_until_none_of_them_stands() {
+        let mut known = KnownLeases::default();
+        assert_eq!(known.longest_ms(0), None);
+        known.note(15_000, 0);
+        // A leader that is not heard goes on granting.
+        assert_eq!(known.longest_ms(1_000_000), Some(15_000));
+        known.note(9_000, 1_000_000);
+        known.note(1_500, 1_001_000);
+        let lasts_ms = |lease_ms| Times::of(lease_ms).predecessor_ms();
+        assert_eq!(known.longest_ms(1_000_000 + lasts_ms(15_000)), Some(15_000));
+        assert_eq!(known.longest_ms(1_020_500), Some(1_500));
+    }
+
+    #[test]
+    fn what_was_told_between_is_known_as_long() {
+        let mut known = KnownLeases::default();
+        known.note(10_000, 0);
+        known.note(9_000, 10);
+        known.note(9_000, 9_000);
+        known.note(1_500, 9_010);
+        assert_eq!(known.longest_ms(10 + 10_100), Some(10_000));
+        assert_eq!(known.longest_ms(9_000 + 9_100 + 1_000), Some(9_000));
+        assert_eq!(known.longest_ms(30_000), Some(1_500));
+    }
+}
