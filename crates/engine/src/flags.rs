@@ -97,6 +97,8 @@ flag_set! {
         CHANGES_LIBRARIES = 26, "";
         /// Is done about as soon as what is FAST, whatever Redis calls it.
         BRIEF = 27, "";
+        /// A primary may send it with one argument more than a client may.
+        MORE_FROM_PRIMARY = 28, "";
     }
 }
 

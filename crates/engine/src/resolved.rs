@@ -50,7 +50,7 @@ pub fn check(
     request: Request<'_>,
     session: &Session,
 ) -> CommandResult {
-    if !spec.arity.accepts(request.len()) {
+    if !spec.arity.accepts(request.len()) && !is_more_from_primary(spec, request, session) {
         let full_name = table.full_name(index).unwrap_or_default();
         return Err(CommandError::WrongArity(full_name.into()));
     }
@@ -74,6 +74,13 @@ pub fn check(
         ));
     }
     Ok(())
+}
+
+#[cold]
+fn is_more_from_primary(spec: &CommandSpec, request: Request<'_>, session: &Session) -> bool {
+    session.is_of_primary
+        && spec.flags.has(Flags::MORE_FROM_PRIMARY)
+        && spec.arity.accepts(request.len() - 1)
 }
 
 /// Whether a command reads or changes keys.

@@ -15,10 +15,6 @@ pub(super) fn persist(
 ) -> CommandResult {
     let key = context.key(args.bytes()?);
     if args.remaining() > 0 {
-        let is_of_member = context.session.is_of_primary && args.remaining() == 1;
-        if !is_of_member {
-            return Err(CommandError::WrongArity("persist".into()));
-        }
         return persist_field(context, &key, args.bytes()?, reply);
     }
     let changed = context.store.modify(&key, |entry| {
