@@ -173,7 +173,6 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ("setex", "deprecated_since", "7.2 discourages it"),
     ("setex", "doc_flags", "7.2 discourages it"),
     ("setex", "replaced_by", "7.2 discourages it"),
-    ("persist", "arity", "a KeyDB primary names a member"),
     ("zrank", "arity", "7.2 has WITHSCORE"),
     ("zrank", "arguments", "7.2 has WITHSCORE"),
     ("zrank", "history", "7.2 has WITHSCORE"),
