@@ -53,6 +53,16 @@ pub fn quote(bytes: &[u8]) -> String {
     quoted
 }
 
+/// `bytes` as they are where [`split`] gives them back so as one word, else in quotes.
+#[must_use]
+pub fn quote_unless_plain(bytes: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
+    match !bytes.is_empty() && bytes.iter().all(is_plain) {
+        true => bytes.iter().map(|byte| char::from(*byte)).collect(),
+        false => quote(bytes),
+    }
+}
+
 fn push_escaped(quoted: &mut String, byte: u8) {
     let escaped = match byte {
         b'\\' | b'"' => char::from(byte),

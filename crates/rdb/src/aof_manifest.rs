@@ -11,10 +11,10 @@
 //!
 //! It stands here because servers and tools read it, and the first of its files is a file of this room.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use base::number::parse_u64;
-use base::words::{quote, split};
+use base::words::{quote_unless_plain, split};
 
 /// A longer line is no line of a manifest.
 const LINE_BYTES_MAX: usize = 1024;
@@ -133,17 +133,8 @@ impl Manifest {
 impl fmt::Display for Manifest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = |file: &ManifestFile, kind: char| {
-            let is_plain =
-                |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
-            if file.name.bytes().all(is_plain) {
-                write!(f, "file {}", file.name)?;
-            } else {
-                write!(f, "file {}", quote(file.name.as_bytes()))?;
-            }
-            f.write_str(" seq ")?;
-            write!(f, "{} type ", file.sequence)?;
-            f.write_char(kind)?;
-            f.write_char('\n')
+            let name = quote_unless_plain(file.name.as_bytes());
+            writeln!(f, "file {name} seq {} type {kind}", file.sequence)
         };
         self.base.iter().try_for_each(|file| line(file, 'b'))?;
         self.history.iter().try_for_each(|file| line(file, 'h'))?;

@@ -34,14 +34,18 @@ pub(crate) const HASH_OF_TEMPLATE: u8 = 32;
 
 /// Whether it is a hash, in whichever version.
 pub(crate) fn is_hash(type_code: u8) -> bool {
-    matches!(
-        type_code,
-        HASH | HASH_ZIPMAP
-            | HASH_ZIPLIST
-            | HASH_LISTPACK
-            | HASH_DEADLINES_EARLY..=HASH_LISTPACK_DEADLINES
-            | HASH_TEMPLATE_LISTPACK..=HASH_OF_TEMPLATE
-    )
+    has_field_deadlines(type_code)
+        || matches!(
+            type_code,
+            HASH | HASH_ZIPMAP | HASH_ZIPLIST | HASH_LISTPACK | HASH_TEMPLATE_LISTPACK
+                ..=HASH_OF_TEMPLATE
+        )
+}
+
+/// Whether it is a hash whose fields may have deadlines.
+#[must_use]
+pub fn has_field_deadlines(type_code: u8) -> bool {
+    (HASH_DEADLINES_EARLY..=HASH_LISTPACK_DEADLINES).contains(&type_code)
 }
 
 /// What a type is that others have and that has no counterpart here, and since when.

@@ -17,7 +17,7 @@
 //! | 253 | a deadline in seconds (4), up to version 2 |
 //! | 252 | a deadline in milliseconds (8) |
 //! | 251 | numbers of keys and of keys with a deadline in the database, for who makes tables |
-//! | 250 | a name and a text; behind a value of KeyDB's, [deadlines of members](crate::member_deadlines) |
+//! | 250 | a name and a text; after a value of KeyDB's, [deadlines of members](crate::member_deadlines) |
 //! | 249, 248 | how the next record was used |
 //! | 247 | something of a module that belongs to no key |
 //! | 246, 245 | a library of functions: of a release candidate, and of a release |

@@ -57,6 +57,7 @@ mod templates;
 mod ziplist;
 mod zipmap;
 
+pub use code::has_field_deadlines;
 pub use reader::{Limits, Malformed, Reader, Text};
 pub use value::Value;
 pub use writer::{Output, Style};

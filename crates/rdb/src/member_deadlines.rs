@@ -1,4 +1,4 @@
-//! Deadlines of members of hashes, sets and sorted sets, as KeyDB writes them: auxiliary fields behind the value of a key.
+//! Deadlines of members of hashes, sets and sorted sets, as KeyDB writes them: auxiliary fields after the value of a key.
 //!
 //! ```text
 //!   type │ key │ body │ 250 keydb-subexpire-key member │ 250 keydb-subexpire-when time │ …     time: a text, milliseconds since 1970

@@ -293,7 +293,7 @@ fn many_elements_come_back() {
     }
 }
 
-/// A payload with auxiliary fields behind the value, read.
+/// A payload with auxiliary fields after the value, read.
 fn with_fields(value: &Value, fields: &[u8]) -> Result<Value, Refused> {
     let mut payload = payload(value, false);
     payload.truncate(payload.len() - 10);
@@ -304,7 +304,7 @@ fn with_fields(value: &Value, fields: &[u8]) -> Result<Value, Refused> {
     dump::read(&payload, &limits(16))
 }
 
-/// As KeyDB writes them behind a value of its files.
+/// As KeyDB writes them after a value of its files.
 #[test]
 fn deadlines_of_members_after_a_hash_are_taken() {
     let plain = hash(&[(b"f".to_vec(), b"v".to_vec(), None)], &limits(16));

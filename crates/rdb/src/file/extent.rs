@@ -98,7 +98,7 @@ fn pass_other<R: Read>(
     }
 }
 
-/// Passes deadlines of members behind a value; how many there are.
+/// Passes deadlines of members after a value; how many there are.
 pub(super) fn pass_member_deadlines<R: Read>(input: &mut Input<R>) -> Result<u64, FileError> {
     let mut count = 0;
     loop {

@@ -124,7 +124,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The value of a body that has nothing behind it but deadlines of its members.
+/// The value of a body that has nothing after it but deadlines of its members.
 ///
 /// # Errors
 /// What is wrong, and how far into the body it was seen.

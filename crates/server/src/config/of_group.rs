@@ -111,7 +111,7 @@ mod tests {
             &[("timeout", "soon"), ("hz", "5")],
             &[("timeout", "1"), ("nonsense", "5")],
             &[("timeout", "1"), ("hz", "5"), ("timeout", "2")],
-            // Set one behind the other, the second one would make another level.
+            // Set one after the other, the second one would make another level.
             &[("appendonly", "no"), ("durability", "os")],
         ] {
             assert_eq!(pairs(wrong), Err(()), "{wrong:?}");

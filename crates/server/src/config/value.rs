@@ -162,8 +162,8 @@ impl Kind {
             }
             (_, Value::Words(words)) if words.is_empty() => vec![b"\"\"".to_vec()],
             (_, Value::Words(words)) => {
-                let written: Vec<Vec<u8>> = words.iter().map(|word| write_word(word)).collect();
-                vec![written.join(&b' ')]
+                let words = words.iter().map(|word| words::quote_unless_plain(word));
+                vec![words.collect::<Vec<_>>().join(" ").into_bytes()]
             }
             (_, Value::SavePoints(points)) if points.is_empty() => vec![b"\"\"".to_vec()],
             (_, Value::SavePoints(points)) => points
@@ -173,15 +173,6 @@ impl Kind {
             (_, Value::OutputLimits(limits)) => write_output_limits(limits),
             _ => vec![self.show(value)],
         }
-    }
-}
-
-/// A word as a file has it: in quotes only where it would be read as another one, or as none, without.
-fn write_word(word: &[u8]) -> Vec<u8> {
-    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
-    match !word.is_empty() && word.iter().all(is_plain) {
-        true => word.to_vec(),
-        false => words::quote(word).into_bytes(),
     }
 }
 

@@ -11,7 +11,7 @@ use reactor::ConnectionId;
 use super::dial::{self, Wish};
 use super::merge::Merge;
 use super::replies::is_refusal;
-use super::upstream::{Awaited, Link, Ready, Terms, Upstreams};
+use super::upstream::{Awaited, Link, Loss, Ready, Terms, Upstreams};
 use super::window::{Aim, Stage, Window, Work};
 use crate::node::Node;
 
@@ -122,7 +122,7 @@ impl Forwarding {
                     client: lane.is_own.then_some(sender.client),
                     serial: upstream.serial,
                     to: NodeId(upstream.node),
-                    user: upstream.user.name().to_vec(),
+                    user: upstream.terms.user.name().to_vec(),
                 };
                 dial::begin(sender.node, wish);
                 at
@@ -213,14 +213,7 @@ impl Forwarding {
 
     /// A connection of the client's own is lost, or was not made.
     pub(crate) fn lose(&mut self, at: usize, reason: &str, now_ms: u64) {
-        let upstream = self.own.get_mut(at);
-        let loss = Loss {
-            node: upstream.node,
-            was_open: matches!(upstream.link, Link::Open(_)),
-            reason,
-            now_ms,
-        };
-        let awaited = upstream.close(now_ms);
+        let (loss, awaited) = self.own.get_mut(at).lose(reason, now_ms);
         if self.watched == Some(loss.node) {
             self.is_watch_lost = true;
         }
@@ -235,7 +228,7 @@ impl Forwarding {
     pub(crate) fn leave(&mut self, session: &Session) -> Vec<ConnectionId> {
         let mut ended = Vec::new();
         for upstream in self.own.iter_mut() {
-            let is_same = Arc::ptr_eq(&upstream.user, session.permit.user());
+            let is_same = Arc::ptr_eq(&upstream.terms.user, session.permit.user());
             if let Link::Open(id) = upstream.link
                 && !is_same
                 && upstream.queue.is_empty()
@@ -266,19 +259,18 @@ impl Forwarding {
     }
 }
 
-/// How a connection was lost.
-pub(crate) struct Loss<'a> {
-    pub(crate) node: [u8; 20],
-    pub(crate) was_open: bool,
-    pub(crate) reason: &'a str,
-    pub(crate) now_ms: u64,
-}
-
 /// The node that a part of a request is for now; none where nobody serves the slot.
 fn node_of(aim: Aim, routes: &Routes) -> Option<[u8; 20]> {
     match aim {
-        Aim::Node(node) => Some(node),
         Aim::Slot(_) if routes.is_down && !routes.reads_when_down => None,
+        _ => owner_of(aim, routes),
+    }
+}
+
+/// The node that has what a part of a request is about.
+pub(crate) fn owner_of(aim: Aim, routes: &Routes) -> Option<[u8; 20]> {
+    match aim {
+        Aim::Node(node) => Some(node),
         Aim::Slot(slot) => {
             let owner = usize::from(routes.owner(slot)?);
             routes.endpoints.get(owner).map(|endpoint| endpoint.id)

@@ -64,7 +64,7 @@ pub(crate) struct Sent {
     pub(crate) watches: bool,
     /// It ends the transaction of the client.
     pub(crate) is_exec: bool,
-    /// It may take long at its node, or is about the session there: what others sent does not wait behind it.
+    /// It may take long at its node, or is about the session there: what others sent does not wait for it.
     pub(crate) needs_own: bool,
 }
 

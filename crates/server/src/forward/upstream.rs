@@ -57,13 +57,14 @@ impl Awaited {
 /// What a connection holds next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextReply {
-    /// So many bytes that are no reply: nothing that a client that forwards hears comes so from another node.
-    Push(usize),
-    /// A reply of so many bytes.
+    /// So many bytes that are for nobody: the answer to what was said of the client, or a push, by which no client that forwards
+    /// hears from another node.
+    Passed(usize),
+    /// A reply of so many bytes to a request.
     Reply(usize, Awaited),
     /// A part of one, or nothing. So many bytes have to be there before there can be more; 0 where none is awaited.
     Needs(usize),
-    /// What no server sends, or nobody awaits.
+    /// What no server sends, nobody awaits, or says that the node did not take what was said of the client.
     Wrong,
 }
 
@@ -80,6 +81,10 @@ impl Terms {
             user: Arc::clone(session.permit.user()),
             told: Told::of(session),
         }
+    }
+
+    fn are_like(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.user, &other.user) && self.told == other.told
     }
 
     /// Whether they are those of a session as it is now.
@@ -125,9 +130,9 @@ pub(crate) struct Upstream {
     /// Which try it is.
     pub(crate) serial: u64,
     pub(crate) link: Link,
-    pub(crate) user: Arc<User>,
-    /// For whom it is, where many share it.
-    terms: Told,
+    /// On which it was made; shared ones are for clients on the same alone.
+    pub(crate) terms: Terms,
+    /// What the node has been told.
     told: Told,
     /// What is to be sent.
     pub(crate) unsent: Vec<u8>,
@@ -138,6 +143,14 @@ pub(crate) struct Upstream {
     pub(crate) is_paused: bool,
     /// When a reply came, or the first that is awaited began to be.
     pub(crate) moved_ms: u64,
+}
+
+/// How a connection was lost.
+pub(crate) struct Loss<'r> {
+    pub(crate) node: [u8; 20],
+    pub(crate) was_open: bool,
+    pub(crate) reason: &'r str,
+    pub(crate) now_ms: u64,
 }
 
 /// What stands in the way of a request.
@@ -167,17 +180,16 @@ impl Upstreams {
         is_shared: bool,
         now_ms: u64,
     ) -> Ready {
-        let found = self.all.iter().position(|it| {
-            it.node == node
-                && (!is_shared || (it.terms == terms.told && Arc::ptr_eq(&it.user, &terms.user)))
-        });
+        let found = self
+            .all
+            .iter()
+            .position(|it| it.node == node && (!is_shared || it.terms.are_like(terms)));
         let at = found.unwrap_or_else(|| {
             self.all.push(Upstream {
                 node,
                 serial: 0,
                 link: Link::Closed { until_ms: 0 },
-                user: Arc::clone(&terms.user),
-                terms: terms.told,
+                terms: terms.clone(),
                 told: Told::NOTHING,
                 unsent: Vec::new(),
                 queue: VecDeque::new(),
@@ -195,11 +207,11 @@ impl Upstreams {
                 upstream.serial = self.next_serial;
                 upstream.link = Link::Dialling;
                 upstream.told = Told::NOTHING;
-                upstream.user = Arc::clone(&terms.user);
+                upstream.terms = terms.clone();
                 Ready::Dial(at)
             }
             // The connection of the user that the client was before: `leave` ends it.
-            _ if !Arc::ptr_eq(&upstream.user, &terms.user) => Ready::Later,
+            _ if !Arc::ptr_eq(&upstream.terms.user, &terms.user) => Ready::Later,
             _ => Ready::Yes(at),
         }
     }
@@ -280,8 +292,10 @@ impl Upstream {
     /// Takes up what `input` begins with.
     pub(crate) fn next_reply(&mut self, input: &[u8], now_ms: u64) -> NextReply {
         match self.scanner.next(input) {
-            Scanned::Reply(len) if input.starts_with(b">") => NextReply::Push(len),
+            Scanned::Reply(len) if input.starts_with(b">") => NextReply::Passed(len),
             Scanned::Reply(len) => match self.queue.pop_front() {
+                Some(Awaited::Silent) if input.starts_with(b"-") => NextReply::Wrong,
+                Some(Awaited::Silent) => NextReply::Passed(len),
                 Some(awaited) => {
                     self.moved_ms = now_ms;
                     NextReply::Reply(len, awaited)
@@ -304,8 +318,23 @@ impl Upstream {
         }
     }
 
+    /// It is lost, or was not made; what was awaited.
+    pub(crate) fn lose<'r>(
+        &mut self,
+        reason: &'r str,
+        now_ms: u64,
+    ) -> (Loss<'r>, VecDeque<Awaited>) {
+        let loss = Loss {
+            node: self.node,
+            was_open: self.open_link().is_some(),
+            reason,
+            now_ms,
+        };
+        (loss, self.close(now_ms))
+    }
+
     /// It is not there any more, and none is made for a moment; what was awaited.
-    pub(crate) fn close(&mut self, now_ms: u64) -> VecDeque<Awaited> {
+    fn close(&mut self, now_ms: u64) -> VecDeque<Awaited> {
         self.link = Link::Closed {
             until_ms: now_ms + PAUSE_MS,
         };

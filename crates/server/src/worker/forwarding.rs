@@ -12,10 +12,10 @@ use super::running::SHARE;
 use super::sessions::Connected;
 use super::{Arena, Worker};
 use crate::counters::bump;
-use crate::forward::client::{Forwarding, Sender, nothing_done};
+use crate::forward::client::{Forwarding, Sender, nothing_done, owner_of};
 use crate::forward::rules::{Own, Rules, Sent, Way};
 use crate::forward::upstream::Upstreams;
-use crate::forward::window::{Aim, Entry, Work};
+use crate::forward::window::{Entry, Work};
 
 /// How often those are looked at whose requests are on their way.
 pub(super) const LOOK_MS: u64 = 5;
@@ -427,7 +427,7 @@ impl Worker {
         if sent.watches
             && let Work::One(part) = &entry.work
         {
-            forward.watched = owner_of(routes, part.aim);
+            forward.watched = owner_of(part.aim, routes);
         }
         let is_answered = entry.reply.is_some();
         let number = forward.window.push(entry);
@@ -463,16 +463,6 @@ fn is_silent(session: &mut Session) -> bool {
         ReplyMode::SkipNext | ReplyMode::Skip => {
             session.reply_mode = ReplyMode::On;
             true
-        }
-    }
-}
-
-fn owner_of(routes: &Routes, aim: Aim) -> Option<[u8; 20]> {
-    match aim {
-        Aim::Node(node) => Some(node),
-        Aim::Slot(slot) => {
-            let owner = usize::from(routes.owner(slot)?);
-            routes.endpoints.get(owner).map(|it| it.id)
         }
     }
 }

@@ -12,7 +12,7 @@ use super::forwarding::LOOK_MS;
 use super::sessions::Connected;
 use crate::counters::bump;
 use crate::forward::Newcomer;
-use crate::forward::client::{Forwarding, Loss, NO_NODE, Sender};
+use crate::forward::client::{Forwarding, NO_NODE, Sender};
 use crate::forward::rules::{Rules, Way};
 use crate::forward::upstream::{Awaited, Link, NextReply, Upstream, Upstreams};
 use crate::forward::window::{Aim, Entry, Part, SAVED_BYTES_MAX, Stage, Work};
@@ -106,33 +106,40 @@ impl Worker {
         serial: u64,
         reason: &str,
     ) {
-        let is_awaited = |it: &Upstream| it.serial == serial && it.link == Link::Dialling;
+        self.lose_upstream(client, reason, |it| {
+            it.serial == serial && it.link == Link::Dialling
+        });
+    }
+
+    /// The connection of a client, or a shared one, that is such a one is lost, or was not made. Clients are answered when they are
+    /// looked after next.
+    fn lose_upstream(
+        &mut self,
+        client: Option<ConnectionId>,
+        reason: &str,
+        is_it: impl Fn(&Upstream) -> bool,
+    ) {
         let Some(client) = client else {
-            let at = self.forwarding.shared.iter().position(is_awaited);
+            let at = self.forwarding.shared.iter().position(is_it);
             return at.map_or((), |at| self.lose_shared(at, reason));
         };
         let Some(mut forward) = self.take_forwarding(client) else {
             return;
         };
-        let at = forward.own.iter().position(is_awaited);
+        let at = forward.own.iter().position(is_it);
         if let Some(at) = at {
             forward.lose(at, reason, self.now_ms);
         }
         self.put_forwarding(client, forward);
+        self.forwarding.look_due_ms = self.now_ms;
     }
 
     /// A connection that clients share is lost, or was not made: each hears of what it sent. They are answered when they are
     /// looked after next.
     fn lose_shared(&mut self, at: usize, reason: &str) {
         let now_ms = self.now_ms;
-        let upstream = self.forwarding.shared.get_mut(at);
-        let loss = Loss {
-            node: upstream.node,
-            was_open: matches!(upstream.link, Link::Open(_)),
-            reason,
-            now_ms,
-        };
-        for awaited in upstream.close(now_ms) {
+        let (loss, all_awaited) = self.forwarding.shared.get_mut(at).lose(reason, now_ms);
+        for awaited in all_awaited {
             if let Awaited::Part(client, number, part) = awaited
                 && let Some(mut forward) = self.take_forwarding(client)
             {
@@ -186,13 +193,11 @@ impl Worker {
         let mut received = loop {
             let upstream = forward.own.get_mut(at);
             match upstream.next_reply(&input[consumed..], now_ms) {
-                NextReply::Push(len) => consumed += len,
+                NextReply::Passed(len) => consumed += len,
                 NextReply::Reply(len, awaited) => {
                     let reply = &input[consumed..consumed + len];
                     consumed += len;
-                    if !hand_on(forward, awaited, reply, now_ms) {
-                        break Received::consumed(consumed).then(Then::CloseNow);
-                    }
+                    hand_on(forward, awaited, reply, now_ms);
                 }
                 NextReply::Needs(needed) => break needs(consumed, needed),
                 NextReply::Wrong => break Received::consumed(consumed).then(Then::CloseNow),
@@ -215,7 +220,7 @@ impl Worker {
         let received = loop {
             let upstream = self.forwarding.shared.get_mut(at);
             let (len, awaited) = match upstream.next_reply(&input[consumed..], now_ms) {
-                NextReply::Push(len) => {
+                NextReply::Passed(len) => {
                     consumed += len;
                     continue;
                 }
@@ -226,9 +231,6 @@ impl Worker {
             let reply = &input[consumed..consumed + len];
             consumed += len;
             let Some(client) = awaited.client() else {
-                if reply.starts_with(b"-") {
-                    break Received::consumed(consumed).then(Then::CloseNow);
-                }
                 continue;
             };
             if current.as_ref().is_none_or(|(of, _)| *of != client) {
@@ -280,7 +282,9 @@ impl Worker {
             io.close(id);
         }
         for (client, serial) in std::mem::take(&mut self.forwarding.lost) {
-            self.note_loss(io, client, serial);
+            self.lose_upstream(client, "the connection was lost", |it| {
+                it.serial == serial && it.open_link().is_some()
+            });
         }
         Self::send_all(io, &mut self.forwarding.shared);
         if self.forwarding.busy.is_empty() || self.now_ms < self.forwarding.look_due_ms {
@@ -297,25 +301,6 @@ impl Worker {
             self.look_after_client(io, id, &mut forward, &routes);
             self.put_forwarding(id, forward);
         }
-    }
-
-    /// A connection ended that was there.
-    fn note_loss(&mut self, io: &mut Io<'_>, client: Option<ConnectionId>, serial: u64) {
-        const REASON: &str = "the connection was lost";
-        let was_open = |it: &Upstream| it.serial == serial && it.open_link().is_some();
-        let Some(client) = client else {
-            let at = self.forwarding.shared.iter().position(was_open);
-            return at.map_or((), |at| self.lose_shared(at, REASON));
-        };
-        let Some(mut forward) = self.take_forwarding(client) else {
-            return;
-        };
-        let at = forward.own.iter().position(was_open);
-        if let Some(at) = at {
-            forward.lose(at, REASON, self.now_ms);
-            self.settle(io, client, &mut forward);
-        }
-        self.put_forwarding(client, forward);
     }
 
     /// Gives up on the nodes that have answered nothing on a shared connection for too long.
@@ -486,14 +471,13 @@ fn open(upstreams: &mut Upstreams, link: ConnectionId, serial: u64) -> bool {
     wanted.map(|it| it.link = Link::Open(link)).is_some()
 }
 
-/// Hands a reply to the client that waits for it; false where it should not be what it is.
-fn hand_on(forward: &mut Forwarding, awaited: Awaited, reply: &[u8], now_ms: u64) -> bool {
+/// Hands a reply to the client that waits for it.
+fn hand_on(forward: &mut Forwarding, awaited: Awaited, reply: &[u8], now_ms: u64) {
     match awaited {
-        Awaited::Silent => return !reply.starts_with(b"-"),
+        Awaited::Silent => {}
         Awaited::Queued(_, number) => forward.take_queued(number, reply),
         Awaited::Part(_, number, part) => forward.take_reply(number, part, reply, now_ms),
     }
-    true
 }
 
 fn needs(consumed: usize, needed: usize) -> Received {

@@ -117,7 +117,7 @@ impl End {
         let is_apart = self.tells_member_deadlines;
         let apart: Vec<_> = keys
             .iter()
-            .map(|(_, held)| apart(&held.payload).filter(|_| is_apart))
+            .map(|(_, held)| is_apart.then(|| apart(&held.payload)).flatten())
             .collect();
         let requests: Vec<Request<'_>> = keys
             .iter()

@@ -15,8 +15,6 @@ use crate::error::BenchError;
 
 /// So many members are asked at once.
 const ASKED_AT_ONCE: usize = 10_000;
-/// The types of payloads of hashes with deadlines, of all versions.
-const HASHES_WITH_DEADLINES: std::ops::RangeInclusive<u8> = 22..=25;
 
 /// A member of one of some keys.
 type Member = (usize, Vec<u8>);
@@ -138,8 +136,9 @@ fn add(held: &mut Held, deadlines: &[(Member, u64)]) {
 
 /// A hash with deadlines of fields as a payload without, and the deadlines; none of any other value.
 pub(super) fn apart(payload: &[u8]) -> Option<(Vec<u8>, Deadlines)> {
-    let has_deadlines = |code| HASHES_WITH_DEADLINES.contains(code);
-    payload.first().filter(|code| has_deadlines(code))?;
+    payload
+        .first()
+        .filter(|code| rdb::has_field_deadlines(**code))?;
     let Object::Hash(mut hash) = object_of(payload)? else {
         return None;
     };
