@@ -9,8 +9,8 @@
 //!  1. Who is sealed appends nothing, and answers the seal only when the seal and all of its log are durable.
 //!  2. Nothing is served in a term before its frame is durable.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use cluster::{NodeId, Shard, ShardId};
@@ -129,7 +129,23 @@ impl Replication {
     }
 
     fn seal_role(&self, node: &Arc<Node>, order: Option<(u64, Done)>) {
-        let mut standing = self.standing();
+        self.seal_role_locked(self.standing(), node, order);
+    }
+
+    /// An office comes to nothing: the node is sealed again, unless something else is ordered already.
+    fn give_up_office(&self, node: &Arc<Node>) {
+        let standing = self.standing();
+        if self.role() == Role::TakingOver && standing.order.is_none() {
+            self.seal_role_locked(standing, node, None);
+        }
+    }
+
+    fn seal_role_locked(
+        &self,
+        mut standing: MutexGuard<'_, super::Standing>,
+        node: &Arc<Node>,
+        order: Option<(u64, Done)>,
+    ) {
         let before = self.role();
         let Ok(role) = role::next(before, Event::Seal) else {
             return;
@@ -352,7 +368,7 @@ impl Replication {
             node.core
                 .log
                 .warning(format_args!("No office of term {term}: {reason}"));
-            self.seal_role(node, None);
+            self.give_up_office(node);
             return done(false);
         }
         self.begin_term(node, None);
@@ -364,10 +380,9 @@ impl Replication {
         let has_begun = self.sync_log(node) && self.fence.begin_office(shard, term, term_end);
         if !has_begun && self.fence.is_grouped() {
             self.begins_office.store(false, Ordering::SeqCst);
-            // Whom it was ordered to follow meanwhile it follows.
-            if self.role() == Role::TakingOver {
-                self.seal_role(node, None);
-            }
+            // Whom it was ordered to follow meanwhile it follows, and an office that was ordered meanwhile it takes: in the group that
+            // it is in by now, of the shard there.
+            self.give_up_office(node);
             return done(false);
         }
         let standing = self.standing();
