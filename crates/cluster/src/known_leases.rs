@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::planted::{Bug, is_on};
 use crate::times::Times;
 
 /// See the module.
@@ -31,9 +32,8 @@ impl KnownLeases {
     }
 
     /// Nothing is granted for so long any more.
-    fn note_last(&mut self, lease_ms: u64, now_ms: u64) {
-        let time_ms = Times::of(lease_ms).predecessor_ms();
-        let until_ms = now_ms + time_ms + time_ms / 100;
+    pub(crate) fn note_last(&mut self, lease_ms: u64, now_ms: u64) {
+        let until_ms = now_ms + Times::of(lease_ms).may_stand_ms();
         let known_ms = self.older.entry(lease_ms).or_insert(until_ms);
         *known_ms = until_ms.max(*known_ms);
         self.older.retain(|_, until_ms| now_ms < *until_ms);
@@ -42,8 +42,9 @@ impl KnownLeases {
     /// The longest that may stand, as far as is known.
     #[must_use]
     pub(crate) fn longest_ms(&self, now_ms: u64) -> Option<u64> {
+        let may_stand = |until_ms| now_ms < until_ms && !is_on(Bug::ShorterLeaseOnly);
         let mut older = self.older.iter().rev();
-        let older = older.find(|(_, until_ms)| now_ms < **until_ms);
+        let older = older.find(|(_, until_ms)| may_stand(**until_ms));
         self.told_ms.max(older.map(|(lease_ms, _)| *lease_ms))
     }
 }
@@ -64,6 +65,9 @@ mod tests {
         let lasts_ms = |lease_ms| Times::of(lease_ms).predecessor_ms();
         assert_eq!(known.longest_ms(1_000_000 + lasts_ms(15_000)), Some(15_000));
         assert_eq!(known.longest_ms(1_020_500), Some(1_500));
+        known.note_last(20_000, 1_020_500);
+        assert_eq!(known.longest_ms(1_020_501), Some(20_000));
+        assert_eq!(known.older.len(), 1);
     }
 
     #[test]

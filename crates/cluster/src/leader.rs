@@ -74,6 +74,8 @@ pub struct Leader {
     elected_ms: Option<u64>,
     /// For how long leases count that others granted.
     known: KnownLeases,
+    /// And for how long at most by the control state.
+    stated_ms: u64,
     /// Those of the leaders before, by the longest of their leases that was known when this one was elected.
     others_times: Times,
     /// As which leader of the control log it leads, or led last.
@@ -106,6 +108,7 @@ impl Leader {
             times,
             started_ms: now_ms,
             known: KnownLeases::default(),
+            stated_ms: 0,
             others_times: times,
             elected_ms: None,
             reign: None,
@@ -136,6 +139,24 @@ impl Leader {
         }
     }
 
+    /// The longest of the leases that may stand by the control state: whoever knew of longer ones may have been started anew.
+    pub fn note_stated(&mut self, lease_ms: u64) {
+        self.stated_ms = lease_ms;
+    }
+
+    /// All times are other ones from now on. What was granted stands as long as it was granted for.
+    pub fn set_times(&mut self, times: Times, now_ms: u64) {
+        let known_ms = std::mem::replace(&mut self.times, times).lease_ms;
+        if known_ms > times.lease_ms {
+            self.known.note_last(known_ms, now_ms);
+        }
+    }
+
+    fn stated(&self) -> Option<u64> {
+        let forgets = is_on(Bug::LongerLeaseForgotten) || is_on(Bug::ShorterLeaseOnly);
+        (!forgets).then_some(self.stated_ms)
+    }
+
     /// Whether it leads.
     #[must_use]
     pub fn leads(&self) -> bool {
@@ -150,7 +171,8 @@ impl Leader {
             return;
         }
         self.elected_ms = reign.map(|_| now_ms);
-        let known_ms = self.known.longest_ms(now_ms).unwrap_or(0);
+        let known_ms = self.known.longest_ms(now_ms).max(self.stated());
+        let known_ms = known_ms.unwrap_or(0);
         self.others_times = Times::of(known_ms.max(self.times.lease_ms));
         self.reign = reign.or(self.reign);
         self.rounds.clear();
@@ -190,8 +212,7 @@ impl Leader {
             for copy in &beat.copies {
                 if self.may_grant(copy, beat.node, state, now_ms) {
                     leases.push((copy.shard, copy.office));
-                    let until_ms = now_ms + self.times.granted_lease_ms();
-                    self.granted.insert(copy.shard, until_ms);
+                    self.note_granted(copy.shard, now_ms + self.times.granted_lease_ms());
                 }
             }
         }
@@ -238,9 +259,18 @@ impl Leader {
         if is_off && !was_off {
             let until_ms = now_ms + 2 * self.times.granted_lease_ms();
             for copy in beat.copies.iter().filter(|copy| copy.office > 0) {
-                self.granted.insert(copy.shard, until_ms);
+                self.note_granted(copy.shard, until_ms);
             }
         }
+    }
+
+    /// A lease that was granted for longer stands: who holds it may not have heard of a shorter one.
+    fn note_granted(&mut self, shard: ShardId, until_ms: u64) {
+        let known_ms = self.granted.entry(shard).or_insert(until_ms);
+        *known_ms = match is_on(Bug::GrantShortened) {
+            true => until_ms,
+            false => until_ms.max(*known_ms),
+        };
     }
 
     /// What was found out of clocks since this was asked last: by how many parts in a million each is behind this one's.

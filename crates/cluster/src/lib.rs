@@ -26,6 +26,7 @@
 
 pub mod bytes;
 pub mod control_log;
+pub mod directives;
 pub mod drift;
 pub mod entry;
 mod known_leases;

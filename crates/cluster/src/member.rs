@@ -132,6 +132,15 @@ impl Member {
         self.acknowledged.note(reign, now_ms);
     }
 
+    /// All times are other ones from now on. A lease that would count longer than one by those ends earlier.
+    pub fn set_times(&mut self, times: Times, now_ms: u64) {
+        self.times = times;
+        let until_ms = now_ms + times.held_lease_ms(None);
+        for copy in self.copies.values_mut() {
+            copy.lease_until_ms = copy.lease_until_ms.min(until_ms);
+        }
+    }
+
     /// Whether it does not want to be promoted.
     pub fn set_declines(&mut self, declines: bool) {
         self.declines = declines;

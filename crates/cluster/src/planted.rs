@@ -29,6 +29,12 @@ pub enum Bug {
     BlankPromoted,
     /// Who has the most data is promoted, though a copy of the log alone has more.
     RestIgnored,
+    /// Who is elected waits for leases as they are now, and not for those that were longer before.
+    ShorterLeaseOnly,
+    /// Who is elected waits for leases that were longer as it has heard of them itself, and not as the control state tells.
+    LongerLeaseForgotten,
+    /// A leader forgets a longer lease that it granted when it grants a shorter one.
+    GrantShortened,
 }
 
 base::planted!(Bug);

@@ -38,8 +38,8 @@ pub trait ControlLogs {
     /// As which leader a node takes itself for the leader, with all applied that was committed before.
     fn reign(&self, at: usize) -> Option<Reign>;
 
-    /// Whether a majority has confirmed it so within one election.
-    fn has_quorum(&self, at: usize, now_ms: u64) -> bool;
+    /// Whether a majority has confirmed it so within that time, and within one election.
+    fn has_quorum(&self, at: usize, now_ms: u64, within_ms: u64) -> bool;
 
     /// The leader that a voter acknowledged in this step.
     fn acknowledged(&mut self, at: usize, now_ms: u64) -> Option<Reign>;

@@ -36,7 +36,8 @@ pub const FIRST_RAFT_ID: RaftId = 1;
 /// | 5 | a replica that its shard spares goes by itself to one that lacks it |
 /// | 6 | copies of the log alone: where theirs begins, and that they hand on what they have more |
 /// | 7 | replies to heartbeats say how long a lease counts |
-pub const FEATURE_LEVEL: u16 = 7;
+/// | 8 | the node timeout may be set for all nodes while they run |
+pub const FEATURE_LEVEL: u16 = 8;
 /// From this level on heartbeats name the time at which they were sent.
 pub const LEVEL_OF_TIMES: u16 = 2;
 /// From this level on questions between members name who began their group.
@@ -49,6 +50,8 @@ pub const LEVEL_OF_SPARES: u16 = 5;
 pub const LEVEL_OF_LOG_COPIES: u16 = 6;
 /// From this level on the leader says how long its leases count.
 pub const LEVEL_OF_LEASE_TIMES: u16 = 7;
+/// From this level on the directives of a group may name the node timeout.
+pub const LEVEL_OF_NODE_TIMEOUTS: u16 = 8;
 
 /// The name of a node for good: 40 digits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -18,6 +18,8 @@ pub struct Times {
     pub election_ms_max: u64,
     /// The shortest.
     pub election_ms_min: u64,
+    /// A majority has confirmed a leader so short ago, or it grants nothing.
+    pub quorum_ms: u64,
     /// So long answers to a seal are waited for, where those that are there suffice.
     pub answers_ms: u64,
     /// So long a shard without quorum waits for members that are not back from a restart of all.
@@ -41,9 +43,30 @@ impl Times {
             heartbeat_ms: node_timeout_ms / 15,
             election_ms_min: node_timeout_ms / 5,
             election_ms_max: node_timeout_ms / 3,
+            quorum_ms: node_timeout_ms / 3,
             answers_ms: node_timeout_ms / 5,
             recovery_ms: 30_000,
         }
+    }
+
+    /// These with another node timeout, while the control log runs on: its elections take what they took. Nothing is granted by an
+    /// older confirmation than where it began with that timeout, so leases end as those who wait for them count.
+    #[must_use]
+    pub fn changed_to(&self, node_timeout_ms: u64) -> Self {
+        let new = Self::of(node_timeout_ms);
+        Self {
+            election_ms_min: self.election_ms_min,
+            election_ms_max: self.election_ms_max,
+            recovery_ms: self.recovery_ms,
+            quorum_ms: new.quorum_ms.min(self.election_ms_max),
+            ..new
+        }
+    }
+
+    /// The least node timeout that those may be changed to: the heartbeats of the control log, which stay, confirm a leader in time.
+    #[must_use]
+    pub fn node_timeout_ms_min(&self) -> u64 {
+        self.election_ms_max.max(NODE_TIMEOUT_MS_MIN)
     }
 
     /// How long a lease counts at its holder, from when it sent its heartbeat: clocks may differ by 1 % in their rate. No longer than
@@ -60,6 +83,13 @@ impl Times {
         self.lease_ms + self.lease_ms / 100 + 10
     }
 
+    /// So long after this has become known a lease of these times may stand, whoever granted it.
+    #[must_use]
+    pub fn may_stand_ms(&self) -> u64 {
+        let time_ms = self.predecessor_ms();
+        time_ms + time_ms / 100
+    }
+
     /// For so long a new leader counts on grants of its predecessor.
     #[must_use]
     pub fn predecessor_ms(&self) -> u64 {
@@ -70,6 +100,24 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn elections_take_what_they_took() {
+        let begun = Times::of(1_500);
+        assert_eq!(begun.changed_to(1_500), begun);
+        for timeout_ms in [500, 700, 15_000] {
+            let (changed, anew) = (begun.changed_to(timeout_ms), Times::of(timeout_ms));
+            assert_eq!(changed.election_ms_max, begun.election_ms_max);
+            assert_eq!(changed.lease_ms, anew.lease_ms);
+            assert_eq!(changed.heartbeat_ms, anew.heartbeat_ms);
+            // What is granted is over when others think so, and a leader is confirmed more often than it has to be.
+            assert!(changed.quorum_ms <= anew.election_ms_max);
+            assert!(changed.quorum_ms * 3 >= begun.heartbeat_ms * 5 - 3);
+            assert_eq!(changed.changed_to(1_500), begun);
+        }
+        assert_eq!(begun.node_timeout_ms_min(), 500);
+        assert_eq!(Times::of(150).node_timeout_ms_min(), 150);
+    }
 
     #[test]
     fn a_lease_ends_at_its_holder_first() {

@@ -13,6 +13,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -70,6 +71,8 @@ pub struct RaftLog<K> {
     published: Published,
     carrier: Arc<K>,
     times: Times,
+    /// See [`Standing::has_quorum`].
+    quorum_ms: AtomicU64,
     fault: DiskFault,
     stop: Mutex<Option<oneshot::Sender<()>>>,
 }
@@ -129,6 +132,7 @@ impl<K: Carrier> RaftLog<K> {
             published,
             carrier,
             times: options.times,
+            quorum_ms: AtomicU64::new(options.times.quorum_ms),
             fault: fault.clone(),
             stop: Mutex::new(Some(stop)),
         };
@@ -179,7 +183,19 @@ impl<K: Carrier> RaftLog<K> {
     /// How Raft is.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        Standing::of(&self.raft, &self.times, &self.fault)
+        let quorum_ms = self.quorum_ms.load(Ordering::Relaxed);
+        Standing::of(&self.raft, quorum_ms, &self.fault)
+    }
+
+    /// What it was opened with.
+    #[must_use]
+    pub fn times(&self) -> &Times {
+        &self.times
+    }
+
+    /// For so long a majority that has confirmed this leader counts from now on.
+    pub fn set_quorum_time(&self, quorum_ms: u64) {
+        self.quorum_ms.store(quorum_ms, Ordering::Relaxed);
     }
 
     /// Answers a request of a peer, later.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use cluster::Times;
 use cluster::control_log::RaftId;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::{Instant as _, Raft};
@@ -20,7 +19,7 @@ pub struct Standing {
     pub is_leader: bool,
     /// It has applied all that was committed before it was elected.
     pub is_ready: bool,
-    /// And a majority has confirmed so within one election.
+    /// And a majority has confirmed so within one election, or less where leases are shorter than when it was opened.
     pub has_quorum: bool,
     /// Why its files cannot be written, if so: it takes no part until they can be.
     pub fault: Option<String>,
@@ -37,8 +36,9 @@ impl Standing {
         self.fault.is_none() && self.ended.is_none()
     }
 
-    /// That of a node whose group has those times. Who waits for its disk says what it was before: it leads nobody but itself.
-    pub(crate) fn of<C: Types>(raft: &Raft<C, Machine>, times: &Times, disk: &DiskFault) -> Self {
+    /// That of a node which counts on a majority for so long after that has confirmed it. Who waits for its disk says what it was
+    /// before: it leads nobody but itself.
+    pub(crate) fn of<C: Types>(raft: &Raft<C, Machine>, quorum_ms: u64, disk: &DiskFault) -> Self {
         let metrics = raft.metrics();
         let metrics = metrics.borrow_watched();
         let members = metrics.membership_config.membership();
@@ -49,7 +49,7 @@ impl Standing {
         let fault = disk.journal();
         let takes_part = is_alone || ended.is_none() && fault.is_none();
         let is_leader = takes_part && metrics.state.is_leader();
-        let within = Duration::from_millis(times.election_ms_max);
+        let within = Duration::from_millis(quorum_ms);
         let is_acked = metrics
             .last_quorum_acked
             .is_some_and(|at| at.elapsed() < within);

@@ -56,7 +56,7 @@ impl IdealLogs {
         self.confirmed_ms[at]
     }
 
-    fn append(&mut self, entry: Entry) {
+    pub(super) fn append(&mut self, entry: Entry) {
         self.requests += 1;
         let mut request = RequestId::default();
         request.0[..8].copy_from_slice(&self.requests.to_le_bytes());
@@ -108,8 +108,9 @@ impl ControlLogs for IdealLogs {
         self.believes[at].map(|reign| (reign, 0))
     }
 
-    fn has_quorum(&self, at: usize, now_ms: u64) -> bool {
-        self.believes[at].is_some() && now_ms < self.confirmed_ms[at] + self.election_ms
+    fn has_quorum(&self, at: usize, now_ms: u64, within_ms: u64) -> bool {
+        let within_ms = within_ms.min(self.election_ms);
+        self.believes[at].is_some() && now_ms < self.confirmed_ms[at] + within_ms
     }
 
     fn acknowledged(&mut self, at: usize, now_ms: u64) -> Option<Reign> {

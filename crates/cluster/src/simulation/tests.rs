@@ -1,8 +1,8 @@
 //! The group on an ideal control log.
 
 use super::world::{
-    run, run_blank_copy, run_failed_log, run_hand_over, run_log_copy_that_goes, run_lost_primary,
-    run_restarted_voter,
+    NextLeader, run, run_blank_copy, run_changed_timeouts, run_failed_log, run_hand_over,
+    run_log_copy_that_goes, run_lost_primary, run_lowered_timeout, run_restarted_voter,
 };
 use super::{Fault, Summary};
 use crate::planted::{Bug, plant};
@@ -155,4 +155,43 @@ fn who_has_nothing_of_the_shard_is_not_promoted() {
     let found = faults(Some(Bug::BlankPromoted), run_blank_copy);
     let is_seen = |fault: &Fault| matches!(fault, Fault::EmptyPrimary { .. });
     assert!(found.iter().any(is_seen), "{found:?}");
+}
+
+#[test]
+fn the_node_timeout_changes_up_and_down_under_faults() {
+    let mut total = Summary::default();
+    for seed in 0..SEEDS {
+        match run_changed_timeouts(seed) {
+            Ok(summary) => total.add(&summary),
+            Err(fault) => panic!("CLUSTER_SEED={seed}: {fault}"),
+        }
+    }
+    println!("{total:?}");
+    assert!(total.replies > SEEDS * 50, "{total:?}");
+    assert!(total.promotions > SEEDS, "{total:?}");
+}
+
+/// A longer lease stands when the timeout is made shorter, and its holder does not hear of that.
+#[test]
+fn leases_that_were_longer_are_waited_for_when_the_node_timeout_was_lowered() {
+    type Run = fn(u64) -> Result<Summary, Fault>;
+    let courses: [(Bug, Run); 3] = [
+        (Bug::GrantShortened, |seed| {
+            run_lowered_timeout(seed, NextLeader::Same)
+        }),
+        (Bug::ShorterLeaseOnly, |seed| {
+            run_lowered_timeout(seed, NextLeader::Other)
+        }),
+        (Bug::LongerLeaseForgotten, |seed| {
+            run_lowered_timeout(seed, NextLeader::Anew)
+        }),
+    ];
+    for (bug, run) in courses {
+        assert_eq!(faults(None, run), [], "{bug:?}");
+        let promoted = (0..40).filter_map(|seed| run(seed).ok());
+        assert!(promoted.into_iter().any(|ended| ended.promotions > 0));
+        let found = faults(Some(bug), run);
+        let is_seen = |fault: &Fault| matches!(fault, Fault::TwoAnswer { .. });
+        assert!(found.iter().any(is_seen), "{bug:?}: {found:?}");
+    }
 }

@@ -11,11 +11,12 @@ use base::random::Prng;
 
 #[cfg(test)]
 pub(super) use cases::{
-    run, run_blank_copy, run_failed_log, run_hand_over, run_log_copy_that_goes, run_lost_primary,
-    run_restarted_voter,
+    NextLeader, run, run_blank_copy, run_changed_timeouts, run_failed_log, run_hand_over,
+    run_log_copy_that_goes, run_lost_primary, run_lowered_timeout, run_restarted_voter,
 };
 
 use super::{ControlLogs, Links};
+use crate::directives::NodeTimeout;
 use crate::entry::{Entry, ShardChange};
 use crate::leader::{self, Leader};
 use crate::member::{self, Member};
@@ -210,6 +211,7 @@ struct Node {
     /// What does not.
     member: Member,
     leader: Leader,
+    times: Times,
     view: Arc<ControlState>,
     acked: BTreeMap<NodeId, u64>,
     /// A term frame or a seal is being synced, until then.
@@ -346,6 +348,7 @@ impl<L: ControlLogs> World<L> {
             start_count: 1,
             member: Member::new(id, self.times, 1, 0),
             leader: Leader::new(self.times, 0),
+            times: self.times,
             view: Arc::default(),
             acked: BTreeMap::new(),
             syncing: Vec::new(),
@@ -425,6 +428,7 @@ impl<L: ControlLogs> World<L> {
             node.member.note_begins(SHARD, begins as u64);
         }
         node.leader = Leader::new(times, now_ms);
+        node.times = times;
         node.view = Arc::default();
         node.acked.clear();
         node.syncing.clear();
@@ -485,11 +489,20 @@ impl<L: ControlLogs> World<L> {
 
     /// A node hears of what was committed.
     fn learn(&mut self, at: usize, links: &Links) {
+        let now_ms = self.clock_ms(at);
         let node = &mut self.nodes[at];
         let Some(view) = self.logs.learn(at, &node.view, links, &mut self.random) else {
             return;
         };
         node.view = Arc::clone(&view);
+        let timeout = NodeTimeout::of_state(&view);
+        node.leader.note_stated(timeout.longest_ms());
+        let timeout_ms = timeout.set_ms.unwrap_or(self.times.node_timeout_ms);
+        if timeout_ms != node.times.node_timeout_ms {
+            node.times = self.times.changed_to(timeout_ms);
+            node.leader.set_times(node.times, now_ms);
+            node.member.set_times(node.times, now_ms);
+        }
         let actions = node.member.on_state(&view);
         self.check_term(&view);
         self.act(at, actions);
@@ -520,7 +533,8 @@ impl<L: ControlLogs> World<L> {
 
     fn tick(&mut self, at: usize) {
         let now_ms = self.clock_ms(at);
-        let has_quorum = self.logs.has_quorum(at, self.now_ms);
+        let within_ms = self.nodes[at].times.quorum_ms;
+        let has_quorum = self.logs.has_quorum(at, self.now_ms, within_ms);
         let reign = self.logs.reign(at);
         let voters = self.nodes.iter().map(|node| node.id).collect();
         let node = &mut self.nodes[at];
@@ -629,7 +643,8 @@ impl<L: ControlLogs> World<L> {
 
     fn receive(&mut self, from: usize, to: usize, parcel: Parcel) {
         let now_ms = self.clock_ms(to);
-        let has_quorum = self.logs.has_quorum(to, self.now_ms);
+        let within_ms = self.nodes[to].times.quorum_ms;
+        let has_quorum = self.logs.has_quorum(to, self.now_ms, within_ms);
         let node = &mut self.nodes[to];
         match parcel {
             Parcel::Group(Message::Heartbeat(beat)) => {
@@ -639,7 +654,12 @@ impl<L: ControlLogs> World<L> {
                     self.send(to, from, Parcel::Group(Message::Reply(reply)));
                 }
             }
-            Parcel::Group(Message::Reply(reply)) => node.member.on_reply(now_ms, &reply),
+            Parcel::Group(Message::Reply(reply)) => {
+                node.member.on_reply(now_ms, &reply);
+                if let Some(lease_ms) = reply.lease_ms {
+                    node.leader.note_lease_of_leader(lease_ms, now_ms);
+                }
+            }
             Parcel::Group(Message::Seal(seal)) => {
                 let actions = node.member.on_seal(seal);
                 self.act(to, actions);

@@ -144,7 +144,7 @@ impl RaftLogs {
     fn standing(&self, at: usize) -> Standing {
         let raft = self.raft(at);
         raft.map_or_else(Standing::default, |raft| {
-            Standing::of(&raft, &self.times, &DiskFault::default())
+            Standing::of(&raft, self.times.election_ms_max, &DiskFault::default())
         })
     }
 
@@ -171,7 +171,7 @@ impl ControlLogs for RaftLogs {
         standing.is_ready.then_some((standing.term, id_of(at)))
     }
 
-    fn has_quorum(&self, at: usize, _: u64) -> bool {
+    fn has_quorum(&self, at: usize, _: u64, _: u64) -> bool {
         self.standing(at).has_quorum
     }
 

@@ -25,7 +25,7 @@ impl ConfigError {
     }
 
     /// The directive called `name` is to blame.
-    pub(super) fn refused(name: &str, reason: &str) -> Self {
+    pub(crate) fn refused(name: &str, reason: &str) -> Self {
         Self::new(&[
             b"ERR CONFIG SET failed (possibly related to argument '",
             name.as_bytes(),

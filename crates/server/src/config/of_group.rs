@@ -12,7 +12,8 @@ use super::shared::SharedConfig;
 const SHARED: &[&str] = &[
     "acl-pubsub-default", "busy-refuses-all", "busy-reply-threshold", "client-output-buffer-limit",
     "cluster-allow-pubsubshard-when-down", "cluster-allow-reads-when-down", "cluster-cross-slot",
-    "cluster-migration-barrier", "cluster-migration-pause-max", "cluster-preferred-endpoint-type", "cluster-require-full-coverage",
+    "cluster-migration-barrier", "cluster-migration-pause-max", "cluster-node-timeout", "cluster-preferred-endpoint-type",
+    "cluster-require-full-coverage",
     "durability", "hash-max-listpack-entries", "hash-max-listpack-value", "hll-sparse-max-bytes", "lfu-decay-time",
     "lfu-log-factor", "list-max-listpack-size", "maxmemory-policy", "maxmemory-samples", "min-replicas-max-lag",
     "min-replicas-to-write", "notify-keyspace-events", "proto-max-bulk-len", "quorum-fsync", "quorum-reads",

@@ -17,16 +17,10 @@ impl Driver {
     pub(super) fn hear_leader(&mut self, now_ms: u64, reply: &HeartbeatReply) {
         self.heard_leader_ms = now_ms;
         let was_off = drift::is_off(self.member.drift_ppm());
-        let known_ms = self.member.granted_ms();
         self.member.on_reply(now_ms, reply);
         if let Some(granted_ms) = self.member.granted_ms() {
             self.leader.note_lease_of_leader(granted_ms, now_ms);
-            let own_ms = self.times.node_timeout_ms;
-            if known_ms != Some(granted_ms) && granted_ms != own_ms {
-                self.warn(&format!(
-                    "The control leader has another time after which a node is taken for gone: cluster-node-timeout is {granted_ms} there and {own_ms} here. A lease lasts as long as the shorter one"
-                ));
-            }
+            self.tell_of_other_timeout(reply, granted_ms);
         }
         let ppm = self.member.drift_ppm();
         if drift::is_off(ppm) != was_off {

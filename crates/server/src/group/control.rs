@@ -693,6 +693,8 @@ impl Part {
             recovery_ms: config.group.recovery_ms,
             ..Times::of(config.group.node_timeout_ms)
         };
+        let least_ms = &node.control.node_timeout_ms_min;
+        least_ms.store(times.node_timeout_ms_min(), Ordering::Relaxed);
         let options = Options {
             id: raft_id,
             disk: Arc::clone(&self.disk),

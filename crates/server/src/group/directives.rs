@@ -8,51 +8,23 @@
 //! What was never set so is each node's own. A node that starts has what its file says, and what the group says over that,
 //! before it serves anybody.
 
+use std::sync::atomic::Ordering;
+
 use cluster::ControlState;
-use cluster::bytes::{Malformed, Reader, Writer};
-use cluster::state::DocumentKind;
+use cluster::directives::{
+    NAME, NODE_TIMEOUT, Pairs, TIMEOUT_BEFORE, encode, keep_timeout_before, of_state,
+};
+use cluster::state::{DocumentKind, LEVEL_OF_NODE_TIMEOUTS};
 use engine::CommandError;
-use std::collections::BTreeMap;
 
 use super::documents::{Subject, propose};
-use crate::config::{Change, Divided, OwnedPair};
+use crate::config::{ApplyError, Change, ConfigError, Divided, OwnedPair};
 use crate::node::Node;
 use crate::port::as_reply;
-
-/// The one document of its kind.
-const NAME: &[u8] = b"";
-
-/// Names and values.
-type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Whether this node has the directives of its group.
 pub(crate) fn is_wanted(node: &Node) -> bool {
     node.core.config.current().group.shares.directives
-}
-
-fn encode(pairs: &Pairs) -> Vec<u8> {
-    let mut writer = Writer::default();
-    writer.count(pairs.len());
-    for (name, value) in pairs {
-        writer.string(name).string(value);
-    }
-    writer.0
-}
-
-fn decode(bytes: &[u8]) -> Result<Pairs, Malformed> {
-    let mut reader = Reader(bytes);
-    let count = reader.count()?;
-    let pair = |_| Ok((reader.string()?.to_vec(), reader.string()?.to_vec()));
-    let pairs = (0..count).map(pair).collect::<Result<Pairs, _>>()?;
-    reader.end()?;
-    Ok(pairs)
-}
-
-fn pairs_of(state: &ControlState) -> (u64, Pairs) {
-    let document = state.documents.get(&(DocumentKind::Config, NAME.to_vec()));
-    document.map_or_else(Default::default, |document| {
-        (document.version, decode(&document.body).unwrap_or_default())
-    })
 }
 
 /// Has this node have the directives of the group, where they changed.
@@ -60,13 +32,14 @@ pub(crate) fn take(node: &Node, state: &ControlState) {
     if !is_wanted(node) {
         return;
     }
-    let (version, pairs) = pairs_of(state);
+    let (version, pairs) = of_state(state);
     let mut taken = node.control.documents.lock();
     if !taken.directives.is_news(state.index, version) {
         return;
     }
     taken.directives.fault = None;
-    for (name, value) in &pairs {
+    let are_set = |(name, _): &(&Vec<u8>, _)| *name != TIMEOUT_BEFORE.as_bytes();
+    for (name, value) in pairs.iter().filter(are_set) {
         if let Err(reason) = set(node, name, value) {
             let name = String::from_utf8_lossy(name);
             node.core.log.warning(format_args!(
@@ -110,6 +83,7 @@ pub(crate) fn change_with_own(
     divided: &Divided,
     is_local: bool,
 ) -> Result<(), CommandError> {
+    check_timeout(node, &divided.shared)?;
     let config = &node.core.config;
     let before = config.present(divided.shared.iter().map(|(name, _)| &name[..]));
     change(node, &divided.shared)?;
@@ -126,6 +100,45 @@ pub(crate) fn change_with_own(
         ));
     }
     Err(as_reply(refused))
+}
+
+/// Refuses a node timeout that not all nodes take up while they run, or that elections take too long for.
+fn check_timeout(node: &Node, shared: &[OwnedPair]) -> Result<(), CommandError> {
+    let wanted = shared.iter();
+    let mut wanted = wanted.filter(|(name, _)| name == NODE_TIMEOUT.as_bytes());
+    let Some((_, wanted)) = wanted.next() else {
+        return Ok(());
+    };
+    let level = node.control.log_for_client()?.watch().feature_level;
+    if level < LEVEL_OF_NODE_TIMEOUTS {
+        let reason = "a node of the group knows it at its start only";
+        return Err(as_reply(ConfigError::refused(NODE_TIMEOUT, reason)));
+    }
+    let least_ms = node.control.node_timeout_ms_min.load(Ordering::Relaxed);
+    let wanted_ms: Option<u64> = std::str::from_utf8(wanted)
+        .ok()
+        .and_then(|it| it.parse().ok());
+    if wanted_ms.is_some_and(|wanted_ms| wanted_ms < least_ms) {
+        let reason = format!(
+            "elections of the control log go by what it was when this node was started: {least_ms} is the least while it runs"
+        );
+        return Err(as_reply(ConfigError::refused(NODE_TIMEOUT, &reason)));
+    }
+    Ok(())
+}
+
+/// Refuses a node timeout of this node's own, in a group: who waits for a lease has to know how long it counts.
+///
+/// # Errors
+/// That.
+pub(crate) fn check_own_timeout(node: &Node) -> Result<(), ApplyError> {
+    if is_wanted(node) || node.control.log().is_none() {
+        return Ok(());
+    }
+    Err(ApplyError {
+        name: NODE_TIMEOUT,
+        reason: "it is changed for all nodes of a group, and they do not share directives (cluster-sync)".to_owned(),
+    })
 }
 
 /// Has those that are still what they were set to be what they were before.
@@ -155,28 +168,14 @@ fn order(node: &Node, edit: &dyn Fn(&mut Pairs)) -> Result<(), CommandError> {
         version: &|| node.control.documents.lock().directives.version,
     };
     let mut made = || {
-        let (_, mut pairs) = pairs_of(&log.watch());
+        let (_, known) = of_state(&log.watch());
+        let mut pairs = known.clone();
         edit(&mut pairs);
+        let own_ms = node.core.config.current().group.node_timeout_ms;
+        keep_timeout_before(&known, &mut pairs, own_ms);
         Ok(Some(encode(&pairs)))
     };
     propose(node, &*log, &subject, &mut made)?;
     let fault = node.control.documents.lock().directives.fault.clone();
     fault.map_or(Ok(()), |reason| Err(CommandError::Text(reason.into())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn directives_come_back_as_they_were_written() {
-        let pairs: Pairs = [("a", "1"), ("timeout", ""), ("z", "x y")]
-            .map(|(name, value)| (name.into(), value.into()))
-            .into();
-        let bytes = encode(&pairs);
-        assert_eq!(decode(&bytes), Ok(pairs));
-        for end in 0..bytes.len() {
-            assert!(decode(&bytes[..end]).is_err(), "{end}");
-        }
-    }
 }

@@ -32,6 +32,7 @@ use super::control::Part;
 use super::duty::{Duty, PrimaryAddress};
 use super::fetching::Fetching;
 use super::handing_over::{HandedOver, HandingOver};
+use super::known_timeout::Timing;
 use super::links::{Asked, Links, Reply, Subject, Told};
 use super::own_shard::Beginning;
 use super::reconcile::Reconciler;
@@ -152,6 +153,7 @@ pub(crate) struct Driver {
     /// Who was said to lead.
     pub(super) told_leader: Option<Option<RaftId>>,
     pub(super) times: Times,
+    pub(super) timing: Timing,
     pub(super) tick: Duration,
 }
 
@@ -233,8 +235,14 @@ impl Driver {
             is_outdated: false,
             published: None,
             told_leader: None,
-            tick: Duration::from_millis((times.heartbeat_ms / TICKS_PER_HEARTBEAT).max(1)),
+            timing: Timing::default(),
+            tick: Self::tick_of(&times),
         }
+    }
+
+    /// The time between two looks where nothing happens.
+    pub(super) fn tick_of(times: &Times) -> Duration {
+        Duration::from_millis((times.heartbeat_ms / TICKS_PER_HEARTBEAT).max(1))
     }
 
     /// Runs until it is told to stop.
@@ -314,6 +322,8 @@ impl Driver {
         self.note_level();
         let before = std::mem::replace(&mut self.standing, self.log.standing());
         self.tell_control_faults(&before);
+        self.look_at_timeout(now_ms);
+        self.standing.has_quorum &= self.timing.is_lease_stated();
         self.note_leader(now_ms);
         let state = self.log.watch();
         self.is_outdated = state.feature_level > self.record.feature_level;

@@ -1,6 +1,7 @@
 //! Where a node holds what keeps it in the control group. The node knows nothing of what that is made of.
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -108,6 +109,8 @@ pub struct Control {
     part: OnceLock<Arc<dyn TakesPart>>,
     /// What this node has of the group beside data.
     pub(crate) documents: TakenDocuments,
+    /// The least node timeout that may be set while this node runs: as elections of its control log have it.
+    pub(crate) node_timeout_ms_min: AtomicU64,
 }
 
 impl Control {

@@ -42,6 +42,7 @@ impl Driver {
                 leader::Action::Fetch { to, fetch } => self.ask(to, Message::Fetch(fetch).encode()),
             }
         }
+        self.state_longest_lease(now_ms);
         if self.standing.is_ready && self.standing.has_quorum {
             self.reconcile(now_ms);
             self.write_first_documents();
@@ -70,7 +71,7 @@ impl Driver {
         }
     }
 
-    fn propose(&self, entry: Entry) {
+    pub(super) fn propose(&self, entry: Entry) {
         match &entry {
             Entry::Promote { term, primary, end, .. } => self.tell(&format!(
                 "The control leader promotes {primary} to the primary of term {term}: its log ends at {} of term {}",

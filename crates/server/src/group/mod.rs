@@ -43,6 +43,8 @@ mod giving_way;
 mod handing_over;
 pub mod holder;
 #[cfg(feature = "cluster")]
+mod known_timeout;
+#[cfg(feature = "cluster")]
 mod leading;
 pub(crate) mod libraries;
 #[cfg(feature = "cluster")]
@@ -73,5 +75,7 @@ mod spare_replicas;
 pub(crate) mod taken;
 #[cfg(feature = "cluster")]
 mod taking_up;
+#[cfg(feature = "cluster")]
+mod timing;
 pub(crate) mod unique;
 pub mod view;

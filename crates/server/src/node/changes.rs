@@ -2,10 +2,12 @@
 
 use std::io;
 
+use cluster::directives::NODE_TIMEOUT;
 use persistence::running::Persistence;
 
 use super::Node;
 use crate::config::{ApplyError, Change, Config, DurabilityLevel, system_reason};
+use crate::group::directives;
 use crate::keeping::wish::log_wish;
 use crate::listeners::Fault;
 use crate::{limits, open_files, process, tls};
@@ -21,6 +23,9 @@ impl Node {
     pub fn apply(&self, change: &Change<'_>) -> Result<(), ApplyError> {
         if change.names.contains(&"dir") {
             self.keep_directory(change)?;
+        }
+        if change.names.contains(&NODE_TIMEOUT) {
+            directives::check_own_timeout(self)?;
         }
         if change.names.contains(&"maxclients") {
             open_files::make_more_room(change.new)?;

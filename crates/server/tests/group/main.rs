@@ -27,6 +27,7 @@ mod meeting;
 mod messages;
 mod minority;
 mod moves;
+mod node_timeouts;
 mod old_state;
 mod page;
 #[path = "../it/programs.rs"]

@@ -1,9 +1,12 @@
 //! Courses of events that random faults bring about too seldom.
 
 use super::{Beginning, Fault, Member, SHARD, STEP_MS, Summary};
+use base::random::Prng;
+
+use crate::directives;
 use crate::entry::{Entry, ShardChange};
 use crate::simulation::{ControlLogs as _, IdealLogs};
-use crate::state::NodeId;
+use crate::state::{DocumentKind, FEATURE_LEVEL, NodeId};
 
 type World = super::World<IdealLogs>;
 
@@ -36,8 +39,16 @@ fn run_course(seed: u64, act: impl Fn(&mut World, u64)) -> Result<Summary, Fault
     steps(world, act)
 }
 
-fn steps(mut world: World, act: impl Fn(&mut World, u64)) -> Result<Summary, Fault> {
-    while world.now_ms < OVER_MS {
+fn steps(world: World, act: impl Fn(&mut World, u64)) -> Result<Summary, Fault> {
+    steps_until(OVER_MS, world, act)
+}
+
+fn steps_until(
+    over_ms: u64,
+    mut world: World,
+    act: impl Fn(&mut World, u64),
+) -> Result<Summary, Fault> {
+    while world.now_ms < over_ms {
         world.now_ms += STEP_MS;
         let now_ms = world.now_ms;
         act(&mut world, now_ms);
@@ -185,7 +196,109 @@ pub(in crate::simulation) fn run_blank_copy(seed: u64) -> Result<Summary, Fault>
     })
 }
 
+/// Random faults, while the node timeout is changed for all nodes every now and then.
+pub(in crate::simulation) fn run_changed_timeouts(seed: u64) -> Result<Summary, Fault> {
+    const CHANGES_MS: u64 = 20_000;
+    let mut world = world(seed);
+    world.say_lease_times();
+    let mut random = Prng::seeded(!seed);
+    loop {
+        if world.now_ms < CHANGES_MS && random.below(150) == 0 {
+            let timeouts_ms = [500, 800, 1_500, 4_000];
+            let chosen = usize::try_from(random.below(4)).unwrap_or(0);
+            world.change_timeout(timeouts_ms[chosen]);
+        }
+        if !world.go_on()? {
+            return world.ended();
+        }
+    }
+}
+
+/// Who grants leases after the node timeout was made shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::simulation) enum NextLeader {
+    /// Who granted the longer ones; it hears the primary for a while.
+    Same,
+    /// Another one.
+    Other,
+    /// One that was started since, and has not heard of the longer ones.
+    Anew,
+}
+
+/// The node timeout was made longer, and is made shorter while the primary hears nobody: it holds a longer lease than all others grant
+/// from there on.
+pub(in crate::simulation) fn run_lowered_timeout(
+    seed: u64,
+    next: NextLeader,
+) -> Result<Summary, Fault> {
+    const RAISE_MS: u64 = 2_500;
+    const DEAF_MS: u64 = 6_000;
+    const LOWER_MS: u64 = 6_050;
+    const RESTART_MS: u64 = 6_300;
+    const CUT_MS: u64 = 6_500;
+    let mut world = world(seed);
+    world.is_quorum = false;
+    world.say_lease_times();
+    steps_until(15_000, world, |world, now_ms| match now_ms {
+        RAISE_MS => {
+            // The leader is not the primary.
+            world.logs.elect(1);
+            let entry = timeout_entry("4000", world, 1);
+            world.logs.append(entry);
+        }
+        DEAF_MS => {
+            for from in 1..world.nodes.len() {
+                world.cut[from][0] = true;
+            }
+        }
+        LOWER_MS => {
+            let entry = timeout_entry("500", world, 1);
+            world.logs.append(entry);
+        }
+        RESTART_MS if next == NextLeader::Anew => {
+            world.restart(2);
+            world.nodes[2].paused_until_ms = RESTART_MS + 100;
+        }
+        CUT_MS => {
+            world.cut_off(0);
+            if next != NextLeader::Same {
+                world.logs.elect(2);
+            }
+        }
+        _ => {}
+    })
+}
+
+/// The node timeout of all nodes is to be that, as one of them has it changed.
+fn timeout_entry(timeout_ms: &str, world: &World, at: usize) -> Entry {
+    let (expected_version, known) = directives::of_state(&world.nodes[at].view);
+    let mut pairs = known.clone();
+    pairs.insert(directives::NODE_TIMEOUT.into(), timeout_ms.into());
+    directives::keep_timeout_before(&known, &mut pairs, world.times.node_timeout_ms);
+    Entry::Document {
+        kind: DocumentKind::Config,
+        name: directives::NAME.to_vec(),
+        expected_version,
+        body: Some(directives::encode(&pairs)),
+    }
+}
+
 impl World {
+    /// All nodes know all: leaders say how long a lease counts.
+    fn say_lease_times(&mut self) {
+        self.logs.append(Entry::FeatureLevel {
+            level: FEATURE_LEVEL,
+        });
+    }
+
+    /// The newest of those who lead proposes it, if it knows what there is.
+    fn change_timeout(&mut self, timeout_ms: u64) {
+        let places = 0..self.nodes.len();
+        let leader = places.max_by_key(|at| self.logs.reign(*at)).unwrap_or(0);
+        let entry = timeout_entry(&timeout_ms.to_string(), self, leader);
+        self.logs.propose(leader, entry, self.now_ms);
+    }
+
     fn cut_off(&mut self, at: usize) {
         for peer in (0..self.nodes.len()).filter(|peer| *peer != at) {
             self.cut[at][peer] = true;

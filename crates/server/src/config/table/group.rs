@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("cluster-seeds", SEEDS, "").admit(nodes_to_ask).at_start(),
     Directive::new("witness", Kind::Switch, "no").at_start(),
     Directive::new("witness-log", Kind::Switch, "no").at_start(),
-    Directive::new("cluster-node-timeout", TIMEOUT, "1500").at_start(),
+    Directive::new("cluster-node-timeout", TIMEOUT, "1500"),
     Directive::new("cluster-recovery-wait", RECOVERY, "30000").at_start(),
     Directive::new("cluster-voter-replace-after", REPLACEMENT, "300000"),
     Directive::new("cluster-feature-level", LEVEL, "0").at_start(),
