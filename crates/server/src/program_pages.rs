@@ -1,10 +1,11 @@
 //! Pages of the program that are in memory though only the start needed them.
 //!
-//! The system maps sixteen pages around each place of the program that is executed, so that after a start two thirds of
-//! it count as memory of the process, more than an empty store has. They are let go once: what runs again comes back
-//! from the system's cache with a fault of some tenths of a microsecond per page, and the rest stays away.
+//! The system maps sixteen pages around each place of the program that is executed or read, so that after a start two
+//! thirds of it count as memory of the process, more than an empty store has; the loader's list of relocations, a
+//! megabyte, is read once and never again. They are let go once: what is used again comes back from the system's cache
+//! with a fault of some tenths of a microsecond per page, and the rest stays away.
 
-/// Lets go of all pages of code. A breakpoint that a debugger has set before is lost by that.
+/// Lets go of all pages of code and constants. A breakpoint that a debugger has set before is lost by that.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn let_go() {
     // SAFETY: the function has the type that is called, and takes no data. The loader keeps its list of libraries
@@ -16,7 +17,7 @@ pub(crate) fn let_go() {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) fn let_go() {}
 
-/// Lets go of the code of the program or of one library.
+/// Lets go of the code and the constants of the program or of one library.
 #[cfg(all(target_os = "linux", not(miri)))]
 unsafe extern "C" fn let_go_of(
     info: *mut libc::dl_phdr_info,
@@ -24,8 +25,9 @@ unsafe extern "C" fn let_go_of(
     _data: *mut libc::c_void,
 ) -> libc::c_int {
     // SAFETY: `dl_iterate_phdr` passes a valid description with as many segments as it says; the size of a page is a
-    // constant. Code that is not writable is as the file has it (nothing is relocated in it on 64-bit systems), so that
-    // what is let go is read again as it was, whoever executes it meanwhile. Only whole pages of the segment are named.
+    // constant. A segment that is not writable is as the file has it (nothing is relocated in one on 64-bit systems: what
+    // the loader relocates and protects afterwards lies in a writable segment), so that what is let go is read again as
+    // it was, whoever uses it meanwhile. Only whole pages of the segment are named.
     unsafe {
         let page = libc::sysconf(libc::_SC_PAGESIZE);
         let page = usize::try_from(page).unwrap_or(1 << 16);
@@ -34,12 +36,12 @@ unsafe extern "C" fn let_go_of(
             return 0;
         }
         for segment in std::slice::from_raw_parts(info.dlpi_phdr, count) {
-            let is_code = segment.p_type == libc::PT_LOAD
-                && segment.p_flags & (libc::PF_X | libc::PF_W) == libc::PF_X;
+            let is_as_in_file =
+                segment.p_type == libc::PT_LOAD && segment.p_flags & libc::PF_W == 0;
             let start = bytes(info.dlpi_addr).wrapping_add(bytes(segment.p_vaddr));
             let end = start.wrapping_add(bytes(segment.p_filesz)) / page * page;
             let start = start.next_multiple_of(page);
-            if is_code && start < end {
+            if is_as_in_file && start < end {
                 let start = std::ptr::with_exposed_provenance_mut(start);
                 libc::madvise(start, end - start.addr(), libc::MADV_DONTNEED);
             }
@@ -67,7 +69,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(any(miri, not(target_os = "linux")), ignore = "nothing is let go")]
-    fn code_is_let_go_and_runs_all_the_same() {
+    fn code_and_constants_are_let_go_and_are_there_all_the_same() {
         let before = of_files();
         let_go();
         let after = of_files();

@@ -363,6 +363,7 @@ fn new_store(config: &Config) -> io::Result<Arc<Store>> {
     let store = Store::new(&store::Options {
         databases: u16::try_from(databases).unwrap_or(u16::MAX),
     })?;
+    store.set_at_rest_of_lazy_free(allocator::settle);
     if config.cluster.is_on {
         store.count_hash_slots();
     }

@@ -3,15 +3,21 @@
 //! One thread per store, started when the first thing comes. The queue is bounded: when it is full
 //! the caller drops the thing itself, which slows down exactly those who delete faster than memory
 //! can be freed.
+//!
+//! An allocator keeps some of what a thread frees, to give it to the same thread again. This one asks for nothing, and a
+//! few pieces may be all that keeps their pages; so a function of the owner's is called once the thread rests.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// Things that may wait to be dropped.
 const QUEUE_MAX: usize = 4096;
+
+/// The thread rests when nothing has come for so long.
+const REST: Duration = Duration::from_millis(100);
 
 /// What is to be dropped, and how many objects of the user it stands for.
 struct Job {
@@ -31,6 +37,7 @@ struct Shared {
     arrived: Condvar,
     pending: AtomicU64,
     freed: AtomicU64,
+    at_rest: OnceLock<fn()>,
 }
 
 #[derive(Default)]
@@ -56,6 +63,11 @@ impl LazyFree {
         if let Some(refused) = self.try_queue(job) {
             self.shared.finish(refused);
         }
+    }
+
+    /// Has the thread call a function after its work, when nothing has come for a while. The first one counts.
+    pub(crate) fn set_at_rest(&self, function: fn()) {
+        let _first_counts = self.shared.at_rest.set(function);
     }
 
     /// Objects that wait to be dropped.
@@ -110,19 +122,18 @@ impl Shared {
 
     /// The next job; none once the queue is closed and empty.
     fn next(&self) -> Option<Job> {
-        let mut queue = lock(&self.queue);
-        loop {
-            if let Some(job) = queue.jobs.pop_front() {
-                return Some(job);
-            }
-            if queue.closed {
-                return None;
-            }
-            queue = self
-                .arrived
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+        let is_idle = |queue: &mut Queue| queue.jobs.is_empty() && !queue.closed;
+        let waited = self
+            .arrived
+            .wait_timeout_while(lock(&self.queue), REST, is_idle);
+        let (mut queue, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            drop(queue);
+            self.at_rest.get().inspect(|function| function());
+            let waited = self.arrived.wait_while(lock(&self.queue), is_idle);
+            queue = waited.unwrap_or_else(PoisonError::into_inner);
         }
+        queue.jobs.pop_front()
     }
 
     fn finish(&self, job: Job) {
@@ -183,6 +194,25 @@ mod tests {
         drop(lazy);
         assert_eq!(shared.pending.load(Ordering::Relaxed), 0);
         assert_eq!(shared.freed.load(Ordering::Relaxed), 6);
+    }
+
+    #[test]
+    fn its_thread_calls_the_function_once_it_rests() {
+        static RESTS: AtomicU64 = AtomicU64::new(0);
+        let lazy = LazyFree::new();
+        lazy.set_at_rest(|| {
+            RESTS.fetch_add(1, Ordering::Relaxed);
+        });
+        let (sender, receiver) = mpsc::channel();
+        for count in 1..=2 {
+            lazy.submit(1, Box::new(Tell(sender.clone())));
+            receiver.recv().expect("it is dropped");
+            while RESTS.load(Ordering::Relaxed) < count {
+                thread::yield_now();
+            }
+        }
+        drop(lazy);
+        assert_eq!(RESTS.load(Ordering::Relaxed), 2);
     }
 
     #[test]

@@ -382,6 +382,14 @@ impl Store {
         }
     }
 
+    /// Has the thread that drops large things call a function once it rests: what its allocator keeps for it can be
+    /// handed back there. The first one counts.
+    pub fn set_at_rest_of_lazy_free(&self, function: fn()) {
+        if let Some(shared) = self.shared() {
+            shared.lazy.set_at_rest(function);
+        }
+    }
+
     /// Tunes the use counter of the LFU policies.
     pub fn set_lfu_tuning(&self, lfu: LfuTuning) {
         if let Some(shared) = self.shared() {
