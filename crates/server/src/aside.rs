@@ -115,14 +115,14 @@ impl Queue {
     }
 }
 
-fn work(node: &Node, mut engine: Engine, queue: &Queue, log_user: &LogUser) {
+fn work(node: &Arc<Node>, mut engine: Engine, queue: &Queue, log_user: &LogUser) {
     while let Some(mut job) = queue.next() {
         log_user.set_idle(false);
         let _whichever = log_user.take_up(engine.store());
         let before = log_user.appended().end();
         let mut message = run(node, &mut engine, &mut job, queue);
         let end = log_user.appended().end();
-        if let Message::Answer { log_end, .. } = &mut message {
+        if let Some(Message::Answer { log_end, .. }) = &mut message {
             *log_end = (end != before).then_some(end);
         }
         if end != before
@@ -144,15 +144,17 @@ fn work(node: &Node, mut engine: Engine, queue: &Queue, log_user: &LogUser) {
             node.keeping.log_in_use.wait_until_taken_up(&is_given_up);
         }
         engine.store().tell_memory();
-        if let Some(worker) = node.workers().get(job.client.worker) {
+        if let Some(message) = message
+            && let Some(worker) = node.workers().get(job.client.worker)
+        {
             worker.post(message);
         }
         node.broadcast(&Message::KeysFree);
     }
 }
 
-/// What came of a job, for the worker of its client.
-fn run(node: &Node, engine: &mut Engine, job: &mut Job, queue: &Queue) -> Message {
+/// What came of a job, for the worker of its client; none where it waits elsewhere, and is answered from there.
+fn run(node: &Arc<Node>, engine: &mut Engine, job: &mut Job, queue: &Queue) -> Option<Message> {
     let mut session = Session::new(Arc::clone(&job.client), true);
     (session.database, session.resp) = (job.database, job.resp);
     session.transaction = job.transaction.take();
@@ -183,8 +185,11 @@ fn run(node: &Node, engine: &mut Engine, job: &mut Job, queue: &Queue) -> Messag
     }
     engine.end_transaction(&mut session);
     announcer::work_for(0);
+    if port.is_answered_later() {
+        return None;
+    }
     let connection = job.connection;
-    match &session.wait {
+    Some(match &session.wait {
         Some(wait) => {
             let timeout_ms = wait.timeout_ms;
             if node.sessions.clients.find(job.client.id).is_none() {
@@ -200,5 +205,5 @@ fn run(node: &Node, engine: &mut Engine, job: &mut Job, queue: &Queue) -> Messag
             reply: in_pieces(&output.to_vec()),
             log_end: None,
         },
-    }
+    })
 }

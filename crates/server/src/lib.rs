@@ -3,6 +3,7 @@
 pub mod allocator;
 pub mod announcer;
 pub mod aside;
+mod asker;
 pub mod audit;
 pub mod banner;
 pub mod cgroup;
@@ -63,4 +64,5 @@ pub mod tls;
 #[path = "no_tls.rs"]
 pub mod tls;
 pub mod users;
+mod waiting_threads;
 pub mod worker;

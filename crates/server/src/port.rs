@@ -1,7 +1,7 @@
 //! The server as commands see it: [`engine::ServerPort`] over a [`Node`].
 
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use access::{Change as UserChange, User};
 use engine::cluster::{ClusterOrder, ClusterSeen, Ordered};
@@ -21,6 +21,7 @@ use store::{Handle, Key, Locator};
 
 use crate::allocator;
 use crate::aside::Queue;
+use crate::asker::Asker;
 use crate::clients;
 use crate::cluster_mode::ask_server;
 use crate::config::{Change, ConfigError, Permission};
@@ -43,14 +44,22 @@ pub struct Port<'a> {
     node: &'a Node,
     peer_is_local: bool,
     local: Option<Local<'a>>,
-    /// Of the thread beside the workers, what it is to do next.
-    queue: Option<&'a Queue>,
-    /// And how many stops had been given up when it was asked for what it does, ...
-    aborted_stops: Option<u64>,
-    /// ... by whom.
-    client: Option<Arc<ClientRecord>>,
+    /// Of the thread beside the workers.
+    offloaded: Option<Offloaded<'a>>,
     /// It is of who applies the log of a primary.
     is_of_log: bool,
+}
+
+/// What a client gets through it whose request is offloaded.
+struct Offloaded<'a> {
+    node: &'a Arc<Node>,
+    /// What that thread is to do next.
+    queue: &'a Queue,
+    /// How many stops had been given up when the request came.
+    aborted_stops: u64,
+    asker: Asker,
+    /// The request waits elsewhere, and is answered from there.
+    is_answered_later: bool,
 }
 
 /// What a worker's own clients get through it.
@@ -63,6 +72,49 @@ struct Local<'a> {
     log: Option<LogView<'a>>,
 }
 
+impl Offloaded<'_> {
+    /// Has an order about the cluster carried out elsewhere; whether it is. Those that are wait for each other.
+    fn order(&self, order: &ClusterOrder) -> bool {
+        let (node, asker) = (Arc::clone(self.node), self.asker.clone());
+        let order = order.clone();
+        self.node.work.waiting.run("cluster-order", move || {
+            let order_lock = node.work.waiting.order.lock();
+            let _one = order_lock.unwrap_or_else(PoisonError::into_inner);
+            let done = node.cluster_mode.order(&node, &order);
+            let said = |done| match done {
+                Ordered::Done => b"+OK\r\n".to_vec(),
+                Ordered::Said(text) => format!("+{text}\r\n").into_bytes(),
+            };
+            asker.answer(&node, &done.map(said));
+        })
+    }
+
+    /// Has a stop wait for replicas elsewhere, or join the one that does so; whether that is the case.
+    fn stop(&self, request: ShutdownRequest) -> bool {
+        if request.abort || request.now {
+            return false;
+        }
+        let (node, asker) = (Arc::clone(self.node), self.asker.clone());
+        let when_over = Box::new(move |stopped| {
+            // Where the server stops that is the answer.
+            if let Err(error) = stopped {
+                asker.answer(&node, &Err(error));
+            }
+        });
+        let Ok(begun) = self.node.replication.begin_stop(self.node, when_over) else {
+            return false;
+        };
+        if let Some(number) = begun {
+            let node = Arc::clone(self.node);
+            let stops = move || node.carry_out_stop(number, request);
+            if !self.node.work.waiting.run("shutdown", stops) {
+                self.node.carry_out_stop(number, request);
+            }
+        }
+        true
+    }
+}
+
 impl<'a> Port<'a> {
     /// The port for a client; `peer_is_local` when it came over loopback or a Unix socket.
     #[must_use]
@@ -71,9 +123,7 @@ impl<'a> Port<'a> {
             node,
             peer_is_local,
             local: None,
-            queue: None,
-            aborted_stops: None,
-            client: None,
+            offloaded: None,
             is_of_log: false,
         }
     }
@@ -87,13 +137,25 @@ impl<'a> Port<'a> {
     }
 
     /// The same for a client whose request runs aside.
-    pub(crate) fn of_aside(node: &'a Node, job: &Job, queue: &'a Queue) -> Self {
+    pub(crate) fn of_aside(node: &'a Arc<Node>, job: &Job, queue: &'a Queue) -> Self {
+        let offloaded = Offloaded {
+            node,
+            queue,
+            aborted_stops: job.aborted_stops,
+            asker: Asker::of(job),
+            is_answered_later: false,
+        };
         Self {
-            queue: Some(queue),
-            aborted_stops: Some(job.aborted_stops),
-            client: Some(Arc::clone(&job.client)),
+            offloaded: Some(offloaded),
             ..Self::new(node, job.peer_is_local)
         }
+    }
+
+    /// Whether the offloaded request goes on elsewhere, and is answered from there.
+    pub(crate) fn is_answered_later(&self) -> bool {
+        self.offloaded
+            .as_ref()
+            .is_some_and(|it| it.is_answered_later)
     }
 
     /// The same for a client that a worker runs commands for by itself.
@@ -231,6 +293,14 @@ impl ClusterPort for Port<'_> {
             && let Some(ordered) = fronts::set_slot(self.node, *slot, to)
         {
             return ordered;
+        }
+        if matches!(order, ClusterOrder::Meet(..))
+            && let Some(own) = &mut self.offloaded
+        {
+            own.is_answered_later = own.order(order);
+            if own.is_answered_later {
+                return Ok(Ordered::Done);
+            }
         }
         self.node.cluster_mode.order(self.node, order)
     }
@@ -596,19 +666,26 @@ impl ProcessPort for Port<'_> {
                 .warning(format_args!("User requested shutdown..."));
         }
         let given_up = self.node.replication.aborted_stops();
-        if !request.abort && self.aborted_stops.is_some_and(|seen| seen != given_up) {
+        let offloaded = self.offloaded.as_mut();
+        if !request.abort
+            && offloaded
+                .as_ref()
+                .is_some_and(|it| it.aborted_stops != given_up)
+        {
             // It stood behind one that was given up: who gave that up meant all that waited.
             return Err(SHUTDOWN_FAILED);
         }
-        // It may wait for replicas, and is counted as long as it does.
-        let set_blocked = |is_blocked| {
-            if let Some(client) = &self.client {
-                client.set_flag(ClientRecord::BLOCKED, is_blocked);
-            }
+        // It may wait for replicas or for the disk, and is counted as long as it does.
+        let Some(own) = offloaded else {
+            return self.node.shut_down(request);
         };
-        set_blocked(true);
+        own.asker.set_blocked(true);
+        own.is_answered_later = own.stop(request);
+        if own.is_answered_later {
+            return Ok(());
+        }
         let stopped = self.node.shut_down(request);
-        set_blocked(false);
+        own.asker.set_blocked(false);
         stopped
     }
 
@@ -646,10 +723,11 @@ impl ProcessPort for Port<'_> {
             // Who waits for its keys looks again, and is told.
             self.node.broadcast(&Message::KeysFree);
         }
-        if let (Some(queue), Some(text)) =
-            (self.queue, self.node.core.shared.scripts.running.busy())
-        {
-            queue.refuse(self.node, text);
+        if let (Some(own), Some(text)) = (
+            &self.offloaded,
+            self.node.core.shared.scripts.running.busy(),
+        ) {
+            own.queue.refuse(self.node, text);
         }
     }
 

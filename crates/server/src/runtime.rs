@@ -144,6 +144,7 @@ impl Workers {
         }
         self.node.stop_aside();
         self.aside.join();
+        self.node.work.waiting.join();
         if let Some(tier) = self.node.tier() {
             tier.stop();
         }

@@ -7,6 +7,7 @@
 //! ```
 
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 
 use engine::{CommandError, SaveKind, SaveRefusal, SaveStart, SaveTime, ShutdownRequest};
 
@@ -276,15 +277,38 @@ impl Node {
         })
     }
 
-    /// SHUTDOWN, and what signals ask for: saves where that is wanted, with writes paused, and has the
-    /// server stop.
+    /// SHUTDOWN, and what signals ask for: lets replicas have everything, and has the server stop. Where another stop waits
+    /// for replicas, it is that one.
     pub(crate) fn shut_down(&self, request: ShutdownRequest) -> Result<(), CommandError> {
         if request.abort {
             return self.abort_shutdown();
         }
-        if !request.now && !self.replication.await_replicas(self) {
-            return Err(SHUTDOWN_FAILED);
+        if request.now {
+            return self.save_and_stop(request);
         }
+        let (sender, over) = channel();
+        let when_over = Box::new(move |stopped| drop(sender.send(stopped)));
+        match self.replication.begin_stop(self, when_over) {
+            Err(_) => self.save_and_stop(request),
+            Ok(begun) => {
+                if let Some(number) = begun {
+                    self.carry_out_stop(number, request);
+                }
+                over.recv().unwrap_or(Err(SHUTDOWN_FAILED))
+            }
+        }
+    }
+
+    /// Carries out a stop that waits for replicas first.
+    pub(crate) fn carry_out_stop(&self, number: u64, request: ShutdownRequest) {
+        if self.replication.await_replicas(self, number) {
+            let stopped = self.save_and_stop(request);
+            self.replication.end_stop(number, &stopped);
+        }
+    }
+
+    /// Saves where that is wanted, with writes paused, and has the server stop.
+    fn save_and_stop(&self, request: ShutdownRequest) -> Result<(), CommandError> {
         if self.saves_at_shutdown(request) {
             self.core
                 .log
@@ -325,7 +349,7 @@ impl Node {
     }
 
     fn abort_shutdown(&self) -> Result<(), CommandError> {
-        if self.replication.abort_stop() {
+        if self.replication.abort_stop(self, &SHUTDOWN_FAILED) {
             return Ok(());
         }
         let is_saving = self.keeping.saving.is_shutting_down.load(Ordering::Acquire);

@@ -30,6 +30,7 @@ use crate::oom_score::OomRank;
 use crate::pubsub::PubSub;
 use crate::tier::TierInUse;
 use crate::tls::TlsSetup;
+use crate::waiting_threads::WaitingThreads;
 
 /// What everything works with.
 pub struct Core {
@@ -70,6 +71,8 @@ pub struct Work {
     /// How requests reach the thread that runs what takes long.
     pub(super) jobs: Mutex<Option<Sender<Job>>>,
     pub(super) aside_counters: OnceLock<Arc<EngineCounters>>,
+    /// Where requests wait for other nodes.
+    pub(crate) waiting: WaitingThreads,
     /// Between workers and those who save in the background.
     pub background: Arc<Scheduler>,
     /// Who moves pieces of collections together.
@@ -86,6 +89,7 @@ impl Work {
             workers: OnceLock::new(),
             jobs: Mutex::default(),
             aside_counters: OnceLock::new(),
+            waiting: WaitingThreads::default(),
             background: Arc::new(Scheduler::of_machine(Arc::clone(clock))),
             defragmenter: Arc::default(),
             rates: Rates::default(),

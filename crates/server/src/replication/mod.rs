@@ -42,6 +42,7 @@ pub mod role;
 pub(crate) mod session;
 mod shutdown;
 pub(crate) mod state;
+mod stop_wait;
 pub(crate) mod stream;
 mod sync_source;
 mod terms;

@@ -1,19 +1,17 @@
 //! A server that is to stop gives away what it leads under a control group, and lets its replicas have everything, both
 //! within `shutdown-timeout` seconds. Writes wait meanwhile.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use engine::CommandError;
 
 use super::Replication;
 use super::replicas::Replica;
+use super::stop_wait::{Stop, WhenOver};
 use crate::node::Node;
 
 /// How often it is looked how far replicas are: what moves is not told to who waits here.
 const LOOK: Duration = Duration::from_millis(5);
-/// Nobody waits.
-const NOBODY: u64 = 0;
-/// The wait was given up.
-const ABORTED: u64 = 1;
 
 /// Whether a replica follows what is written, and has not all up to there.
 fn lags(replica: &Replica, end: u64) -> bool {
@@ -32,8 +30,12 @@ impl Replication {
         )
     }
 
-    /// Whether a stop waits for somebody.
+    /// Whether a stop waits for somebody, or would.
     pub(crate) fn delays_stop(&self, node: &Node) -> bool {
+        self.stop_wait.lock().current.is_some() || self.would_delay(node)
+    }
+
+    fn would_delay(&self, node: &Node) -> bool {
         let timeout_s = node.core.config.current().replication.shutdown_timeout_s;
         timeout_s > 0 && (Self::has_to_give(node) || self.has_lagging(node))
     }
@@ -47,8 +49,54 @@ impl Replication {
         node.control.part().is_some_and(|part| part.has_to_give())
     }
 
-    /// Has others lead what this node leads, until that time at most. It stops either way.
-    fn give_away(&self, node: &Node, end_unix_ms: u64) {
+    /// Joins the stop that waits, or begins one if that has to wait: its number is for [`Replication::await_replicas`].
+    ///
+    /// # Errors
+    /// `when_over`, where nobody has to be waited for.
+    pub(crate) fn begin_stop(
+        &self,
+        node: &Node,
+        when_over: WhenOver,
+    ) -> Result<Option<u64>, WhenOver> {
+        let would_delay = self.would_delay(node);
+        let mut state = self.stop_wait.lock();
+        if let Some(stop) = &mut state.current {
+            stop.asked.push(when_over);
+            return Ok(None);
+        }
+        if !would_delay {
+            return Err(when_over);
+        }
+        let timeout_s = node.core.config.current().replication.shutdown_timeout_s;
+        let until_unix_ms = node.core.clock.now_unix_ms() + u64::from(timeout_s) * 1000;
+        state.begun += 1;
+        let number = state.begun;
+        state.current = Some(Stop {
+            number,
+            until_unix_ms: Some(until_unix_ms),
+            asked: vec![when_over],
+        });
+        Ok(Some(number))
+    }
+
+    /// A stop was carried out, or was not: all who asked for it hear of that.
+    pub(crate) fn end_stop(&self, number: u64, stopped: &Result<(), CommandError>) {
+        let mut state = self.stop_wait.lock();
+        let is_it = state.of(number).is_some();
+        let stop = is_it.then(|| state.current.take()).flatten();
+        drop(state);
+        for when_over in stop.into_iter().flat_map(|stop| stop.asked) {
+            when_over(stopped.clone());
+        }
+    }
+
+    /// Until when this stop waits; none if it was given up.
+    fn waits_until(&self, number: u64) -> Option<u64> {
+        self.stop_wait.lock().of(number)?.until_unix_ms
+    }
+
+    /// Has others lead what this node leads, as long as the stop waits. It stops either way.
+    fn give_away(&self, node: &Node, number: u64, until_unix_ms: u64) {
         let Some(part) = node.control.part().filter(|part| part.has_to_give()) else {
             return;
         };
@@ -56,60 +104,51 @@ impl Replication {
         log.notice(format_args!(
             "Handing over what this node leads before shutting down."
         ));
-        let left_ms = end_unix_ms.saturating_sub(node.core.clock.now_unix_ms());
-        let goes_on = || !node.is_stopping() && self.stop_wait.load(Ordering::SeqCst) != ABORTED;
+        let left_ms = until_unix_ms.saturating_sub(node.core.clock.now_unix_ms());
+        let goes_on = || !node.is_stopping() && self.waits_until(number).is_some();
         let is_given = part.give_away(Duration::from_millis(left_ms), &goes_on);
         if !is_given && goes_on() {
             log.warning(format_args!(
                 "Nobody has taken over what this node leads within shutdown-timeout."
             ));
         }
+        let state = self.stop_wait.lock();
+        if state.current.is_none() {
+            // It was given up before this node was told to give away what it leads.
+            part.keep_all();
+        }
     }
 
-    /// Waits until all replicas have everything, or time is up; false where an operator changed his mind. Not for
-    /// workers.
-    pub(crate) fn await_replicas(&self, node: &Node) -> bool {
-        if !self.delays_stop(node) {
-            return true;
-        }
-        let log = &node.core.log;
-        let timeout_s = node.core.config.current().replication.shutdown_timeout_s;
-        let now_unix_ms = || node.core.clock.now_unix_ms();
-        let end_unix_ms = now_unix_ms() + u64::from(timeout_s) * 1000;
-        let word = &self.stop_wait;
-        if word
-            .compare_exchange(NOBODY, end_unix_ms, Ordering::SeqCst, Ordering::SeqCst)
-            .is_err()
-        {
-            // Somebody else waits already, and stops the server.
+    /// Waits until all replicas have everything, or time is up; false where an operator changed his mind, and all who asked
+    /// know that. Not for workers, nor for the thread for long commands.
+    pub(crate) fn await_replicas(&self, node: &Node, number: u64) -> bool {
+        let Some(until_unix_ms) = self.waits_until(number) else {
             return false;
-        }
-        self.give_away(node, end_unix_ms);
-        let mut is_aborted = word.load(Ordering::SeqCst) == ABORTED;
-        if !is_aborted && self.has_lagging(node) {
-            log.notice(format_args!("Waiting for replicas before shutting down."));
+        };
+        let log = &node.core.log;
+        self.give_away(node, number, until_unix_ms);
+        if self.has_lagging(node) {
+            let mut state = self.stop_wait.lock();
+            if state.of(number).is_none() {
+                return false;
+            }
+            // With the state locked: who gives it up lets clients go on after this.
             node.pause_clients(u64::MAX, true);
+            drop(state);
+            log.notice(format_args!("Waiting for replicas before shutting down."));
             self.ask_replicas(node);
-            is_aborted = loop {
-                if word.load(Ordering::SeqCst) == ABORTED {
-                    break true;
-                }
-                let is_over = now_unix_ms() >= end_unix_ms || node.is_stopping();
-                if is_over || self.lagging(node).0 == 0 {
-                    break false;
+            while self.waits_until(number).is_some() {
+                let is_late = node.core.clock.now_unix_ms() >= until_unix_ms;
+                if is_late || node.is_stopping() || self.lagging(node).0 == 0 {
+                    break;
                 }
                 std::thread::sleep(LOOK);
-            };
+            }
         }
         let (lags, all) = self.lagging(node);
-        word.store(NOBODY, Ordering::SeqCst);
-        if is_aborted {
-            if let Some(part) = node.control.part() {
-                part.keep_all();
-            }
-            node.unpause_clients();
-            log.notice(format_args!("Shutdown manually aborted."));
-            return false;
+        match self.stop_wait.lock().of(number) {
+            None => return false,
+            Some(stop) => stop.until_unix_ms = None,
         }
         self.tell_lagging(node);
         log.notice(format_args!(
@@ -135,26 +174,37 @@ impl Replication {
         }
     }
 
-    /// Gives up a stop that waits for replicas; whether there is one.
-    pub(crate) fn abort_stop(&self) -> bool {
-        let word = &self.stop_wait;
-        let aborted = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |word| {
-            (word > ABORTED).then_some(ABORTED)
-        });
-        if aborted.is_ok() {
-            self.aborted_stops.fetch_add(1, Ordering::SeqCst);
+    /// Gives up a stop that waits for replicas, for all who asked for it: each gets this answer. Whether there is one.
+    pub(crate) fn abort_stop(&self, node: &Node, answer: &CommandError) -> bool {
+        let mut state = self.stop_wait.lock();
+        let waits = |stop: &mut Stop| stop.until_unix_ms.is_some();
+        let Some(stop) = state.current.take_if(waits) else {
+            return false;
+        };
+        state.aborted += 1;
+        if let Some(part) = node.control.part() {
+            part.keep_all();
         }
-        aborted.is_ok()
+        node.unpause_clients();
+        drop(state);
+        node.core
+            .log
+            .notice(format_args!("Shutdown manually aborted."));
+        for when_over in stop.asked {
+            when_over(Err(answer.clone()));
+        }
+        true
     }
 
     /// How many stops were given up. One that was asked for before the last of them is given up, too.
     pub(crate) fn aborted_stops(&self) -> u64 {
-        self.aborted_stops.load(Ordering::SeqCst)
+        self.stop_wait.lock().aborted
     }
 
     /// How long a stop still waits for replicas, in milliseconds.
     pub(crate) fn stop_delay_ms(&self, now_unix_ms: u64) -> Option<u64> {
-        let word = self.stop_wait.load(Ordering::SeqCst);
-        (word > ABORTED).then(|| word.saturating_sub(now_unix_ms))
+        let state = self.stop_wait.lock();
+        let until_unix_ms = state.current.as_ref()?.until_unix_ms?;
+        Some(until_unix_ms.saturating_sub(now_unix_ms))
     }
 }

@@ -14,6 +14,7 @@ use super::history::{History, ReplicationId};
 use super::own_links::OwnLinks;
 use super::replicas::Replicas;
 use super::role::RoleWord;
+use super::stop_wait::StopWait;
 use super::stream::Stream;
 use super::sync_source::Sources;
 use crate::fence::Fence;
@@ -88,10 +89,8 @@ pub struct Replication {
     /// The own link.
     pub(crate) own: OwnLinks,
     pub(super) node: OnceLock<Weak<Node>>,
-    /// Until when a stop waits for replicas, in milliseconds since 1970; 0 where none does, 1 where it was given up.
-    pub(super) stop_wait: AtomicU64,
-    /// How many stops were given up.
-    pub(super) aborted_stops: AtomicU64,
+    /// The stop that waits for replicas, if one does.
+    pub(super) stop_wait: StopWait,
     /// This primary has left its office for another copy: writes wait until that has it.
     pub(super) hands_over: AtomicBool,
     /// An office has just begun: writes wait for its first lease, and for the copies that they need.
@@ -141,8 +140,7 @@ impl Default for Replication {
             offset_of: OnceLock::new(),
             own: OwnLinks::default(),
             node: OnceLock::new(),
-            stop_wait: AtomicU64::new(0),
-            aborted_stops: AtomicU64::new(0),
+            stop_wait: StopWait::default(),
             hands_over: AtomicBool::new(false),
             begins_office: AtomicBool::new(false),
             left_office: AtomicBool::new(false),

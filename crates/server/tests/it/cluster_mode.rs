@@ -1,9 +1,10 @@
 //! Cluster mode of a node by itself: Redis in cluster mode answers the same, and what was ordered is there after a restart.
 
+use std::net::TcpListener;
 use std::time::Duration;
 
 use protocol::Value;
-use testkit::client::Client;
+use testkit::client::{Client, Received};
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, free_port};
 
@@ -283,4 +284,27 @@ fn keys_go_to_redis_and_come_back() {
     let error = ask(&mut here, &format!("MIGRATE 127.0.0.1 {dead} text 0 500"));
     assert!(text(&error).contains("IOERR"), "{error:?}");
     assert_eq!(ask(&mut here, "EXISTS text"), Value::Integer(1));
+}
+
+/// The log is begun, and data is saved, while a node that is met says nothing.
+#[test]
+fn who_meets_a_node_that_hangs_is_in_nobody_s_way() {
+    let server = start(ServerBuilder::iolite());
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let mut meets = server.client().unwrap();
+    let line = format!("CLUSTER MEET 127.0.0.1 {port} {port}");
+    meets.send(&words(&line)).unwrap();
+    let (_held, _) = silent.accept().unwrap();
+    let mut other = server.client().unwrap();
+    for line in ["CONFIG SET appendonly yes", "SAVE"] {
+        assert_eq!(
+            ask(&mut other, line),
+            Value::Simple(b"OK".to_vec()),
+            "{line}"
+        );
+    }
+    assert!(matches!(meets.arrived().unwrap(), Received::Nothing));
+    let answer = meets.receive().unwrap();
+    assert!(matches!(answer, Some(Value::Error(_))), "{answer:?}");
 }

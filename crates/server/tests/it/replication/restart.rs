@@ -239,7 +239,9 @@ fn a_stop_that_is_given_up_is_so_for_all_who_wait_for_it() {
             until("it waits", || {
                 !field(&mut one, "shutdown_in_milliseconds").is_empty()
             });
-            assert_ne!(field(&mut one, "blocked_clients"), "0");
+            until("each of them counts", || {
+                field(&mut one, "blocked_clients") == "2"
+            });
             must(&mut one, "SHUTDOWN ABORT");
             for stop in stops {
                 let reply = stop.join().unwrap().unwrap();
@@ -250,6 +252,53 @@ fn a_stop_that_is_given_up_is_so_for_all_who_wait_for_it() {
         must(&mut one, "SET k 3");
         replica.signal("-CONT");
     }
+}
+
+/// Long commands of others go on while a stop waits, and who asks for a stop then waits for the same one.
+#[test]
+fn a_stop_that_waits_is_in_nobody_s_way() {
+    let directory = TemporaryDirectory::new("waits").unwrap();
+    let mut server = start(&directory, None);
+    let mut one = server.client().unwrap();
+    must(&mut one, "CONFIG SET shutdown-timeout 600");
+    let replica = redis(&[]);
+    let mut two = replica.client().unwrap();
+    follow(&mut two, &server);
+    must(&mut one, "SET k 1");
+    settle(&mut one, &mut two);
+    replica.signal("-STOP");
+    must(&mut one, "SET k 2");
+    let mut first = server.client().unwrap();
+    first.send(&["SHUTDOWN"]).unwrap();
+    until("it waits", || {
+        !field(&mut one, "shutdown_in_milliseconds").is_empty()
+    });
+    must(&mut one, "SAVE");
+    server.signal("-TERM");
+    let mut second = server.client().unwrap();
+    second.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
+    until("both wait", || field(&mut one, "blocked_clients") == "2");
+    must(&mut one, "SHUTDOWN ABORT");
+    for client in [&mut first, &mut second] {
+        let reply = client.receive().unwrap();
+        let expected = b"ERR Errors trying to SHUTDOWN. Check logs.".to_vec();
+        assert_eq!(reply, Some(Value::Error(expected)));
+    }
+    assert_eq!(field(&mut one, "blocked_clients"), "0");
+    assert_eq!(
+        run(&mut one, "SHUTDOWN ABORT"),
+        Value::Error(b"ERR No shutdown in progress.".to_vec())
+    );
+    must(&mut one, "SET k 3");
+    first.send(&["SHUTDOWN"]).unwrap();
+    until("it waits again", || {
+        !field(&mut one, "shutdown_in_milliseconds").is_empty()
+    });
+    second.send(&["SHUTDOWN"]).unwrap();
+    until("both wait", || field(&mut one, "blocked_clients") == "2");
+    replica.signal("-CONT");
+    until("it has stopped", || !server.is_running().unwrap());
+    assert_eq!(must(&mut two, "GET k"), Value::Bulk(b"3".to_vec()));
 }
 
 /// The log says of each replica that has not all how far it is behind, as Redis does.

@@ -1,0 +1,57 @@
+//! Requests that wait for other nodes, each on a short-lived thread: long commands of other clients go on meanwhile.
+//!
+//! ```text
+//!   worker ── Job ──► the command, offloaded ──► its order, and whom to answer ──► a thread of its own ── Answer ──► worker
+//! ```
+//!
+//! Such a thread does not enter the store, so it states nothing to the log, and nobody waits for it who begins one. The
+//! server ends when all of them have.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// So many requests wait at once. Further ones wait on the thread for long commands.
+const THREADS_MAX: usize = 64;
+
+/// The threads on which requests wait.
+#[derive(Default)]
+pub(crate) struct WaitingThreads {
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Held by the one order about the cluster that is carried out.
+    pub(crate) order: Mutex<()>,
+}
+
+impl WaitingThreads {
+    /// Has `wait` run on a thread of its own; whether there is one.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "it waits for other nodes, and works on nothing"
+    )]
+    pub(crate) fn run(&self, name: &str, wait: impl FnOnce() + Send + 'static) -> bool {
+        let mut threads = self.lock();
+        threads.retain(|thread| !thread.is_finished());
+        if threads.len() >= THREADS_MAX {
+            return false;
+        }
+        let builder = std::thread::Builder::new().name(name.into());
+        let Ok(thread) = builder.spawn(wait) else {
+            return false;
+        };
+        threads.push(thread);
+        true
+    }
+
+    /// Waits until all of them have ended.
+    pub(crate) fn join(&self) {
+        loop {
+            let Some(thread) = self.lock().pop() else {
+                return;
+            };
+            let _panicked = thread.join();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
