@@ -1,6 +1,8 @@
 //! Two nodes that keep data, and a witness: each one lost, and each pair; at the levels `os` and `quorum`. The second node and
 //! the witness are started as people do: `iolite cluster join`, `iolite cluster witness`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use protocol::Value;
 
 use crate::{Node, has, wait_until, writes};
@@ -24,6 +26,7 @@ fn with_witness(more: &[&str]) -> [Node; 3] {
         assert!(rows.iter().any(is_there), "{rows:?}");
     }
     wait_until("copied", &all, || has(&nodes[1], "before"));
+    wait_for_both(&nodes);
     nodes
 }
 
@@ -34,13 +37,16 @@ fn takes_no_write(node: &Node) {
     assert!(!writes(node, "alone"), "{}", node.log());
 }
 
-/// Both copies are there, with a primary that takes writes and all that was written before.
+/// Both copies are there, with a primary that takes writes and all that was written before. The replica has a write of now:
+/// one that has just started and got none yet waits 30 s for the others when these are lost.
 pub(crate) fn wait_for_both(nodes: &[Node; 3]) {
+    static WAITS: AtomicU64 = AtomicU64::new(0);
+    let after = format!("after:{}", WAITS.fetch_add(1, Ordering::Relaxed));
     let all: Vec<&Node> = nodes.iter().collect();
     wait_until("a primary and its replica", &all, || {
         let [first, second, _] = nodes;
         let is_whole = |primary: &Node, replica: &Node| {
-            writes(primary, "after") && replica.is_synced() && has(replica, "after")
+            writes(primary, &after) && replica.is_synced() && has(replica, &after)
         };
         is_whole(first, second) || is_whole(second, first)
     });
