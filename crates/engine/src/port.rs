@@ -499,7 +499,7 @@ pub trait ReplicationPort {
     }
 
     /// REPLICATION LEAVE, DRAIN and UNDRAIN: has a node of the control group do less, do all again, or leave. Waits until
-    /// that is decided.
+    /// that is decided; where this node is to be started anew (its name is nothing then), until others lead what it led.
     ///
     /// # Errors
     /// What the client is to read.

@@ -26,6 +26,8 @@ pub enum Wish {
         /// Its name, or its address: 40 digits, or `HOST:PORT`.
         node: String,
     },
+    /// The node that is asked is to give away what it leads, because it is started anew.
+    LeaveForRestart,
     /// Nodes that are by themselves are to be a cluster.
     Create {
         /// Where each is: `HOST:PORT[@LINK_PORT]`.
@@ -82,6 +84,7 @@ pub fn run(target: &Endpoint, wish: &Wish, is_json: bool) -> Told {
             .map_err(asked)
             .and_then(|told| told.ok_or_else(no_group)),
         Wish::Order { order, node } => order_node(target, order, node, is_json).map_err(asked),
+        Wish::LeaveForRestart => leave_for_restart(target, is_json).map_err(asked),
         Wish::Create { nodes, replicas } => create::create(target, nodes, *replicas, is_json)
             .map(|text| Told { text, code: 0 })
             .map_err(|reason| Failed { reason, code: 1 }),
@@ -162,6 +165,23 @@ fn order_node(target: &Endpoint, order: &str, node: &str, is_json: bool) -> io::
             "{{\"is_good\":true,\"order\":{},\"node\":{},\"reply\":{}}}\n",
             quoted(&order.to_lowercase()),
             quoted(id),
+            quoted(&reply)
+        ),
+        false => format!("{reply}\n"),
+    };
+    Ok(Told { text, code: 0 })
+}
+
+/// Has the server give away what it leads; waits as long as it does.
+fn leave_for_restart(target: &Endpoint, is_json: bool) -> io::Result<Told> {
+    let mut stream = connect(target)?;
+    let unbounded = stream.set_patience(None);
+    unbounded.map_err(|error| io::Error::other(error.to_string()))?;
+    let reply = command(&mut stream, &["REPLICATION", "LEAVE", "FOR-RESTART"])?;
+    let reply = String::from_utf8_lossy(&reply_bytes(reply)).into_owned();
+    let text = match is_json {
+        true => format!(
+            "{{\"is_good\":true,\"order\":\"leave for restart\",\"reply\":{}}}\n",
             quoted(&reply)
         ),
         false => format!("{reply}\n"),

@@ -89,6 +89,15 @@ impl Offloaded<'_> {
         })
     }
 
+    /// Has this node give away what it leads, and wait for that elsewhere; whether it does.
+    fn give_away(&self) -> bool {
+        let (node, asker) = (Arc::clone(self.node), self.asker.clone());
+        self.node.work.waiting.run("give-away", move || {
+            let given = node.control.order_node(b"", NodeOrder::ForRestart);
+            asker.answer(&node, &given.map(|()| b"+OK\r\n".to_vec()));
+        })
+    }
+
     /// Has a stop wait for replicas elsewhere, or join the one that does so; whether that is the case.
     fn stop(&self, request: ShutdownRequest) -> bool {
         if request.abort || request.now {
@@ -251,6 +260,14 @@ impl ReplicationPort for Port<'_> {
     }
 
     fn order_node(&mut self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
+        if order == NodeOrder::ForRestart
+            && let Some(own) = &mut self.offloaded
+        {
+            own.is_answered_later = own.give_away();
+            if own.is_answered_later {
+                return Ok(());
+            }
+        }
         self.node.control.order_node(node, order)
     }
 

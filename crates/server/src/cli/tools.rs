@@ -83,6 +83,7 @@ pub(super) fn read(options: &[OsString]) -> Result<Option<Invocation>, StartErro
 
 fn wish(word: &str, given: &ArgMatches) -> Wish {
     match word {
+        "leave" if given.get_flag("for-restart") => Wish::LeaveForRestart,
         "leave" => order("LEAVE", given),
         "drain" => order("DRAIN", given),
         "undrain" => order("UNDRAIN", given),
@@ -224,7 +225,12 @@ fn cluster() -> Command {
         .subcommand(asking(
             Command::new("leave")
                 .about("Has a node leave it, as soon as nobody needs it")
-                .arg(node.clone()),
+                .arg(
+                    node.clone()
+                        .required(false)
+                        .required_unless_present("for-restart"),
+                )
+                .arg(for_restart()),
         ))
         .subcommand(asking(
             Command::new("drain")
@@ -239,6 +245,14 @@ fn cluster() -> Command {
         .subcommands(starters())
         .subcommand(recover())
         .subcommand(create())
+}
+
+fn for_restart() -> Arg {
+    Arg::new("for-restart")
+        .long("for-restart")
+        .action(ArgAction::SetTrue)
+        .conflicts_with("node")
+        .help("Stay in it: the server that is asked gives away what it leads, until it is started anew")
 }
 
 /// Words that start a server of a group: what they are is their first option.

@@ -243,6 +243,36 @@ fn cluster_tool(node: &Node, words: &[&str]) -> (bool, String) {
     )
 }
 
+/// A primary that is told so leads nothing when the tool returns; that it is killed then is noticed by nobody who writes.
+#[test]
+fn a_primary_that_leaves_for_a_restart_can_be_killed() {
+    let ports: Vec<u16> = (0..3).map(|_| free_port().unwrap()).collect();
+    let mut nodes = three_at_quorum(&ports);
+    let (is_over, written) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_until(&ports, &written, &is_over));
+        let (is_ok, told) = cluster_tool(&nodes[0], &["leave", "--for-restart"]);
+        assert!(is_ok && told == "OK\n", "{told}");
+        assert!(!nodes[0].is_primary());
+        nodes[0].kill();
+        let before = written.load(Ordering::Relaxed);
+        let left = [&nodes[1], &nodes[2]];
+        wait_until("written without it", &left, || {
+            written.load(Ordering::Relaxed) > before + 10 || writer.is_finished()
+        });
+        nodes[0].start();
+        let all: Vec<&Node> = nodes.iter().collect();
+        wait_until("it is back", &all, || nodes[0].is_synced());
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(writer.join().unwrap(), Ok(()));
+    });
+    let primary = nodes.iter().find(|node| node.is_primary()).unwrap();
+    for number in 0..written.load(Ordering::Relaxed) {
+        let key = format!("key:{number}");
+        assert!(has(primary, &key), "{key}");
+    }
+}
+
 #[test]
 fn a_node_that_is_drained_leads_nothing_until_it_is_not() {
     let nodes = three();

@@ -42,6 +42,7 @@ mod loading;
 mod logged;
 mod memcached;
 mod memory;
+mod migrated_deadlines;
 mod migrations;
 mod notifications;
 mod own_link;

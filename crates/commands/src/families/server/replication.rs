@@ -37,6 +37,8 @@ const HELP: &[&str] = &[
     "    Have a node of the control group lead nothing, and not be promoted.",
     "LEAVE <node-id>",
     "    Have a node leave the control group as soon as nobody needs it.",
+    "LEAVE FOR-RESTART",
+    "    Have this node give away what it leads, and take nothing until it is started anew.",
     "UNDRAIN <node-id>",
     "    Have a node lead again, and stay.",
     "VERIFY",
@@ -125,7 +127,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             },
             CommandSpec {
                 name: "LEAVE",
-                summary: "Has a node leave the control group as soon as nobody needs it.",
+                syntax: "<node-id | FOR-RESTART>",
+                summary: "Has a node leave the control group as soon as nobody needs it, or this one give away what it leads.",
                 handler: |context, args, reply| order_node(context, args, reply, NodeOrder::Leave),
                 ..NODE_ORDER
             },
@@ -203,7 +206,12 @@ fn order_node(
     order: NodeOrder,
 ) -> CommandResult {
     context.pace.admit_waiting()?;
-    let node = args.bytes()?;
+    let mut node = args.bytes()?;
+    let mut order = order;
+    // No node is called so: their names are 40 digits.
+    if order == NodeOrder::Leave && node.eq_ignore_ascii_case(b"FOR-RESTART") {
+        (node, order) = (b"", NodeOrder::ForRestart);
+    }
     context.outside(|server| server.order_node(node, order))?;
     reply.ok();
     Ok(())
