@@ -37,6 +37,7 @@ mod management;
 pub(crate) mod migration;
 pub mod node;
 pub mod notifications;
+mod offloaded;
 mod oom_score;
 pub mod open_files;
 pub mod planted;

@@ -1,7 +1,7 @@
 //! The server as commands see it: [`engine::ServerPort`] over a [`Node`].
 
 use std::fmt::Write as _;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use access::{Change as UserChange, User};
 use engine::cluster::{ClusterOrder, ClusterSeen, Ordered};
@@ -21,7 +21,6 @@ use store::{Handle, Key, Locator};
 
 use crate::allocator;
 use crate::aside::Queue;
-use crate::asker::Asker;
 use crate::clients;
 use crate::cluster_mode::ask_server;
 use crate::config::{Change, ConfigError, Permission};
@@ -32,6 +31,7 @@ use crate::link::{Message, own_posts};
 use crate::log::Level;
 use crate::migration::fronts;
 use crate::node::Node;
+use crate::offloaded::Offloaded;
 use crate::replication::role::Role;
 use crate::statistics::{Sample, tier_status};
 use crate::tier::Requester;
@@ -50,18 +50,6 @@ pub struct Port<'a> {
     is_of_log: bool,
 }
 
-/// What a client gets through it whose request is offloaded.
-struct Offloaded<'a> {
-    node: &'a Arc<Node>,
-    /// What that thread is to do next.
-    queue: &'a Queue,
-    /// How many stops had been given up when the request came.
-    aborted_stops: u64,
-    asker: Asker,
-    /// The request waits elsewhere, and is answered from there.
-    is_answered_later: bool,
-}
-
 /// What a worker's own clients get through it.
 struct Local<'a> {
     deliveries: &'a mut Deliveries,
@@ -70,58 +58,6 @@ struct Local<'a> {
     own_posts: u64,
     /// The log, if there is one.
     log: Option<LogView<'a>>,
-}
-
-impl Offloaded<'_> {
-    /// Has an order about the cluster carried out elsewhere; whether it is. Those that are wait for each other.
-    fn order(&self, order: &ClusterOrder) -> bool {
-        let (node, asker) = (Arc::clone(self.node), self.asker.clone());
-        let order = order.clone();
-        self.node.work.waiting.run("cluster-order", move || {
-            let order_lock = node.work.waiting.order.lock();
-            let _one = order_lock.unwrap_or_else(PoisonError::into_inner);
-            let done = node.cluster_mode.order(&node, &order);
-            let said = |done| match done {
-                Ordered::Done => b"+OK\r\n".to_vec(),
-                Ordered::Said(text) => format!("+{text}\r\n").into_bytes(),
-            };
-            asker.answer(&node, &done.map(said));
-        })
-    }
-
-    /// Has this node give away what it leads, and wait for that elsewhere; whether it does.
-    fn give_away(&self) -> bool {
-        let (node, asker) = (Arc::clone(self.node), self.asker.clone());
-        self.node.work.waiting.run("give-away", move || {
-            let given = node.control.order_node(b"", NodeOrder::ForRestart);
-            asker.answer(&node, &given.map(|()| b"+OK\r\n".to_vec()));
-        })
-    }
-
-    /// Has a stop wait for replicas elsewhere, or join the one that does so; whether that is the case.
-    fn stop(&self, request: ShutdownRequest) -> bool {
-        if request.abort || request.now {
-            return false;
-        }
-        let (node, asker) = (Arc::clone(self.node), self.asker.clone());
-        let when_over = Box::new(move |stopped| {
-            // Where the server stops that is the answer.
-            if let Err(error) = stopped {
-                asker.answer(&node, &Err(error));
-            }
-        });
-        let Ok(begun) = self.node.replication.begin_stop(self.node, when_over) else {
-            return false;
-        };
-        if let Some(number) = begun {
-            let node = Arc::clone(self.node);
-            let stops = move || node.carry_out_stop(number, request);
-            if !self.node.work.waiting.run("shutdown", stops) {
-                self.node.carry_out_stop(number, request);
-            }
-        }
-        true
-    }
 }
 
 impl<'a> Port<'a> {
@@ -147,15 +83,8 @@ impl<'a> Port<'a> {
 
     /// The same for a client whose request runs aside.
     pub(crate) fn of_aside(node: &'a Arc<Node>, job: &Job, queue: &'a Queue) -> Self {
-        let offloaded = Offloaded {
-            node,
-            queue,
-            aborted_stops: job.aborted_stops,
-            asker: Asker::of(job),
-            is_answered_later: false,
-        };
         Self {
-            offloaded: Some(offloaded),
+            offloaded: Some(Offloaded::of(node, job, queue)),
             ..Self::new(node, job.peer_is_local)
         }
     }

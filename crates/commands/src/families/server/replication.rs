@@ -210,6 +210,11 @@ fn order_node(
     let mut order = order;
     // No node is called so: their names are 40 digits.
     if order == NodeOrder::Leave && node.eq_ignore_ascii_case(b"FOR-RESTART") {
+        if !context.may_block {
+            return Err(CommandError::fixed(
+                "ERR A node is not made ready for a restart inside of a transaction or a script",
+            ));
+        }
         (node, order) = (b"", NodeOrder::ForRestart);
     }
     context.outside(|server| server.order_node(node, order))?;

@@ -1,0 +1,88 @@
+//! Of the port of a client whose request is offloaded: what that request has carried out elsewhere.
+//!
+//! The thread for long commands goes on meanwhile. Whoever carries it out answers the client; so the request must be a command of
+//! its own, and none of a transaction or a script.
+
+use std::sync::{Arc, PoisonError};
+
+use engine::cluster::{ClusterOrder, Ordered};
+use engine::{NodeOrder, ShutdownRequest};
+
+use crate::aside::Queue;
+use crate::asker::Asker;
+use crate::job::Job;
+use crate::node::Node;
+
+/// What a client gets through its port whose request is offloaded.
+pub(crate) struct Offloaded<'a> {
+    node: &'a Arc<Node>,
+    /// What that thread is to do next.
+    pub(crate) queue: &'a Queue,
+    /// How many stops had been given up when the request came.
+    pub(crate) aborted_stops: u64,
+    pub(crate) asker: Asker,
+    /// The request waits elsewhere, and is answered from there.
+    pub(crate) is_answered_later: bool,
+}
+
+impl<'a> Offloaded<'a> {
+    pub(crate) fn of(node: &'a Arc<Node>, job: &Job, queue: &'a Queue) -> Self {
+        Self {
+            node,
+            queue,
+            aborted_stops: job.aborted_stops,
+            asker: Asker::of(job),
+            is_answered_later: false,
+        }
+    }
+
+    /// Has an order about the cluster carried out elsewhere; whether it is. Those that are wait for each other.
+    pub(crate) fn order(&self, order: &ClusterOrder) -> bool {
+        let (node, asker) = (Arc::clone(self.node), self.asker.clone());
+        let order = order.clone();
+        self.node.work.waiting.run("cluster-order", move || {
+            let order_lock = node.work.waiting.order.lock();
+            let _one = order_lock.unwrap_or_else(PoisonError::into_inner);
+            let done = node.cluster_mode.order(&node, &order);
+            let said = |done| match done {
+                Ordered::Done => b"+OK\r\n".to_vec(),
+                Ordered::Said(text) => format!("+{text}\r\n").into_bytes(),
+            };
+            asker.answer(&node, &done.map(said));
+        })
+    }
+
+    /// Has this node give away what it leads, and wait for that elsewhere; whether it does.
+    pub(crate) fn give_away(&self) -> bool {
+        let (node, asker) = (Arc::clone(self.node), self.asker.clone());
+        self.node.work.waiting.run("give-away", move || {
+            let given = node.control.order_node(b"", NodeOrder::ForRestart);
+            asker.answer(&node, &given.map(|()| b"+OK\r\n".to_vec()));
+        })
+    }
+
+    /// Has a stop wait for replicas elsewhere, or join the one that does so; whether that is the case.
+    pub(crate) fn stop(&self, request: ShutdownRequest) -> bool {
+        if request.abort || request.now {
+            return false;
+        }
+        let (node, asker) = (Arc::clone(self.node), self.asker.clone());
+        let when_over = Box::new(move |stopped| {
+            // Where the server stops that is the answer.
+            if let Err(error) = stopped {
+                asker.answer(&node, &Err(error));
+            }
+        });
+        let Ok(begun) = self.node.replication.begin_stop(self.node, when_over) else {
+            return false;
+        };
+        if let Some(number) = begun {
+            let node = Arc::clone(self.node);
+            let stops = move || node.carry_out_stop(number, request);
+            if !self.node.work.waiting.run("shutdown", stops) {
+                self.node.carry_out_stop(number, request);
+            }
+        }
+        true
+    }
+}
