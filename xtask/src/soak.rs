@@ -42,6 +42,7 @@ const SEEDS: &[&str] = &[
     "SCHEDULES_SEED",
     "EFFECTS_SEED",
     "EVENTS_SEED",
+    "CONCATENATIONS_SEED",
     "LINEARIZABILITY_SEED",
     "HOSTILE_SEED",
     "CHURN_SEED",
@@ -66,6 +67,7 @@ const AMOUNTS: &[(&str, &str)] = &[
     ("SCHEDULES_REQUESTS", "100000"),
     ("EFFECTS_SEQUENCES", "2000"),
     ("EVENTS_ROUNDS", "400"),
+    ("CONCATENATIONS", "2000"),
     ("PROPTEST_CASES", "4096"),
     ("CHURN_SECONDS", "120"),
     ("GROUP_KILLS", "200"),
@@ -104,7 +106,8 @@ pub const PARTS: &[SoakPart] = &[
             events.args(["random_requests_state", "--", "--nocapture"]);
             let mut effects = cargo(&commands);
             effects.arg("effects_of_random_commands");
-            vec![random, schedules, events, effects]
+            let scripts = cargo(&["test", "-p", "scripting", "random_concatenations"]);
+            vec![random, schedules, events, effects, scripts]
         },
     },
     SoakPart {

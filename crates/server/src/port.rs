@@ -81,8 +81,8 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// The same for a client whose request runs aside.
-    pub(crate) fn of_aside(node: &'a Arc<Node>, job: &Job, queue: &'a Queue) -> Self {
+    /// The same for a client whose request is offloaded.
+    pub(crate) fn of_offloaded(node: &'a Arc<Node>, job: &Job, queue: &'a Queue) -> Self {
         Self {
             offloaded: Some(Offloaded::of(node, job, queue)),
             ..Self::new(node, job.peer_is_local)

@@ -35,22 +35,26 @@ fn scripts_give_the_same_replies() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Expressions of `..` and what binds tighter, looser or around it, drawn at random.
+/// Expressions of `..` and what binds tighter, looser or around it, drawn at random: so many as `CONCATENATIONS` says, of the seed
+/// `CONCATENATIONS_SEED`.
 #[test]
 fn random_concatenations_give_the_same_texts() {
     let Some(mut server) = Reference::start("random") else {
         eprintln!("no reference server: nothing compared");
         return;
     };
-    let mut random = Prng::seeded(20);
-    for _ in 0..400 {
+    let number =
+        |name, otherwise| std::env::var(name).map_or(otherwise, |text| text.parse().unwrap());
+    let seed = number("CONCATENATIONS_SEED", 20);
+    let mut random = Prng::seeded(seed);
+    for _ in 0..number("CONCATENATIONS", 60) {
         let script = format!(
             "local t={{0.1,'k',3}} local f=function(...) return ... end return {}",
             joined(&mut random, 3)
         );
         let wanted = without_digest(&server.eval(&script));
         let got = without_digest(&written(run(&script)));
-        assert_eq!(got, wanted, "{script}");
+        assert_eq!(got, wanted, "CONCATENATIONS_SEED={seed} {script}");
     }
 }
 

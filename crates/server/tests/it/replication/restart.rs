@@ -170,17 +170,23 @@ fn the_checkpoint_in_force_is_sent_where_it_will_do() {
     assert!(left.len() <= 2, "{left:?}");
 }
 
+/// A replica that is stopped when it lacks one write.
+fn lagging_replica(server: &Server, one: &mut Client) -> (Server, Client) {
+    let replica = redis(&[]);
+    let mut two = replica.client().unwrap();
+    follow(&mut two, server);
+    must(one, "SET k 1");
+    settle(one, &mut two);
+    replica.signal("-STOP");
+    must(one, "SET k 2");
+    (replica, two)
+}
+
 #[test]
 fn a_stop_waits_for_replicas() {
     let server = iolite(&["--durability", "none", "--shutdown-timeout", "600"]);
     let mut one = server.client().unwrap();
-    let replica = redis(&[]);
-    let mut two = replica.client().unwrap();
-    follow(&mut two, &server);
-    must(&mut one, "SET k 1");
-    settle(&mut one, &mut two);
-    replica.signal("-STOP");
-    must(&mut one, "SET k 2");
+    let (replica, mut two) = lagging_replica(&server, &mut one);
     std::thread::scope(|scope| {
         let stops = || {
             let mut other = server.client().unwrap();
@@ -218,13 +224,7 @@ fn a_stop_that_is_given_up_is_so_for_all_who_wait_for_it() {
         redis(&["--shutdown-timeout", "600"]),
     ] {
         let mut one = server.client().unwrap();
-        let replica = redis(&[]);
-        let mut two = replica.client().unwrap();
-        follow(&mut two, &server);
-        must(&mut one, "SET k 1");
-        settle(&mut one, &mut two);
-        replica.signal("-STOP");
-        must(&mut one, "SET k 2");
+        let (replica, _two) = lagging_replica(&server, &mut one);
         std::thread::scope(|scope| {
             let stops: Vec<_> = (0..2)
                 .map(|_| {
@@ -261,13 +261,7 @@ fn a_stop_that_waits_is_in_nobody_s_way() {
     let mut server = start(&directory, None);
     let mut one = server.client().unwrap();
     must(&mut one, "CONFIG SET shutdown-timeout 600");
-    let replica = redis(&[]);
-    let mut two = replica.client().unwrap();
-    follow(&mut two, &server);
-    must(&mut one, "SET k 1");
-    settle(&mut one, &mut two);
-    replica.signal("-STOP");
-    must(&mut one, "SET k 2");
+    let (replica, mut two) = lagging_replica(&server, &mut one);
     let mut first = server.client().unwrap();
     first.send(&["SHUTDOWN"]).unwrap();
     until("it waits", || {
@@ -309,13 +303,7 @@ fn a_stop_says_who_lags() {
         redis(&["--shutdown-timeout", "1"]),
     ] {
         let mut one = server.client().unwrap();
-        let replica = redis(&[]);
-        let mut two = replica.client().unwrap();
-        follow(&mut two, &server);
-        must(&mut one, "SET k 1");
-        settle(&mut one, &mut two);
-        replica.signal("-STOP");
-        must(&mut one, "SET k 2");
+        let (replica, _two) = lagging_replica(&server, &mut one);
         server.signal("-TERM");
         until("it has stopped", || !server.is_running().unwrap());
         let log = server.log();
