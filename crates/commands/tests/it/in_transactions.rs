@@ -45,6 +45,12 @@ fn is_random(words: &[Vec<u8>]) -> bool {
     is(0, "ACL") && is(1, "GENPASS")
 }
 
+/// The one request that is refused inside of a transaction whatever the state of the server.
+fn is_refused_inside(words: &[Vec<u8>]) -> bool {
+    let request = words.join(&b' ');
+    request.eq_ignore_ascii_case(b"REPLICATION LEAVE FOR-RESTART")
+}
+
 #[test]
 fn requests_are_answered_the_same_in_a_transaction() {
     let mut differences = Vec::new();
@@ -58,7 +64,7 @@ fn requests_are_answered_the_same_in_a_transaction() {
             };
             let name = words.first().cloned().unwrap_or_default();
             let is_other = |other: &&str| name.eq_ignore_ascii_case(other.as_bytes());
-            if name.is_empty() || OTHERS.iter().any(is_other) {
+            if name.is_empty() || OTHERS.iter().any(is_other) || is_refused_inside(&words) {
                 continue;
             }
             let found = testkit::table().find(&name);
