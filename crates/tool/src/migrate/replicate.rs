@@ -107,8 +107,8 @@ fn hand_over(
     };
     let_in(source, options.target.credentials.as_ref())?;
     let (host, port) = known_as(&source.info("replication")?, host, *port);
-    source.demand(
-        "FAILOVER",
+    order_failover(
+        source,
         &["FAILOVER", "TO", &host, &port, "TIMEOUT", HAND_OVER_MS],
     )?;
     let (mut looks, mut is_over) = (0, false);
@@ -137,6 +137,24 @@ fn hand_over(
             "the target did not take over, and the source goes on; it has to reach the target at {host}:{port}"
         ),
     })
+}
+
+/// Orders the failover, again for as long as the source does not count the target as online: that begins with an
+/// acknowledgement, which can arrive after the target has all data.
+fn order_failover(source: &mut Session, words: &[&str]) -> Result<(), BenchError> {
+    let mut looks = 0;
+    loop {
+        let ordered = source.demand("FAILOVER", words);
+        match &ordered {
+            Err(BenchError::Refused { reply, .. })
+                if reply.contains("not online") && looks < TAKE_OVER_LOOKS_MAX =>
+            {
+                looks += 1;
+            }
+            _ => return ordered.map(|_accepted| ()),
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// The target as the source knows it. FAILOVER wants the address that the replica has told, and no name for it.
