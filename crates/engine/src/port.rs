@@ -499,12 +499,23 @@ pub trait ReplicationPort {
     }
 
     /// REPLICATION LEAVE, DRAIN and UNDRAIN: has a node of the control group do less, do all again, or leave. Waits until
-    /// that is decided; where this node is to be started anew (its name is nothing then), until others lead what it led.
+    /// that is decided.
     ///
     /// # Errors
     /// What the client is to read.
     fn order_node(&mut self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
         let _ = (node, order);
+        Err(CommandError::fixed(
+            "ERR this server is in no control group",
+        ))
+    }
+
+    /// REPLICATION LEAVE FOR-RESTART: has this node give away what it leads, and lead nothing until it is restarted. Waits
+    /// until others lead that, or `shutdown-timeout` is over.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn leave_for_restart(&mut self) -> Result<(), CommandError> {
         Err(CommandError::fixed(
             "ERR this server is in no control group",
         ))

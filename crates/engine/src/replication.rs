@@ -76,8 +76,6 @@ pub enum NodeOrder {
     Undrain,
     /// It leaves as soon as nobody needs it.
     Leave,
-    /// The node that is asked gives away what it leads, and takes nothing until it is started anew.
-    ForRestart,
 }
 
 /// What FAILOVER is to do.

@@ -10,6 +10,7 @@ use std::io;
 use std::net::ToSocketAddrs as _;
 use std::path::Path;
 
+use protocol::Value;
 use tool::endpoint::Endpoint;
 
 use crate::doctor::{command, connect, reply_bytes};
@@ -158,18 +159,26 @@ fn order_node(target: &Endpoint, order: &str, node: &str, is_json: bool) -> io::
             return Err(io::Error::other(reason));
         }
     };
+    let about = format!(
+        "\"order\":{},\"node\":{}",
+        quoted(&order.to_lowercase()),
+        quoted(id)
+    );
     let reply = command(&mut stream, &["REPLICATION", order, id])?;
+    Ok(told(reply, &about, is_json))
+}
+
+/// A reply that is no error, for people or as JSON; `about` is what the order was, as fields of JSON.
+fn told(reply: Value, about: &str, is_json: bool) -> Told {
     let reply = String::from_utf8_lossy(&reply_bytes(reply)).into_owned();
     let text = match is_json {
         true => format!(
-            "{{\"is_good\":true,\"order\":{},\"node\":{},\"reply\":{}}}\n",
-            quoted(&order.to_lowercase()),
-            quoted(id),
+            "{{\"is_good\":true,{about},\"reply\":{}}}\n",
             quoted(&reply)
         ),
         false => format!("{reply}\n"),
     };
-    Ok(Told { text, code: 0 })
+    Told { text, code: 0 }
 }
 
 /// Has the server give away what it leads; waits as long as it does.
@@ -178,15 +187,7 @@ fn leave_for_restart(target: &Endpoint, is_json: bool) -> io::Result<Told> {
     let unbounded = stream.set_patience(None);
     unbounded.map_err(|error| io::Error::other(error.to_string()))?;
     let reply = command(&mut stream, &["REPLICATION", "LEAVE", "FOR-RESTART"])?;
-    let reply = String::from_utf8_lossy(&reply_bytes(reply)).into_owned();
-    let text = match is_json {
-        true => format!(
-            "{{\"is_good\":true,\"order\":\"leave for restart\",\"reply\":{}}}\n",
-            quoted(&reply)
-        ),
-        false => format!("{reply}\n"),
-    };
-    Ok(Told { text, code: 0 })
+    Ok(told(reply, "\"order\":\"leave for restart\"", is_json))
 }
 
 /// Where a node is by `HOST:PORT`, where HOST is a name, as the group shows addresses.

@@ -1,12 +1,10 @@
-//! Of the port of a client whose request is offloaded: what that request has carried out elsewhere.
-//!
-//! The thread for long commands goes on meanwhile. Whoever carries it out answers the client; so the request must be a command of
-//! its own, and none of a transaction or a script.
+//! Offloaded requests that wait for other nodes or replicas: each is handed to a thread of its own, so that the thread for long
+//! commands goes on. That thread answers the client; so the request may not be part of a transaction or a script.
 
 use std::sync::{Arc, PoisonError};
 
+use engine::ShutdownRequest;
 use engine::cluster::{ClusterOrder, Ordered};
-use engine::{NodeOrder, ShutdownRequest};
 
 use crate::aside::Queue;
 use crate::asker::Asker;
@@ -16,7 +14,7 @@ use crate::node::Node;
 /// What a client gets through its port whose request is offloaded.
 pub(crate) struct Offloaded<'a> {
     node: &'a Arc<Node>,
-    /// What that thread is to do next.
+    /// What the thread for long commands is to do next.
     pub(crate) queue: &'a Queue,
     /// How many stops had been given up when the request came.
     pub(crate) aborted_stops: u64,
@@ -53,10 +51,10 @@ impl<'a> Offloaded<'a> {
     }
 
     /// Has this node give away what it leads, and wait for that elsewhere; whether it does.
-    pub(crate) fn give_away(&self) -> bool {
+    pub(crate) fn leave_for_restart(&self) -> bool {
         let (node, asker) = (Arc::clone(self.node), self.asker.clone());
         self.node.work.waiting.run("give-away", move || {
-            let given = node.control.order_node(b"", NodeOrder::ForRestart);
+            let given = node.control.leave_for_restart();
             asker.answer(&node, &given.map(|()| b"+OK\r\n".to_vec()));
         })
     }

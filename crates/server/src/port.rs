@@ -189,15 +189,17 @@ impl ReplicationPort for Port<'_> {
     }
 
     fn order_node(&mut self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
-        if order == NodeOrder::ForRestart
-            && let Some(own) = &mut self.offloaded
-        {
-            own.is_answered_later = own.give_away();
+        self.node.control.order_node(node, order)
+    }
+
+    fn leave_for_restart(&mut self) -> Result<(), CommandError> {
+        if let Some(own) = &mut self.offloaded {
+            own.is_answered_later = own.leave_for_restart();
             if own.is_answered_later {
                 return Ok(());
             }
         }
-        self.node.control.order_node(node, order)
+        self.node.control.leave_for_restart()
     }
 
     fn change_shared_libraries(

@@ -237,6 +237,10 @@ impl TakesPart for Part {
         Self::order_node(self, node, order)
     }
 
+    fn leave_for_restart(&self) -> Result<(), CommandError> {
+        Self::leave_for_restart(self)
+    }
+
     fn has_to_give(&self) -> bool {
         Self::has_to_give(self)
     }

@@ -27,8 +27,8 @@ use crate::poll::poll;
 
 /// How often it is looked whether everything is given away.
 const LOOK: Duration = Duration::from_millis(5);
-/// So long a node that is to be started anew waits for others to lead, where `shutdown-timeout` is less.
-const AT_LEAST: Duration = Duration::from_secs(1);
+/// A node that is to be restarted waits at least this long for others to lead: `shutdown-timeout` may be 0.
+const RESTART_WAIT_MIN: Duration = Duration::from_secs(1);
 /// How long an order to promote this node may take.
 const SUMMONED: Duration = Duration::from_secs(20);
 
@@ -135,16 +135,16 @@ impl Part {
         done.unwrap_or(false)
     }
 
-    /// Gives away what this node leads, because it is to be started anew; takes nothing until then, or until an order to
-    /// lead again comes to this node.
-    fn leave_for_restart(&self) -> Result<(), CommandError> {
+    /// Gives away what this node leads, because it is to be restarted; leads nothing until then, or until an order to lead
+    /// again comes to this node.
+    pub(super) fn leave_for_restart(&self) -> Result<(), CommandError> {
         let node = self.node.upgrade().filter(|node| node.group.is_there());
         let node = node.ok_or(IN_NO_GROUP)?;
         node.core.log.notice(format_args!(
             "An operator has this node give away what it leads, to start it anew."
         ));
         let timeout_s = node.core.config.current().replication.shutdown_timeout_s;
-        let time = Duration::from_secs(u64::from(timeout_s)).max(AT_LEAST);
+        let time = Duration::from_secs(u64::from(timeout_s)).max(RESTART_WAIT_MIN);
         if self.give_away(time, &|| !node.is_stopping()) {
             return Ok(());
         }
@@ -156,9 +156,6 @@ impl Part {
 
     /// Has a node do less, or leave.
     pub(super) fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
-        if order == NodeOrder::ForRestart {
-            return self.leave_for_restart();
-        }
         let error = CommandError::fixed;
         let node = std::str::from_utf8(node).ok().and_then(id_of);
         let node = node.ok_or_else(|| error("ERR a node is named by 40 digits"))?;
@@ -180,7 +177,7 @@ impl Part {
             ));
         }
         let drain = match order {
-            NodeOrder::Leave | NodeOrder::ForRestart => Drain::Leaving,
+            NodeOrder::Leave => Drain::Leaving,
             NodeOrder::Drain => Drain::Drained,
             NodeOrder::Undrain => Drain::No,
         };

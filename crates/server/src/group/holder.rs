@@ -41,6 +41,13 @@ pub(crate) trait TakesPart: Send + Sync {
     /// What the client is to read.
     fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError>;
 
+    /// Gives away what this node leads, because it is to be restarted; leads nothing until then, or until an order to lead
+    /// again comes to this node. Waits until others lead that, or `shutdown-timeout` is over.
+    ///
+    /// # Errors
+    /// What the client is to read.
+    fn leave_for_restart(&self) -> Result<(), CommandError>;
+
     /// Whether this node leads something that another one could.
     fn has_to_give(&self) -> bool;
 
@@ -139,6 +146,15 @@ impl Control {
     pub(crate) fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
         let part = self.part.get().ok_or(IN_NO_GROUP)?;
         part.order_node(node, order)
+    }
+
+    /// As [`TakesPart::leave_for_restart`].
+    ///
+    /// # Errors
+    /// What the client is to read.
+    pub(crate) fn leave_for_restart(&self) -> Result<(), CommandError> {
+        let part = self.part.get().ok_or(IN_NO_GROUP)?;
+        part.leave_for_restart()
     }
 
     /// What takes part, once something does.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use protocol::Value;
@@ -93,6 +94,27 @@ fn write_until(ports: &[u16], written: &AtomicUsize, is_over: &AtomicBool) -> Re
     Ok(())
 }
 
+/// Waits until a writer has written ten keys since `before` to the nodes that run, or has ended.
+fn wait_for_writes(
+    nodes: &[Node],
+    before: usize,
+    written: &AtomicUsize,
+    writer: &ScopedJoinHandle<'_, Result<(), String>>,
+) {
+    let running: Vec<&Node> = nodes.iter().filter(|node| node.is_running()).collect();
+    wait_until("written without it", &running, || {
+        written.load(Ordering::Relaxed) > before + 10 || writer.is_finished()
+    });
+}
+
+/// The node has every key that was written.
+fn has_all(node: &Node, written: &AtomicUsize) {
+    for number in 0..written.load(Ordering::Relaxed) {
+        let key = format!("key:{number}");
+        assert!(has(node, &key), "{key}");
+    }
+}
+
 /// One after the other is stopped and started, while writes go on: no error and no loss.
 #[test]
 fn a_rolling_restart_at_quorum_loses_nothing() {
@@ -104,10 +126,7 @@ fn a_rolling_restart_at_quorum_loses_nothing() {
         for at in 0..nodes.len() {
             let before = written.load(Ordering::Relaxed);
             let _log = nodes[at].stop();
-            let others: Vec<&Node> = nodes.iter().filter(|node| node.is_running()).collect();
-            wait_until("written without it", &others, || {
-                written.load(Ordering::Relaxed) > before + 10 || writer.is_finished()
-            });
+            wait_for_writes(&nodes, before, &written, &writer);
             nodes[at].start();
             let all: Vec<&Node> = nodes.iter().collect();
             wait_until("it is back", &all, || {
@@ -129,10 +148,7 @@ fn a_rolling_restart_at_quorum_loses_nothing() {
         primary = nodes.iter().find(|node| is_one(node));
         primary.is_some()
     });
-    for number in 0..written.load(Ordering::Relaxed) {
-        let key = format!("key:{number}");
-        assert!(has(primary.unwrap(), &key), "{key}");
-    }
+    has_all(primary.unwrap(), &written);
 }
 
 /// SIGTERM at the primary: it is succeeded at once, by its own doing.
@@ -255,11 +271,7 @@ fn a_primary_that_leaves_for_a_restart_can_be_killed() {
         assert!(is_ok && told == "OK\n", "{told}");
         assert!(!nodes[0].is_primary());
         nodes[0].kill();
-        let before = written.load(Ordering::Relaxed);
-        let left = [&nodes[1], &nodes[2]];
-        wait_until("written without it", &left, || {
-            written.load(Ordering::Relaxed) > before + 10 || writer.is_finished()
-        });
+        wait_for_writes(&nodes, written.load(Ordering::Relaxed), &written, &writer);
         nodes[0].start();
         let all: Vec<&Node> = nodes.iter().collect();
         wait_until("it is back", &all, || nodes[0].is_synced());
@@ -267,10 +279,7 @@ fn a_primary_that_leaves_for_a_restart_can_be_killed() {
         assert_eq!(writer.join().unwrap(), Ok(()));
     });
     let primary = nodes.iter().find(|node| node.is_primary()).unwrap();
-    for number in 0..written.load(Ordering::Relaxed) {
-        let key = format!("key:{number}");
-        assert!(has(primary, &key), "{key}");
-    }
+    has_all(primary, &written);
 }
 
 #[test]

@@ -38,7 +38,7 @@ const HELP: &[&str] = &[
     "LEAVE <node-id>",
     "    Have a node leave the control group as soon as nobody needs it.",
     "LEAVE FOR-RESTART",
-    "    Have this node give away what it leads, and take nothing until it is started anew.",
+    "    Have this node give away what it leads, and lead nothing until it is restarted.",
     "UNDRAIN <node-id>",
     "    Have a node lead again, and stay.",
     "VERIFY",
@@ -129,7 +129,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
                 name: "LEAVE",
                 syntax: "<node-id | FOR-RESTART>",
                 summary: "Has a node leave the control group as soon as nobody needs it, or this one give away what it leads.",
-                handler: |context, args, reply| order_node(context, args, reply, NodeOrder::Leave),
+                handler: leave,
                 ..NODE_ORDER
             },
             CommandSpec {
@@ -199,6 +199,22 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
+fn leave(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
+    // No node is called so: their names are 40 digits.
+    if !args.take_word("FOR-RESTART") {
+        return order_node(context, args, reply, NodeOrder::Leave);
+    }
+    context.pace.admit_waiting()?;
+    if !context.may_block {
+        return Err(CommandError::fixed(
+            "ERR A node is not made ready for a restart inside of a transaction or a script",
+        ));
+    }
+    context.outside(|server| server.leave_for_restart())?;
+    reply.ok();
+    Ok(())
+}
+
 fn order_node(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -206,17 +222,7 @@ fn order_node(
     order: NodeOrder,
 ) -> CommandResult {
     context.pace.admit_waiting()?;
-    let mut node = args.bytes()?;
-    let mut order = order;
-    // No node is called so: their names are 40 digits.
-    if order == NodeOrder::Leave && node.eq_ignore_ascii_case(b"FOR-RESTART") {
-        if !context.may_block {
-            return Err(CommandError::fixed(
-                "ERR A node is not made ready for a restart inside of a transaction or a script",
-            ));
-        }
-        (node, order) = (b"", NodeOrder::ForRestart);
-    }
+    let node = args.bytes()?;
     context.outside(|server| server.order_node(node, order))?;
     reply.ok();
     Ok(())
