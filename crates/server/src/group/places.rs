@@ -1,7 +1,7 @@
 //! Nodes that have come back elsewhere find each other: all addresses of a group may be new after a restart.
 //!
 //! ```text
-//!   nobody is known to lead, or the group has this node where it was
+//!   nobody is known to lead, or the group is not known to have this node where it is
 //!     └─► every peer where it was last, and every seed: "I am here now" ◄──► "I am here, and these told me that they are there"
 //! ```
 //!
@@ -109,6 +109,14 @@ fn is_member(state: &ControlState, node: NodeId, raft_id: RaftId) -> Option<bool
     })
 }
 
+/// Whether the group has a node where its record says, since its last start: what is known of the group may be older.
+fn has_place_of(state: &ControlState, node: NodeId, record: &NodeRecord) -> bool {
+    let recorded = state.nodes.get(&node).map(|known| &known.record);
+    recorded.is_some_and(|recorded| {
+        recorded.start_count == record.start_count && place_of(recorded) == place_of(record)
+    })
+}
+
 impl Part {
     /// What this node says of itself and knows of others: by the control state, which who asks may not have, and by their own
     /// word, where that is newer.
@@ -185,11 +193,10 @@ impl Part {
 
 impl Driver {
     /// Tells others where this node is, and asks where they are, as long as nobody is known to lead or heard that does, or the
-    /// group has this node elsewhere. After a start Raft names who led at last, whom this node may not find, nor be found by.
+    /// group is not known to have this node here. That the leader answers heartbeats does not show that: who was killed just
+    /// after it had joined reaches the leader, whose log goes to where this node was. After a start Raft names who led at last, whom this node may not find, nor be found by.
     pub(super) fn look_for_others(&mut self, now_ms: u64) {
-        let recorded = self.state.nodes.get(&self.own).map(|own| &own.record);
-        let is_elsewhere =
-            recorded.is_some_and(|record| place_of(record) != place_of(&self.record));
+        let is_elsewhere = !has_place_of(&self.state, self.own, &self.record);
         let is_over = |since_ms: u64| now_ms >= since_ms + self.times.election_ms_max;
         let is_lost = self.leaderless_ms.is_some_and(is_over)
             || is_over(self.heard_leader_ms) && !self.standing.is_leader;
@@ -270,6 +277,28 @@ mod tests {
         assert_eq!(is_member(&state, other, 12), Some(true));
         // It was there and has left, or its joining came to nothing.
         assert_eq!(is_member(&state, other, 9), Some(false));
+    }
+
+    /// A node that was killed before it had read the state of the group, or that has come back to where it was before its last
+    /// place, tells where it is.
+    #[test]
+    fn a_record_of_an_earlier_start_does_not_show_where_a_node_is() {
+        let node = NodeId([1; 20]);
+        let record = |start_count, link_port| NodeRecord {
+            start_count,
+            link_port,
+            ..NodeRecord::default()
+        };
+        let mut state = ControlState::default();
+        assert!(!has_place_of(&state, node, &record(2, 7)));
+        let known = Node {
+            record: record(1, 7),
+            ..Node::default()
+        };
+        state.nodes.insert(node, known);
+        assert!(has_place_of(&state, node, &record(1, 7)));
+        assert!(!has_place_of(&state, node, &record(1, 8)));
+        assert!(!has_place_of(&state, node, &record(2, 7)));
     }
 
     #[test]
