@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::clusters::{three_primaries, wait_for_agreement};
-use super::{Node, wait_until};
+use super::{Node, changes_ended, wait_until};
 
 /// The line of a node in what another one tells of the cluster.
 fn line_of(node: &Node, of: &str) -> String {
@@ -19,7 +19,10 @@ fn three_primaries_and_a_replica() -> ([Node; 3], Node) {
     assert_eq!(d.meet(&b), "OK");
     wait_for_agreement(&[&a, &b, &c, &d], 4);
     assert_eq!(d.text(&["CLUSTER", "REPLICATE", &a.id()]), "OK");
-    wait_until("a synced replica", &[&a, &d], || d.is_synced());
+    let all = [&a, &b, &c, &d];
+    wait_until("a replica that may be promoted", &all, || {
+        d.is_synced() && changes_ended(&all) > 0
+    });
     ([a, b, c], d)
 }
 

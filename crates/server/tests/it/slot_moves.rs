@@ -12,6 +12,8 @@ use testkit::client::Client;
 use testkit::patience::Patience;
 use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 
+use crate::limits::eventually;
+
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Node {
@@ -799,7 +801,10 @@ fn keys_whose_values_are_out_of_memory_move_under_writes_and_are_counted() {
     assert_eq!(nodes[1].number(&count), in_slot);
     assert_eq!(nodes[0].number(&count), 0);
     assert_eq!(nodes[0].number("DBSIZE"), 0);
-    assert!(nodes[0].text("INFO tier").contains("tier_keys:0\r\n"));
+    // It was 3 or 4 for less than half a second after the last key had gone, in 2 of 168 runs.
+    eventually("nothing is counted in the tier", || {
+        nodes[0].text("INFO tier").contains("tier_keys:0\r\n")
+    });
     // What came is there after a start.
     for node in &mut nodes {
         node.kill();
