@@ -40,6 +40,7 @@ use super::places::Places;
 use super::reads::Reads;
 use super::record::{is_bound_too_narrowly, is_nowhere, record};
 use super::relay::{self, Relay};
+use super::retirement::Reason;
 use super::unique;
 use super::{directives, documents, libraries};
 use crate::config::{Config, Shares};
@@ -246,11 +247,11 @@ impl TakesPart for Part {
     }
 
     fn give_away(&self, time: Duration, goes_on: &dyn Fn() -> bool) -> bool {
-        Self::give_away(self, time, goes_on)
+        Self::give_away(self, Reason::Stop, time, goes_on)
     }
 
     fn keep_all(&self) {
-        let _in_a_group = self.post(Event::Retire(false));
+        let _in_a_group = self.post(Event::Stay(Reason::Stop));
     }
 
     fn log(&self) -> Option<SharedLog> {

@@ -21,6 +21,7 @@ use super::driver::{Driver, Event};
 use super::files::id_of;
 use super::handing_over::HandingOver;
 use super::holder::IN_NO_GROUP;
+use super::retirement::Reason;
 use super::unique;
 use super::view::Seen;
 use crate::poll::poll;
@@ -33,12 +34,21 @@ const RESTART_WAIT_MIN: Duration = Duration::from_secs(1);
 const SUMMONED: Duration = Duration::from_secs(20);
 
 impl Driver {
-    /// The server is about to stop, or goes on after all.
-    pub(super) fn retire(&mut self, retires: bool, now_ms: u64) {
-        self.retires = retires;
+    /// There is a reason to lead nothing.
+    pub(super) fn retire(&mut self, reason: Reason, now_ms: u64) {
+        self.retirement.begin(reason, now_ms);
         self.gave_way_ms = None;
         self.state_willingness(now_ms);
-        let shard = self.own_shard().filter(|_| !retires);
+    }
+
+    /// A reason to lead nothing is none any more.
+    pub(super) fn stay(&mut self, reason: Reason, now_ms: u64) {
+        if !self.retirement.end(reason) {
+            return;
+        }
+        self.gave_way_ms = None;
+        self.state_willingness(now_ms);
+        let shard = self.own_shard();
         if let Some((term, primary)) = shard.map(|shard| (shard.term, shard.primary))
             && primary != self.own
         {
@@ -46,8 +56,17 @@ impl Driver {
         }
     }
 
+    /// Who ordered a restart has not restarted this node.
+    pub(super) fn end_overdue_retirement(&mut self, now_ms: u64) {
+        if self.retirement.is_overdue(now_ms) {
+            self.tell("This node was to be restarted, and was not: it may lead again");
+            self.stay(Reason::Restart, now_ms);
+        }
+    }
+
     /// A client has ordered that this node be promoted: it is for so long as that takes, whatever it is configured to.
     pub(super) fn be_summoned(&mut self, now_ms: u64) {
+        self.stay(Reason::Restart, now_ms);
         let time_ms = u64::try_from(SUMMONED.as_millis()).unwrap_or(u64::MAX);
         self.summoned_until_ms = now_ms.saturating_add(time_ms);
         self.state_willingness(now_ms);
@@ -58,7 +77,7 @@ impl Driver {
         let declines = self.record.declines();
         let is_summoned = now_ms < self.summoned_until_ms;
         self.member
-            .set_declines(self.retires || (declines && !is_summoned));
+            .set_declines(self.retirement.is_on() || (declines && !is_summoned));
     }
 
     /// Hands the office over where this node is not to have it. The reconciler sees to who leads.
@@ -69,7 +88,7 @@ impl Driver {
             .shard
             .is_some_and(|shard| self.member.office(shard).is_some());
         let is_free = self.handing_over == HandingOver::No;
-        if !(is_drained || self.retires) || !is_in_office || !is_free {
+        if !(is_drained || self.retirement.is_on()) || !is_in_office || !is_free {
             return;
         }
         let is_due = |at_ms| now_ms >= at_ms + self.times.node_timeout_ms;
@@ -124,8 +143,13 @@ impl Part {
 
     /// Gives away what this node leads, and waits until others have it; no longer than `goes_on` says. Whether it is given
     /// away.
-    pub(super) fn give_away(&self, time: Duration, goes_on: &dyn Fn() -> bool) -> bool {
-        if !self.post(Event::Retire(true)) {
+    pub(super) fn give_away(
+        &self,
+        reason: Reason,
+        time: Duration,
+        goes_on: &dyn Fn() -> bool,
+    ) -> bool {
+        if !self.post(Event::Retire(reason)) {
             return true;
         }
         let done = poll(time, LOOK, || {
@@ -145,10 +169,10 @@ impl Part {
         ));
         let timeout_s = node.core.config.current().replication.shutdown_timeout_s;
         let time = Duration::from_secs(u64::from(timeout_s)).max(RESTART_WAIT_MIN);
-        if self.give_away(time, &|| !node.is_stopping()) {
+        if self.give_away(Reason::Restart, time, &|| !node.is_stopping()) {
             return Ok(());
         }
-        let _in_a_group = self.post(Event::Retire(false));
+        let _in_a_group = self.post(Event::Stay(Reason::Restart));
         Err(CommandError::fixed(
             "ERR nobody has taken over what this node leads within shutdown-timeout",
         ))
@@ -186,7 +210,7 @@ impl Part {
             Ok(Applied::Done) => {
                 if let Some(own) = self.node.upgrade() {
                     if order == NodeOrder::Undrain && own.group.get().own == node {
-                        let _in_a_group = self.post(Event::Retire(false));
+                        let _in_a_group = self.post(Event::Stay(Reason::Restart));
                     }
                     own.core.log.notice(format_args!(
                         "An operator has node {node} of the control group {}",

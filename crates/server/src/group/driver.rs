@@ -36,6 +36,7 @@ use super::known_timeout::Timing;
 use super::links::{Asked, Links, Reply, Subject, Told};
 use super::own_shard::Beginning;
 use super::reconcile::Reconciler;
+use super::retirement::{Reason, Retirement};
 use super::spare_replicas::SpareReplicas;
 use super::taking_up::Published;
 use super::view::Seen;
@@ -64,8 +65,10 @@ pub(crate) enum Event {
     Recorded,
     /// A node's entry to join has been applied, or not.
     Joined(NodeId, Result<Applied, String>, Reply),
-    /// The server is about to stop, or is no more.
-    Retire(bool),
+    /// This node is to lead nothing, for this reason.
+    Retire(Reason),
+    /// That is no reason any more.
+    Stay(Reason),
     /// The directives have changed, and what this node says of itself may have.
     Configured(Box<NodeRecord>),
     /// A client has ordered that this replica be promoted.
@@ -130,8 +133,8 @@ pub(crate) struct Driver {
     /// When others were last asked where they are.
     pub(super) asked_places_ms: u64,
     pub(super) handing_over: HandingOver,
-    /// The server is about to stop.
-    pub(super) retires: bool,
+    /// Why it leads nothing.
+    pub(super) retirement: Retirement,
     /// Until when it takes an office by order, though it declines otherwise.
     pub(super) summoned_until_ms: u64,
     /// When it last tried to hand over because it is drained or about to stop.
@@ -207,7 +210,7 @@ impl Driver {
             catching_up: CatchingUp::default(),
             asked_places_ms: 0,
             handing_over: HandingOver::No,
-            retires: false,
+            retirement: Retirement::default(),
             summoned_until_ms: 0,
             gave_way_ms: None,
             faulty_since_ms: None,
@@ -446,7 +449,8 @@ impl Driver {
                 self.record_own();
             }
             Event::Joined(node, outcome, reply) => self.answer_joined(node, outcome, reply),
-            Event::Retire(retires) => self.retire(retires, now_ms),
+            Event::Retire(reason) => self.retire(reason, now_ms),
+            Event::Stay(reason) => self.stay(reason, now_ms),
             Event::Configured(record) => self.configured(*record),
             Event::Summoned => self.be_summoned(now_ms),
             Event::Forget => self.has_left = true,

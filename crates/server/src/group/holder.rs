@@ -41,8 +41,8 @@ pub(crate) trait TakesPart: Send + Sync {
     /// What the client is to read.
     fn order_node(&self, node: &[u8], order: NodeOrder) -> Result<(), CommandError>;
 
-    /// Gives away what this node leads, because it is to be restarted; leads nothing until then, or until an order to lead
-    /// again comes to this node. Waits until others lead that, or `shutdown-timeout` is over.
+    /// Gives away what this node leads, because it is to be restarted; leads nothing until then, until an order to lead again
+    /// comes to this node, or for ten minutes. Waits until others lead that, or `shutdown-timeout` is over.
     ///
     /// # Errors
     /// What the client is to read.

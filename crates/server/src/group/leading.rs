@@ -18,6 +18,7 @@ impl Driver {
     /// What is due because time has passed.
     pub(super) fn act_in_time(&mut self, now_ms: u64) {
         self.end_hand_over(now_ms);
+        self.end_overdue_retirement(now_ms);
         self.state_willingness(now_ms);
         self.give_way(now_ms);
         self.look_at_log(now_ms);
@@ -153,7 +154,7 @@ impl Driver {
             unfinished: self.log.unfinished_change(),
             spare,
             own: self.own,
-            retires: self.retires,
+            retires: self.retirement.is_on(),
         });
         let Some(step) = next else {
             return;

@@ -71,6 +71,8 @@ pub(crate) mod record;
 #[cfg(feature = "cluster")]
 mod relay;
 #[cfg(feature = "cluster")]
+mod retirement;
+#[cfg(feature = "cluster")]
 mod spare_replicas;
 pub(crate) mod taken;
 #[cfg(feature = "cluster")]

@@ -125,7 +125,7 @@ pub(crate) struct Look<'l> {
     pub(crate) spare: Option<Move>,
     /// This node.
     pub(crate) own: NodeId,
-    /// It is about to stop.
+    /// It is about to stop, or to be restarted.
     pub(crate) retires: bool,
 }
 

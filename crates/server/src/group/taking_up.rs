@@ -131,7 +131,7 @@ impl Driver {
 
     /// Not where this node is about to stop: a new primary would count on its copy.
     pub(super) fn follow(&mut self, term: u64, primary: NodeId) {
-        if self.retires {
+        if self.retirement.is_on() {
             return;
         }
         let (Some(duty), Some(address)) = (&self.duty, self.address_of(primary)) else {
