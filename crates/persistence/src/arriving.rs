@@ -12,6 +12,7 @@
 //! this empties the store when it fails, or is given up.
 
 mod queue;
+mod spares;
 mod stream;
 
 use std::collections::BTreeMap;
@@ -23,7 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use durability::checkpoint::{
-    CheckpointFault, Flaw, Manifest, OwnedBlock, PartEntry, PartHead, PartReader, part_name,
+    BLOCK_BYTES_MAX, CheckpointFault, Flaw, Manifest, OwnedBlock, PartEntry, PartHead, PartReader,
+    part_name,
 };
 use rdb::Limits;
 use store::Handle;
@@ -32,10 +34,13 @@ use super::bodies::Existing;
 use super::environment::Environment;
 use super::loader::{LoadFault, Putter, check_counts, wait_for_memory};
 use queue::Queue;
+use spares::Spares;
 use stream::Stream;
 
 /// So many pieces wait at most.
 const PIECES_MAX: usize = 16;
+/// A piece of this length is used again, and a longer one is not.
+const PIECE_BYTES_MAX: usize = 256 << 10;
 /// So many blocks wait at most, for each thread that puts them.
 const BLOCKS_MAX: usize = 2;
 /// Room is made in so large steps, for no more than so many times twice the records that were met: memory is taken for
@@ -57,6 +62,8 @@ struct Shared {
     records: u64,
     pieces: Arc<Queue<Piece>>,
     blocks: Queue<Work>,
+    spare_pieces: Arc<Spares>,
+    spare_blocks: Spares,
     parts: Mutex<Vec<(PartHead, PartEntry)>>,
     first_fault: Mutex<Option<LoadFault>>,
 }
@@ -99,6 +106,8 @@ impl Arriving {
             records,
             pieces: Arc::new(Queue::new(PIECES_MAX)),
             blocks: Queue::new(BLOCKS_MAX * threads),
+            spare_pieces: Arc::new(Spares::new(PIECES_MAX, PIECE_BYTES_MAX)),
+            spare_blocks: Spares::new((BLOCKS_MAX + 1) * threads, BLOCK_BYTES_MAX),
             parts: Mutex::default(),
             first_fault: Mutex::default(),
         });
@@ -136,8 +145,10 @@ impl Arriving {
     /// The next bytes of the part that is arriving. Waits while too much waits to be loaded; `goes_on` is asked meanwhile,
     /// several times a second. False where no more is wanted: [`Arriving::finish`] says why.
     pub fn piece(&self, bytes: &[u8], goes_on: &dyn Fn() -> bool) -> bool {
-        let piece = Piece::Bytes(bytes.to_vec());
-        self.shared.pieces.push(piece, goes_on)
+        let mut piece = self.shared.spare_pieces.take();
+        piece.clear();
+        piece.extend_from_slice(bytes);
+        self.shared.pieces.push(Piece::Bytes(piece), goes_on)
     }
 
     /// The part is whole; as [`Arriving::piece`].
@@ -256,20 +267,25 @@ impl Shared {
         met: &mut BTreeMap<u16, u64>,
     ) -> Result<bool, LoadFault> {
         let path = self.path(number);
-        let stream = Box::new(Stream::new(Arc::clone(&self.pieces), first));
+        let stream = Box::new(Stream::new(
+            Arc::clone(&self.pieces),
+            Arc::clone(&self.spare_pieces),
+            first,
+        ));
         let mut reader = PartReader::of_stream(stream, &path)?;
         let head = *reader.head();
         if head.part != number {
             return Err(damaged(&path, Flaw::Foreign).into());
         }
         let mut before = 0;
-        while let Some(block) = reader.next_block()? {
-            let (kept, records) = (block.kept(), block.len() as u64);
-            if let Some(first) = block.records().next() {
+        while let Some(block) = reader.take_block(self.spare_blocks.take())? {
+            let whole = block.block();
+            if let Some(first) = whole.records().next() {
+                let records = whole.len() as u64;
                 self.expect(first.head.database, records, handle, met);
             }
             let work = Work {
-                block: kept,
+                block,
                 version: head.value_version,
                 part: number,
                 before: reader.bytes(),
@@ -338,6 +354,7 @@ impl Shared {
             wait_for_memory(&self.env.shared.gate, &mut handle);
             progress.records.fetch_add(records, Ordering::Relaxed);
             progress.bytes.fetch_add(work.bytes, Ordering::Relaxed);
+            self.spare_blocks.give(work.block.into_memory());
         }
         handle.tell_memory();
         Ok(())

@@ -56,7 +56,7 @@ class Server:
         return head[1:-2].decode()
 
     def info(self, name):
-        lines = [line for line in self.say("INFO all").splitlines() if line.startswith(name + ":")]
+        lines = [line for line in self.say("INFO replication persistence").splitlines() if line.startswith(name + ":")]
         return lines[0].split(":", 1)[1] if lines else None
 
     def cpu(self):

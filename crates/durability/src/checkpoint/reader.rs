@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use base::crc::crc64;
@@ -50,9 +51,11 @@ pub struct Block<'a> {
 }
 
 /// Some whole records of a part that outlive their reader.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct OwnedBlock {
-    payload: Vec<u8>,
+    /// Where the reader had read it to.
+    bytes: Vec<u8>,
+    payload: Range<usize>,
     records: u16,
 }
 
@@ -61,22 +64,19 @@ impl OwnedBlock {
     #[must_use]
     pub fn block(&self) -> Block<'_> {
         Block {
-            payload: &self.payload,
+            payload: &self.bytes[self.payload.clone()],
             records: self.records,
         }
+    }
+
+    /// Its memory, for [`PartReader::take_block`].
+    #[must_use]
+    pub fn into_memory(self) -> Vec<u8> {
+        self.bytes
     }
 }
 
 impl<'a> Block<'a> {
-    /// The same records, to be kept.
-    #[must_use]
-    pub fn kept(&self) -> OwnedBlock {
-        OwnedBlock {
-            payload: self.payload.to_vec(),
-            records: self.records,
-        }
-    }
-
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -206,6 +206,7 @@ impl PartReader {
         let Some((head, end)) = self.read_block()? else {
             return Ok(None);
         };
+        self.long.clear();
         if !head.continues && !head.goes_on {
             let payload = &self.buffer[BLOCK_HEAD_BYTES..end];
             return whole(payload, head.records)
@@ -216,6 +217,34 @@ impl PartReader {
         whole(&self.long, 1)
             .map(Some)
             .ok_or_else(|| self.misshapen())
+    }
+
+    /// As [`PartReader::next_block`], without a copy: the next records are read to `memory`, whose contents do not matter.
+    ///
+    /// # Errors
+    /// Those of [`PartReader::next_block`].
+    pub fn take_block(&mut self, memory: Vec<u8>) -> Result<Option<OwnedBlock>, CheckpointFault> {
+        let buffer_bytes = self.buffer.len();
+        let Some(Block { payload, records }) = self.next_block()? else {
+            return Ok(None);
+        };
+        let length = payload.len();
+        // Of a record that goes over several blocks, the buffer has the last.
+        let is_long = !self.long.is_empty();
+        let from = if is_long { 0 } else { BLOCK_HEAD_BYTES };
+        let bytes = if is_long {
+            std::mem::take(&mut self.long)
+        } else {
+            let mut memory = memory;
+            memory.resize(buffer_bytes, 0);
+            std::mem::replace(&mut self.buffer, memory)
+        };
+        let payload = from..from + length;
+        Ok(Some(OwnedBlock {
+            bytes,
+            payload,
+            records,
+        }))
     }
 
     /// Checks the next block without giving what is in it: of a record that goes over several, one after the other, so that none

@@ -1,5 +1,6 @@
 //! A part that arrives in pieces, as a file that is read from front to back.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,19 +9,23 @@ use durability::disk::DiskFile;
 
 use super::Piece;
 use super::queue::Queue;
+use super::spares::Spares;
 
 pub(super) struct Stream {
     pieces: Arc<Queue<Piece>>,
+    spares: Arc<Spares>,
     window: Mutex<Window>,
 }
 
 /// What arrived and may be read yet.
 #[derive(Default)]
 struct Window {
-    bytes: Vec<u8>,
-    /// So many of them were read, and are forgotten soon.
-    read_bytes: usize,
-    /// Where the others begin in the part.
+    pieces: VecDeque<Vec<u8>>,
+    /// Bytes of the first that were read.
+    passed_bytes: usize,
+    /// Bytes that were not.
+    left_bytes: usize,
+    /// Where those begin in the part.
     start: u64,
     is_over: bool,
 }
@@ -28,41 +33,54 @@ struct Window {
 impl Window {
     fn add(&mut self, piece: Piece) {
         match piece {
-            Piece::Bytes(bytes) if self.rest().is_empty() => {
-                (self.bytes, self.read_bytes) = (bytes, 0);
-            }
             Piece::Bytes(bytes) => {
-                self.bytes.drain(..self.read_bytes);
-                self.read_bytes = 0;
-                self.bytes.extend_from_slice(&bytes);
+                self.left_bytes += bytes.len();
+                self.pieces.push_back(bytes);
             }
             Piece::End => self.is_over = true,
         }
     }
 
-    fn rest(&self) -> &[u8] {
-        &self.bytes[self.read_bytes..]
-    }
-
     /// Forgets what is before a place.
-    fn forget(&mut self, until: u64) -> io::Result<()> {
+    fn forget(&mut self, until: u64, spares: &Spares) -> io::Result<()> {
         let passed = until.checked_sub(self.start);
         let passed = passed.and_then(|bytes| usize::try_from(bytes).ok());
         // Nobody reads backwards, or beyond what is there.
-        let passed = passed.filter(|bytes| *bytes <= self.rest().len());
-        self.read_bytes += passed.ok_or(io::ErrorKind::InvalidInput)?;
+        let passed = passed.filter(|bytes| *bytes <= self.left_bytes);
+        let passed = passed.ok_or(io::ErrorKind::InvalidInput)?;
+        self.passed_bytes += passed;
+        self.left_bytes -= passed;
         self.start = until;
+        while let Some(piece) = self.pieces.pop_front_if(|it| it.len() <= self.passed_bytes) {
+            self.passed_bytes -= piece.len();
+            spares.give(piece);
+        }
         Ok(())
+    }
+
+    /// Copies what comes next, as much as there is; how many bytes.
+    fn copy_to(&self, mut buffer: &mut [u8]) -> usize {
+        let room = buffer.len();
+        let mut from = self.passed_bytes;
+        for piece in &self.pieces {
+            let piece = &piece[std::mem::take(&mut from)..];
+            let count = piece.len().min(buffer.len());
+            let (now, later) = buffer.split_at_mut(count);
+            now.copy_from_slice(&piece[..count]);
+            buffer = later;
+        }
+        room - buffer.len()
     }
 }
 
 impl Stream {
-    /// The part that this piece is the first of.
-    pub(super) fn new(pieces: Arc<Queue<Piece>>, first: Piece) -> Self {
+    /// The part that this piece is the first of. Pieces that were read go to `spares`.
+    pub(super) fn new(pieces: Arc<Queue<Piece>>, spares: Arc<Spares>, first: Piece) -> Self {
         let mut window = Window::default();
         window.add(first);
         Self {
             pieces,
+            spares,
             window: Mutex::new(window),
         }
     }
@@ -86,14 +104,12 @@ impl DiskFile for Stream {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let window = self.window.lock();
         let mut window = window.unwrap_or_else(PoisonError::into_inner);
-        window.forget(offset)?;
-        while window.rest().len() < buffer.len() && !window.is_over {
+        window.forget(offset, &self.spares)?;
+        while window.left_bytes < buffer.len() && !window.is_over {
             let piece = self.pieces.pop();
             window.add(piece.ok_or(io::ErrorKind::UnexpectedEof)?);
         }
-        let count = buffer.len().min(window.rest().len());
-        buffer[..count].copy_from_slice(&window.rest()[..count]);
-        Ok(count)
+        Ok(window.copy_to(buffer))
     }
 
     fn sync(&self) -> io::Result<()> {
