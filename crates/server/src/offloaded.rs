@@ -1,13 +1,16 @@
 //! Offloaded requests that wait for other nodes or replicas: each is handed to a thread of its own, so that the thread for long
 //! commands goes on. That thread answers the client; so the request may not be part of a transaction or a script.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use engine::ShutdownRequest;
 use engine::cluster::{ClusterOrder, Ordered};
+use engine::replication::NodeOrder;
 
 use crate::aside::Queue;
 use crate::asker::Asker;
+use crate::config::Divided;
+use crate::group::directives;
 use crate::job::Job;
 use crate::node::Node;
 
@@ -39,14 +42,33 @@ impl<'a> Offloaded<'a> {
         let (node, asker) = (Arc::clone(self.node), self.asker.clone());
         let order = order.clone();
         self.node.work.waiting.run("cluster-order", move || {
-            let order_lock = node.work.waiting.order.lock();
-            let _one = order_lock.unwrap_or_else(PoisonError::into_inner);
+            let _one = node.work.waiting.order();
             let done = node.cluster_mode.order(&node, &order);
             let said = |done| match done {
                 Ordered::Done => b"+OK\r\n".to_vec(),
                 Ordered::Said(text) => format!("+{text}\r\n").into_bytes(),
             };
             asker.answer(&node, &done.map(said));
+        })
+    }
+
+    /// Has a node do less, or leave, and wait elsewhere for the control group to decide that; whether it does.
+    pub(crate) fn order_node(&self, named: &[u8], order: NodeOrder) -> bool {
+        let (node, asker, named) = (Arc::clone(self.node), self.asker.clone(), named.to_owned());
+        self.node.work.waiting.run("node-order", move || {
+            let _one = node.work.waiting.order();
+            let done = node.control.order_node(&named, order);
+            asker.answer(&node, &done.map(|()| b"+OK\r\n".to_vec()));
+        })
+    }
+
+    /// Has directives of the control group changed, and wait elsewhere for it to take them; whether it does.
+    pub(crate) fn change_directives(&self, divided: &Divided, is_local: bool) -> bool {
+        let (node, asker, divided) = (Arc::clone(self.node), self.asker.clone(), divided.clone());
+        self.node.work.waiting.run("config-set", move || {
+            let _one = node.work.waiting.directives();
+            let done = directives::change_with_own(&node, &divided, is_local);
+            asker.answer(&node, &done.map(|()| b"+OK\r\n".to_vec()));
         })
     }
 

@@ -189,6 +189,12 @@ impl ReplicationPort for Port<'_> {
     }
 
     fn order_node(&mut self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
+        if let Some(own) = &mut self.offloaded {
+            own.is_answered_later = own.order_node(node, order);
+            if own.is_answered_later {
+                return Ok(());
+            }
+        }
         self.node.control.order_node(node, order)
     }
 
@@ -291,10 +297,19 @@ impl ConfigPort for Port<'_> {
             let divided = node.core.config.divided(pairs, is_local);
             let divided = divided.map_err(as_reply)?;
             if !divided.shared.is_empty() {
-                return match may_wait {
-                    true => directives::change_with_own(node, &divided, is_local),
-                    false => Err(CommandError::Aside),
-                };
+                if !may_wait {
+                    return Err(CommandError::Aside);
+                }
+                // What is this node's own may begin a log: all threads take that up that enter the store.
+                if divided.own.is_empty()
+                    && let Some(own) = &mut self.offloaded
+                {
+                    own.is_answered_later = own.change_directives(&divided, is_local);
+                    if own.is_answered_later {
+                        return Ok(());
+                    }
+                }
+                return directives::change_with_own(node, &divided, is_local);
             }
         }
         let mut apply = |change: &Change<'_>| node.apply(change);

@@ -17,8 +17,8 @@ const THREADS_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct WaitingThreads {
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Held by the one order about the cluster that is carried out.
-    pub(crate) order: Mutex<()>,
+    order: Mutex<()>,
+    directives: Mutex<()>,
 }
 
 impl WaitingThreads {
@@ -39,6 +39,18 @@ impl WaitingThreads {
         };
         threads.push(thread);
         true
+    }
+
+    /// Held by the one order about the cluster that is carried out.
+    pub(crate) fn order(&self) -> MutexGuard<'_, ()> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held by the one change of directives of the control group that goes on.
+    pub(crate) fn directives(&self) -> MutexGuard<'_, ()> {
+        self.directives
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until all of them have ended.

@@ -26,7 +26,7 @@ const SHARED: &[&str] = &[
 pub type OwnedPair = (Vec<u8>, Vec<u8>);
 
 /// What a CONFIG SET names, by whom it is set.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Divided {
     /// Set for all nodes, by the names of their rows.
     pub shared: Vec<OwnedPair>,

@@ -1,6 +1,7 @@
 //! Libraries of functions and shared directives: changed anywhere, they are the same on all nodes.
 
 use protocol::Value;
+use testkit::client::{Client, Received};
 
 use crate::{Node, three, three_with, wait_until, writes};
 
@@ -353,4 +354,39 @@ fn functions_and_directives_may_stay_a_nodes_own() {
     assert_eq!(first.run(&["CONFIG", "SET", "timeout", "99"]), ok());
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(directive(&second, "timeout"), "0");
+}
+
+/// What a control group without a majority decides later, or never, keeps nobody else waiting.
+#[test]
+fn what_the_group_is_asked_without_a_majority_is_in_nobody_s_way() {
+    let nodes = three();
+    let [first, others @ ..] = &nodes;
+    for other in others {
+        other.signal("-STOP");
+    }
+    let address = format!("addr={},", first.address());
+    let mut rows = (0..3).map(|at| first.field(&format!("control_node{at}")));
+    let row = rows.find(|row| row.contains(&address)).unwrap();
+    let id = &row["id=".len()..][..40];
+    let asked: Vec<Client> = [
+        &["CONFIG", "SET", "shutdown-timeout", "7"][..],
+        &["REPLICATION", "DRAIN", id],
+    ]
+    .into_iter()
+    .map(|words| {
+        let mut client = first.client();
+        client.send(words).unwrap();
+        client
+    })
+    .collect();
+    for words in [&["DEBUG", "SLEEP", "0"][..], &["SAVE"]] {
+        let done = first.run(words);
+        assert_eq!(done, Value::Simple(b"OK".to_vec()), "{words:?}");
+    }
+    for mut client in asked {
+        assert!(matches!(client.arrived().unwrap(), Received::Nothing));
+    }
+    for other in others {
+        other.signal("-CONT");
+    }
 }
