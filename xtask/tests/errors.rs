@@ -12,8 +12,8 @@ use xtask::workspace_root;
 const WORDS: [(&str, &str, &str); 32] = [
     (
         "ASK",
-        "The slot moves, and this key is at the other node already.",
-        "Cluster clients send ASKING and the request there.",
+        "No reply of this server, which never has a slot half moved. Its clients (`cli -c`, `migrate`) get it from nodes of Redis.",
+        "They send ASKING and the request there.",
     ),
     (
         "BUSY",

@@ -78,6 +78,7 @@ impl<'a> Offloaded<'a> {
         self.node.work.waiting.run("give-away", move || {
             let given = node.control.leave_for_restart();
             asker.answer(&node, &given.map(|()| b"+OK\r\n".to_vec()));
+            node.control.restart_answered();
         })
     }
 

@@ -205,7 +205,9 @@ impl ReplicationPort for Port<'_> {
                 return Ok(());
             }
         }
-        self.node.control.leave_for_restart()
+        let given = self.node.control.leave_for_restart();
+        self.node.control.restart_answered();
+        given
     }
 
     fn change_shared_libraries(

@@ -15,7 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("cluster", &["base", "durability"]),
     ("consensus", &["base", "durability", "cluster"]),
     ("rdb", &["base", "structures"]),
-    ("scripting", &["base", "protocol"]),
+    ("scripting", &["base"]),
     ("store", &["base", "structures"]),
     (
         "engine",

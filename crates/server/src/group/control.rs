@@ -242,6 +242,10 @@ impl TakesPart for Part {
         Self::leave_for_restart(self)
     }
 
+    fn restart_answered(&self) {
+        let _in_a_group = self.post(Event::RestartAnswered);
+    }
+
     fn has_to_give(&self) -> bool {
         Self::has_to_give(self)
     }

@@ -43,11 +43,18 @@ impl Driver {
 
     /// A reason to lead nothing is none any more.
     pub(super) fn stay(&mut self, reason: Reason, now_ms: u64) {
-        if !self.retirement.end(reason) {
-            return;
+        let followed = self.retirement.follows();
+        if self.retirement.end(reason) {
+            self.gave_way_ms = None;
+            self.state_willingness(now_ms);
         }
-        self.gave_way_ms = None;
-        self.state_willingness(now_ms);
+        if !followed {
+            self.follow_present();
+        }
+    }
+
+    /// Follows the primary that there is.
+    fn follow_present(&mut self) {
         let shard = self.own_shard();
         if let Some((term, primary)) = shard.map(|shard| (shard.term, shard.primary))
             && primary != self.own
@@ -56,8 +63,11 @@ impl Driver {
         }
     }
 
-    /// Who ordered a restart has not restarted this node.
+    /// Who ordered a restart has not restarted this node: it follows until that comes, and leads again where it does not.
     pub(super) fn end_overdue_retirement(&mut self, now_ms: u64) {
+        if self.retirement.is_late(now_ms) {
+            self.follow_present();
+        }
         if self.retirement.is_overdue(now_ms) {
             self.tell("This node was to be restarted, and was not: it may lead again");
             self.stay(Reason::Restart, now_ms);

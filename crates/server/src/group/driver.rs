@@ -69,6 +69,8 @@ pub(crate) enum Event {
     Retire(Reason),
     /// That is no reason any more.
     Stay(Reason),
+    /// Whoever ordered a restart of this node was answered.
+    RestartAnswered,
     /// The directives have changed, and what this node says of itself may have.
     Configured(Box<NodeRecord>),
     /// A client has ordered that this replica be promoted.
@@ -451,6 +453,7 @@ impl Driver {
             Event::Joined(node, outcome, reply) => self.answer_joined(node, outcome, reply),
             Event::Retire(reason) => self.retire(reason, now_ms),
             Event::Stay(reason) => self.stay(reason, now_ms),
+            Event::RestartAnswered => self.retirement.answered(now_ms),
             Event::Configured(record) => self.configured(*record),
             Event::Summoned => self.be_summoned(now_ms),
             Event::Forget => self.has_left = true,

@@ -48,6 +48,10 @@ pub(crate) trait TakesPart: Send + Sync {
     /// What the client is to read.
     fn leave_for_restart(&self) -> Result<(), CommandError>;
 
+    /// The client that ordered a restart is answered: where that does not come at once, this node follows, which ends the
+    /// connections of clients.
+    fn restart_answered(&self);
+
     /// Whether this node leads something that another one could.
     fn has_to_give(&self) -> bool;
 
@@ -155,6 +159,13 @@ impl Control {
     pub(crate) fn leave_for_restart(&self) -> Result<(), CommandError> {
         let part = self.part.get().ok_or(IN_NO_GROUP)?;
         part.leave_for_restart()
+    }
+
+    /// As [`TakesPart::restart_answered`].
+    pub(crate) fn restart_answered(&self) {
+        if let Some(part) = self.part.get() {
+            part.restart_answered();
+        }
     }
 
     /// What takes part, once something does.

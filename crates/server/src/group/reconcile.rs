@@ -257,7 +257,9 @@ fn leave_step(look: &Look<'_>) -> Option<Step> {
         let node = is_next.then_some(*id)?;
         let own = state.shard_of(*id);
         let Some((id, shard)) = own.and_then(|id| Some((id, state.shards.get(&id)?))) else {
-            return Some(Step::Part(node, Entry::Leave { node }));
+            // Until the change that took its copy has ended, the node stays.
+            let may_leave = !state.is_needed(node);
+            return may_leave.then_some(Step::Part(node, Entry::Leave { node }));
         };
         let is_alone = shard.everybody().len() == 1;
         let is_needed = shard.primary == node && state.empty_shard_of(node).is_none();
@@ -439,6 +441,36 @@ mod tests {
         // The primary is needed, and nobody is left to take its place.
         assert_eq!(state.nodes.keys().copied().collect::<Vec<_>>(), [first]);
         assert_eq!(state.shards[&SHARD].members.len(), 1);
+    }
+
+    #[test]
+    fn who_leaves_stays_until_the_change_that_took_its_copy_has_ended() {
+        let mut state = state_of(3);
+        let (voting, leaving) = (members(&[1, 2, 3], &[]), members(&[1, 2], &[3]));
+        let next = |state: &ControlState, members: &Membership, is_settled: bool| {
+            let step = Reconciler::default().next(&Look {
+                settled: is_settled.then_some(SHARD).into_iter().collect(),
+                ..look(state, members)
+            });
+            step.map(Step::into_asks)
+        };
+        let primary = state.nodes.get_mut(&NodeId([1; 20])).expect("it is there");
+        primary.record.roles |= roles::QUORUM;
+        while let Some(Asks::Entry(entry)) = next(&state, &voting, true) {
+            apply(&mut state, entry);
+        }
+        assert_eq!(state.shards[&SHARD].members.len(), 3);
+        let node = NodeId([3; 20]);
+        let drain = Drain::Leaving;
+        apply(&mut state, Entry::Drain { node, drain });
+        while let Some(Asks::Entry(entry)) = next(&state, &leaving, false) {
+            apply(&mut state, entry);
+        }
+        assert!(state.nodes.contains_key(&node) && state.is_needed(node));
+        while let Some(Asks::Entry(entry)) = next(&state, &leaving, true) {
+            apply(&mut state, entry);
+        }
+        assert!(!state.nodes.contains_key(&node));
     }
 
     fn state_of(count: u8) -> ControlState {

@@ -1,5 +1,7 @@
 //! Why a node leads nothing, though no entry of the control log says so: its server is about to stop, or an operator is
-//! about to restart it. Each reason ends for itself: an order that comes to nothing does not take back another.
+//! about to restart it. Each reason ends for itself: an order that comes to nothing does not take back another. Who is
+//! about to stop or to be restarted follows no new primary, which would count on its copy; where the restart does not come at once,
+//! it follows until then.
 //!
 //! | | the server stops | it is to be restarted |
 //! |---|---|---|
@@ -13,6 +15,9 @@
 /// A node that is to be restarted is, within this time. Otherwise whoever ordered that is gone or has changed his mind, and a
 /// node that never leads would be missed at the next failover.
 const RESTART_WITHIN_MS: u64 = 600_000;
+
+/// A restart that is still to come so long after its order was answered does not come at once.
+const FOLLOW_AFTER_MS: u64 = 5_000;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +33,8 @@ pub(crate) enum Reason {
 pub(super) struct Retirement {
     stops: bool,
     restart_until_ms: Option<u64>,
+    /// The restart may come at once until then; for ever while whoever ordered it is not answered.
+    imminent_until_ms: Option<u64>,
 }
 
 impl Retirement {
@@ -36,11 +43,32 @@ impl Retirement {
         self.stops || self.restart_until_ms.is_some()
     }
 
+    /// Whether this node follows a new primary.
+    pub(super) const fn follows(&self) -> bool {
+        !self.stops && self.imminent_until_ms.is_none()
+    }
+
+    /// Whoever ordered the restart was answered.
+    pub(super) fn answered(&mut self, now_ms: u64) {
+        self.imminent_until_ms = self
+            .imminent_until_ms
+            .map(|_| now_ms.saturating_add(FOLLOW_AFTER_MS));
+    }
+
+    /// The restart has not come at once; true once.
+    pub(super) fn is_late(&mut self, now_ms: u64) -> bool {
+        let late = self
+            .imminent_until_ms
+            .take_if(|until_ms| now_ms >= *until_ms);
+        late.is_some()
+    }
+
     pub(super) fn begin(&mut self, reason: Reason, now_ms: u64) {
         match reason {
             Reason::Stop => self.stops = true,
             Reason::Restart => {
                 self.restart_until_ms = Some(now_ms.saturating_add(RESTART_WITHIN_MS));
+                self.imminent_until_ms = Some(u64::MAX);
             }
         }
     }
@@ -50,7 +78,10 @@ impl Retirement {
         let was_on = self.is_on();
         match reason {
             Reason::Stop => self.stops = false,
-            Reason::Restart => self.restart_until_ms = None,
+            Reason::Restart => {
+                self.restart_until_ms = None;
+                self.imminent_until_ms = None;
+            }
         }
         was_on && !self.is_on()
     }
@@ -79,6 +110,22 @@ mod tests {
             assert!(!retirement.end(first) && retirement.is_on());
             assert!(retirement.end(other) && !retirement.is_on());
         }
+    }
+
+    #[test]
+    fn who_is_to_be_restarted_follows_where_that_does_not_come_at_once_and_who_stops_does_not() {
+        let mut retirement = Retirement::default();
+        retirement.begin(Reason::Restart, 0);
+        assert!(!retirement.is_late(FOLLOW_AFTER_MS), "it is not answered");
+        retirement.answered(7);
+        assert!(!retirement.is_late(FOLLOW_AFTER_MS + 6) && !retirement.follows());
+        assert!(
+            retirement.is_late(FOLLOW_AFTER_MS + 7) && !retirement.is_late(FOLLOW_AFTER_MS + 7)
+        );
+        assert!(retirement.follows() && retirement.is_on());
+        retirement.begin(Reason::Stop, 0);
+        assert!(!retirement.follows());
+        assert!(!retirement.end(Reason::Stop) && retirement.follows());
     }
 
     #[test]

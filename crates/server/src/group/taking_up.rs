@@ -129,9 +129,9 @@ impl Driver {
         })
     }
 
-    /// Not where this node is about to stop: a new primary would count on its copy.
+    /// Not where this node is about to stop (see [`super::retirement`]).
     pub(super) fn follow(&mut self, term: u64, primary: NodeId) {
-        if self.retirement.is_on() {
+        if !self.retirement.follows() {
             return;
         }
         let (Some(duty), Some(address)) = (&self.duty, self.address_of(primary)) else {

@@ -276,10 +276,30 @@ fn a_primary_that_leaves_for_a_restart_can_be_killed() {
         let all: Vec<&Node> = nodes.iter().collect();
         wait_until("it is back", &all, || nodes[0].is_synced());
         is_over.store(true, Ordering::Relaxed);
-        assert_eq!(writer.join().unwrap(), Ok(()));
+        let logs: Vec<String> = nodes.iter().map(Node::log).collect();
+        let outcome = writer.join().unwrap();
+        assert_eq!(outcome, Ok(()), "{}", logs.join("\n======\n"));
     });
     let primary = nodes.iter().find(|node| node.is_primary()).unwrap();
     has_all(primary, &written);
+}
+
+/// Where the restart does not come at once it is a copy: of two that a majority takes, writes need it.
+#[test]
+fn who_leaves_for_a_restart_that_does_not_come_at_once_follows() {
+    let quorum = ["--durability", "quorum"];
+    let first = Node::new(&[&["--cluster-group", "yes"], &quorum[..]].concat());
+    let second = Node::joining(&first, &quorum);
+    let all = [&first, &second];
+    wait_until("a primary that writes", &all, || {
+        second.is_synced() && writes(&first, "one")
+    });
+    wait_for_copies(&all);
+    let (is_ok, told) = cluster_tool(&first, &["leave", "--for-restart"]);
+    assert!(is_ok && told == "OK\n", "{told}");
+    wait_until("it follows", &all, || first.is_synced());
+    wait_until("written", &all, || writes(&second, "two"));
+    assert!(!first.is_primary());
 }
 
 #[test]

@@ -6,7 +6,8 @@ use super::super::directive::Directive;
 use super::super::value::Kind;
 use super::{COUNT, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer, words};
 
-const NO_TLS: &str = "makes no TLS connections to others";
+const NO_BUS: &str = "encrypts links between nodes as repl-tls and tls-replication say";
+const ONE_CERTIFICATE: &str = "shows the certificate of tls-cert-file to others, too";
 const NO_SYSLOG: &str = "does not log to syslog";
 const ONE_LOG_FORMAT: &str = "writes its log in one format";
 const NO_WATCHDOG: &str = "has no software watchdog";
@@ -29,10 +30,10 @@ pub(super) const OUTGOING: &[Directive] = &[
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const SECURITY: &[Directive] = &[
-    lacking("tls-cluster", SWITCH, "no", NO_TLS),
-    lacking("tls-client-cert-file", TEXT, "", NO_TLS),
-    lacking("tls-client-key-file", TEXT, "", NO_TLS),
-    lacking("tls-client-key-file-pass", TEXT, "", NO_TLS).secret(),
+    lacking("tls-cluster", SWITCH, "no", NO_BUS),
+    lacking("tls-client-cert-file", TEXT, "", ONE_CERTIFICATE),
+    lacking("tls-client-key-file", TEXT, "", ONE_CERTIFICATE),
+    lacking("tls-client-key-file-pass", TEXT, "", ONE_CERTIFICATE).secret(),
     lacking("hide-user-data-from-log", SWITCH, "yes", NO_USER_DATA).or(&["no"]),
     lacking("hash-seed", TEXT, "", "draws the secret of its hashes itself").at_start().hidden(),
     lacking("lua-enable-insecure-api", SWITCH, "no", NO_DEPRECATED_API).hidden()

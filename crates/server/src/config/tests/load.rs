@@ -159,7 +159,7 @@ fn what_this_version_lacks_is_refused_by_name() {
         ),
         (
             "tls-cluster yes",
-            "makes no TLS connections to others; only 'tls-cluster no' is accepted",
+            "encrypts links between nodes as repl-tls and tls-replication say; only 'tls-cluster no' is accepted",
         ),
         (
             "loadmodule a.so",

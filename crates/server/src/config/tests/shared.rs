@@ -219,7 +219,7 @@ fn what_this_version_lacks_is_not_switched_on() {
         (
             "tls-cluster",
             "yes",
-            "makes no TLS connections to others; only 'tls-cluster no' is accepted",
+            "encrypts links between nodes as repl-tls and tls-replication say; only 'tls-cluster no' is accepted",
         ),
         (
             "replica-read-only",
