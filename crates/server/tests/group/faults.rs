@@ -17,6 +17,7 @@
 use std::fs;
 use std::path::Path;
 
+use protocol::Value;
 use testkit::process::TemporaryDirectory;
 
 use crate::{Node, has, three, wait_until, writes};
@@ -56,7 +57,14 @@ fn an_older_copy_of_a_node_changes_nothing() {
     };
     clone.start();
     for number in 0..20 {
-        assert!(writes(&nodes[0], &format!("key:{number}")));
+        let written = nodes[0]
+            .client()
+            .command(&["SET", &format!("key:{number}"), "1"]);
+        let is_written = written
+            .as_ref()
+            .is_ok_and(|reply| *reply == Value::Simple(b"OK".to_vec()));
+        let logs = || [&nodes[0], &nodes[1], &nodes[2], &clone].map(|node| node.log());
+        assert!(is_written, "{written:?}\n{}", logs().join("\n======\n"));
         assert!(!writes(&clone, "never"));
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
