@@ -438,14 +438,15 @@ impl Driver {
             Event::Told(node, told) => self.told(now_ms, node, told),
             Event::Sealed(seal, is_certain) => self.sealed(seal, is_certain),
             Event::Office(term, is_begun) => self.begin_office(term, is_begun),
-            Event::Reconciled(outcome) => {
-                self.reconciler.end();
-                if let Err(reason) = outcome {
+            Event::Reconciled(outcome) => match outcome {
+                Ok(()) => self.reconciler.end(),
+                Err(reason) => {
+                    self.reconciler.fail(now_ms);
                     self.tell(&format!(
                         "A change of the control group came to nothing: {reason}"
                     ));
                 }
-            }
+            },
             Event::Recorded => {
                 self.records_own = false;
                 self.record_own();

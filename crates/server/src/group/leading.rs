@@ -155,6 +155,7 @@ impl Driver {
             spare,
             own: self.own,
             retires: self.retirement.is_on(),
+            now_ms,
         });
         let Some(step) = next else {
             return;
@@ -167,7 +168,12 @@ impl Driver {
             super::reconcile::Asks::Entry(entry) => {
                 let proposal = unique::proposal(entry);
                 self.log.propose_later(&proposal, move |applied| {
-                    done(applied.map(drop).map_err(|error| error.to_string()));
+                    done(match applied {
+                        Ok(Applied::Refused) => Err("it was refused".to_owned()),
+                        // What it expected is different by now, and so is the next step.
+                        Ok(Applied::Done | Applied::Stale) => Ok(()),
+                        Err(error) => Err(error.to_string()),
+                    });
                 });
             }
         }

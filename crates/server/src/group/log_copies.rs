@@ -115,6 +115,7 @@ mod tests {
                 spare: None,
                 own: node(99),
                 retires: false,
+                now_ms: 0,
             });
             match step.map(super::super::reconcile::Step::into_asks) {
                 Some(Asks::Entry(entry)) => apply(state, entry),

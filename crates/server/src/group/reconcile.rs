@@ -127,13 +127,24 @@ pub(crate) struct Look<'l> {
     pub(crate) own: NodeId,
     /// It is about to stop, or to be restarted.
     pub(crate) retires: bool,
+    /// By the clock of leases.
+    pub(crate) now_ms: u64,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Reconciler {
     is_busy: bool,
+    /// How many steps in a row came to nothing.
+    failures: u32,
+    /// Nothing is done before that.
+    rests_until_ms: u64,
 }
+
+/// After a step that came to nothing none is done for so long, twice as long after the next, and so on. What refuses it may take
+/// a while to change, and each try is an entry of the control log.
+const REST_MS: u64 = 50;
+const REST_MS_MAX: u64 = 2_000;
 
 impl Reconciler {
     /// Something is being done from here on; false where that is so already.
@@ -141,13 +152,25 @@ impl Reconciler {
         !std::mem::replace(&mut self.is_busy, true)
     }
 
-    /// It is done, or came to nothing.
+    /// It is done.
     pub(crate) fn end(&mut self) {
         self.is_busy = false;
+        self.failures = 0;
+    }
+
+    /// It came to nothing.
+    pub(crate) fn fail(&mut self, now_ms: u64) {
+        self.is_busy = false;
+        let doubled = REST_MS.saturating_mul(1 << self.failures.min(16));
+        self.failures = self.failures.saturating_add(1);
+        self.rests_until_ms = now_ms.saturating_add(doubled.min(REST_MS_MAX));
     }
 
     /// The next step, if there is one and none is under way.
     pub(crate) fn next(&mut self, look: &Look<'_>) -> Option<Step> {
+        if look.now_ms < self.rests_until_ms {
+            return None;
+        }
         if let Some(voters) = look.unfinished.clone().filter(|_| !self.is_busy) {
             // Until it is ended, a majority of the old voters is needed, too.
             self.is_busy = true;
@@ -355,7 +378,38 @@ mod tests {
             spare: None,
             own: NOBODY,
             retires: false,
+            now_ms: 0,
         }
+    }
+
+    #[test]
+    fn a_step_that_came_to_nothing_is_tried_again_later_and_later() {
+        let mut state = state_of(3);
+        for node in state.nodes.values_mut() {
+            node.record.roles = roles::WITNESS;
+        }
+        let members = members(&[1], &[]);
+        let mut reconciler = Reconciler::default();
+        let is_tried = |reconciler: &mut Reconciler, now_ms| {
+            let now = Look {
+                now_ms,
+                ..look(&state, &members)
+            };
+            reconciler.next(&now).is_some()
+        };
+        let mut now_ms = 0;
+        for rest_ms in [50, 100, 200, 400, 800, 1_600, 2_000, 2_000] {
+            assert!(is_tried(&mut reconciler, now_ms));
+            reconciler.fail(now_ms);
+            assert!(
+                !is_tried(&mut reconciler, now_ms + rest_ms - 1),
+                "{rest_ms}"
+            );
+            now_ms += rest_ms;
+        }
+        assert!(is_tried(&mut reconciler, now_ms));
+        reconciler.end();
+        assert!(is_tried(&mut reconciler, now_ms));
     }
 
     #[test]
