@@ -12,6 +12,9 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 
 const CONNECT: CommandError =
     CommandError::fixed("IOERR error or timeout connecting to the client");
+/// Also where nobody listens: Redis does not see that before it writes, and clients expect these words of it.
+const WRITE: CommandError =
+    CommandError::fixed("IOERR error or timeout writing to target instance");
 
 /// Sends requests and reads their replies, which are lines: simple strings, integers or errors.
 ///
@@ -22,10 +25,12 @@ pub(crate) fn ask_server(
     clock: &dyn Clock,
 ) -> Result<Vec<Result<(), Vec<u8>>>, CommandError> {
     let timeout = Duration::from_millis(ask.timeout_ms.max(1));
-    let stream = connect(ask, timeout).map_err(|_| CONNECT)?;
+    let stream = connect(ask, timeout).map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => WRITE,
+        _ => CONNECT,
+    })?;
     let limit = Limit::new(clock, timeout);
-    send(&stream, ask.requests, &limit)
-        .map_err(|_| CommandError::fixed("IOERR error or timeout writing to target instance"))?;
+    send(&stream, ask.requests, &limit).map_err(|_| WRITE)?;
     let mut lines = Lines {
         stream,
         buffer: Vec::new(),

@@ -29,7 +29,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Walks the keys of the database a few at a time.",
         complexity: "O(1) a call, O(N) for the whole walk.",
         syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
-        tips: &["nondeterministic_output", "request_policy:special"],
+        tips: &[
+            "nondeterministic_output",
+            "request_policy:special",
+            "response_policy:special",
+        ],
         handler: scan,
         ..WALKER
     },
@@ -49,7 +53,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "RANDOMKEY",
         arity: Arity::Exactly(1),
         summary: "Names some key of the database.",
-        tips: &["request_policy:all_shards", "nondeterministic_output"],
+        tips: &[
+            "request_policy:all_shards",
+            "response_policy:special",
+            "nondeterministic_output",
+        ],
         scatter: Scatter::AnyOfAll,
         handler: random_key,
         ..WALKER

@@ -23,7 +23,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         since: "2.8.0",
         summary: "Walks the fields of a hash a few at a time.",
         complexity: "O(1) a call, O(N) for the whole walk.",
-        syntax: "key cursor [MATCH pattern] [COUNT count]",
+        syntax: "key cursor [MATCH pattern] [COUNT count] [NOVALUES]",
         tips: &["nondeterministic_output"],
         handler: hscan,
         ..READER

@@ -11,8 +11,10 @@
 //! out, `...` says that what stands before it may repeat. What a word stands for is known from the
 //! word, or follows it: `value:integer`. A token by another name than its own is `CH:change`.
 
-use engine::spec::{Begin, Find, KeySpec};
+pub(super) use key_cursor::KeyCursor;
 use protocol::Reply;
+
+mod key_cursor;
 
 /// One argument, or a group of them.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -75,7 +77,7 @@ impl ArgumentKind {
             "seconds" | "milliseconds" | "count" | "offset" | "bit" | "start" | "end" | "index"
             | "increment" | "decrement" | "cursor" | "timeout" | "db" | "destination-db"
             | "index1" | "index2" | "protover" | "version" | "client-id" | "maxage"
-            | "min-match-len" => Self::Integer,
+            | "min-match-len" | "numfields" => Self::Integer,
             word if word.starts_with("unix-time") => Self::UnixTime,
             _ => Self::Text,
         };
@@ -186,11 +188,47 @@ impl Parser<'_> {
         if named.is_empty() {
             return pure_token(word, word.to_lowercase());
         }
+        let repeated = self.repeated(&named);
         Argument {
             token,
-            ..one(named)
+            ..counted(named, repeated)
         }
     }
+
+    /// How many of the words after a token `[word ...]` says may repeat, where that is not all of them
+    /// (`FIELDS numfields field [field ...]`); the parser is behind that then.
+    fn repeated(&mut self, named: &[Argument]) -> usize {
+        let rest = self.words.get(self.at..).unwrap_or_default();
+        let Some(dots) = rest.iter().position(|word| *word == "...") else {
+            return 0;
+        };
+        let Some(words) = rest.get(1..dots).filter(|words| words.len() < named.len()) else {
+            return 0;
+        };
+        let last = named.iter().rev().zip(words.iter().rev());
+        let is_end = rest.first() == Some(&"[") && rest.get(dots + 1) == Some(&"]");
+        if !is_end || !last.into_iter().all(|(a, b)| a.is_like(&placeholder(b))) {
+            return 0;
+        }
+        self.at += dots + 2;
+        words.len()
+    }
+}
+
+/// `parts`, of which the last `repeated` may repeat together.
+fn counted(mut parts: Vec<Argument>, repeated: usize) -> Argument {
+    if repeated == 0 {
+        return one(parts);
+    }
+    let mut last = one(parts.split_off(parts.len().saturating_sub(repeated)));
+    last.multiple = true;
+    parts.push(last);
+    let mut whole = block(parts);
+    if let Some(last) = whole.parts.last_mut().filter(|_| whole.multiple) {
+        last.multiple = true;
+        whole.multiple = false;
+    }
+    whole
 }
 
 fn pure_token(token: &str, name: String) -> Argument {
@@ -284,51 +322,6 @@ impl Argument {
     }
 }
 
-/// Says which key specification the next key argument belongs to.
-pub(super) struct KeyCursor<'a> {
-    specs: &'a [KeySpec],
-    index: usize,
-    /// Arguments that the current specification had so far.
-    used: i16,
-    /// Whether patterns were the current specification's.
-    had_patterns: bool,
-}
-
-impl<'a> KeyCursor<'a> {
-    /// A cursor before the first key argument.
-    pub(super) fn new(specs: &'a [KeySpec]) -> Self {
-        Self {
-            specs,
-            index: 0,
-            used: 0,
-            had_patterns: false,
-        }
-    }
-
-    /// The specification of keys that a pattern stands for: all patterns share one.
-    fn of_pattern(&mut self) -> Option<usize> {
-        let spec = self.specs.get(self.index)?;
-        self.had_patterns = spec.begin == Begin::Unknown;
-        self.had_patterns.then_some(self.index)
-    }
-
-    /// Index of the next key argument's specification; none when the row has no more of them.
-    fn next(&mut self) -> Option<usize> {
-        self.index += usize::from(std::mem::take(&mut self.had_patterns));
-        let index = self.index;
-        let more = match self.specs.get(index)?.find {
-            Find::Range { last, step, .. } => last > self.used * i16::try_from(step).unwrap_or(1),
-            Find::Count { .. } | Find::Unknown => false,
-        };
-        self.used += 1;
-        if !more {
-            self.index += 1;
-            self.used = 0;
-        }
-        Some(index)
-    }
-}
-
 /// Writes arguments as `COMMAND DOCS` shows them.
 pub(super) fn write(reply: &mut Reply<'_>, arguments: &[Argument], keys: &mut KeyCursor<'_>) {
     reply.array(arguments.len());
@@ -391,7 +384,7 @@ fn write_flags(reply: &mut Reply<'_>, argument: &Argument) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::spec::KeyAccess;
+    use engine::spec::{KeyAccess, KeySpec};
 
     fn names(arguments: &[Argument]) -> Vec<&str> {
         arguments
@@ -434,6 +427,27 @@ mod tests {
         assert_eq!(arguments[1].kind, ArgumentKind::OneOf);
         assert_eq!(arguments[1].token.as_deref(), Some("TYPE"));
         assert!(arguments[2].multiple && arguments[2].optional && !arguments[2].multiple_token);
+    }
+
+    #[test]
+    fn what_a_count_is_of_repeats_alone() {
+        for (syntax, kind) in [
+            ("FIELDS numfields field [field ...]", ArgumentKind::Text),
+            (
+                "FIELDS numfields field value [field value ...]",
+                ArgumentKind::Block,
+            ),
+        ] {
+            let arguments = parse(syntax);
+            assert_eq!(arguments.len(), 1, "{arguments:?}");
+            assert_eq!(arguments[0].token.as_deref(), Some("FIELDS"));
+            assert!(!arguments[0].multiple);
+            let [count, what] = &arguments[0].parts[..] else {
+                panic!("{arguments:?}")
+            };
+            assert!(count.kind == ArgumentKind::Integer && !count.multiple);
+            assert!(what.kind == kind && what.multiple);
+        }
     }
 
     #[test]

@@ -85,7 +85,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
             arity: Arity::AtLeast(2),
             summary: "Forgets events, all or some.",
             syntax: "[event [event ...]]",
-            tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+            tips: &["request_policy:all_nodes", "response_policy:agg_sum"],
             handler: |context, args, reply| {
                 let names: Vec<&[u8]> = args.collect();
                 reply.count(context.shared.observer.events().reset(&names));

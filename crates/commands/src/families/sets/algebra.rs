@@ -74,7 +74,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "SINTERSTORE",
         keys: &[
-            KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE)),
+            KeySpec::one(1, KeyAccess::OW.with(KeyAccess::UPDATE)),
             KeySpec::range(2, -1, 1, KeyAccess::RO.with(KeyAccess::ACCESS)),
         ],
         summary: "Keeps the members that all of several sets have as a set.",

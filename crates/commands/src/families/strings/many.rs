@@ -44,7 +44,6 @@ pub(super) const MSETNX: CommandSpec = CommandSpec {
         KeyAccess::OW.with(KeyAccess::INSERT),
     )],
     summary: "Makes several keys hold a string each, unless one of them exists.",
-    tips: &["request_policy:multi_shard", "response_policy:agg_min"],
     scatter: Scatter::Never,
     handler: msetnx,
     ..MSET

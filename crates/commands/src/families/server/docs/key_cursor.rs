@@ -1,0 +1,48 @@
+//! Which key specification of a row an argument of `COMMAND DOCS` belongs to.
+
+use engine::spec::{Begin, Find, KeySpec};
+
+/// Says which key specification the next key argument belongs to.
+pub(in super::super) struct KeyCursor<'a> {
+    specs: &'a [KeySpec],
+    index: usize,
+    /// Arguments that the current specification had so far.
+    used: i16,
+    /// Whether patterns were the current specification's.
+    had_patterns: bool,
+}
+
+impl<'a> KeyCursor<'a> {
+    /// A cursor before the first key argument.
+    pub(in super::super) fn new(specs: &'a [KeySpec]) -> Self {
+        Self {
+            specs,
+            index: 0,
+            used: 0,
+            had_patterns: false,
+        }
+    }
+
+    /// The specification of keys that a pattern stands for: all patterns share one.
+    pub(super) fn of_pattern(&mut self) -> Option<usize> {
+        let spec = self.specs.get(self.index)?;
+        self.had_patterns = spec.begin == Begin::Unknown;
+        self.had_patterns.then_some(self.index)
+    }
+
+    /// Index of the next key argument's specification; none when the row has no more of them.
+    pub(super) fn next(&mut self) -> Option<usize> {
+        self.index += usize::from(std::mem::take(&mut self.had_patterns));
+        let index = self.index;
+        let more = match self.specs.get(index)?.find {
+            Find::Range { last, step, .. } => last > self.used * i16::try_from(step).unwrap_or(1),
+            Find::Count { .. } | Find::Unknown => false,
+        };
+        self.used += 1;
+        if !more {
+            self.index += 1;
+            self.used = 0;
+        }
+        Some(index)
+    }
+}
