@@ -44,8 +44,9 @@ const PIECE_BYTES_MAX: usize = 256 << 10;
 /// So many blocks wait at most, for each thread that puts them.
 const BLOCKS_MAX: usize = 2;
 /// Room is made in so large steps, for no more than so many times twice the records that were met: memory is taken for
-/// what is there, whatever is said of it.
-const EXPECTED_TIMES: u64 = 8;
+/// what is there, whatever is said of it. The last step looks at all records again that are there, while nobody puts others:
+/// it is to be long before the end.
+const EXPECTED_TIMES: u64 = 64;
 
 /// See the module.
 pub struct Arriving {

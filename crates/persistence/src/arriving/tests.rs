@@ -171,11 +171,11 @@ fn what_is_given_up_ends_and_leaves_the_store_to_who_began() {
 #[test]
 fn room_is_made_for_what_was_met() {
     for (met, step) in [
-        (1, 8),
-        (4, 8),
-        (5, 64),
+        (1, 64),
         (32, 64),
-        (33, 512),
+        (33, 4_096),
+        (2_048, 4_096),
+        (2_049, 262_144),
         (u64::MAX, u64::MAX),
     ] {
         assert_eq!(step_of(met), step);
