@@ -4,7 +4,7 @@
 //! [`crate::locks`], [`crate::scan`], [`crate::expire`], [`crate::evict`]. Here is what they share:
 //! being inside the gate, knowing the databases, growing.
 
-use base::sync::CachePadded;
+use base::sync::{CachePadded, thread};
 use std::sync::Arc;
 
 use crate::bucket::Link;
@@ -26,6 +26,9 @@ const SPLITS_PER_INSERT: u32 = 2;
 
 /// The most splits one lock set pays for.
 const SPLITS_PER_SET: u32 = 64;
+
+/// So often room that is to be made waits for a bucket in use: one that is held for long is not worth more.
+const BUSY_MAX: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 20 };
 
 /// One thread's way into the real store.
 pub(crate) struct Indexed {
@@ -183,36 +186,58 @@ impl Indexed {
         }
     }
 
-    /// Splits until the table suits its records and `more`, at most `splits_max` times.
+    /// Splits until the table suits its records and `more`, at most `splits_max` times. Whoever comes to a bucket that is in use
+    /// gives up.
     #[cold]
     pub(crate) fn grow(&mut self, database: DatabaseId, more: u64, splits_max: u32) {
-        let shared = &*self.shared;
-        let Some(index) = self.seen.get(database) else {
-            return;
-        };
-        let keys = self.local.keys_about(index, database) + more;
-        for _ in 0..splits_max {
-            let wanted = index.wants_split(keys);
-            if !wanted
-                || index.split(|link| hash_of(shared, link), prefetcher(shared)) != Split::Done
-            {
-                return;
-            }
-            self.local.count_buckets(shared, 1);
+        if let Some(index) = self.seen.get(database) {
+            let keys = self.local.keys_about(index, database) + more;
+            let _later_maybe = self.grow_to(database, keys, splits_max);
         }
     }
 
-    /// Makes the table of a database suit so many records more, which are on the way, and keeps it from becoming
-    /// smaller until none are.
-    pub(crate) fn expect(&mut self, database: DatabaseId, records: u64) {
-        let entered = self.enter();
-        self.need_index(database);
-        if let Some(index) = self.seen.get(database) {
-            index.shrinking.expect(records);
+    /// Splits until the table suits so many records, at most `splits_max` times; what the last try came to.
+    fn grow_to(&mut self, database: DatabaseId, keys: u64, splits_max: u32) -> Split {
+        let shared = &*self.shared;
+        let Some(index) = self.seen.get(database) else {
+            return Split::Full;
+        };
+        for _ in 0..splits_max {
+            if !index.wants_split(keys) {
+                break;
+            }
+            let outcome = index.split(|link| hash_of(shared, link), prefetcher(shared));
+            if outcome != Split::Done {
+                return outcome;
+            }
+            self.local.count_buckets(shared, 1);
         }
-        self.grow(database, records, u32::MAX);
-        if entered {
+        Split::Done
+    }
+
+    /// Makes the table of a database suit so many records more, which are on the way, and keeps it from becoming
+    /// smaller until none are. Others may put records meanwhile: a bucket that one of them uses is waited for, where the
+    /// caller has no keys locked.
+    pub(crate) fn expect(&mut self, database: DatabaseId, records: u64) {
+        let mut keys = None;
+        for _ in 0..BUSY_MAX {
+            let entered = self.enter();
+            self.need_index(database);
+            let mut outcome = Split::Full;
+            if let Some(index) = self.seen.get(database) {
+                index.shrinking.expect(records);
+                let there = self.local.keys_about(index, database);
+                let keys = *keys.get_or_insert(there + records);
+                outcome = self.grow_to(database, keys, u32::MAX);
+            }
+            if !entered {
+                return;
+            }
             self.leave();
+            if outcome != Split::Busy {
+                return;
+            }
+            thread::yield_now();
         }
     }
 

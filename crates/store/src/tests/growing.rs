@@ -1,6 +1,7 @@
 //! What an insertion pays for the growth of the table, and how seldom a tag misleads.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::handle::Handle;
@@ -42,6 +43,31 @@ fn an_insertion_splits_two_buckets_at_most() {
         before = buckets;
     }
     assert!(before >= KEYS / 5 - SPLITS_MAX, "and keeps up: {before}");
+}
+
+/// Two others put records all the while, each of which is in a bucket's way now and then.
+#[test]
+fn room_for_records_is_made_beside_others_who_put_some() {
+    let store = Force::TINY.store(1);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for part in 1..=2_u64 {
+            let (store, is_over) = (&store, &is_over);
+            scope.spawn(move || {
+                let mut handle = store.handle();
+                let numbers = (0..100).cycle();
+                for number in numbers.take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                    insert(&mut handle, part << 32 | number);
+                }
+            });
+        }
+        let mut handle = store.handle();
+        insert(&mut handle, 0);
+        handle.expect(0, KEYS);
+        let buckets = index(&store).state().buckets();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(buckets >= KEYS / 5, "{buckets}");
+    });
 }
 
 #[test]
