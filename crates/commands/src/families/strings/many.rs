@@ -44,6 +44,7 @@ pub(super) const MSETNX: CommandSpec = CommandSpec {
         KeyAccess::OW.with(KeyAccess::INSERT),
     )],
     summary: "Makes several keys hold a string each, unless one of them exists.",
+    tips: &[],
     scatter: Scatter::Never,
     handler: msetnx,
     ..MSET
