@@ -31,7 +31,7 @@ pub struct Replication {
     pub link_secret: Option<Vec<u8>>,
     /// Which own links are encrypted.
     pub link_encryption: LinkEncryption,
-    /// Whether both ends of a link show certificates (`tls-replication`).
+    /// Whether both ends of a link show certificates (`tls-replication`; `tls-cluster` in a cluster).
     pub links_by_certificate: bool,
     /// Bytes of the log that are kept for replicas alone; none means as many as the data has.
     pub log_keep_bytes: Option<u64>,

@@ -252,12 +252,17 @@ impl Settings {
         }
     }
 
+    /// Whether the options make this a node of a control group or of a cluster.
+    fn is_wanted_in_group(&self) -> bool {
+        self.group().is_wanted() || self.switch("cluster-enabled")
+    }
+
     /// Has a node of a control group or of a cluster keep a log, which it is followed by. `is_member` where its files say so
     /// that it is in one, whatever the options do.
     pub(crate) fn keep_log_in_group(&mut self, is_member: bool) {
         let level = self.choice("durability", &DURABILITY_LEVELS);
         let group = self.group();
-        let has_others = is_member || group.is_wanted() || self.switch("cluster-enabled");
+        let has_others = is_member || self.is_wanted_in_group();
         if has_others && group.keeps_log() && !level.has_log() {
             let is_os = |(name, _): &(&str, _)| *name == "os";
             let at = DURABILITY_LEVELS.iter().position(is_os);
@@ -365,7 +370,9 @@ impl Settings {
                     ],
                 )
             },
-            links_by_certificate: self.switch("tls-replication"),
+            // One link between two nodes of a cluster carries what Redis has two of, its cluster bus and replication.
+            links_by_certificate: self.switch("tls-replication")
+                || self.switch("tls-cluster") && self.is_wanted_in_group(),
             log_keep_bytes: Some(self.number("repl-log-keep")).filter(|&bytes| bytes > 0),
             verify_interval_s: self.number("repl-verify-interval"),
             ping_period_s: self.number("repl-ping-replica-period"),

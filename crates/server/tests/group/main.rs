@@ -13,6 +13,11 @@ use testkit::process::{Server, ServerBuilder, TemporaryDirectory, free_port};
 mod addresses;
 mod announced;
 mod bad_input;
+#[cfg(feature = "tls")]
+mod by_certificate;
+#[cfg(feature = "tls")]
+#[path = "../it/certificates.rs"]
+mod certificates;
 mod clusters;
 mod failed_log;
 mod failover;

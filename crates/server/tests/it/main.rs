@@ -10,6 +10,8 @@ mod atomicity;
 mod begun_aside;
 mod bench;
 mod blocking;
+#[cfg(feature = "tls")]
+mod certificates;
 mod churn;
 mod cli_beside;
 mod cli_debugger;

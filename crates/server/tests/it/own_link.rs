@@ -425,7 +425,7 @@ fn links_are_encrypted_where_one_end_asks_for_it() {
 /// Without a secret: who the authority signed for is a node.
 #[test]
 fn certificates_let_nodes_in_and_nobody_else() {
-    let files = crate::tls::Files::new();
+    let files = crate::certificates::Files::new();
     let (certificate, key, authority) = (
         files.text("server.crt"),
         files.text("server.key"),

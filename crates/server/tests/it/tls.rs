@@ -1,71 +1,26 @@
 //! Encrypted connections, as clients meet them: the built server, certificates made for the test.
 
-use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use protocol::Value;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use rcgen::KeyPair;
 use reactor::Transport as _;
 use testkit::client::{Client, Link};
 use testkit::patience::Patience;
-use testkit::process::{Server, ServerBuilder, free_port, temporary_directory};
+use testkit::process::{Server, ServerBuilder, free_port};
 use tls::{ClientOptions, ClientStream, Handshake};
+
+use crate::certificates::Files;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An authority and what it signed, in files.
-pub(crate) struct Files {
-    directory: PathBuf,
-    issuer: Issuer<'static, KeyPair>,
-}
-
 impl Files {
-    pub(crate) fn new() -> Self {
-        let directory = temporary_directory("tls").unwrap();
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let authority = params.self_signed(&key).unwrap();
-        fs::write(directory.join("ca.crt"), authority.pem()).unwrap();
-        let issuer = Issuer::new(params, key);
-        let files = Self { directory, issuer };
-        files.sign("server");
-        files.sign("client");
-        files
-    }
-
-    /// Signs a certificate for `name`, and replaces what was there.
-    fn sign(&self, name: &str) {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        let uri = format!("spiffe://test/{name}").try_into().unwrap();
-        params.subject_alt_names.push(SanType::URI(uri));
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        self.write(&format!("{name}.key"), &key.serialize_pem());
-        self.write(&format!("{name}.crt"), &certificate.pem());
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        let path = self.directory.join(name);
-        fs::write(path.with_extension("new"), text).unwrap();
-        fs::rename(path.with_extension("new"), path).unwrap();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
-    }
-
-    pub(crate) fn text(&self, name: &str) -> String {
-        self.path(name).to_str().unwrap().to_owned()
-    }
-
     /// A server with an encrypted port, and `more` on its command line.
     fn serve(&self, more: &[&str]) -> Served {
         let mut words = Vec::new();
@@ -105,12 +60,6 @@ impl Files {
 
     fn client(&self, shows_certificate: bool) -> tls::Client {
         tls::Client::load(&self.options(shows_certificate)).unwrap()
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _may_be_gone = fs::remove_dir_all(&self.directory);
     }
 }
 

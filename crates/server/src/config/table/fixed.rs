@@ -6,7 +6,6 @@ use super::super::directive::Directive;
 use super::super::value::Kind;
 use super::{COUNT, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer, words};
 
-const NO_BUS: &str = "encrypts links between nodes as repl-tls and tls-replication say";
 const ONE_CERTIFICATE: &str = "shows the certificate of tls-cert-file to others, too";
 const NO_SYSLOG: &str = "does not log to syslog";
 const ONE_LOG_FORMAT: &str = "writes its log in one format";
@@ -30,7 +29,6 @@ pub(super) const OUTGOING: &[Directive] = &[
 
 #[rustfmt::skip] // One row, one directive.
 pub(super) const SECURITY: &[Directive] = &[
-    lacking("tls-cluster", SWITCH, "no", NO_BUS),
     lacking("tls-client-cert-file", TEXT, "", ONE_CERTIFICATE),
     lacking("tls-client-key-file", TEXT, "", ONE_CERTIFICATE),
     lacking("tls-client-key-file-pass", TEXT, "", ONE_CERTIFICATE).secret(),

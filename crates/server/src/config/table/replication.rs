@@ -35,6 +35,7 @@ pub(super) const ROWS: &[Directive] = &[
     Directive::new("repl-link-plaintext", SWITCH, "no").at_start(),
     Directive::new("repl-tls", Kind::Choice(ENCRYPTS), "auto").at_start(),
     Directive::new("tls-replication", SWITCH, "no").at_start(),
+    Directive::new("tls-cluster", SWITCH, "no").at_start(),
     Directive::new("cluster-secret", TEXT, "").secret(),
     Directive::new("repl-log-keep", BYTES, "0"),
     Directive::new("repl-verify-interval", COUNT, "86400"),

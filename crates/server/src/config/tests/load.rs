@@ -158,10 +158,6 @@ fn what_this_version_lacks_is_refused_by_name() {
              only 'replica-read-only yes' is accepted",
         ),
         (
-            "tls-cluster yes",
-            "encrypts links between nodes as repl-tls and tls-replication say; only 'tls-cluster no' is accepted",
-        ),
-        (
             "loadmodule a.so",
             "loads no modules; 'loadmodule' is refused",
         ),
@@ -208,6 +204,22 @@ fn what_replicas_need_is_read() {
     assert_eq!(replication.primary, None);
 }
 
+#[test]
+fn links_show_certificates_where_either_of_redis_two_kinds_does() {
+    for (text, by_certificate) in [
+        ("tls-replication yes", true),
+        ("tls-cluster yes\ncluster-enabled yes", true),
+        ("tls-cluster yes\ncluster-group yes", true),
+        ("tls-cluster yes\njoin db1", true),
+        ("cluster-enabled yes", false),
+        // As in Redis, where there is no cluster bus without a cluster.
+        ("tls-cluster yes", false),
+    ] {
+        let replication = load(text).unwrap().config().replication;
+        assert_eq!(replication.links_by_certificate, by_certificate, "{text}");
+    }
+}
+
 #[cfg(feature = "tls")]
 #[test]
 fn nodes_with_encrypted_connections_alone_are_found_by_that_port() {
@@ -242,9 +254,9 @@ fn scores_for_the_kernel_are_three_and_in_range() {
 
 #[test]
 fn what_counts_is_the_last_value_not_an_earlier_one() {
-    load("tls-cluster yes\nmptcp yes\ntls-cluster no\nmptcp no\n").unwrap();
-    let told = load("tls-cluster no\ntls-cluster yes\nport 1\n").unwrap_err();
-    assert!(told.contains("at line 2\n>>> 'tls-cluster yes'"), "{told}");
+    load("syslog-enabled yes\nmptcp yes\nsyslog-enabled no\nmptcp no\n").unwrap();
+    let told = load("mptcp no\nmptcp yes\nport 1\n").unwrap_err();
+    assert!(told.contains("at line 2\n>>> 'mptcp yes'"), "{told}");
 }
 
 #[test]

@@ -217,9 +217,9 @@ fn the_first_fault_of_several_is_told() {
 fn what_this_version_lacks_is_not_switched_on() {
     for (name, value, lacks) in [
         (
-            "tls-cluster",
+            "extended-redis-compatibility",
             "yes",
-            "encrypts links between nodes as repl-tls and tls-replication say; only 'tls-cluster no' is accepted",
+            "gives its own name to clients; only 'extended-redis-compatibility no' is accepted",
         ),
         (
             "replica-read-only",

@@ -77,7 +77,9 @@ fn what_took_how_long_is_told_to_a_collector() {
 
 /// A collector that speaks TLS: which documents it was sent, as they come.
 #[cfg(feature = "tls")]
-fn encrypted_collector(files: &crate::tls::Files) -> (u16, std::sync::mpsc::Receiver<String>) {
+fn encrypted_collector(
+    files: &crate::certificates::Files,
+) -> (u16, std::sync::mpsc::Receiver<String>) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -124,7 +126,10 @@ fn encrypted_collector(files: &crate::tls::Files) -> (u16, std::sync::mpsc::Rece
 #[cfg(feature = "tls")]
 #[test]
 fn a_collector_is_trusted_by_its_certificate_alone() {
-    let (files, others) = (crate::tls::Files::new(), crate::tls::Files::new());
+    let (files, others) = (
+        crate::certificates::Files::new(),
+        crate::certificates::Files::new(),
+    );
     let (collector, come) = encrypted_collector(&files);
     let endpoint = format!("https://localhost:{collector}");
     let words = ["--otlp-endpoint", &endpoint, "--otlp-interval", "1"];

@@ -4,7 +4,7 @@ use testkit::process::free_port;
 
 use super::redis_replica::play;
 use super::{field, iolite, must, redis, settle, until};
-use crate::tls::Files;
+use crate::certificates::Files;
 
 /// What both have: certificates, and links that show them.
 fn args(files: &Files, tls_port: u16) -> Vec<String> {
