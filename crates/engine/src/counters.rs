@@ -157,9 +157,9 @@ impl EngineCounters {
         }
     }
 
-    /// Counts an error that is replied, unless it was before.
+    /// Counts an error that is replied, unless it was before. Any thread may.
     #[cold]
-    pub(crate) fn count_reply(&self, error: &CommandError) {
+    pub fn count_reply(&self, error: &CommandError) {
         if !matches!(error, CommandError::HandedOn(_)) {
             self.count_error(&error.text());
         }
@@ -168,11 +168,11 @@ impl EngineCounters {
     /// Counts an error reply by the text's first word.
     #[cold]
     pub(crate) fn count_error(&self, text: &[u8]) {
-        add(&self.errors_count, 1);
         let head = &text[..text.len().min(CODE_BYTES_MAX)];
         let end = head.iter().position(|byte| *byte == b' ');
         let code = String::from_utf8_lossy(end.map_or(b"ERR", |end| &head[..end]));
         let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        add(&self.errors_count, 1);
         if let Some(count) = errors.get_mut(code.as_ref()) {
             *count += 1;
         } else if errors.len() < ERROR_CODES_MAX {
@@ -217,7 +217,7 @@ impl EngineCounters {
     }
 }
 
-/// Adds without a locked instruction: only the engine's thread writes.
+/// Adds without a locked instruction: only the engine's thread writes, or who holds the lock of [`EngineCounters::errors`].
 #[inline]
 fn add(cell: &AtomicU64, count: usize) {
     let sum = cell.load(Ordering::Relaxed).wrapping_add(count as u64);

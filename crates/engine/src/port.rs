@@ -19,6 +19,7 @@ use crate::replication::{
     Copies, FailoverOrder, Followed, NodeOrder, ReplicaOf, RoleReport, SyncRequest,
 };
 use crate::session::Session;
+use crate::shared_change::SharedChange;
 use crate::slot_moves::{MoveAnswer, MoveOrder, SlotMove};
 use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
@@ -241,17 +242,13 @@ pub trait UsersPort {
         false
     }
 
-    /// Changes a user of the control group: `made` says what it is to be, as a line of a file of users, from what it is
-    /// here; none removes it. It may be asked again. Waits until this holds here: to be called outside of the store.
+    /// Changes what the nodes of a control group share, and waits until that holds here: to be called outside of the store.
+    /// The reply; it is empty where the change goes on elsewhere, and its client is answered from there.
     ///
     /// # Errors
-    /// What the client is to read; those of `made`.
-    fn change_shared_user(
-        &mut self,
-        name: &[u8],
-        made: &mut dyn FnMut() -> Result<Option<Vec<u8>>, CommandError>,
-    ) -> Result<(), CommandError> {
-        let _ = (name, made);
+    /// What the client is to read; those of [`crate::shared_change::Made`].
+    fn change_shared(&mut self, change: &Arc<SharedChange>) -> Result<Vec<u8>, CommandError> {
+        let _ = change;
         Err(CommandError::fixed(
             "ERR this server is in no control group",
         ))
@@ -516,22 +513,6 @@ pub trait ReplicationPort {
     /// # Errors
     /// What the client is to read.
     fn leave_for_restart(&mut self) -> Result<(), CommandError> {
-        Err(CommandError::fixed(
-            "ERR this server is in no control group",
-        ))
-    }
-
-    /// Changes the libraries of the control group: `made` gives all of them as they are to be, as FUNCTION DUMP does, from
-    /// what they are here. It may be asked again. Waits until this holds here: to be called outside of the store. Whether
-    /// anything has changed.
-    ///
-    /// # Errors
-    /// What the client is to read; those of `made`.
-    fn change_shared_libraries(
-        &mut self,
-        made: &mut dyn FnMut() -> Result<Vec<u8>, CommandError>,
-    ) -> Result<bool, CommandError> {
-        let _ = made;
         Err(CommandError::fixed(
             "ERR this server is in no control group",
         ))

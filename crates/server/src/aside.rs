@@ -166,7 +166,8 @@ fn run(node: &Arc<Node>, engine: &mut Engine, job: &mut Job, queue: &Queue) -> O
         let is_open = || (!gate.changes_role() || node.is_stopping()).then_some(());
         let _in_time = poll(ROLE_TIME, PAUSE_LOOK, is_open);
     }
-    let mut port = Port::of_offloaded(node, job, queue);
+    let is_alone = session.transaction.is_none();
+    let mut port = Port::of_offloaded(node, job, queue, is_alone);
     let mut output = ReplyBuffer::with_capacity(0);
     let share = Share {
         requests_max: 1,

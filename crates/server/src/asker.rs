@@ -37,7 +37,10 @@ impl Asker {
         };
         let reply = match reply {
             Ok(reply) => in_pieces(reply),
-            Err(error) => in_pieces(&[b"-", &*error.text(), b"\r\n"].concat()),
+            Err(error) => {
+                node.count_error(error);
+                in_pieces(&[b"-", &*error.text(), b"\r\n"].concat())
+            }
         };
         worker.post(Message::Answer {
             connection: self.connection,

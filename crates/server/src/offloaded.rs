@@ -1,16 +1,16 @@
 //! Offloaded requests that wait for other nodes or replicas: each is handed to a thread of its own, so that the thread for long
-//! commands goes on. That thread answers the client; so the request may not be part of a transaction or a script.
+//! commands goes on. That thread answers the client; so a request that is part of a transaction waits where it runs.
 
 use std::sync::Arc;
 
-use engine::ShutdownRequest;
 use engine::cluster::{ClusterOrder, Ordered};
 use engine::replication::NodeOrder;
+use engine::{SharedChange, ShutdownRequest};
 
 use crate::aside::Queue;
 use crate::asker::Asker;
 use crate::config::Divided;
-use crate::group::directives;
+use crate::group::{directives, documents};
 use crate::job::Job;
 use crate::node::Node;
 
@@ -22,19 +22,28 @@ pub(crate) struct Offloaded<'a> {
     /// How many stops had been given up when the request came.
     pub(crate) aborted_stops: u64,
     pub(crate) asker: Asker,
+    /// The request is no transaction: its reply is that of one command.
+    is_alone: bool,
     /// The request waits elsewhere, and is answered from there.
     pub(crate) is_answered_later: bool,
 }
 
 impl<'a> Offloaded<'a> {
-    pub(crate) fn of(node: &'a Arc<Node>, job: &Job, queue: &'a Queue) -> Self {
+    pub(crate) fn of(node: &'a Arc<Node>, job: &Job, queue: &'a Queue, is_alone: bool) -> Self {
         Self {
             node,
             queue,
             aborted_stops: job.aborted_stops,
             asker: Asker::of(job),
+            is_alone,
             is_answered_later: false,
         }
+    }
+
+    /// Has `hand_over` hand the request to a thread of its own, if it may be answered from there; whether it is.
+    pub(crate) fn hand_over(&mut self, hand_over: impl FnOnce(&Self) -> bool) -> bool {
+        self.is_answered_later = self.is_alone && hand_over(self);
+        self.is_answered_later
     }
 
     /// Has an order about the cluster carried out elsewhere; whether it is. Those that are wait for each other.
@@ -66,9 +75,22 @@ impl<'a> Offloaded<'a> {
     pub(crate) fn change_directives(&self, divided: &Divided, is_local: bool) -> bool {
         let (node, asker, divided) = (Arc::clone(self.node), self.asker.clone(), divided.clone());
         self.node.work.waiting.run("config-set", move || {
-            let _one = node.work.waiting.directives();
+            let _one = node.work.waiting.documents();
             let done = directives::change_with_own(&node, &divided, is_local);
             asker.answer(&node, &done.map(|()| b"+OK\r\n".to_vec()));
+        })
+    }
+
+    /// Has users or libraries of the control group changed, and wait elsewhere for it to take them; whether it does.
+    pub(crate) fn change_shared(&self, change: &Arc<SharedChange>) -> bool {
+        let (node, asker, change) = (
+            Arc::clone(self.node),
+            self.asker.clone(),
+            Arc::clone(change),
+        );
+        self.node.work.waiting.run("shared-change", move || {
+            let _one = node.work.waiting.documents();
+            asker.answer(&node, &documents::change(&node, &change));
         })
     }
 

@@ -12,8 +12,8 @@ use engine::{
     Copies, FailoverOrder, Followed, Follower, KillCount, Latencies, LogLevel, LogPosition,
     NO_TIER, NodeOrder, PersistencePort, ProcessPort, Promotion, PubSubPort, Published, Push,
     ReloadOptions, ReplicaOf, ReplicationPort, RoleReport, SaveKind, SaveRefusal, SaveStart,
-    SaveTime, ServerMemory, Session, ShutdownRequest, SyncRequest, TierOrder, TierPort, Topic,
-    TopicKind, TrackingPort, UsersPort, Waiter,
+    SaveTime, ServerMemory, Session, SharedChange, ShutdownRequest, SyncRequest, TierOrder,
+    TierPort, Topic, TopicKind, TrackingPort, UsersPort, Waiter,
 };
 use protocol::Reply;
 use reactor::ConnectionId;
@@ -24,7 +24,7 @@ use crate::aside::Queue;
 use crate::clients;
 use crate::cluster_mode::ask_server;
 use crate::config::{Change, ConfigError, Permission};
-use crate::group::{directives, documents, libraries};
+use crate::group::{directives, documents};
 use crate::job::Job;
 use crate::keeping::saving::SHUTDOWN_FAILED;
 use crate::link::{Message, own_posts};
@@ -82,9 +82,14 @@ impl<'a> Port<'a> {
     }
 
     /// The same for a client whose request is offloaded.
-    pub(crate) fn of_offloaded(node: &'a Arc<Node>, job: &Job, queue: &'a Queue) -> Self {
+    pub(crate) fn of_offloaded(
+        node: &'a Arc<Node>,
+        job: &Job,
+        queue: &'a Queue,
+        is_alone: bool,
+    ) -> Self {
         Self {
-            offloaded: Some(Offloaded::of(node, job, queue)),
+            offloaded: Some(Offloaded::of(node, job, queue, is_alone)),
             ..Self::new(node, job.peer_is_local)
         }
     }
@@ -94,6 +99,12 @@ impl<'a> Port<'a> {
         self.offloaded
             .as_ref()
             .is_some_and(|it| it.is_answered_later)
+    }
+
+    /// Has an offloaded request go on elsewhere, if it may; whether it does.
+    fn hand_over(&mut self, hand_over: impl FnOnce(&Offloaded<'_>) -> bool) -> bool {
+        let offloaded = self.offloaded.as_mut();
+        offloaded.is_some_and(|own| own.hand_over(hand_over))
     }
 
     /// The same for a client that a worker runs commands for by itself.
@@ -189,33 +200,19 @@ impl ReplicationPort for Port<'_> {
     }
 
     fn order_node(&mut self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
-        if let Some(own) = &mut self.offloaded {
-            own.is_answered_later = own.order_node(node, order);
-            if own.is_answered_later {
-                return Ok(());
-            }
+        if self.hand_over(|own| own.order_node(node, order)) {
+            return Ok(());
         }
         self.node.control.order_node(node, order)
     }
 
     fn leave_for_restart(&mut self) -> Result<(), CommandError> {
-        if let Some(own) = &mut self.offloaded {
-            own.is_answered_later = own.leave_for_restart();
-            if own.is_answered_later {
-                return Ok(());
-            }
+        if self.hand_over(|own| own.leave_for_restart()) {
+            return Ok(());
         }
         let given = self.node.control.leave_for_restart();
         self.node.control.restart_answered();
         given
-    }
-
-    fn change_shared_libraries(
-        &mut self,
-        made: &mut dyn FnMut() -> Result<Vec<u8>, CommandError>,
-    ) -> Result<bool, CommandError> {
-        let node = self.node;
-        libraries::change(node, made)
     }
 
     fn verify_replicas(&mut self) -> Result<(), CommandError> {
@@ -250,13 +247,8 @@ impl ClusterPort for Port<'_> {
         {
             return ordered;
         }
-        if matches!(order, ClusterOrder::Meet(..))
-            && let Some(own) = &mut self.offloaded
-        {
-            own.is_answered_later = own.order(order);
-            if own.is_answered_later {
-                return Ok(Ordered::Done);
-            }
+        if self.hand_over(|own| own.order(order)) {
+            return Ok(Ordered::Done);
         }
         self.node.cluster_mode.order(self.node, order)
     }
@@ -304,12 +296,9 @@ impl ConfigPort for Port<'_> {
                 }
                 // What is this node's own may begin a log: all threads take that up that enter the store.
                 if divided.own.is_empty()
-                    && let Some(own) = &mut self.offloaded
+                    && self.hand_over(|own| own.change_directives(&divided, is_local))
                 {
-                    own.is_answered_later = own.change_directives(&divided, is_local);
-                    if own.is_answered_later {
-                        return Ok(());
-                    }
+                    return Ok(());
                 }
                 return directives::change_with_own(node, &divided, is_local);
             }
@@ -429,13 +418,12 @@ impl UsersPort for Port<'_> {
         documents::is_wanted(self.node) && self.node.control.log().is_some()
     }
 
-    fn change_shared_user(
-        &mut self,
-        name: &[u8],
-        made: &mut dyn FnMut() -> Result<Option<Vec<u8>>, CommandError>,
-    ) -> Result<(), CommandError> {
-        let node = self.node;
-        documents::change(node, name, made)
+    fn change_shared(&mut self, change: &Arc<SharedChange>) -> Result<Vec<u8>, CommandError> {
+        if self.hand_over(|own| own.change_shared(change)) {
+            return Ok(Vec::new());
+        }
+        let _one = self.node.work.waiting.documents();
+        documents::change(self.node, change)
     }
 }
 
@@ -645,8 +633,7 @@ impl ProcessPort for Port<'_> {
             return self.node.shut_down(request);
         };
         own.asker.set_blocked(true);
-        own.is_answered_later = own.stop(request);
-        if own.is_answered_later {
+        if own.hand_over(|own| own.stop(request)) {
             return Ok(());
         }
         let stopped = self.node.shut_down(request);

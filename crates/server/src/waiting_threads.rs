@@ -18,7 +18,7 @@ const THREADS_MAX: usize = 64;
 pub(crate) struct WaitingThreads {
     threads: Mutex<Vec<JoinHandle<()>>>,
     order: Mutex<()>,
-    directives: Mutex<()>,
+    documents: Mutex<()>,
 }
 
 impl WaitingThreads {
@@ -46,9 +46,9 @@ impl WaitingThreads {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Held by the one change of directives of the control group that goes on.
-    pub(crate) fn directives(&self) -> MutexGuard<'_, ()> {
-        self.directives
+    /// Held by the one change of documents of the control group that goes on: directives, users, libraries.
+    pub(crate) fn documents(&self) -> MutexGuard<'_, ()> {
+        self.documents
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }

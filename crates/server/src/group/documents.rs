@@ -17,9 +17,9 @@ use std::time::Duration;
 use access::{Change, DEFAULT, Rules, parse_file};
 use cluster::state::{DocumentKind, Versioned};
 use cluster::{Applied, ControlLog, ControlState, Entry};
-use engine::{ClientCondition, ClientFilter, CommandError};
+use engine::{ClientCondition, ClientFilter, CommandError, SharedChange, SharedPart};
 
-use super::unique;
+use super::{libraries, unique};
 use crate::link::Message;
 use crate::node::Node;
 use crate::port::kill_clients;
@@ -36,8 +36,8 @@ const NOBODY: u64 = 0;
 
 /// What became of a change.
 type Outcome = Result<(), CommandError>;
-/// What a document is to be; none to remove it. A user is a line of a file of users.
-pub(crate) type Made<'a> = &'a mut dyn FnMut() -> Result<Option<Vec<u8>>, CommandError>;
+/// What a document is to be; none to remove it.
+pub(super) type Made<'a> = &'a mut dyn FnMut() -> Result<Option<Vec<u8>>, CommandError>;
 
 /// Has this node have the users of the group, where they changed.
 pub(crate) fn take(node: &Node, state: &ControlState) {
@@ -61,11 +61,29 @@ pub(crate) fn take(node: &Node, state: &ControlState) {
     end_clients(node, &changes, is_first);
 }
 
-/// Changes a user on all nodes; waits until that holds here. `made` says what it is to be from what it is, and is asked again
-/// where somebody else changed it meanwhile.
-pub(crate) fn change(node: &Node, name: &[u8], made: Made<'_>) -> Outcome {
+/// Changes users or libraries on all nodes; waits until that holds here. The reply. Called by one thread at a time.
+pub(crate) fn change(node: &Node, change: &SharedChange) -> Result<Vec<u8>, CommandError> {
+    let shared = &node.core.shared;
     let log = node.control.log_for_client()?;
-    wait_for(node, &*log, "it has no users yet", are_complete)?;
+    let mut changed_count = 0;
+    for (part, made) in &change.parts {
+        let made: Made<'_> = &mut || made(shared);
+        let has_changed = match part {
+            SharedPart::User(name) => change_user(node, &*log, name, made)?,
+            SharedPart::Libraries => libraries::change(node, &*log, made)?,
+        };
+        changed_count += usize::from(has_changed);
+    }
+    Ok((change.when_done)(shared, changed_count))
+}
+
+fn change_user(
+    node: &Node,
+    log: &dyn ControlLog,
+    name: &[u8],
+    made: Made<'_>,
+) -> Result<bool, CommandError> {
+    wait_for(node, log, "it has no users yet", are_complete)?;
     let subject = Subject {
         kind: DocumentKind::User,
         name,
@@ -73,7 +91,7 @@ pub(crate) fn change(node: &Node, name: &[u8], made: Made<'_>) -> Outcome {
         take,
         version: &|| node.control.documents.version_of_user(name),
     };
-    propose(node, &*log, &subject, made).map(drop)
+    propose(node, log, &subject, made)
 }
 
 /// A document that is to change.

@@ -12,10 +12,10 @@
 
 use std::sync::Arc;
 
-use cluster::ControlState;
-use cluster::state::DocumentKind;
 #[cfg(feature = "cluster")]
-use cluster::{ControlLog, Entry};
+use cluster::Entry;
+use cluster::state::DocumentKind;
+use cluster::{ControlLog, ControlState};
 use engine::CommandError;
 use engine::scripts::{self, LoadedLibrary};
 
@@ -110,12 +110,12 @@ fn all_of(node: &Node) -> Vec<u8> {
 }
 
 /// Changes the libraries on all nodes; waits until that holds here. Whether anything has changed.
-pub(crate) fn change(
+pub(super) fn change(
     node: &Node,
-    made: &mut dyn FnMut() -> Result<Vec<u8>, CommandError>,
+    log: &dyn ControlLog,
+    made: Made<'_>,
 ) -> Result<bool, CommandError> {
-    let log = node.control.log_for_client()?;
-    wait_for(node, &*log, "it has no libraries yet", are_complete)?;
+    wait_for(node, log, "it has no libraries yet", are_complete)?;
     let subject = Subject {
         kind: DocumentKind::Library,
         name: NAME,
@@ -123,8 +123,7 @@ pub(crate) fn change(
         take,
         version: &|| node.control.documents.lock().libraries.version,
     };
-    let made: Made<'_> = &mut || made().map(Some);
-    propose(node, &*log, &subject, made)
+    propose(node, log, &subject, made)
 }
 
 /// The libraries of this node as the group's first ones. Waits: on a thread of its own.

@@ -371,6 +371,9 @@ fn what_the_group_is_asked_without_a_majority_is_in_nobody_s_way() {
     let asked: Vec<Client> = [
         &["CONFIG", "SET", "shutdown-timeout", "7"][..],
         &["REPLICATION", "DRAIN", id],
+        &["ACL", "SETUSER", "somebody", "on"],
+        &["ACL", "DELUSER", "nobody", "somebody"],
+        &["FUNCTION", "LOAD", &code("late", "1")],
     ]
     .into_iter()
     .map(|words| {

@@ -311,3 +311,36 @@ fn who_meets_a_node_that_hangs_is_in_nobody_s_way() {
     let answer = meets.receive().unwrap();
     assert!(matches!(answer, Some(Value::Error(_))), "{answer:?}");
 }
+
+/// A transaction of orders is answered as one, and an order that was answered from elsewhere counts as an error, too.
+#[test]
+fn orders_that_fail_are_told_in_their_transaction_and_counted() {
+    let server = start(ServerBuilder::iolite());
+    let mut client = server.client().unwrap();
+    let dead = free_port().unwrap();
+    let meet = format!("CLUSTER MEET 127.0.0.1 {dead} {dead}");
+    for line in ["MULTI", "CLUSTER BUMPEPOCH", &meet] {
+        assert!(matches!(ask(&mut client, line), Value::Simple(_)), "{line}");
+    }
+    let replies = ask(&mut client, "EXEC");
+    let Value::Array(replies) = replies else {
+        panic!("{replies:?}");
+    };
+    assert!(
+        matches!(replies[..], [Value::Simple(_), Value::Error(_)]),
+        "{replies:?}"
+    );
+    let before = errors_count(&mut client);
+    assert!(matches!(ask(&mut client, &meet), Value::Error(_)));
+    assert_eq!(errors_count(&mut client), before + 1);
+}
+
+fn errors_count(client: &mut Client) -> u64 {
+    let info = text(&ask(client, "INFO stats"));
+    let line = info
+        .lines()
+        .find(|line| line.starts_with("total_error_replies:"));
+    line.unwrap()["total_error_replies:".len()..]
+        .parse()
+        .unwrap()
+}

@@ -1,11 +1,14 @@
 //! Users: SETUSER DELUSER GETUSER LIST USERS WHOAMI, and DRYRUN and GENPASS.
 
+use std::sync::Arc;
+
 use access::{Selector, SetError};
 use engine::args::Args;
 use engine::context::Context;
 use engine::engine::resolve;
 use engine::error::{CommandError, CommandResult, shown, subcommand_syntax};
 use engine::permission::{Subject, explain};
+use engine::shared_change::{Made, SharedChange, SharedPart};
 use protocol::{OwnedRequest, Reply};
 
 use super::{end_clients, end_subscribers};
@@ -47,15 +50,21 @@ fn set_in_group(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     context.pace.admit_waiting()?;
-    let (users, catalog) = (&context.shared.access.users, context.table.catalog());
-    let mut made = || {
-        let line = users.line_with(name, rules, catalog);
+    let catalog = context.table.catalog();
+    let rules: Vec<Vec<u8>> = rules.iter().map(|rule| rule.to_vec()).collect();
+    let subject = name.to_vec();
+    let made: Made = Box::new(move |shared| {
+        let rules: Vec<&[u8]> = rules.iter().map(Vec::as_slice).collect();
+        let line = shared.access.users.line_with(&subject, &rules, catalog);
         line.map(Some).map_err(|error| refuse(&error))
-    };
+    });
     // What is wrong with the rules is said at once.
-    made()?;
-    context.outside(|server| server.change_shared_user(name, &mut made))?;
-    reply.ok();
+    made(context.shared)?;
+    let change = Arc::new(SharedChange {
+        parts: vec![(SharedPart::User(name.to_vec()), made)],
+        when_done: Box::new(|_, _| b"+OK\r\n".to_vec()),
+    });
+    reply.raw(&context.outside(|server| server.change_shared(&change))?);
     Ok(())
 }
 
@@ -88,17 +97,20 @@ pub(super) fn remove(
             "ERR The 'default' user cannot be removed",
         ));
     }
-    let mut removed = 0;
     if context.server.shares_users() {
         context.pace.admit_waiting()?;
-        for name in names {
-            let is_there = context.shared.access.users.find(name).is_some();
-            context.outside(|server| server.change_shared_user(name, &mut || Ok(None)))?;
-            removed += i64::from(is_there);
-        }
-        reply.integer(removed);
+        let removal = |name: &&[u8]| {
+            let made: Made = Box::new(|_| Ok(None));
+            (SharedPart::User(name.to_vec()), made)
+        };
+        let change = Arc::new(SharedChange {
+            parts: names.iter().map(removal).collect(),
+            when_done: Box::new(|_, removed| format!(":{removed}\r\n").into_bytes()),
+        });
+        reply.raw(&context.outside(|server| server.change_shared(&change))?);
         return Ok(());
     }
+    let mut removed = 0;
     for name in names {
         if context.shared.access.users.remove(name).is_some() {
             removed += 1;

@@ -13,6 +13,7 @@ use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult, subcommand_syntax};
 use engine::scripts::{self, Libraries, LibraryError, LibraryOrder, LoadedLibrary, RunKind};
+use engine::shared_change::{Made, SharedChange, SharedPart};
 use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
@@ -182,44 +183,72 @@ const HELP: &[&str] = &[
     "      in case of functions name collision with another library).",
 ];
 
+/// A change of the libraries, which may be made on another thread.
+struct Change {
+    /// Makes it; is given the libraries of a control group where these are such.
+    make: Box<Make>,
+    /// What the client reads where that fails.
+    refusal: fn(LibraryError) -> CommandError,
+    /// Notes for those of a control group what was ordered, once it is done.
+    note: Box<dyn Fn(&Libraries) + Send + Sync>,
+    /// The reply, as it is sent.
+    reply: Vec<u8>,
+}
+
+type Make =
+    dyn Fn(Option<&Libraries>, &mut scripts::State) -> Result<(), LibraryError> + Send + Sync;
+
+const OK: &[u8] = b"+OK\r\n";
+
 /// Makes a change and states it, as one step for who keeps either.
-fn change(
-    context: &mut Context<'_>,
-    change: impl Fn(&mut scripts::State) -> Result<(), LibraryError>,
-    refusal: impl Fn(LibraryError) -> CommandError,
-) -> CommandResult {
-    if context.shared.refusals.shares_libraries() {
-        if !context.session.is_of_primary {
-            return change_in_group(context, change, refusal);
-        }
+fn change(context: &mut Context<'_>, change: Change, reply: &mut Reply<'_>) -> CommandResult {
+    if !context.shared.refusals.shares_libraries() {
+        context.exclusive(|context| {
+            let libraries = &context.shared.scripts.libraries;
+            let made = libraries.change(|state| (change.make)(None, state));
+            made.map_err(change.refusal)?;
+            state_all(context);
+            Ok::<_, CommandError>(())
+        })?;
+    } else if context.session.is_of_primary {
         // The server itself has them stated, whatever it says that they are to be: that may be older than what they are.
         context.exclusive(state_if_primary);
-        return Ok(());
+    } else {
+        return change_in_group(context, change, reply);
     }
-    context.exclusive(|context| {
-        let libraries = &context.shared.scripts.libraries;
-        libraries.change(change).map_err(refusal)?;
-        state_all(context);
-        Ok(())
-    })
+    reply.raw(&change.reply);
+    Ok(())
 }
 
 /// All nodes of the control group have it then, or none.
 fn change_in_group(
     context: &mut Context<'_>,
-    change: impl Fn(&mut scripts::State) -> Result<(), LibraryError>,
-    refusal: impl Fn(LibraryError) -> CommandError,
+    change: Change,
+    reply: &mut Reply<'_>,
 ) -> CommandResult {
     context.pace.admit_waiting()?;
-    let shared = context.shared;
-    let mut made = || {
-        let mut state = scripts::State::clone(&shared.scripts.libraries.now());
-        change(&mut state).map_err(&refusal)?;
-        Ok(payload_of(&state))
-    };
+    let Change {
+        make,
+        refusal,
+        note,
+        reply: answer,
+    } = change;
+    let made: Made = Box::new(move |shared| {
+        let libraries = &shared.scripts.libraries;
+        let mut state = scripts::State::clone(&libraries.now());
+        make(Some(libraries), &mut state).map_err(refusal)?;
+        Ok(Some(payload_of(&state)))
+    });
     // What is wrong with the change is said at once.
-    made()?;
-    let _is_news = context.outside(|server| server.change_shared_libraries(&mut made))?;
+    made(context.shared)?;
+    let change = Arc::new(SharedChange {
+        parts: vec![(SharedPart::Libraries, made)],
+        when_done: Box::new(move |shared, _| {
+            note(&shared.scripts.libraries);
+            answer.clone()
+        }),
+    });
+    reply.raw(&context.outside(|server| server.change_shared(&change))?);
     Ok(())
 }
 
@@ -259,25 +288,24 @@ fn load(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     }
     let source = args.bytes()?;
     let library = Arc::new(scripts::load_library(source)?);
-    let shared = shared_libraries(context);
-    change(
-        context,
-        |state| add(shared, state, &library, replaces),
-        |error| match error {
+    let answer = [
+        format!("${}\r\n", library.name.len()).as_bytes(),
+        &library.name,
+        b"\r\n",
+    ]
+    .concat();
+    let noted = Arc::clone(&library);
+    let loading = Change {
+        make: Box::new(move |shared, state| add(shared, state, &library, replaces)),
+        refusal: |error| match error {
             LibraryError::Library(name) => about(b"ERR Library '", &name, b"' already exists"),
             LibraryError::Function(name) => about(b"ERR Function ", &name, b" already exists"),
             LibraryError::Unknown => UNKNOWN,
         },
-    )?;
-    note(shared, LibraryOrder::Loaded(&library));
-    reply.bulk(&library.name);
-    Ok(())
-}
-
-/// The libraries where they are those of a control group, for a client of this node.
-fn shared_libraries<'c>(context: &Context<'c>) -> Option<&'c Libraries> {
-    let is_shared = context.shared.refusals.shares_libraries() && !context.session.is_of_primary;
-    is_shared.then_some(&context.shared.scripts.libraries)
+        note: Box::new(move |libraries| libraries.note_ordered(LibraryOrder::Loaded(&noted))),
+        reply: answer,
+    };
+    change(context, loading, reply)
 }
 
 fn add(
@@ -292,29 +320,22 @@ fn add(
     }
 }
 
-fn note(shared: Option<&Libraries>, order: LibraryOrder<'_>) {
-    if let Some(libraries) = shared {
-        libraries.note_ordered(order);
-    }
-}
-
 fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    let name = args.bytes()?;
-    let shared = shared_libraries(context);
-    change(
-        context,
-        |state| match shared {
-            Some(libraries) => libraries.remove_ordered(state, name),
+    let name = args.bytes()?.to_vec();
+    let noted = name.clone();
+    let deletion = Change {
+        make: Box::new(move |shared, state| match shared {
+            Some(libraries) => libraries.remove_ordered(state, &name),
             None => state
-                .remove(name)
+                .remove(&name)
                 .then_some(())
                 .ok_or(LibraryError::Unknown),
-        },
-        |_| UNKNOWN,
-    )?;
-    note(shared, LibraryOrder::Deleted(name));
-    reply.ok();
-    Ok(())
+        }),
+        refusal: |_| UNKNOWN,
+        note: Box::new(move |libraries| libraries.note_ordered(LibraryOrder::Deleted(&noted))),
+        reply: OK.to_vec(),
+    };
+    change(context, deletion, reply)
 }
 
 fn flush(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
@@ -322,18 +343,16 @@ fn flush(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         return Err(subcommand_syntax(args.request()));
     }
     take_mode(args, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option")?;
-    let shared = shared_libraries(context);
-    change(
-        context,
-        |state| {
+    let flush = Change {
+        make: Box::new(|_, state| {
             *state = scripts::State::default();
             Ok(())
-        },
-        |_| UNKNOWN,
-    )?;
-    note(shared, LibraryOrder::Flushed);
-    reply.ok();
-    Ok(())
+        }),
+        refusal: |_| UNKNOWN,
+        note: Box::new(|libraries| libraries.note_ordered(LibraryOrder::Flushed)),
+        reply: OK.to_vec(),
+    };
+    change(context, flush, reply)
 }
 
 fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
@@ -356,30 +375,31 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
         .map_err(|_| CommandError::fixed("ERR DUMP payload version or checksum are wrong"))?;
     let load = |source: &Vec<u8>| scripts::load_library(source).map(Arc::new);
     let libraries: Vec<Arc<LoadedLibrary>> = sources.iter().map(load).collect::<Result<_, _>>()?;
-    let shared = shared_libraries(context);
-    change(
-        context,
-        |state| {
+    let noted = libraries.clone();
+    let restoring = Change {
+        make: Box::new(move |shared, state| {
             if flushes {
                 *state = scripts::State::default();
             }
             let mut libraries = libraries.iter();
             libraries.try_for_each(|library| add(shared, state, library, replaces))
-        },
-        |error| match error {
+        }),
+        refusal: |error| match error {
             LibraryError::Library(name) => about(b"ERR Library ", &name, b" already exists"),
             LibraryError::Function(name) => about(b"ERR Function ", &name, b" already exists"),
             LibraryError::Unknown => UNKNOWN,
         },
-    )?;
-    if flushes {
-        note(shared, LibraryOrder::Flushed);
-    }
-    libraries
-        .iter()
-        .for_each(|library| note(shared, LibraryOrder::Loaded(library)));
-    reply.ok();
-    Ok(())
+        note: Box::new(move |libraries| {
+            if flushes {
+                libraries.note_ordered(LibraryOrder::Flushed);
+            }
+            for library in &noted {
+                libraries.note_ordered(LibraryOrder::Loaded(library));
+            }
+        }),
+        reply: OK.to_vec(),
+    };
+    change(context, restoring, reply)
 }
 
 fn dump(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {

@@ -1,0 +1,28 @@
+//! Changes of what the nodes of a control group share, users and libraries of functions: what a command wants, in a form that
+//! whoever waits for the group can make, on whichever thread.
+
+use crate::error::CommandError;
+use crate::shared::Shared;
+
+/// What is to be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SharedPart {
+    /// A user, by name. It is a line of a file of users.
+    User(Vec<u8>),
+    /// All libraries of functions. They are as FUNCTION DUMP gives them.
+    Libraries,
+}
+
+/// Says what a part is to be, from what it is here; none removes it. It is asked again where another change came first.
+pub type Made = Box<dyn Fn(&Shared) -> Result<Option<Vec<u8>>, CommandError> + Send + Sync>;
+
+/// Is called once all of a change holds here, with how many parts have changed; makes the reply, as it is sent.
+pub type WhenDone = Box<dyn Fn(&Shared, usize) -> Vec<u8> + Send + Sync>;
+
+/// A change that its client waits for.
+pub struct SharedChange {
+    /// What is changed, one after the other.
+    pub parts: Vec<(SharedPart, Made)>,
+    /// What is done then.
+    pub when_done: WhenDone,
+}
