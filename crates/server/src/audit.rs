@@ -6,11 +6,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use engine::observer::AuditSink;
+
+use crate::syslog::{Sender, Severity, Syslog};
 
 /// Lines on the way, at most.
 const LINES_MAX: usize = 4096;
@@ -18,10 +19,10 @@ const LINES_MAX: usize = 4096;
 const FILE_MODE: u32 = 0o600;
 /// The word that means the machine's log instead of a file.
 const SYSLOG: &str = "syslog";
-/// Where that one listens.
-const SYSLOG_SOCKET: &str = "/dev/log";
-/// What its lines begin with: security messages (10), informational (6).
-const SYSLOG_HEAD: &str = "<86>iolite-audit: ";
+/// What its lines begin with.
+const IDENT: &str = "iolite-audit";
+/// The facility of security messages.
+const SECURITY: u8 = 10;
 
 /// The way to the thread that writes.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub struct AuditWriter {
 
 enum Place {
     File(File),
-    Syslog(UnixDatagram),
+    Syslog(Syslog),
 }
 
 impl AuditWriter {
@@ -45,9 +46,14 @@ impl AuditWriter {
     )]
     pub fn open(file: &Path) -> io::Result<Self> {
         let place = if file == Path::new(SYSLOG) {
-            let socket = UnixDatagram::unbound()?;
-            socket.connect(SYSLOG_SOCKET)?;
-            Place::Syslog(socket)
+            let syslog = Syslog::new(Sender {
+                ident: IDENT.to_owned(),
+                facility: SECURITY,
+            })?;
+            if !syslog.is_heard() {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            Place::Syslog(syslog)
         } else {
             let mut options = OpenOptions::new();
             let options = options.append(true).create(true).mode(FILE_MODE);
@@ -74,10 +80,7 @@ fn write(mut place: Place, lines: &Receiver<String>) {
                 line.push('\n');
                 file.write_all(line.as_bytes())
             }
-            Place::Syslog(socket) => {
-                line.insert_str(0, SYSLOG_HEAD);
-                socket.send(line.as_bytes()).map(|_| ())
-            }
+            Place::Syslog(syslog) => syslog.send(Severity::Informational, &line),
         };
     }
 }

@@ -57,6 +57,7 @@ mod rounds;
 pub mod runtime;
 mod sentinel;
 pub mod statistics;
+mod syslog;
 mod system_check;
 mod tier;
 #[cfg(feature = "tls")]

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A line is one append to the log file, which is opened for each line so that it may be moved
-//! away at any time, or one write to standard output. A line that cannot be written is lost: the
-//! log never stops the server.
+//! away at any time, or one write to standard output. With `syslog-enabled` the message goes to the machine's log, too. A
+//! line that cannot be written is lost: the log never stops the server.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,6 +19,8 @@ use std::sync::{Mutex, PoisonError};
 use base::clock::{Clock as _, SystemClock};
 use base::process;
 use persistence::lines::{self, Lines};
+
+use crate::syslog::{Severity, Syslog};
 
 /// Bytes of one message; the rest is cut off.
 const MESSAGE_BYTES_MAX: usize = 4096;
@@ -56,6 +58,16 @@ impl Level {
             Self::Warning | Self::Nothing => '#',
         }
     }
+
+    /// The same for the machine's log.
+    fn severity(self) -> Severity {
+        match self {
+            Self::Debug => Severity::Debug,
+            Self::Verbose => Severity::Informational,
+            Self::Notice => Severity::Notice,
+            Self::Warning | Self::Nothing => Severity::Warning,
+        }
+    }
 }
 
 /// Writes log lines; shared by all threads.
@@ -63,6 +75,7 @@ impl Level {
 pub struct Log {
     level: AtomicU8,
     file: Option<PathBuf>,
+    syslog: Option<Syslog>,
     clock: SystemClock,
     recent: Mutex<Recent>,
 }
@@ -82,9 +95,15 @@ impl Log {
         Self {
             level: AtomicU8::new(level as u8),
             file: file.map(absolute),
+            syslog: None,
             clock: SystemClock::new(),
             recent: Mutex::default(),
         }
+    }
+
+    /// The same, which sends its messages to the machine's log as well.
+    pub(crate) fn with_syslog(self, syslog: Option<Syslog>) -> Self {
+        Self { syslog, ..self }
     }
 
     /// The last lines after the one of this number, with theirs.
@@ -148,9 +167,13 @@ impl Log {
     /// Logs at a level.
     pub fn log(&self, level: Level, message: fmt::Arguments<'_>) {
         if self.is_on(level) {
-            let line = line(self.clock.now_unix_ms(), level, message);
+            let message = shortened(message);
+            let line = line(self.clock.now_unix_ms(), level, &message);
             self.keep(&line);
             let _lost = self.write(line.as_bytes());
+            if let Some(syslog) = &self.syslog {
+                let _lost = syslog.send(level.severity(), &message);
+            }
         }
     }
 
@@ -189,7 +212,13 @@ impl From<lines::Level> for Level {
     }
 }
 
-fn line(unix_ms: u64, level: Level, message: fmt::Arguments<'_>) -> String {
+fn shortened(message: fmt::Arguments<'_>) -> String {
+    let mut message = message.to_string();
+    message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+    message
+}
+
+fn line(unix_ms: u64, level: Level, message: &str) -> String {
     let process::WallTime {
         year,
         month_index,
@@ -200,8 +229,6 @@ fn line(unix_ms: u64, level: Level, message: fmt::Arguments<'_>) -> String {
     } = process::wall_time(unix_ms / 1000);
     let month = MONTHS.get(month_index).copied().unwrap_or_default();
     let (pid, ms, sign) = (std::process::id(), unix_ms % 1000, level.sign());
-    let mut message = message.to_string();
-    message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
     format!(
         "{pid}:{ROLE} {day:02} {month} {year} {hour:02}:{minute:02}:{second:02}.{ms:03} {sign} \
          {message}\n"
@@ -214,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_line_has_the_format_that_tools_read() {
-        let line = line(1_795_228_267_007, Level::Notice, format_args!("Ready"));
+        let line = line(1_795_228_267_007, Level::Notice, "Ready");
         let pid = std::process::id();
         let rest = line.strip_prefix(&format!("{pid}:M ")).unwrap();
         let shape: String = rest
@@ -228,7 +255,7 @@ mod tests {
     #[test]
     fn long_messages_are_cut_between_characters() {
         let message = "\u{e4}".repeat(MESSAGE_BYTES_MAX);
-        let line = line(0, Level::Warning, format_args!("x{message}"));
+        let line = line(0, Level::Warning, &shortened(format_args!("x{message}")));
         assert!(line.len() < MESSAGE_BYTES_MAX + 60);
         assert!(line.ends_with("\u{e4}\n"));
     }
@@ -250,5 +277,22 @@ mod tests {
         assert!(read("moved.log").ends_with("* before\n"));
         assert!(read("server.log").ends_with(". after\n"));
         assert_eq!(read("server.log").lines().count(), 1);
+    }
+
+    #[test]
+    fn lines_at_the_threshold_reach_the_machines_log_without_their_head() {
+        let (listens, syslog, directory) = crate::syslog::tests::listening(17);
+        let file = directory.path().join("server.log");
+        let log = Log::new(Level::Verbose, Some(file)).with_syslog(Some(syslog));
+        log.debug(format_args!("unseen"));
+        log.verbose(format_args!("one"));
+        log.warning(format_args!("two"));
+        let pid = std::process::id();
+        for line in [
+            format!("<142>redis[{pid}]: one"),
+            format!("<140>redis[{pid}]: two"),
+        ] {
+            assert_eq!(crate::syslog::tests::line(&listens), line);
+        }
     }
 }

@@ -36,6 +36,7 @@ use crate::link::Message;
 use crate::log::Log;
 use crate::migration::state::Migrations;
 use crate::replication::state::Replication;
+use crate::syslog::Syslog;
 
 pub use groups::{Core, Keeping, Process, Sessions, Work};
 pub(crate) use groups::{Describer, Managed};
@@ -76,7 +77,12 @@ impl Node {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let current = config.current();
-        let log = Arc::new(Log::new(current.log_level, current.log_file.clone()));
+        let syslog = current
+            .syslog
+            .clone()
+            .and_then(|it| Syslog::without_waiting(it).ok());
+        let log = Log::new(current.log_level, current.log_file.clone()).with_syslog(syslog);
+        let log = Arc::new(log);
         let env = Environment {
             log: Arc::<Log>::clone(&log),
             threads: usize::from(current.threads_count),

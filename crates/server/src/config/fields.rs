@@ -21,6 +21,7 @@ use super::tier::TierConfig;
 use super::tls::Tls;
 use crate::log::Level;
 use crate::notifications::Notifications;
+use crate::syslog::Sender;
 
 /// The settings of a running server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +82,8 @@ pub struct Config {
     pub log_level: Level,
     /// Log file; standard output when absent.
     pub log_file: Option<PathBuf>,
+    /// As whom the machine's log is told the same, if it is.
+    pub(crate) syslog: Option<Sender>,
     /// Whether to leave the terminal at start.
     pub daemonize: bool,
     /// Who waits to hear that the server is ready.

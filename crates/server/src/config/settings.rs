@@ -25,13 +25,14 @@ use super::memcached::Memcached;
 use super::replication::{LinkEncryption, LoadsDirectly, Replication};
 use super::table::{
     AT_SHUTDOWN, CHANNEL_DEFAULTS, CHECKPOINT_FORMATS, CLIENT_CERTIFICATES, COMPRESSIONS,
-    DURABILITY_LEVELS, EVICTION_POLICIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES,
+    DURABILITY_LEVELS, EVICTION_POLICIES, FACILITIES, LEVELS, LOG_LEVELS, METRICS_AUTH, OOM_SCORES,
     PERMISSIONS, PROMOTIONS, QUORUM_READS, SAVE_POINTS, SUPERVISORS, TIER_IOS, USER_FIELDS,
 };
 use super::tier::TierConfig;
 use super::tls::{Tls, TlsRules};
 use super::value::{Gathering, Kind, Value};
 use crate::notifications::Notifications;
+use crate::syslog::Sender;
 
 /// Where the pid file goes when the server leaves the terminal and nobody named one.
 const PID_FILE_OF_DAEMONS: &str = "/var/run/iolite.pid";
@@ -92,6 +93,10 @@ impl Settings {
             dir: self.path("dir").unwrap_or_else(|| PathBuf::from(".")),
             log_level: self.choice("loglevel", &LEVELS),
             log_file: self.path("logfile"),
+            syslog: self.switch("syslog-enabled").then(|| Sender {
+                ident: self.string("syslog-ident"),
+                facility: self.choice("syslog-facility", &FACILITIES),
+            }),
             daemonize: self.switch("daemonize"),
             supervised: self.choice("supervised", &SUPERVISORS),
             pid_file: self.pid_file(),

@@ -7,7 +7,6 @@ use super::super::value::Kind;
 use super::{COUNT, PORT_MAX, SWITCH, TEXT, UINT_MAX, integer, words};
 
 const ONE_CERTIFICATE: &str = "shows the certificate of tls-cert-file to others, too";
-const NO_SYSLOG: &str = "does not log to syslog";
 const ONE_LOG_FORMAT: &str = "writes its log in one format";
 const NO_WATCHDOG: &str = "has no software watchdog";
 const NO_CRASH_LOG: &str = "writes no crash report";
@@ -63,7 +62,6 @@ pub(super) const OBSERVATION: &[Directive] = &[
     lacking("crash-log-enabled", SWITCH, "yes", NO_CRASH_LOG).or(&["no"]),
     lacking("crash-memcheck-enabled", SWITCH, "yes", NO_CRASH_LOG).or(&["no"]),
     lacking("watchdog-period", COUNT, "0", NO_WATCHDOG),
-    lacking("syslog-enabled", SWITCH, "no", NO_SYSLOG).at_start(),
 ];
 
 const fn lacking(

@@ -28,7 +28,6 @@ const COLLECTED: &str = "what a newer checkpoint replaces is deleted once that i
 const NO_FINITE_FIELDS: &str = "keys are agreed on elliptic curves only";
 const NO_PINNING: &str = "threads are not pinned to processors";
 const HUGE_PAGES: &str = "huge pages are asked for only where the server wants them";
-const NO_SYSLOG: &str = "the log goes to a file or to standard output";
 const ACCEPTED_IN_TURN: &str = "new connections are accepted between the requests of others";
 const PREFETCHED: &str = "the keys of a batch are always prefetched";
 const LOADED_BESIDE: &str = "clients are answered while data is loaded, at any size of a step";
@@ -75,8 +74,6 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("aof-rewrite-cpulist", TEXT, "", NO_PINNING).aliases(&["aof_rewrite_cpulist"])
         .at_start(),
     accepted("bgsave-cpulist", TEXT, "", NO_PINNING).aliases(&["bgsave_cpulist"]).at_start(),
-    accepted("syslog-ident", TEXT, "redis", NO_SYSLOG).at_start(),
-    accepted("syslog-facility", Kind::Choice(FACILITIES), "local0", NO_SYSLOG).at_start(),
     accepted("max-new-connections-per-cycle", integer(1, 1000), "10", ACCEPTED_IN_TURN),
     accepted("max-new-tls-connections-per-cycle", integer(1, 1000), "1", ACCEPTED_IN_TURN),
     accepted("prefetch-batch-max-size", integer(0, 128), "16", PREFETCHED),
@@ -95,10 +92,6 @@ pub(super) const ROWS: &[Directive] = &[
     accepted("min-io-threads-avoid-copy-reply", COUNT, "7", NOT_COPIED).hidden(),
     accepted("min-string-size-avoid-copy-reply", COUNT, "16384", NOT_COPIED).hidden(),
     accepted("min-string-size-avoid-copy-reply-threaded", COUNT, "65536", NOT_COPIED).hidden(),
-];
-
-const FACILITIES: &[&str] = &[
-    "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 ];
 
 const fn accepted(

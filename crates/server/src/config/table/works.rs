@@ -58,6 +58,18 @@ pub(crate) const LEVELS: [(&str, Level); 5] = [
     ("warning", Level::Warning),
     ("nothing", Level::Nothing),
 ];
+/// Facilities of the machine's log, by the numbers of RFC 3164.
+pub(crate) const FACILITIES: [(&str, u8); 9] = [
+    ("user", 1),
+    ("local0", 16),
+    ("local1", 17),
+    ("local2", 18),
+    ("local3", 19),
+    ("local4", 20),
+    ("local5", 21),
+    ("local6", 22),
+    ("local7", 23),
+];
 /// Spellings of [`EvictionPolicy`].
 pub(crate) const EVICTION_POLICIES: [(&str, EvictionPolicy); 8] = [
     ("volatile-lru", EvictionPolicy::VolatileLru),
@@ -80,6 +92,7 @@ pub(crate) const OOM_SCORES: [(&str, OomScore); 4] = [
 
 pub(super) const PERMISSION: Kind = Kind::Choice(&spellings(PERMISSIONS));
 const CHANNEL_DEFAULT: Kind = Kind::Choice(&spellings(CHANNEL_DEFAULTS));
+const FACILITY: Kind = Kind::Choice(&spellings(FACILITIES));
 const SUPERVISOR: Kind = Kind::Choice(&spellings(SUPERVISORS));
 const LEVEL: Kind = Kind::Choice(&spellings(LEVELS));
 const OOM_SCORE: Kind = Kind::Choice(&spellings(OOM_SCORES));
@@ -163,6 +176,9 @@ pub(super) const PROCESS: &[Directive] = &[
     Directive::new("dir", TEXT, "./").protected().admit(existing_directory),
     Directive::new("loglevel", LEVEL, "notice"),
     Directive::new("logfile", TEXT, "").at_start(),
+    Directive::new("syslog-enabled", SWITCH, "no").at_start(),
+    Directive::new("syslog-ident", TEXT, "redis").at_start(),
+    Directive::new("syslog-facility", FACILITY, "local0").at_start(),
     Directive::new("daemonize", SWITCH, "no").at_start(),
     Directive::new("supervised", SUPERVISOR, "no").at_start(),
     Directive::new("pidfile", TEXT, "").at_start(),

@@ -165,10 +165,6 @@ fn what_this_version_lacks_is_refused_by_name() {
             "locale-collate de_DE",
             "compares texts by their bytes; only 'locale-collate \"\"' is accepted",
         ),
-        (
-            "syslog-enabled yes",
-            "does not log to syslog; only 'syslog-enabled no' is accepted",
-        ),
     ];
     for (line, lacks) in cases {
         let reason = format!("Iolite {version} {lacks}");
@@ -220,6 +216,14 @@ fn links_show_certificates_where_either_of_redis_two_kinds_does() {
     }
 }
 
+#[test]
+fn the_machines_log_is_told_as_whom_it_is_asked_to() {
+    assert_eq!(load("syslog-ident db").unwrap().config().syslog, None);
+    let loaded = load("syslog-enabled yes\nsyslog-ident db\nsyslog-facility local7").unwrap();
+    let sender = loaded.config().syslog.unwrap();
+    assert_eq!((&*sender.ident, sender.facility), ("db", 23));
+}
+
 #[cfg(feature = "tls")]
 #[test]
 fn nodes_with_encrypted_connections_alone_are_found_by_that_port() {
@@ -254,7 +258,7 @@ fn scores_for_the_kernel_are_three_and_in_range() {
 
 #[test]
 fn what_counts_is_the_last_value_not_an_earlier_one() {
-    load("syslog-enabled yes\nmptcp yes\nsyslog-enabled no\nmptcp no\n").unwrap();
+    load("import-mode yes\nmptcp yes\nimport-mode no\nmptcp no\n").unwrap();
     let told = load("mptcp no\nmptcp yes\nport 1\n").unwrap_err();
     assert!(told.contains("at line 2\n>>> 'mptcp yes'"), "{told}");
 }

@@ -1,0 +1,117 @@
+//! The machine's log, as `syslog(3)` reaches it: one datagram a line, in the form of RFC 3164 without the time, which the
+//! other end has.
+//!
+//! Whoever listens may be started anew at any time, so nothing is connected. The server's own log does not wait for one who
+//! is slow: a line that is not taken at once is lost, since a log never stops the server.
+
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+
+/// Where it listens.
+const SOCKET: &str = "/dev/log";
+
+/// Who writes a line, as the machine's log sorts them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sender {
+    /// What each line begins with.
+    pub(crate) ident: String,
+    /// The number of the facility: 1 for programs, 10 for security, 16 to 23 for local use.
+    pub(crate) facility: u8,
+}
+
+/// How much a line matters, by its number in RFC 3164.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Severity {
+    Warning = 4,
+    Notice = 5,
+    Informational = 6,
+    Debug = 7,
+}
+
+/// The way to the machine's log.
+#[derive(Debug)]
+pub(crate) struct Syslog {
+    socket: UnixDatagram,
+    to: PathBuf,
+    sender: Sender,
+}
+
+impl Syslog {
+    /// For a thread that may wait until a line is taken.
+    ///
+    /// # Errors
+    /// Those of the system, for want of a socket. That nobody listens is none.
+    pub(crate) fn new(sender: Sender) -> io::Result<Self> {
+        Self::to(SOCKET.into(), sender)
+    }
+
+    /// For threads that may not wait.
+    ///
+    /// # Errors
+    /// As [`Syslog::new`].
+    pub(crate) fn without_waiting(sender: Sender) -> io::Result<Self> {
+        let syslog = Self::new(sender)?;
+        syslog.socket.set_nonblocking(true)?;
+        Ok(syslog)
+    }
+
+    fn to(to: PathBuf, sender: Sender) -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        Ok(Self { socket, to, sender })
+    }
+
+    /// Whether somebody listens.
+    pub(crate) fn is_heard(&self) -> bool {
+        UnixDatagram::unbound().is_ok_and(|probe| probe.connect(&self.to).is_ok())
+    }
+
+    /// Sends a line.
+    ///
+    /// # Errors
+    /// When nobody takes it.
+    pub(crate) fn send(&self, severity: Severity, message: &str) -> io::Result<()> {
+        let Sender { ident, facility } = &self.sender;
+        let priority = u16::from(*facility) * 8 + severity as u16;
+        let pid = std::process::id();
+        let line = format!("<{priority}>{ident}[{pid}]: {message}");
+        self.socket.send_to(line.as_bytes(), &self.to).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A machine's log, and the way to it.
+    pub(crate) fn listening(facility: u8) -> (UnixDatagram, Syslog, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let listens = UnixDatagram::bind(&path).unwrap();
+        let sender = Sender {
+            ident: "redis".to_owned(),
+            facility,
+        };
+        (listens, Syslog::to(path, sender).unwrap(), directory)
+    }
+
+    pub(crate) fn line(listens: &UnixDatagram) -> String {
+        let mut bytes = [0; 256];
+        let len = listens.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
+    }
+
+    #[test]
+    fn a_line_says_who_sent_it_and_reaches_whoever_listens_later() {
+        let (listens, syslog, directory) = listening(16);
+        assert!(syslog.is_heard());
+        drop(listens);
+        std::fs::remove_file(directory.path().join("log")).unwrap();
+        assert!(!syslog.is_heard() && syslog.send(Severity::Notice, "lost").is_err());
+        let again = UnixDatagram::bind(directory.path().join("log")).unwrap();
+        syslog.send(Severity::Notice, "ready").unwrap();
+        let pid = std::process::id();
+        assert_eq!(line(&again), format!("<133>redis[{pid}]: ready"));
+    }
+}
