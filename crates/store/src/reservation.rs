@@ -15,11 +15,14 @@ use std::ops::Range;
 use std::ptr::NonNull;
 #[cfg(not(miri))]
 use std::sync::Arc;
+#[cfg(not(miri))]
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(not(miri))]
 use crate::prefault;
 
-/// Size of a page of the smallest kind; the guard page has this size.
+/// Size of a page of the smallest kind; the guard page has this size, or that of one of the system's pages where those are
+/// larger (the mapping is 2 MiB longer than what is used).
 #[cfg(not(miri))]
 const PAGE_BYTES: usize = 4096;
 
@@ -34,6 +37,25 @@ const MADV_COLLAPSE: libc::c_int = 25;
 /// for the system, of which a process may have 65,530.
 #[cfg(not(miri))]
 const SPLIT_BYTES_MAX: usize = 16 << 30;
+
+/// Bytes of a page of this system: 4 KiB, on 64-bit Arm 16 or 64 as well.
+#[cfg(not(miri))]
+fn page_bytes() -> usize {
+    // SAFETY: asks for a constant.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(1 << 16)
+}
+
+/// The pages that lie in a range whole; none, at its end, where it has none.
+#[cfg(not(miri))]
+fn whole_pages(range: &Range<usize>, page_bytes: usize) -> Range<usize> {
+    let start = range.start.next_multiple_of(page_bytes);
+    let end = range.end / page_bytes * page_bytes;
+    match start < end {
+        true => start..end,
+        false => range.end..range.end,
+    }
+}
 
 /// The huge page that a byte is in.
 #[cfg(not(miri))]
@@ -255,8 +277,11 @@ impl Reservation {
         Advice::new(&self.mapped, before + range.start, range.len(), kind)
     }
 
-    /// Gives the memory behind `range` (bytes from the base, multiples of a page) back to the
+    /// Gives the memory behind `range` (bytes from the base, multiples of a word) back to the
     /// system; it reads as zero from now on. Under Miri the content stays.
+    ///
+    /// The system takes whole pages, and takes those whole of which a part is named: of pages of 16 or 64 KiB the
+    /// neighbours' part would go, too. What is no whole page is zeroed.
     pub(crate) fn discard(&self, range: Range<usize>) {
         assert!(
             range.start <= range.end && range.end <= self.bytes,
@@ -264,8 +289,23 @@ impl Reservation {
         );
         #[cfg(not(miri))]
         {
-            self.keep_given_back(&range);
-            self.advise(range, libc::MADV_DONTNEED);
+            let whole = whole_pages(&range, page_bytes());
+            self.zero(range.start..whole.start);
+            self.zero(whole.end..range.end);
+            self.keep_given_back(&whole);
+            self.advise(whole, libc::MADV_DONTNEED);
+        }
+    }
+
+    #[cfg(not(miri))]
+    fn zero(&self, range: Range<usize>) {
+        const WORD_BYTES: usize = size_of::<AtomicU64>();
+        assert!(range.start.is_multiple_of(WORD_BYTES) && range.end.is_multiple_of(WORD_BYTES));
+        for at in range.step_by(WORD_BYTES) {
+            // SAFETY: the range lies inside this mapping: whoever calls has looked. The word is aligned, as the base is a
+            // multiple of 2 MiB; all users treat the content as atomic words that may turn zero.
+            let word = unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) };
+            word.store(0, Ordering::Relaxed);
         }
     }
 
@@ -373,6 +413,45 @@ mod tests {
             range.discard(0..range.bytes());
             #[cfg(not(miri))]
             assert_eq!(address.read(), 0);
+        }
+    }
+
+    /// What lies beside it stays, whatever pages the system has.
+    #[test]
+    #[cfg(not(miri))]
+    fn what_is_discarded_reads_as_zero_to_the_word() {
+        let reservation = Reservation::new(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES).unwrap();
+        let words = |at: usize| {
+            // SAFETY: inside the range; nobody else uses it.
+            unsafe { AtomicU64::from_ptr(reservation.base().as_ptr().add(at).cast()) }
+        };
+        for range in [64..128, 4096..8192, 4160..200_000, 65_536..131_072] {
+            let all = (0..HUGE_PAGE_BYTES).step_by(8);
+            all.clone()
+                .for_each(|at| words(at).store(7, Ordering::Relaxed));
+            reservation.discard(range.clone());
+            for at in all {
+                let wanted = if range.contains(&at) { 0 } else { 7 };
+                assert_eq!(words(at).load(Ordering::Relaxed), wanted, "{range:?}: {at}");
+            }
+        }
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn whole_pages_are_those_of_the_system() {
+        for (range, page_bytes, whole) in [
+            (4096..8192, 4096, 4096..8192),
+            (4096..8192, 65_536, 8192..8192),
+            (0..8192, 65_536, 8192..8192),
+            (4096..200_000, 65_536, 65_536..196_608),
+            (65_536..131_072, 16_384, 65_536..131_072),
+        ] {
+            assert_eq!(
+                whole_pages(&range, page_bytes),
+                whole,
+                "{range:?} {page_bytes}"
+            );
         }
     }
 
