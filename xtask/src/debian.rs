@@ -1,4 +1,4 @@
-//! Files out of packages of a newer Debian release, unpacked below `target/`.
+//! Files out of packages of a newer Debian release, or of this one for another processor, unpacked below `target/`.
 //!
 //! Nothing of the machine's own system changes: apt runs with lists, a cache and a status file of
 //! its own, and the packages are unpacked, never installed. The mirror is the one that the machine
@@ -18,13 +18,31 @@ const SUITE: &str = "trixie-backports";
 /// # Errors
 /// Why it could not be had: no apt, no network, no such version.
 pub(crate) fn unpack(package: &str, directory: &Path) -> Result<(), String> {
-    println!("fetching {package} from {SUITE}");
+    unpack_from(SUITE, None, package, directory)
+}
+
+/// The same of the release that this machine runs, for another processor, which Debian calls `arch`.
+///
+/// # Errors
+/// As [`unpack`].
+pub(crate) fn unpack_for(arch: &str, package: &str, directory: &Path) -> Result<(), String> {
+    let suite = suite().ok_or("this machine's system has no name")?;
+    unpack_from(&suite, Some(arch), package, directory)
+}
+
+fn unpack_from(
+    suite: &str,
+    arch: Option<&str>,
+    package: &str,
+    directory: &Path,
+) -> Result<(), String> {
+    println!("fetching {package} from {suite}");
     let place = directory.join("apt");
     let failed = |error: io::Error| format!("{package}: {error}");
-    let apt = Apt::new(&place).map_err(failed)?;
+    let apt = Apt::new(&place, suite, arch).map_err(failed)?;
     let downloaded = apt.run(&["update"]) && apt.run(&["download", package]);
     if !downloaded {
-        return Err(format!("{package} (Debian package of {SUITE})"));
+        return Err(format!("{package} (Debian package of {suite})"));
     }
     for archive in archives(&place).map_err(failed)? {
         let mut unpack = Command::new("dpkg");
@@ -39,20 +57,23 @@ pub(crate) fn unpack(package: &str, directory: &Path) -> Result<(), String> {
 /// An apt with a state of its own.
 struct Apt {
     place: PathBuf,
+    /// The processor, where it is another one than this machine's.
+    arch: Option<String>,
 }
 
 impl Apt {
-    fn new(place: &Path) -> io::Result<Self> {
+    fn new(place: &Path, suite: &str, arch: Option<&str>) -> io::Result<Self> {
         for directory in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(place.join(directory))?;
         }
         let mirror = mirror().ok_or(io::ErrorKind::NotFound)?;
         let keys = "/usr/share/keyrings/debian-archive-keyring.gpg";
-        let source = format!("deb [signed-by={keys}] {mirror} {SUITE} main\n");
+        let source = format!("deb [signed-by={keys}] {mirror} {suite} main\n");
         fs::write(place.join("sources.list"), source)?;
         fs::write(place.join("status"), "")?;
         Ok(Self {
             place: place.to_path_buf(),
+            arch: arch.map(str::to_owned),
         })
     }
 
@@ -75,6 +96,10 @@ impl Apt {
             "APT::Sandbox::User=root",
         ] {
             command.args(["-o", setting]);
+        }
+        if let Some(arch) = &self.arch {
+            command.arg("-o").arg(format!("APT::Architecture={arch}"));
+            command.arg("-o").arg(format!("APT::Architectures={arch}"));
         }
         command.args(words).current_dir(&self.place);
         command

@@ -23,6 +23,7 @@ mod test_runs;
 pub mod tidy;
 mod toolchain;
 pub mod tools;
+pub mod workflows;
 
 use std::path::PathBuf;
 

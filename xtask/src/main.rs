@@ -12,7 +12,7 @@ use xtask::parts::{self, PARTS};
 use xtask::run::{self, Outcome};
 use xtask::{
     big_endian, chart, coverage, figures, flakes, fuzz, instructions, instructions::Build, package,
-    sanitize, soak, tidy, workspace_root,
+    package::Target, sanitize, soak, tidy, workflows, workspace_root,
 };
 
 fn main() -> ExitCode {
@@ -29,10 +29,15 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         ["ci"] => ci(),
-        ["package"] => answer(package::make()),
-        ["package", program] => answer(package::make_of(program)),
-        ["check-packages"] => answer(package::check()),
+        ["package"] => answer(package::make(Target::own())),
+        ["package", "index"] => answer(package::make_index()),
+        ["package", "arm64"] => answer(package::make(Target::ARM64)),
+        ["package", "arm64", program] => answer(package::make_of(Target::ARM64, program)),
+        ["package", program] => answer(package::make_of(Target::own(), program)),
+        ["check-packages"] => answer(package::check(Target::own())),
+        ["check-packages", "arm64"] => answer(package::check(Target::ARM64)),
         ["check-chart"] => answer(chart::check()),
+        ["check-workflows"] => answer(workflows::check()),
         ["check-builds"] => answer(package::check_builds()),
         ["tidy"] => check_tidiness(),
         ["tidy", "--accept"] => accept_long_functions(),
@@ -176,14 +181,16 @@ fn help() -> ExitCode {
     }
     println!("cargo xtask budgets            minutes that each part of the gate may take");
     println!(
-        "cargo xtask package [PROGRAM]  tarballs, deb, rpm, image, wheel and sums in target/package"
+        "cargo xtask package [arm64] [PROGRAM]   tarballs, deb, rpm, image, wheel and sums in target/package, or target/package-arm64"
     );
+    println!("cargo xtask package index      one image of those for amd64 and arm64");
     println!(
-        "cargo xtask check-packages     installs each into a root of its own and runs the server in it"
+        "cargo xtask check-packages [arm64]  installs each into a root of its own and runs the server in it"
     );
     println!(
         "cargo xtask check-chart        lints and renders the chart for Kubernetes, and checks its objects"
     );
+    println!("cargo xtask check-workflows    lints the workflow that makes a release");
     println!("cargo xtask check-builds       builds again in another directory, and compares");
     println!("cargo xtask ci                 the gate; fails when a tool is missing");
     println!(

@@ -15,7 +15,9 @@ mod checks;
 mod files;
 mod glibc;
 mod image;
+mod index;
 mod roots;
+mod target;
 mod tree;
 mod twice;
 mod wheel;
@@ -26,10 +28,11 @@ use std::process::Command;
 use build::{Build, Built, Kind};
 use files::{Outcome, make_directory, output, read, remove};
 
-use crate::parts::target_directory;
 use crate::tools::{self, Tool};
 
 pub use checks::check;
+pub use index::make as make_index;
+pub use target::Target;
 pub use twice::check as check_builds;
 
 /// Seconds since 1970 that all files in packages are given, so that two builds of one commit are equal: the time of
@@ -40,8 +43,7 @@ struct Epoch(String);
 struct Package {
     /// The version of the workspace.
     version: String,
-    /// The processor, as Rust names it.
-    arch: &'static str,
+    target: Target,
     epoch: Epoch,
     /// Everything that is handed out.
     out: PathBuf,
@@ -50,19 +52,14 @@ struct Package {
 }
 
 /// Programs that make and check packages.
-const NEEDS: [&Tool; 4] = [
-    &tools::CPP_COMPILER,
-    &tools::PACKERS,
-    &tools::IMAGE_TOOLS,
-    &tools::PYTHON,
-];
+const NEEDS: [&Tool; 3] = [&tools::PACKERS, &tools::IMAGE_TOOLS, &tools::PYTHON];
 
 /// Makes everything.
 ///
 /// # Errors
 /// What could not be run or written.
-pub fn make() -> Outcome<()> {
-    let package = Package::begin()?;
+pub fn make(target: Target) -> Outcome<()> {
+    let package = Package::begin(target)?;
     let built = package.build(Kind::Shared, "built")?;
     package.pack(&built)?;
     // Its compiler comes from elsewhere: without it there is everything else. That it does not build is another matter.
@@ -82,18 +79,29 @@ pub fn make() -> Outcome<()> {
 ///
 /// # Errors
 /// What could not be run or written.
-pub fn make_of(program: &str) -> Outcome<()> {
-    let package = Package::begin()?;
-    let built = build::apart(Path::new(program), &package.work.join("given"))?;
+pub fn make_of(target: Target, program: &str) -> Outcome<()> {
+    let package = Package::begin(target)?;
+    let built = build::apart(target, Path::new(program), &package.work.join("given"))?;
     package.pack(&built)?;
     package.finish()
 }
 
 impl Package {
-    fn begin() -> Outcome<Self> {
+    fn begin(target: Target) -> Outcome<Self> {
+        target.ensure()?;
         for tool in NEEDS {
             tool.ensure()?;
         }
+        let package = Self::described(target)?;
+        for directory in [&package.out, &package.work] {
+            remove(directory)?;
+            make_directory(directory)?;
+        }
+        Ok(package)
+    }
+
+    /// What is packed for a processor, at this commit.
+    fn described(target: Target) -> Outcome<Self> {
         let root = crate::workspace_root();
         let manifest = read(&root.join("Cargo.toml"))?;
         let version = manifest
@@ -104,15 +112,11 @@ impl Package {
         let mut log = Command::new("git");
         log.args(["log", "-1", "--format=%ct"]).current_dir(&root);
         let time = output(&mut log)?;
-        let out = target_directory().join("package");
-        let work = target_directory().join("package-work");
-        for directory in [&out, &work] {
-            remove(directory)?;
-            make_directory(directory)?;
-        }
+        let out = target.directory("package");
+        let work = target.directory("package-work");
         Ok(Self {
             version: version.to_owned(),
-            arch: std::env::consts::ARCH,
+            target,
             epoch: Epoch(time.trim().to_owned()),
             out,
             work,
@@ -123,6 +127,7 @@ impl Package {
         let root = crate::workspace_root();
         let build = Build {
             source: &root,
+            target: self.target,
             kind,
         };
         build.make(&self.work.join(directory))
@@ -156,13 +161,6 @@ impl Package {
         print!("{}", read(&self.out.join("SHA256SUMS"))?);
         Ok(())
     }
-
-    fn deb_arch(&self) -> &'static str {
-        match self.arch {
-            "aarch64" => "arm64",
-            _ => "amd64",
-        }
-    }
 }
 
 #[cfg(test)]
@@ -177,13 +175,7 @@ mod tests {
 
     #[test]
     fn no_template_has_a_word_that_is_not_filled() {
-        let words = [
-            "@VERSION@",
-            "@DEB_ARCH@",
-            "@RPM_ARCH@",
-            "@INSTALLED_KB@",
-            "@GLIBC@",
-        ];
+        let words = ["@VERSION@", "@DEB_ARCH@", "@INSTALLED_KB@", "@GLIBC@"];
         for name in ["debian/control", "debian/control-compat", "rpm/iolite.spec"] {
             let text = template(name).expect("the template is there");
             let left = filled(&text, &words.map(|word| (word, "")));

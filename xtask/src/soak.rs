@@ -328,6 +328,12 @@ pub const PARTS: &[SoakPart] = &[
         commands: |_| vec![parts::xtask(&["check-chart"])],
     },
     SoakPart {
+        name: "workflows",
+        purpose: "the workflow that makes a release, linted",
+        needs: &[&tools::GO, &tools::SHELLCHECK],
+        commands: |_| vec![parts::xtask(&["check-workflows"])],
+    },
+    SoakPart {
         name: "docs",
         purpose: "rustdoc, no warning",
         needs: &[&tools::CPP_COMPILER],

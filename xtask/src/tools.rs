@@ -46,6 +46,11 @@ pub static GO: Tool = Tool {
     programs: &["go"],
     packages: &["golang-go"],
 };
+/// Reads the shell lines of workflows.
+pub static SHELLCHECK: Tool = Tool {
+    programs: &["shellcheck"],
+    packages: &["shellcheck"],
+};
 /// Runs jedis.
 pub static MAVEN: Tool = Tool {
     programs: &["mvn", "javac"],
@@ -59,6 +64,20 @@ pub static S390X_COMPILER: Tool = Tool {
         "gcc-s390x-linux-gnu",
         "g++-s390x-linux-gnu",
         "libc6-dev-s390x-cross",
+    ],
+};
+/// Builds for 64-bit Arm, brings its C library, and runs its programs.
+pub static ARM64_COMPILER: Tool = Tool {
+    programs: &[
+        "aarch64-linux-gnu-gcc",
+        "aarch64-linux-gnu-g++",
+        "qemu-aarch64-static",
+    ],
+    packages: &[
+        "gcc-aarch64-linux-gnu",
+        "g++-aarch64-linux-gnu",
+        "libc6-dev-arm64-cross",
+        "qemu-user-static",
     ],
 };
 /// Compiles the virtual machine of scripts, and the fuzzer that the fuzz targets are linked with.

@@ -13,7 +13,10 @@ pub(super) const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
 
 /// Everything below one directory; the name says what is special about it.
 pub(super) fn tarball(package: &Package, tree: &Path, what: &str) -> Outcome<()> {
-    let name = format!("iolite-{}-linux-{}{what}", package.version, package.arch);
+    let name = format!(
+        "iolite-{}-linux-{}{what}",
+        package.version, package.target.arch
+    );
     pack(package, tree, &format!("{name}.tar.gz"), Some(&name))
 }
 
@@ -21,7 +24,7 @@ pub(super) fn tarball(package: &Package, tree: &Path, what: &str) -> Outcome<()>
 pub(super) fn debug(package: &Package, debug: &Path) -> Outcome<()> {
     let directory = package.work.join("debug");
     copy(debug, &directory.join("iolite.debug"))?;
-    let name = format!("iolite-{}-linux-{}", package.version, package.arch);
+    let name = format!("iolite-{}-linux-{}", package.version, package.target.arch);
     pack(package, &directory, &format!("{name}-debug.tar.gz"), None)
 }
 
@@ -67,11 +70,11 @@ pub(super) fn deb(package: &Package, tree: &Path) -> Outcome<()> {
     let control = root.join("DEBIAN");
     let words = [
         ("@VERSION@", package.version.as_str()),
-        ("@DEB_ARCH@", package.deb_arch()),
+        ("@DEB_ARCH@", package.target.deb_arch()),
         ("@INSTALLED_KB@", &installed),
         (
             "@GLIBC@",
-            &glibc::needed_text(&tree.join("usr/bin/iolite"))?,
+            &glibc::needed_text(package.target, &tree.join("usr/bin/iolite"))?,
         ),
     ];
     write(
@@ -86,7 +89,7 @@ pub(super) fn deb(package: &Package, tree: &Path) -> Outcome<()> {
         )?;
         set_mode(&control.join(script), 0o755)?;
     }
-    build_deb(package, &root, "iolite", package.deb_arch())
+    build_deb(package, &root, "iolite", package.target.deb_arch())
 }
 
 /// The names of other servers as links.
@@ -124,10 +127,9 @@ pub(super) fn rpm(package: &Package, tree: &Path) -> Outcome<()> {
     let top = package.work.join("rpm");
     let words = [
         ("@VERSION@", package.version.as_str()),
-        ("@RPM_ARCH@", package.arch),
         (
             "@GLIBC@",
-            &glibc::needed_text(&tree.join("usr/bin/iolite"))?,
+            &glibc::needed_text(package.target, &tree.join("usr/bin/iolite"))?,
         ),
     ];
     let spec = top.join("iolite.spec");
@@ -137,6 +139,7 @@ pub(super) fn rpm(package: &Package, tree: &Path) -> Outcome<()> {
     let define = |name: &str, value: &str| format!("--define={name} {value}");
     let mut build = Command::new("rpmbuild");
     build.arg("-bb").arg("--quiet");
+    build.arg(format!("--target={}", package.target.arch));
     build.arg(format!("--buildroot={}", root.display()));
     build.arg(define("_topdir", &top.display().to_string()));
     build.arg(define("_rpmdir", &package.out.display().to_string()));

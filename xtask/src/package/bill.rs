@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::Package;
 use super::files::{Outcome, output, read, write};
+use super::target::Target;
 use crate::workspace_root;
 
 /// Where it lies on a machine.
@@ -27,7 +28,7 @@ struct Part {
 
 /// Writes the bill into the tree, and beside the packages.
 pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
-    let parts = parts(&dependency_tree()?);
+    let parts = parts(&dependency_tree(package.target)?);
     let sums = sums(&read(&workspace_root().join("Cargo.lock"))?);
     let text = bill(&package.version, &parts, &sums);
     write(&tree.join(PATH), &text)?;
@@ -40,9 +41,12 @@ pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
 }
 
 /// What the binary is made of: a line a package, which [`parts`] reads.
-fn dependency_tree() -> Outcome<String> {
+fn dependency_tree(target: Target) -> Outcome<String> {
+    let triple = target.triple("gnu");
     let words = [
         "tree",
+        "--target",
+        &triple,
         "--locked",
         "--package",
         "server",
@@ -229,7 +233,7 @@ mod tests {
     #[test]
     fn every_library_of_the_binary_has_a_sum() {
         let sums = sums(&read(&workspace_root().join("Cargo.lock")).unwrap());
-        let parts = parts(&dependency_tree().unwrap());
+        let parts = parts(&dependency_tree(Target::own()).unwrap());
         assert!(parts.len() > 50, "{}", parts.len());
         for (key, part) in parts.iter().filter(|(_, part)| !part.is_own) {
             assert!(sums.contains_key(key), "{key}");

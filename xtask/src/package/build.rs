@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::files::{Outcome, make_directory, output, run};
+use super::target::Target;
 
 /// What a build is made of.
 pub(super) struct Build<'a> {
     /// The workspace; what is built lies below it.
     pub(super) source: &'a Path,
+    pub(super) target: Target,
     pub(super) kind: Kind,
 }
 
@@ -39,10 +41,10 @@ impl Build<'_> {
             Kind::Shared => self.shared()?,
             Kind::Inside => self.inside()?,
         };
-        apart(&built, into)
+        apart(self.target, &built, into)
     }
 
-    fn target(&self) -> PathBuf {
+    fn directory(&self) -> PathBuf {
         self.source.join("target/package-build")
     }
 
@@ -52,7 +54,7 @@ impl Build<'_> {
         let mut cargo = crate::parts::cargo(&words);
         cargo.current_dir(self.source);
         cargo.env("KEEP_SYMBOLS", "yes");
-        cargo.env("CARGO_TARGET_DIR", self.target());
+        cargo.env("CARGO_TARGET_DIR", self.directory());
         // Parts of earlier builds would be in other places than in a clean one.
         cargo.env("CARGO_INCREMENTAL", "0");
         let maps: Vec<String> = self
@@ -62,6 +64,10 @@ impl Build<'_> {
             .collect();
         for name in ["CFLAGS", "CXXFLAGS"] {
             cargo.env(name, maps.join(" "));
+        }
+        if self.target.arch == "aarch64" {
+            // Kernels of that processor have pages of 4, 16 or 64 KiB; an allocator for small ones starts on no other.
+            cargo.env("JEMALLOC_SYS_WITH_LG_PAGE", "16");
         }
         cargo
     }
@@ -88,7 +94,8 @@ impl Build<'_> {
     }
 
     fn shared(&self) -> Outcome<PathBuf> {
-        let library = output(Command::new("c++").arg("-print-file-name=libstdc++.a"))?;
+        let compiler = self.target.tool("g++");
+        let library = output(Command::new(compiler).arg("-print-file-name=libstdc++.a"))?;
         let directory = Path::new(library.trim()).parent();
         let directory = directory.ok_or("the C++ compiler has no static library")?;
         let more = [
@@ -98,24 +105,36 @@ impl Build<'_> {
         let mut build = self.cargo("build");
         build.env("CXXSTDLIB", "static=stdc++");
         build.env("CARGO_ENCODED_RUSTFLAGS", self.flags(&more));
+        let mut directory = self.directory();
+        if !self.target.is_own() {
+            let triple = self.target.triple("gnu");
+            run(Command::new("rustup").args(["target", "add", &triple]))?;
+            let setting = triple.to_uppercase().replace('-', "_");
+            build.env(
+                format!("CARGO_TARGET_{setting}_LINKER"),
+                self.target.tool("gcc"),
+            );
+            build.args(["--target", &triple]);
+            directory.push(triple);
+        }
         run(&mut build)?;
-        Ok(self.target().join("dist/iolite"))
+        Ok(directory.join("dist/iolite"))
     }
 
     /// Zig is the C and C++ compiler, and brings the libraries: Debian has no C++ library for musl.
     fn inside(&self) -> Outcome<PathBuf> {
-        let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-        run(Command::new("rustup").args(["target", "add", &target]))?;
+        let triple = self.target.triple("musl");
+        run(Command::new("rustup").args(["target", "add", &triple]))?;
         let zig = zig()?;
         let mut build = self.cargo("zigbuild");
-        build.args(["--target", &target]);
+        build.args(["--target", &triple]);
         build.env("CARGO_ENCODED_RUSTFLAGS", self.flags(&[]));
         let path = std::env::var_os("PATH").unwrap_or_default();
         let paths = std::iter::once(zig.join("bin")).chain(std::env::split_paths(&path));
         let path = std::env::join_paths(paths).map_err(|error| error.to_string())?;
         build.env("PATH", path);
         run(&mut build)?;
-        Ok(self.target().join(target).join("dist/iolite"))
+        Ok(self.directory().join(triple).join("dist/iolite"))
     }
 }
 
@@ -133,13 +152,14 @@ pub(super) fn zig() -> Outcome<PathBuf> {
 }
 
 /// Takes debug information out of a program.
-pub(super) fn apart(built: &Path, into: &Path) -> Outcome<Built> {
+pub(super) fn apart(target: Target, built: &Path, into: &Path) -> Outcome<Built> {
     make_directory(into)?;
+    let objcopy = target.tool("objcopy");
     let (program, debug) = (into.join("iolite"), into.join("iolite.debug"));
-    run(Command::new("objcopy")
+    run(Command::new(&objcopy)
         .arg("--only-keep-debug")
         .args([built, &debug]))?;
-    run(Command::new("objcopy")
+    run(Command::new(&objcopy)
         .arg("--strip-all")
         .arg(format!("--add-gnu-debuglink={}", debug.display()))
         .args([built, &program]))?;

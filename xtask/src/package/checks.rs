@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::archives;
 use super::files::{Outcome, make_directory, output, read, remove, run, write};
 use super::roots::Root;
+use super::target::{Target, needed};
 use super::tree::set_mode;
-use crate::parts::target_directory;
 use crate::tools;
 
 /// How often a server that starts is asked whether it is ready, and how long after each other: a minute in all, far
@@ -21,7 +21,8 @@ const ASKED_EVERY: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// What does not work.
-pub fn check() -> Outcome<()> {
+pub fn check(target: Target) -> Outcome<()> {
+    target.ensure()?;
     for tool in [
         &tools::PACKERS,
         &tools::IMAGE_TOOLS,
@@ -30,25 +31,26 @@ pub fn check() -> Outcome<()> {
     ] {
         tool.ensure()?;
     }
-    let out = target_directory().join("package");
-    let work = target_directory().join("package-check");
+    target.run_in_roots()?;
+    let out = target.directory("package");
+    let work = target.directory("package-check");
     remove(&work)?;
     make_directory(&work)?;
     run(Command::new("sha256sum")
         .args(["--check", "--quiet", "SHA256SUMS"])
         .current_dir(&out))?;
     let find = |end: &str| find(&out, end);
-    let arch = std::env::consts::ARCH;
-    check_tarball(&find(&format!("linux-{arch}.tar.gz"))?, &work)?;
+    let arch = target.arch;
+    check_tarball(target, &find(&format!("linux-{arch}.tar.gz"))?, &work)?;
     match find(&format!("linux-{arch}-musl.tar.gz")) {
-        Ok(file) => check_tarball_without_libraries(&file, &work)?,
+        Ok(file) => check_tarball_without_libraries(target, &file, &work)?,
         Err(_) => println!("there is no tarball without libraries"),
     }
     let compat = find_any(&out, |name| name.contains("-compat_"))?;
-    check_deb(&find(".deb")?, &compat, &work)?;
-    check_rpm(&find(".rpm")?, &work)?;
-    check_wheel(&find(".whl")?, &work)?;
-    check_image(&find(".oci.tar")?, &work)?;
+    check_deb(target, &find(".deb")?, &compat, &work)?;
+    check_rpm(target, &find(".rpm")?, &work)?;
+    check_wheel(target, &find(".whl")?, &work)?;
+    check_image(&image_of(target, &out)?, &work)?;
     check_units(&work)?;
     println!("all packages work");
     Ok(())
@@ -85,21 +87,14 @@ fn unpack_into(file: &Path, root: &Root) -> Outcome<()> {
     run(tar.arg("--directory").arg(root.path()))
 }
 
-fn check_tarball(file: &Path, work: &Path) -> Outcome<()> {
-    let root = Root::empty(work.join("tarball"))?;
+fn check_tarball(target: Target, file: &Path, work: &Path) -> Outcome<()> {
+    let root = Root::empty(target, work.join("tarball"))?;
     unpack_into(file, &root)?;
     has_papers(&root, "the tarball")?;
-    let needed = output(
-        Command::new("objdump")
-            .arg("-p")
-            .arg(root.path().join("usr/bin/iolite")),
-    )?;
-    let needed = needed.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        (words.next() == Some("NEEDED")).then(|| words.next().unwrap_or_default().to_owned())
-    });
-    for library in needed {
-        if !LIBRARIES.contains(&library.as_str()) {
+    let mut headers = Command::new(target.tool("objdump"));
+    headers.arg("-p").arg(root.path().join("usr/bin/iolite"));
+    for library in needed(&output(&mut headers)?) {
+        if !LIBRARIES.contains(&library) {
             return Err(format!("the server needs {library}"));
         }
     }
@@ -108,8 +103,8 @@ fn check_tarball(file: &Path, work: &Path) -> Outcome<()> {
 }
 
 /// The server of the other tarball runs where there is nothing else at all.
-fn check_tarball_without_libraries(file: &Path, work: &Path) -> Outcome<()> {
-    let root = Root::empty(work.join("tarball-musl"))?;
+fn check_tarball_without_libraries(target: Target, file: &Path, work: &Path) -> Outcome<()> {
+    let root = Root::empty(target, work.join("tarball-musl"))?;
     unpack_into(file, &root)?;
     has_papers(&root, "the tarball without libraries")?;
     serves(
@@ -119,11 +114,11 @@ fn check_tarball_without_libraries(file: &Path, work: &Path) -> Outcome<()> {
 }
 
 /// Installs the packages for Debian, has the service's user serve, and installs, removes and purges as an operator does.
-fn check_deb(file: &Path, compat: &Path, work: &Path) -> Outcome<()> {
+fn check_deb(target: Target, file: &Path, compat: &Path, work: &Path) -> Outcome<()> {
     let mut judge = Command::new("lintian");
     judge.args(["--fail-on=error", "--no-tag-display-limit", "--allow-root"]);
     output(judge.arg(file))?;
-    let root = Root::debian(work.join("deb"))?;
+    let root = Root::debian(target, work.join("deb"))?;
     let (file, compat) = (root.take(file)?, root.take(compat)?);
     root.run(&["dpkg", "--install", &file, &compat])?;
     has_papers(&root, "the Debian package")?;
@@ -159,20 +154,26 @@ fn as_service(root: &Root) -> Command {
     command
 }
 
-fn check_rpm(file: &Path, work: &Path) -> Outcome<()> {
+fn check_rpm(target: Target, file: &Path, work: &Path) -> Outcome<()> {
     run(Command::new("rpm")
         .args(["-K", "--nosignature"])
         .arg(file)
         .stdout(Stdio::null()))?;
-    let root = Root::debian(work.join("rpm"))?;
+    let root = Root::debian(target, work.join("rpm"))?;
     let rpm = |words: &[&str]| {
         let mut rpm = Command::new("rpm");
         rpm.arg("--root").arg(root.path()).arg("--force-debian");
         output(rpm.args(words))
     };
     let path = file.display().to_string();
-    // Its C library is not one that this rpm has installed.
-    rpm(&["--install", "--nodeps", "--nosignature", &path])?;
+    // Its C library is not one that this rpm has installed, and the processor may be another one than this rpm's.
+    rpm(&[
+        "--install",
+        "--nodeps",
+        "--nosignature",
+        "--ignorearch",
+        &path,
+    ])?;
     has_papers(&root, "the RPM package")?;
     rpm(&["--verify", "--nodeps", "iolite"])?;
     serves("the RPM package", as_service(&root))?;
@@ -184,8 +185,8 @@ fn check_rpm(file: &Path, work: &Path) -> Outcome<()> {
 }
 
 /// Installs the wheel into an environment of a system that knows nothing else, and runs its own tests.
-fn check_wheel(file: &Path, work: &Path) -> Outcome<()> {
-    let root = Root::debian(work.join("wheel"))?;
+fn check_wheel(target: Target, file: &Path, work: &Path) -> Outcome<()> {
+    let root = Root::debian(target, work.join("wheel"))?;
     let wheel = root.take(file)?;
     let tests =
         root.take(&crate::workspace_root().join("packaging/python/tests/test_plugin.py"))?;
@@ -353,6 +354,11 @@ fn ended(what: &str, server: &mut Child) -> Outcome<()> {
         true => Ok(()),
         false => Err(format!("{what}: {status}")),
     }
+}
+
+/// The image for a processor.
+pub(super) fn image_of(target: Target, out: &Path) -> Outcome<PathBuf> {
+    find(out, &format!("-{}.oci.tar", target.deb_arch()))
 }
 
 /// The first file whose name ends so, but for the package of links.

@@ -4,16 +4,17 @@ use std::path::Path;
 use std::process::Command;
 
 use super::files::{Outcome, output};
+use super::target::Target;
 
 /// Its version.
-pub(super) fn needed(program: &Path) -> Outcome<(u32, u32)> {
-    let symbols = output(Command::new("objdump").arg("-T").arg(program))?;
+pub(super) fn needed(target: Target, program: &Path) -> Outcome<(u32, u32)> {
+    let symbols = output(Command::new(target.tool("objdump")).arg("-T").arg(program))?;
     newest(&symbols).ok_or_else(|| format!("{}: no symbol of the C library", program.display()))
 }
 
 /// The same as text.
-pub(super) fn needed_text(program: &Path) -> Outcome<String> {
-    needed(program).map(|(major, minor)| format!("{major}.{minor}"))
+pub(super) fn needed_text(target: Target, program: &Path) -> Outcome<String> {
+    needed(target, program).map(|(major, minor)| format!("{major}.{minor}"))
 }
 
 /// The newest version in a list of symbols.

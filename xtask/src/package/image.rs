@@ -4,14 +4,15 @@
 //! lies, root becomes the user 999. It runs read-only and without any capability.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Package;
 use super::archives::{link_names, tar};
 use super::files::{Outcome, copy, make_directory, output, run, write};
+use super::target::Target;
 use super::tree::set_mode;
-use crate::workspace_root;
+use crate::{debian, workspace_root};
 
 /// Names under which scripts call a client.
 const CLIENT_NAMES: [&str; 2] = ["redis-cli", "valkey-cli"];
@@ -24,7 +25,7 @@ const SHELL_PROGRAMS: [&str; 18] = [
 
 pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
     let root = package.work.join("image-root");
-    fill(&root, tree)?;
+    fill(package, &root, tree)?;
     let layout = package.work.join("image");
     let reference = format!("{}:{}", layout.display(), package.version);
     let epoch = format!("@{}", package.epoch.0);
@@ -58,7 +59,7 @@ pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
         &reference,
         "--author=The Iolite developers",
         "--os=linux",
-        &format!("--architecture={}", package.deb_arch()),
+        &format!("--architecture={}", package.target.deb_arch()),
         "--config.entrypoint=/usr/local/bin/entrypoint.sh",
         "--config.cmd=iolite",
         "--config.workingdir=/data",
@@ -75,12 +76,16 @@ pub(super) fn make(package: &Package, tree: &Path) -> Outcome<()> {
     ])?;
     umoci(&["gc", "--layout", &layout.display().to_string()])?;
     // An archive in the OCI form is a tar of the layout.
-    let file = format!("iolite-{}-{}.oci.tar", package.version, package.deb_arch());
+    let file = format!(
+        "iolite-{}-{}.oci.tar",
+        package.version,
+        package.target.deb_arch()
+    );
     tar(package, &layout, &file, &[])
 }
 
 /// The root of the container.
-fn fill(root: &Path, tree: &Path) -> Outcome<()> {
+fn fill(package: &Package, root: &Path, tree: &Path) -> Outcome<()> {
     let programs = root.join("usr/bin");
     copy(&tree.join("usr/bin/iolite"), &programs.join("iolite"))?;
     link_names(&programs)?;
@@ -88,17 +93,15 @@ fn fill(root: &Path, tree: &Path) -> Outcome<()> {
     for name in CLIENT_NAMES {
         link("iolite", &programs.join(name))?;
     }
-    copy(Path::new("/bin/busybox"), &programs.join("busybox"))?;
+    copy(&busybox(package)?, &programs.join("busybox"))?;
     for name in SHELL_PROGRAMS {
         link("busybox", &programs.join(name))?;
     }
     for name in ["bin", "sbin"] {
         link("usr/bin", &root.join(name))?;
     }
-    for library in libraries(&programs.join("iolite"))? {
-        let path = Path::new(&library);
-        let below = path.strip_prefix("/").unwrap_or(path);
-        copy(path, &root.join(below))?;
+    for (from, to) in libraries(package.target, &programs.join("iolite"))? {
+        copy(&from, &root.join(to.strip_prefix("/").unwrap_or(&to)))?;
     }
     let entry = root.join("usr/local/bin/entrypoint.sh");
     copy(
@@ -130,24 +133,33 @@ fn fill(root: &Path, tree: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// The libraries that the binary is loaded with, and those by which names of hosts are looked up.
-fn libraries(program: &Path) -> Outcome<Vec<String>> {
-    let text = output(Command::new("ldd").arg(program))?;
-    let words = text.lines().flat_map(str::split_whitespace);
-    let mut paths: Vec<String> = words
-        .filter(|word| word.starts_with('/'))
-        .map(str::to_owned)
-        .collect();
-    let c_library = paths.iter().find(|path| path.contains("/libc.so"));
-    let directory = c_library.and_then(|path| Path::new(path).parent());
-    let directory = directory.ok_or("the binary has no C library")?.to_owned();
+/// The shell for the processor that is packaged for.
+fn busybox(package: &Package) -> Outcome<PathBuf> {
+    if package.target.is_own() {
+        return Ok("/bin/busybox".into());
+    }
+    let place = package.work.join("busybox");
+    make_directory(&place)?;
+    debian::unpack_for(package.target.deb_arch(), "busybox-static", &place)?;
+    Ok(place.join("bin/busybox"))
+}
+
+/// The libraries that the binary is loaded with, and those by which names of hosts are looked up: where each is, and where
+/// it is to be.
+fn libraries(target: Target, program: &Path) -> Outcome<Vec<(PathBuf, PathBuf)>> {
+    let mut libraries = target.libraries(program)?;
+    let c_library = libraries
+        .iter()
+        .find(|(_, to)| to.ends_with("libc.so.6"))
+        .and_then(|(from, to)| Some((from.parent()?.to_owned(), to.parent()?.to_owned())));
+    let (from, to) = c_library.ok_or("the binary has no C library")?;
     for name in ["libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"] {
-        let path = directory.join(name);
+        let path = from.join(name);
         if path.exists() {
-            paths.push(path.display().to_string());
+            libraries.push((path, to.join(name)));
         }
     }
-    Ok(paths)
+    Ok(libraries)
 }
 
 fn link(to: &str, path: &Path) -> Outcome<()> {

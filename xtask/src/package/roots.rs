@@ -5,27 +5,32 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::files::{Outcome, copy, make_directory, output, remove, run};
+use super::target::Target;
 use crate::debian;
 
 /// What of a Debian system is there beside its smallest form: what a wheel is tried with.
 const INCLUDED: &str = "python3-venv,python3-pytest";
 
 /// Such a directory.
-pub(super) struct Root(PathBuf);
+pub(super) struct Root {
+    path: PathBuf,
+    /// Whose programs it has.
+    target: Target,
+}
 
 impl Root {
     /// With nothing in it but what tarballs put there.
-    pub(super) fn empty(path: PathBuf) -> Outcome<Self> {
+    pub(super) fn empty(target: Target, path: PathBuf) -> Outcome<Self> {
         remove(&path)?;
         for name in ["data", "dev", "proc", "tmp"] {
             make_directory(&path.join(name))?;
         }
-        Ok(Self(path))
+        Ok(Self { path, target })
     }
 
     /// Debian in its smallest form; it is fetched once, and copied for each use.
-    pub(super) fn debian(path: PathBuf) -> Outcome<Self> {
-        let kept = crate::parts::target_directory().join("package-debian");
+    pub(super) fn debian(target: Target, path: PathBuf) -> Outcome<Self> {
+        let kept = target.directory("package-debian");
         if !kept.join("usr/bin/pytest-3").exists() {
             remove(&kept)?;
             let (mirror, suite) = (debian::mirror(), debian::suite());
@@ -33,6 +38,7 @@ impl Root {
             let suite = suite.ok_or("this machine's system has no name")?;
             println!("fetching a Debian system");
             let mut bootstrap = Command::new("debootstrap");
+            bootstrap.arg(format!("--arch={}", target.deb_arch()));
             bootstrap.args(["--variant=minbase", &format!("--include={INCLUDED}")]);
             bootstrap.arg(suite).arg(&kept).arg(mirror);
             output(&mut bootstrap)?;
@@ -40,43 +46,39 @@ impl Root {
         remove(&path)?;
         run(Command::new("cp").arg("-a").args([&kept, &path]))?;
         make_directory(&path.join("data"))?;
-        Ok(Self(path))
+        Ok(Self { path, target })
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Puts a file of this machine into it.
     pub(super) fn take(&self, file: &Path) -> Outcome<String> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let inside = format!("/tmp/{name}");
-        copy(file, &self.0.join(inside.trim_start_matches('/')))?;
+        copy(file, &self.path.join(inside.trim_start_matches('/')))?;
         Ok(inside)
     }
 
-    /// Gives a program of it the libraries of this machine that it names.
+    /// Gives a program of it the libraries that it names.
     pub(super) fn take_libraries_of(&self, program: &str) -> Outcome<()> {
-        let text = output(Command::new("ldd").arg(self.0.join(program)))?;
-        let words = text.lines().flat_map(str::split_whitespace);
-        for library in words.filter(|word| word.starts_with('/')) {
-            copy(
-                Path::new(library),
-                &self.0.join(library.trim_start_matches('/')),
-            )?;
+        let libraries = self.target.libraries(&self.path.join(program))?;
+        for (from, to) in libraries {
+            copy(&from, &self.path.join(to.strip_prefix("/").unwrap_or(&to)))?;
         }
         Ok(())
     }
 
     pub(super) fn has(&self, path: &str) -> bool {
-        fs::symlink_metadata(self.0.join(path)).is_ok()
+        fs::symlink_metadata(self.path.join(path)).is_ok()
     }
 
     /// What runs a program of it, as root of it, with `/data` as its directory.
     pub(super) fn command(&self, program: &str) -> Command {
         let mut sandbox = Command::new("bwrap");
         sandbox.args(["--unshare-pid", "--die-with-parent", "--bind"]);
-        sandbox.arg(&self.0).arg("/");
+        sandbox.arg(&self.path).arg("/");
         sandbox.args(["--proc", "/proc", "--dev", "/dev", "--chdir", "/data"]);
         sandbox.args(["--clearenv", "--setenv", "PATH"]);
         sandbox.arg("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");

@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::Package;
 use super::files::{Outcome, copy, output, write};
+use super::target::Target;
 use crate::workspace_root;
 
 /// Files of the repository, and where they lie on a machine.
@@ -70,20 +70,20 @@ pub(super) fn make(package: &Package, name: &str, program: &Path) -> Outcome<Pat
         set_mode(&tree.join(to), 0o644)?;
     }
     for (shell, path) in COMPLETIONS {
-        let text = output(Command::new(program).args(["completions", shell]))?;
+        let text = output(package.target.command(program).args(["completions", shell]))?;
         write(&tree.join(path), &text)?;
     }
-    manuals(program, &tree.join("usr/share/man/man1"))?;
-    let licences = third_party()?;
+    manuals(package.target, program, &tree.join("usr/share/man/man1"))?;
+    let licences = third_party(package.target)?;
     write(&tree.join("usr/share/doc/iolite/THIRD-PARTY.md"), &licences)?;
     Ok(tree)
 }
 
 /// Writes the pages of the manual.
-fn manuals(program: &Path, directory: &Path) -> Outcome<()> {
+fn manuals(target: Target, program: &Path, directory: &Path) -> Outcome<()> {
     let mut pages = Vec::new();
     for words in [""].into_iter().chain(MANUALS) {
-        let mut ask = Command::new(program);
+        let mut ask = target.command(program);
         ask.arg("man").args(words.split_whitespace());
         let name = ["iolite"].into_iter().chain(words.split_whitespace());
         let name = name.collect::<Vec<_>>().join("-");
@@ -109,9 +109,12 @@ fn named_in(page: &str) -> impl Iterator<Item = String> {
 }
 
 /// The libraries that are in the binary, with their versions and licences: a line each, from what cargo knows.
-fn third_party() -> Outcome<String> {
+fn third_party(target: Target) -> Outcome<String> {
+    let triple = target.triple("gnu");
     let words = [
         "tree",
+        "--target",
+        &triple,
         "--package",
         "server",
         "--edges",

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::build::{Build, Kind};
 use super::files::{Outcome, make_directory, output, remove, run};
+use super::target::Target;
 use crate::parts::target_directory;
 use crate::workspace_root;
 
@@ -36,6 +37,7 @@ pub fn check() -> Outcome<()> {
         .arg(&source))?;
     let build = Build {
         source: &source,
+        target: Target::own(),
         kind: Kind::Shared,
     };
     let second = build.make(&place.join("built"))?.program;

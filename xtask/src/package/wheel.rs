@@ -9,8 +9,8 @@ use crate::workspace_root;
 
 /// Writes it beside the packages.
 pub(super) fn make(package: &Package, program: &Path) -> Outcome<()> {
-    let (major, minor) = glibc::needed(program)?;
-    let platform = format!("manylinux_{major}_{minor}_{}", package.arch);
+    let (major, minor) = glibc::needed(package.target, program)?;
+    let platform = format!("manylinux_{major}_{minor}_{}", package.target.arch);
     let mut python = Command::new("python3");
     python
         .arg(workspace_root().join("packaging/python/wheel.py"))
