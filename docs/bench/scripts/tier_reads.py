@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads of values that are out of memory, beside what the device gives: servers in turns, fio before each.
 
-    docs/bench/scripts/tier_reads.py NAME='BINARY [OPTIONS]' ... [--keys 1000000] [--max 110mb] [--rounds 3] [--seconds 3]
+    docs/bench/scripts/tier_reads.py NAME='BINARY [OPTIONS]' ... [--keys 1000000] [--max 110mb] [--rounds 3] [--seconds 3] [--threads 2]
 
 Each server has its keys of 16 bytes with values of 1 KiB in a directory of its own below the present one, next to the file
 that fio reads: 4 KiB at a time, direct, as deep as the server is asked. Segments are dropped from the system's cache before
@@ -19,6 +19,7 @@ parser.add_argument("--rounds", type=int, default=3)
 parser.add_argument("--seconds", type=int, default=3)
 parser.add_argument("--port", type=int, default=22400)
 parser.add_argument("--only", default="lone,many,one,beside")
+parser.add_argument("--threads", default="2", help="of the server: with fewer than cores it looks for what the device says before it sleeps")
 options = parser.parse_args()
 
 # Name, connections, pipeline, threads of fio and their depth: of two workers each has 64 reads under way.
@@ -39,7 +40,7 @@ class Server:
             self.command
             + ["--port", str(self.port), "--dir", self.directory, "--tier-path", ".", "--maxmemory", options.max]
             + ["--tier-compression", "no", "--tier-promotion", "never", "--tier-scrub", "0"]
-            + ["--save", "", "--durability", "none", "--threads", "2"],
+            + ["--save", "", "--durability", "none", "--threads", options.threads],
             stdout=open(os.path.join(home, self.name + ".log"), "w"),
             stderr=subprocess.STDOUT,
         )
