@@ -154,6 +154,9 @@ pub(super) fn rpm(package: &Package, tree: &Path) -> Outcome<()> {
     run(&mut build)
 }
 
+/// The file of sums.
+const SUMS: &str = "SHA256SUMS";
+
 /// SHA-256 of all that is handed out.
 pub(super) fn sums(package: &Package) -> Outcome<()> {
     let mut names = Vec::new();
@@ -161,10 +164,12 @@ pub(super) fn sums(package: &Package) -> Outcome<()> {
         let entry = entry.map_err(|error| error.to_string())?;
         names.push(entry.file_name());
     }
+    // It is made anew where something came later.
+    names.retain(|name| name != SUMS);
     names.sort();
     let mut sum = Command::new("sha256sum");
     sum.args(&names).current_dir(&package.out);
-    write(&package.out.join("SHA256SUMS"), &output(&mut sum)?)
+    write(&package.out.join(SUMS), &output(&mut sum)?)
 }
 
 const COPYRIGHT: &str = "\
