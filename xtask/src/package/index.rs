@@ -49,7 +49,9 @@ fn check(target: Target, index: &Path, place: &Path) -> Outcome<()> {
     run(Command::new("skopeo").args(["copy", "--quiet", "--override-arch", arch, &from, &to]))?;
     let config =
         output(Command::new("skopeo").args(["inspect", "--config", "--override-arch", arch, &to]))?;
-    match config.contains(&format!("\"architecture\":\"{arch}\"")) {
+    // It is shown with blanks.
+    let words: String = config.split_whitespace().collect();
+    match words.contains(&format!("\"architecture\":\"{arch}\"")) {
         true => Ok(()),
         false => Err(format!("{}: for {arch} it gives {config}", index.display())),
     }
