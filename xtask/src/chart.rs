@@ -4,24 +4,28 @@
 //! Helm is built from its module: nothing has to be installed but Go. Nothing here needs a cluster.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::parts::{done, target_directory};
-use crate::{tools, workspace_root};
+use crate::tools::GoProgram;
+use crate::workspace_root;
 
 /// The version of Helm that is built.
-const HELM: &str = "v3.22.0";
+const HELM: GoProgram = GoProgram {
+    name: "helm",
+    module: "helm.sh/helm/v3/cmd/helm",
+    version: "v3.22.0",
+};
 
 /// Lints, renders and checks the chart.
 ///
 /// # Errors
 /// What could not be built or does not hold.
 pub fn check() -> Result<(), String> {
-    tools::GO.ensure()?;
     let work = std::path::absolute(target_directory().join("chart"))
         .map_err(|error| format!("the directory of the chart's tests: {error}"))?;
-    let helm = build_helm(&work)?;
+    let helm = HELM.build(&work)?;
     let tests = work.join("tests");
     copy_tests(&workspace_root().join("packaging/helm/tests"), &tests)
         .map_err(|error| format!("copying the chart's tests: {error}"))?;
@@ -33,19 +37,6 @@ pub fn check() -> Result<(), String> {
     test.env("CHART", root.join("packaging/helm/iolite"));
     test.env("ALERTS", root.join("docs/deploy/prometheus/alerts.yml"));
     done(&mut test, "the chart")
-}
-
-/// Helm as its module says, built once.
-fn build_helm(work: &Path) -> Result<PathBuf, String> {
-    let directory = work.join(format!("helm-{HELM}"));
-    let program = directory.join("helm");
-    if !program.is_file() {
-        println!("building Helm {HELM}");
-        let mut install = Command::new("go");
-        install.args(["install", &format!("helm.sh/helm/v3/cmd/helm@{HELM}")]);
-        done(install.env("GOBIN", directory), "Helm")?;
-    }
-    Ok(program)
 }
 
 /// Copies the program; its checksums of an earlier run stay.

@@ -1,6 +1,9 @@
 //! Programs that tests need beyond Rust and a C compiler: found, installed, or named as missing.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use crate::parts::done;
 
 /// A program and where it comes from.
 #[derive(Debug)]
@@ -149,6 +152,35 @@ impl Tool {
         let words: Vec<&str> = install.iter().chain(self.packages).copied().collect();
         // The lists of packages may be old, or not there at all.
         apt(&words) || (apt(&["update"]) && apt(&words))
+    }
+}
+
+/// A program in Go that is built from its module: nothing has to be installed but Go.
+#[derive(Debug)]
+pub(crate) struct GoProgram {
+    pub(crate) name: &'static str,
+    /// What `go install` is given, without a version.
+    pub(crate) module: &'static str,
+    pub(crate) version: &'static str,
+}
+
+impl GoProgram {
+    /// Where it is; builds it below `directory` the first time.
+    ///
+    /// # Errors
+    /// Why it cannot be built.
+    pub(crate) fn build(&self, directory: &Path) -> Result<PathBuf, String> {
+        let (name, version) = (self.name, self.version);
+        GO.ensure()?;
+        let directory = directory.join(format!("{name}-{version}"));
+        let program = directory.join(name);
+        if !program.is_file() {
+            println!("building {name} {version}");
+            let mut install = Command::new("go");
+            install.args(["install", &format!("{}@{version}", self.module)]);
+            done(install.env("GOBIN", directory), name)?;
+        }
+        Ok(program)
     }
 }
 
