@@ -243,12 +243,16 @@ pub trait UsersPort {
     }
 
     /// Changes what the nodes of a control group share, and waits until that holds here: to be called outside of the store.
-    /// The reply; it is empty where the change goes on elsewhere, and its client is answered from there.
+    /// Nothing is written to `reply` where the change goes on elsewhere: its client is answered from there.
     ///
     /// # Errors
-    /// What the client is to read; those of [`crate::shared_change::Made`].
-    fn change_shared(&mut self, change: &Arc<SharedChange>) -> Result<Vec<u8>, CommandError> {
-        let _ = change;
+    /// What the client is to read; those of [`crate::shared_change::MakePart`].
+    fn change_shared(
+        &mut self,
+        change: &Arc<SharedChange>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        let _ = (change, reply);
         Err(CommandError::fixed(
             "ERR this server is in no control group",
         ))

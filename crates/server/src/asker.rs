@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use engine::{ClientRecord, CommandError};
+use protocol::{Reply, ReplyBuffer, Resp};
 use reactor::ConnectionId;
 
 use crate::job::{Job, in_pieces};
@@ -14,6 +15,7 @@ use crate::node::Node;
 pub(crate) struct Asker {
     client: Arc<ClientRecord>,
     connection: ConnectionId,
+    resp: Resp,
 }
 
 impl Asker {
@@ -21,6 +23,7 @@ impl Asker {
         Self {
             client: Arc::clone(&job.client),
             connection: job.connection,
+            resp: job.resp,
         }
     }
 
@@ -29,22 +32,26 @@ impl Asker {
         self.client.set_flag(ClientRecord::BLOCKED, is_blocked);
     }
 
-    /// Answers with a reply as it is sent, or an error.
-    pub(crate) fn answer(&self, node: &Node, reply: &Result<Vec<u8>, CommandError>) {
+    /// Answers with what `write` writes, or an error.
+    pub(crate) fn answer(
+        &self,
+        node: &Node,
+        write: impl FnOnce(&mut Reply<'_>) -> Result<(), CommandError>,
+    ) {
         self.set_blocked(false);
         let Some(worker) = node.workers().get(self.client.worker) else {
             return;
         };
-        let reply = match reply {
-            Ok(reply) => in_pieces(reply),
-            Err(error) => {
-                node.count_error(error);
-                in_pieces(&[b"-", &*error.text(), b"\r\n"].concat())
-            }
-        };
+        let mut buffer = ReplyBuffer::default();
+        let mut reply = Reply::new(&mut buffer, self.resp);
+        if let Err(error) = write(&mut reply) {
+            node.count_error(&error);
+            reply.rollback(0);
+            reply.error_bytes(&error.text());
+        }
         worker.post(Message::Answer {
             connection: self.connection,
-            reply,
+            reply: in_pieces(&buffer.to_vec()),
             log_end: None,
         });
     }

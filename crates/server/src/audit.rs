@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use engine::observer::AuditSink;
 
-use crate::syslog::{Sender, Severity, Syslog};
+use crate::syslog::{Severity, Syslog, Tag};
 
 /// Lines on the way, at most.
 const LINES_MAX: usize = 4096;
@@ -46,7 +46,7 @@ impl AuditWriter {
     )]
     pub fn open(file: &Path) -> io::Result<Self> {
         let place = if file == Path::new(SYSLOG) {
-            let syslog = Syslog::new(Sender {
+            let syslog = Syslog::new(Tag {
                 ident: IDENT.to_owned(),
                 facility: SECURITY,
             })?;

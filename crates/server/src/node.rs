@@ -77,12 +77,18 @@ impl Node {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let current = config.current();
-        let syslog = current
-            .syslog
-            .clone()
-            .and_then(|it| Syslog::without_waiting(it).ok());
+        let syslog = current.syslog.clone().map(Syslog::without_waiting);
+        let (syslog, fault) = match syslog.transpose() {
+            Ok(syslog) => (syslog, None),
+            Err(error) => (None, Some(error)),
+        };
         let log = Log::new(current.log_level, current.log_file.clone()).with_syslog(syslog);
         let log = Arc::new(log);
+        if let Some(error) = fault {
+            log.warning(format_args!(
+                "Nothing is sent to the machine's log: {error}"
+            ));
+        }
         let env = Environment {
             log: Arc::<Log>::clone(&log),
             threads: usize::from(current.threads_count),

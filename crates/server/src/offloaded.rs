@@ -53,11 +53,13 @@ impl<'a> Offloaded<'a> {
         self.node.work.waiting.run("cluster-order", move || {
             let _one = node.work.waiting.order();
             let done = node.cluster_mode.order(&node, &order);
-            let said = |done| match done {
-                Ordered::Done => b"+OK\r\n".to_vec(),
-                Ordered::Said(text) => format!("+{text}\r\n").into_bytes(),
-            };
-            asker.answer(&node, &done.map(said));
+            asker.answer(&node, |reply| {
+                match done? {
+                    Ordered::Done => reply.ok(),
+                    Ordered::Said(text) => reply.simple(&text),
+                }
+                Ok(())
+            });
         })
     }
 
@@ -67,7 +69,7 @@ impl<'a> Offloaded<'a> {
         self.node.work.waiting.run("node-order", move || {
             let _one = node.work.waiting.order();
             let done = node.control.order_node(&named, order);
-            asker.answer(&node, &done.map(|()| b"+OK\r\n".to_vec()));
+            asker.answer(&node, |reply| done.map(|()| reply.ok()));
         })
     }
 
@@ -75,9 +77,8 @@ impl<'a> Offloaded<'a> {
     pub(crate) fn change_directives(&self, divided: &Divided, is_local: bool) -> bool {
         let (node, asker, divided) = (Arc::clone(self.node), self.asker.clone(), divided.clone());
         self.node.work.waiting.run("config-set", move || {
-            let _one = node.work.waiting.documents();
             let done = directives::change_with_own(&node, &divided, is_local);
-            asker.answer(&node, &done.map(|()| b"+OK\r\n".to_vec()));
+            asker.answer(&node, |reply| done.map(|()| reply.ok()));
         })
     }
 
@@ -89,8 +90,7 @@ impl<'a> Offloaded<'a> {
             Arc::clone(change),
         );
         self.node.work.waiting.run("shared-change", move || {
-            let _one = node.work.waiting.documents();
-            asker.answer(&node, &documents::change(&node, &change));
+            asker.answer(&node, |reply| documents::change(&node, &change, reply));
         })
     }
 
@@ -99,7 +99,7 @@ impl<'a> Offloaded<'a> {
         let (node, asker) = (Arc::clone(self.node), self.asker.clone());
         self.node.work.waiting.run("give-away", move || {
             let given = node.control.leave_for_restart();
-            asker.answer(&node, &given.map(|()| b"+OK\r\n".to_vec()));
+            asker.answer(&node, |reply| given.map(|()| reply.ok()));
             node.control.restart_answered();
         })
     }
@@ -113,7 +113,7 @@ impl<'a> Offloaded<'a> {
         let when_over = Box::new(move |stopped| {
             // Where the server stops that is the answer.
             if let Err(error) = stopped {
-                asker.answer(&node, &Err(error));
+                asker.answer(&node, |_| Err(error));
             }
         });
         let Ok(begun) = self.node.replication.begin_stop(self.node, when_over) else {

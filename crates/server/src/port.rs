@@ -418,12 +418,15 @@ impl UsersPort for Port<'_> {
         documents::is_wanted(self.node) && self.node.control.log().is_some()
     }
 
-    fn change_shared(&mut self, change: &Arc<SharedChange>) -> Result<Vec<u8>, CommandError> {
+    fn change_shared(
+        &mut self,
+        change: &Arc<SharedChange>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
         if self.hand_over(|own| own.change_shared(change)) {
-            return Ok(Vec::new());
+            return Ok(());
         }
-        let _one = self.node.work.waiting.documents();
-        documents::change(self.node, change)
+        documents::change(self.node, change, reply)
     }
 }
 

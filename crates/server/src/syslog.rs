@@ -13,7 +13,7 @@ const SOCKET: &str = "/dev/log";
 
 /// Who writes a line, as the machine's log sorts them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sender {
+pub(crate) struct Tag {
     /// What each line begins with.
     pub(crate) ident: String,
     /// The number of the facility: 1 for programs, 10 for security, 16 to 23 for local use.
@@ -35,7 +35,7 @@ pub(crate) enum Severity {
 pub(crate) struct Syslog {
     socket: UnixDatagram,
     to: PathBuf,
-    sender: Sender,
+    tag: Tag,
 }
 
 impl Syslog {
@@ -43,23 +43,23 @@ impl Syslog {
     ///
     /// # Errors
     /// Those of the system, for want of a socket. That nobody listens is none.
-    pub(crate) fn new(sender: Sender) -> io::Result<Self> {
-        Self::to(SOCKET.into(), sender)
+    pub(crate) fn new(tag: Tag) -> io::Result<Self> {
+        Self::to(SOCKET.into(), tag)
     }
 
     /// For threads that may not wait.
     ///
     /// # Errors
     /// As [`Syslog::new`].
-    pub(crate) fn without_waiting(sender: Sender) -> io::Result<Self> {
-        let syslog = Self::new(sender)?;
+    pub(crate) fn without_waiting(tag: Tag) -> io::Result<Self> {
+        let syslog = Self::new(tag)?;
         syslog.socket.set_nonblocking(true)?;
         Ok(syslog)
     }
 
-    fn to(to: PathBuf, sender: Sender) -> io::Result<Self> {
+    fn to(to: PathBuf, tag: Tag) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
-        Ok(Self { socket, to, sender })
+        Ok(Self { socket, to, tag })
     }
 
     /// Whether somebody listens.
@@ -72,7 +72,7 @@ impl Syslog {
     /// # Errors
     /// When nobody takes it.
     pub(crate) fn send(&self, severity: Severity, message: &str) -> io::Result<()> {
-        let Sender { ident, facility } = &self.sender;
+        let Tag { ident, facility } = &self.tag;
         let priority = u16::from(*facility) * 8 + severity as u16;
         let pid = std::process::id();
         let line = format!("<{priority}>{ident}[{pid}]: {message}");
@@ -89,11 +89,11 @@ pub(super) mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let listens = UnixDatagram::bind(&path).unwrap();
-        let sender = Sender {
+        let tag = Tag {
             ident: "redis".to_owned(),
             facility,
         };
-        (listens, Syslog::to(path, sender).unwrap(), directory)
+        (listens, Syslog::to(path, tag).unwrap(), directory)
     }
 
     pub(crate) fn line(listens: &UnixDatagram) -> String {

@@ -21,7 +21,7 @@ use super::tier::TierConfig;
 use super::tls::Tls;
 use crate::log::Level;
 use crate::notifications::Notifications;
-use crate::syslog::Sender;
+use crate::syslog::Tag;
 
 /// The settings of a running server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub struct Config {
     /// Log file; standard output when absent.
     pub log_file: Option<PathBuf>,
     /// As whom the machine's log is told the same, if it is.
-    pub(crate) syslog: Option<Sender>,
+    pub(crate) syslog: Option<Tag>,
     /// Whether to leave the terminal at start.
     pub daemonize: bool,
     /// Who waits to hear that the server is ready.

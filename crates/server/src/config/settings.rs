@@ -32,7 +32,7 @@ use super::tier::TierConfig;
 use super::tls::{Tls, TlsRules};
 use super::value::{Gathering, Kind, Value};
 use crate::notifications::Notifications;
-use crate::syslog::Sender;
+use crate::syslog::Tag;
 
 /// Where the pid file goes when the server leaves the terminal and nobody named one.
 const PID_FILE_OF_DAEMONS: &str = "/var/run/iolite.pid";
@@ -93,7 +93,7 @@ impl Settings {
             dir: self.path("dir").unwrap_or_else(|| PathBuf::from(".")),
             log_level: self.choice("loglevel", &LEVELS),
             log_file: self.path("logfile"),
-            syslog: self.switch("syslog-enabled").then(|| Sender {
+            syslog: self.switch("syslog-enabled").then(|| Tag {
                 ident: self.string("syslog-ident"),
                 facility: self.choice("syslog-facility", &FACILITIES),
             }),

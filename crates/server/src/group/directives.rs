@@ -83,6 +83,7 @@ pub(crate) fn change_with_own(
     divided: &Divided,
     is_local: bool,
 ) -> Result<(), CommandError> {
+    let _one = node.work.waiting.documents();
     check_timeout(node, &divided.shared)?;
     let config = &node.core.config;
     let before = config.present(divided.shared.iter().map(|(name, _)| &name[..]));

@@ -18,6 +18,7 @@ use access::{Change, DEFAULT, Rules, parse_file};
 use cluster::state::{DocumentKind, Versioned};
 use cluster::{Applied, ControlLog, ControlState, Entry};
 use engine::{ClientCondition, ClientFilter, CommandError, SharedChange, SharedPart};
+use protocol::Reply;
 
 use super::{libraries, unique};
 use crate::link::Message;
@@ -61,8 +62,13 @@ pub(crate) fn take(node: &Node, state: &ControlState) {
     end_clients(node, &changes, is_first);
 }
 
-/// Changes users or libraries on all nodes; waits until that holds here. The reply. Called by one thread at a time.
-pub(crate) fn change(node: &Node, change: &SharedChange) -> Result<Vec<u8>, CommandError> {
+/// Changes users or libraries on all nodes; waits until that holds here, and until changes that go on are made.
+pub(crate) fn change(
+    node: &Node,
+    change: &SharedChange,
+    reply: &mut Reply<'_>,
+) -> Result<(), CommandError> {
+    let _one = node.work.waiting.documents();
     let shared = &node.core.shared;
     let log = node.control.log_for_client()?;
     let mut changed_count = 0;
@@ -74,7 +80,8 @@ pub(crate) fn change(node: &Node, change: &SharedChange) -> Result<Vec<u8>, Comm
         };
         changed_count += usize::from(has_changed);
     }
-    Ok((change.when_done)(shared, changed_count))
+    (change.when_done)(shared, changed_count, reply);
+    Ok(())
 }
 
 fn change_user(

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use engine::{Counts, EngineCounters, Latencies};
+use engine::{CommandError, Counts, EngineCounters, Latencies};
 
 use super::Node;
 use crate::counters::Sums;
@@ -48,6 +48,13 @@ impl Node {
             engine.add_latencies_to(&mut latencies);
         }
         latencies
+    }
+
+    /// Counts an error that a request is answered with which waited on a thread of its own.
+    pub(crate) fn count_error(&self, error: &CommandError) {
+        if let Some(counters) = self.work.aside_counters.get() {
+            counters.count_reply(error);
+        }
     }
 
     fn engines(&self) -> impl Iterator<Item = &EngineCounters> {

@@ -3,7 +3,7 @@
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use engine::{ClientRecord, CommandError, EngineCounters};
+use engine::{ClientRecord, EngineCounters};
 use protocol::Resp;
 use reactor::ConnectionId;
 
@@ -15,13 +15,6 @@ impl Node {
     pub fn set_aside(&self, jobs: Sender<Job>, counters: Arc<EngineCounters>) {
         *self.jobs() = Some(jobs);
         let _already_set = self.work.aside_counters.set(counters);
-    }
-
-    /// Counts an error that a request is answered with which waited on a thread of its own.
-    pub(crate) fn count_error(&self, error: &CommandError) {
-        if let Some(counters) = self.work.aside_counters.get() {
-            counters.count_reply(error);
-        }
     }
 
     /// Whether there is a thread that runs what takes long.

@@ -38,8 +38,7 @@ fn first(files: &Files) -> Node {
 fn nodes_that_show_certificates_are_a_group_that_fails_over() {
     let files = Files::new();
     let first = first(&files);
-    let others = [joining(&first, &files), joining(&first, &files)];
-    let [second, third] = others;
+    let [second, third] = [0; 2].map(|_| joining(&first, &files));
     let [mut first, second, third] = joined([first, second, third]);
     assert!(writes(&first, "key"));
     wait_until("copied", &[&first, &second, &third], || {

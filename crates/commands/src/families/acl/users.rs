@@ -8,7 +8,7 @@ use engine::context::Context;
 use engine::engine::resolve;
 use engine::error::{CommandError, CommandResult, shown, subcommand_syntax};
 use engine::permission::{Subject, explain};
-use engine::shared_change::{Made, SharedChange, SharedPart};
+use engine::shared_change::{MakePart, SharedChange, SharedPart};
 use protocol::{OwnedRequest, Reply};
 
 use super::{end_clients, end_subscribers};
@@ -53,7 +53,7 @@ fn set_in_group(
     let catalog = context.table.catalog();
     let rules: Vec<Vec<u8>> = rules.iter().map(|rule| rule.to_vec()).collect();
     let subject = name.to_vec();
-    let made: Made = Box::new(move |shared| {
+    let made: MakePart = Box::new(move |shared| {
         let rules: Vec<&[u8]> = rules.iter().map(Vec::as_slice).collect();
         let line = shared.access.users.line_with(&subject, &rules, catalog);
         line.map(Some).map_err(|error| refuse(&error))
@@ -62,10 +62,9 @@ fn set_in_group(
     made(context.shared)?;
     let change = Arc::new(SharedChange {
         parts: vec![(SharedPart::User(name.to_vec()), made)],
-        when_done: Box::new(|_, _| b"+OK\r\n".to_vec()),
+        when_done: Box::new(|_, _, reply| reply.ok()),
     });
-    reply.raw(&context.outside(|server| server.change_shared(&change))?);
-    Ok(())
+    context.outside(|server| server.change_shared(&change, reply))
 }
 
 fn refuse(error: &SetError) -> CommandError {
@@ -100,15 +99,14 @@ pub(super) fn remove(
     if context.server.shares_users() {
         context.pace.admit_waiting()?;
         let removal = |name: &&[u8]| {
-            let made: Made = Box::new(|_| Ok(None));
+            let made: MakePart = Box::new(|_| Ok(None));
             (SharedPart::User(name.to_vec()), made)
         };
         let change = Arc::new(SharedChange {
             parts: names.iter().map(removal).collect(),
-            when_done: Box::new(|_, removed| format!(":{removed}\r\n").into_bytes()),
+            when_done: Box::new(|_, removed, reply| reply.count(removed)),
         });
-        reply.raw(&context.outside(|server| server.change_shared(&change))?);
-        return Ok(());
+        return context.outside(|server| server.change_shared(&change, reply));
     }
     let mut removed = 0;
     for name in names {

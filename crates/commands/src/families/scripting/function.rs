@@ -13,7 +13,7 @@ use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult, subcommand_syntax};
 use engine::scripts::{self, Libraries, LibraryError, LibraryOrder, LoadedLibrary, RunKind};
-use engine::shared_change::{Made, SharedChange, SharedPart};
+use engine::shared_change::{MakePart, SharedChange, SharedPart};
 use engine::spec::{Arity, CommandSpec, Flags, Group};
 use protocol::Reply;
 
@@ -191,14 +191,12 @@ struct Change {
     refusal: fn(LibraryError) -> CommandError,
     /// Notes for those of a control group what was ordered, once it is done.
     note: Box<dyn Fn(&Libraries) + Send + Sync>,
-    /// The reply, as it is sent.
-    reply: Vec<u8>,
+    /// Writes the reply.
+    reply: Box<dyn Fn(&mut Reply<'_>) + Send + Sync>,
 }
 
 type Make =
     dyn Fn(Option<&Libraries>, &mut scripts::State) -> Result<(), LibraryError> + Send + Sync;
-
-const OK: &[u8] = b"+OK\r\n";
 
 /// Makes a change and states it, as one step for who keeps either.
 fn change(context: &mut Context<'_>, change: Change, reply: &mut Reply<'_>) -> CommandResult {
@@ -216,7 +214,7 @@ fn change(context: &mut Context<'_>, change: Change, reply: &mut Reply<'_>) -> C
     } else {
         return change_in_group(context, change, reply);
     }
-    reply.raw(&change.reply);
+    (change.reply)(reply);
     Ok(())
 }
 
@@ -233,7 +231,7 @@ fn change_in_group(
         note,
         reply: answer,
     } = change;
-    let made: Made = Box::new(move |shared| {
+    let made: MakePart = Box::new(move |shared| {
         let libraries = &shared.scripts.libraries;
         let mut state = scripts::State::clone(&libraries.now());
         make(Some(libraries), &mut state).map_err(refusal)?;
@@ -243,13 +241,12 @@ fn change_in_group(
     made(context.shared)?;
     let change = Arc::new(SharedChange {
         parts: vec![(SharedPart::Libraries, made)],
-        when_done: Box::new(move |shared, _| {
+        when_done: Box::new(move |shared, _, reply| {
             note(&shared.scripts.libraries);
-            answer.clone()
+            answer(reply);
         }),
     });
-    reply.raw(&context.outside(|server| server.change_shared(&change))?);
-    Ok(())
+    context.outside(|server| server.change_shared(&change, reply))
 }
 
 /// States all libraries, if this server writes. Called with the store for itself: another role comes before it or after.
@@ -288,13 +285,7 @@ fn load(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     }
     let source = args.bytes()?;
     let library = Arc::new(scripts::load_library(source)?);
-    let answer = [
-        format!("${}\r\n", library.name.len()).as_bytes(),
-        &library.name,
-        b"\r\n",
-    ]
-    .concat();
-    let noted = Arc::clone(&library);
+    let (noted, loaded) = (Arc::clone(&library), Arc::clone(&library));
     let loading = Change {
         make: Box::new(move |shared, state| add(shared, state, &library, replaces)),
         refusal: |error| match error {
@@ -303,7 +294,7 @@ fn load(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
             LibraryError::Unknown => UNKNOWN,
         },
         note: Box::new(move |libraries| libraries.note_ordered(LibraryOrder::Loaded(&noted))),
-        reply: answer,
+        reply: Box::new(move |reply| reply.bulk(&loaded.name)),
     };
     change(context, loading, reply)
 }
@@ -333,7 +324,7 @@ fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
         }),
         refusal: |_| UNKNOWN,
         note: Box::new(move |libraries| libraries.note_ordered(LibraryOrder::Deleted(&noted))),
-        reply: OK.to_vec(),
+        reply: Box::new(|reply| reply.ok()),
     };
     change(context, deletion, reply)
 }
@@ -350,7 +341,7 @@ fn flush(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         }),
         refusal: |_| UNKNOWN,
         note: Box::new(|libraries| libraries.note_ordered(LibraryOrder::Flushed)),
-        reply: OK.to_vec(),
+        reply: Box::new(|reply| reply.ok()),
     };
     change(context, flush, reply)
 }
@@ -397,7 +388,7 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
                 libraries.note_ordered(LibraryOrder::Loaded(library));
             }
         }),
-        reply: OK.to_vec(),
+        reply: Box::new(|reply| reply.ok()),
     };
     change(context, restoring, reply)
 }
