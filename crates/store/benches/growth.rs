@@ -1,13 +1,13 @@
 //! The longest insertion while a table grows from nothing, in processor time of this thread.
 //! `cargo bench -p store --bench growth [-- KEYS]`; 10 M keys by default, which are 2 M buckets.
 //!
-//! Beside it what std's `HashMap` does, which moves all of itself at once, and two loops that say how much of the
-//! figures may be the machine's: one that does nothing, and one that changes words of as much memory as the
-//! store comes to, at random places. On a virtual machine the time that the host takes away counts as the
-//! thread's, and so does what it does about its own pages when a guest touches them; neither is a page
-//! fault here. What the store itself makes long are page faults (it holds no lock that anybody else wants), so
-//! the longest insertion with one stands by itself. A reading of the clock takes a third of a microsecond,
-//! which is in every figure.
+//! Beside it are the figures of std's `HashMap`, which moves all of itself at once, and of two
+//! loops that show how much of the figures may be due to the machine. One does nothing. The other
+//! changes words at random places of as much memory as the store takes. On a virtual machine, time
+//! that the hypervisor takes away counts as the thread's, and so does its work on its own pages at
+//! the first touch; neither is a page fault here. What makes the store itself slow is page faults
+//! (it holds no lock that another thread wants), so the longest insertion with one is shown
+//! separately. A clock reading takes a third of a microsecond, which is in every figure.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -17,7 +17,8 @@ use store::{Deadline, Options, Store};
 
 const VALUE: [u8; 8] = *b"a value.";
 
-/// What a key takes of the store's memory, and about how many lines of it an insertion touches.
+/// Bytes of the store's memory per key, and the approximate number of its cache lines that an
+/// insertion touches.
 const BYTES_EACH: usize = 48;
 const WORDS_EACH: usize = 6;
 
@@ -45,7 +46,7 @@ fn main() {
     });
 }
 
-/// Changes as many words as an insertion looks at, in memory that is there.
+/// Changes as many words as an insertion looks at, in memory that is already provided.
 fn touch_at_random(keys: usize) -> impl FnMut(&[u8; 16]) {
     let mut words = vec![1_u64; keys * BYTES_EACH / size_of::<u64>()];
     let mut at = 88_172_645_463_325_252_usize;
@@ -98,15 +99,15 @@ fn cpu_ns() -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place for the answer.
+    // SAFETY: `time` is a valid place for the result.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     let (seconds, rest) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
     seconds * 1_000_000_000 + rest
 }
 
-/// Pages that this thread had to wait for.
+/// Number of page faults of this thread.
 fn page_faults() -> i64 {
-    // SAFETY: zeroes are a valid value of this plain structure, and a valid place for the answer.
+    // SAFETY: zeroes are a valid value of this plain structure, and a valid place for the result.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);

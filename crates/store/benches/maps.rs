@@ -1,11 +1,11 @@
-//! What operations cost beside std's `HashMap` and hashbrown, in nanoseconds of this thread's
+//! Costs of operations beside std's `HashMap` and hashbrown, in nanoseconds of this thread's
 //! processor time. `cargo bench -p store --bench maps [-- KEYS…]`; 1 M and 10 M keys by default.
 //!
-//! Keys are 16 B, values 8 B, drawn evenly, in batches of 16 as a pipeline has them. The maps are
-//! what one thread would have for itself: no lock of any kind. The store is the shared one, with
-//! what it has to do for other threads, deadlines, eviction and snapshots. Of the maps one holds
-//! keys and values of any length, as a server must, and one fixed arrays in the table itself: the
-//! floor. All are loaded first; then they take turns, and the median of the rounds counts.
+//! Keys are 16 B, values 8 B, drawn uniformly, in batches of 16 as in a pipeline. The maps are what
+//! one thread would have for itself: no lock of any kind. The store is the shared one, with its
+//! work for other threads, deadlines, eviction and snapshots. One of the maps holds keys and values
+//! of any length, as a server must; the other holds fixed arrays in the table itself: the lower
+//! bound. All are loaded first; then they take turns, and the median of the rounds counts.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -18,7 +18,7 @@ use store::{Deadline, Handle, Key, Options, Store};
 const BATCH: usize = 16;
 const ROUNDS: usize = 5;
 
-/// Operations of a step of a round; deletions are a part of the keys.
+/// Number of operations in a step of a round; deletions are for a part of the keys.
 const OPERATIONS: usize = 1_000_000;
 const DELETED_PART: usize = 10;
 
@@ -32,14 +32,14 @@ enum Operation {
     Delete,
 }
 
-/// A request: what to do with which key.
+/// A request: an operation and its key.
 type Request = (Operation, Name);
 
-/// Something that holds values by key.
+/// A map under test.
 trait Map {
     fn name(&self) -> &'static str;
 
-    /// Does some requests, in order; how many found their key.
+    /// Runs some requests, in order. Returns how many found their key.
     fn run(&mut self, batch: &[Request; BATCH]) -> usize;
 }
 
@@ -96,7 +96,8 @@ impl Map for Shared {
     }
 }
 
-/// A map of the standard library's shape, with keys and values of any length or of one.
+/// A map with the interface of the standard library's, with keys and values of any length or of a
+/// fixed one.
 macro_rules! map {
     ($kind:ident, $what:literal, $map:ty, $key:expr, $value:expr, $look:expr) => {
         #[derive(Default)]
@@ -178,7 +179,7 @@ fn name(number: usize) -> Name {
     name
 }
 
-/// No two keys that follow each other have the same, and none is a number that is printed.
+/// Consecutive keys have different values, and no value is a printed integer.
 fn value_of(name: &Name) -> Value {
     let mut value = *b"value:..";
     value[6..].copy_from_slice(&name[14..]);
@@ -234,7 +235,7 @@ fn load(map: &mut dyn Map, keys: usize) -> f64 {
     spent / keys as f64
 }
 
-/// The requests of a round, by step.
+/// Returns the requests of a round, by step.
 fn steps(keys: usize, seed: u64) -> [Vec<Request>; STEPS.len()] {
     let mut random = Prng::seeded(seed);
     let mut draw = |kind: fn(u64) -> Operation| -> Vec<Request> {
@@ -252,14 +253,14 @@ fn steps(keys: usize, seed: u64) -> [Vec<Request>; STEPS.len()] {
         _ => Operation::Lookup,
     });
     let deleted = (keys / DELETED_PART).min(OPERATIONS);
-    // Each once, in an order that is that of no table.
+    // Each key once, in an order that is not that of any table.
     let spread = |kind| move |at: usize| (kind, name(at * 7_368_787 % keys));
     let delete = (0..deleted).map(spread(Operation::Delete)).collect();
     let insert = (0..deleted).map(spread(Operation::Write)).collect();
     [lookups, writes, mixed, delete, insert]
 }
 
-/// Nanoseconds per request.
+/// Returns nanoseconds per request.
 fn time(map: &mut dyn Map, requests: &[Request]) -> f64 {
     let (batches, _) = requests.as_chunks::<BATCH>();
     let start = cpu_ns();
@@ -274,7 +275,7 @@ fn cpu_ns() -> f64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place for the answer.
+    // SAFETY: `time` is a valid place for the result.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }

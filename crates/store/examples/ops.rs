@@ -1,7 +1,7 @@
 //! Nanoseconds per operation and bytes per key of the store, beside std's HashMap.
 //!
-//! `cargo run --release -p store --example ops [keys [operations]]`. Thread CPU time, one thread; keys of 16
-//! bytes, drawn evenly; batches of 16 with both stages of prefetch, as a pipeline has them.
+//! `cargo run --release -p store --example ops [keys [operations]]`. Thread CPU time, one thread;
+//! keys of 16 bytes, drawn uniformly; batches of 16 with both stages of prefetch, as in a pipeline.
 
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -92,7 +92,7 @@ fn measure_store(size: Size, value_len: usize) {
     println!("  GET of one key            {hot:7.1} ns");
 }
 
-// Functions of their own, so that an instruction counter can tell them apart.
+// Separate functions, so that an instruction counter can distinguish them.
 
 #[inline(never)]
 fn get_one(handle: &mut Handle, key: &Key<'_>, out: &mut [u8]) -> usize {
@@ -121,7 +121,7 @@ fn incr_one(handle: &mut Handle, key: &Key<'_>) -> usize {
     })
 }
 
-/// Nanoseconds per operation of `run` on keys drawn evenly.
+/// Returns nanoseconds per operation of `run` on uniformly drawn keys.
 fn batched(
     handle: &mut Handle,
     size: Size,
@@ -185,7 +185,7 @@ fn measure_std(size: Size, value_len: usize) {
     println!("  SET                       {set:7.1} ns");
 }
 
-/// Nanoseconds of thread CPU time per call.
+/// Returns nanoseconds of thread CPU time per call.
 fn timed(count: usize, mut run: impl FnMut(usize)) -> f64 {
     let start = cpu_ns();
     (0..count).for_each(&mut run);
@@ -197,7 +197,7 @@ fn cpu_ns() -> f64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place for the answer.
+    // SAFETY: `time` is a valid place for the result.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }

@@ -1,7 +1,8 @@
-//! How long a snapshot takes, and what it costs a writer meanwhile.
+//! The duration of a snapshot, and its cost for a concurrent writer.
 //!
 //! `cargo run --release -p store --example snapshot [keys]`. Keys of 16 bytes, values of 100, drawn
-//! evenly; the sink looks at every record and lets it go. Wall time, for there are two threads.
+//! uniformly; the sink looks at every record and drops it. Wall time, because there are two
+//! threads.
 
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -48,7 +49,7 @@ fn main() {
     });
 }
 
-/// Looks at what it is given.
+/// A sink that looks at every record.
 struct Look(Arc<Mutex<Option<(Ending, Totals)>>>);
 
 impl SnapshotSink for Look {
@@ -66,7 +67,7 @@ impl SnapshotSink for Look {
     }
 }
 
-/// Takes a snapshot; the seconds it took.
+/// Takes a snapshot. Returns the seconds it took.
 fn snapshot(handle: &mut Handle) -> (f64, Totals) {
     let clock = SystemClock::new();
     let ended = Arc::default();
@@ -106,7 +107,7 @@ fn set(handle: &mut Handle, number: u64) {
     black_box(set).ok();
 }
 
-/// Writes as fast as it can, and backs off when told.
+/// Writes as fast as it can, and backs off when it should.
 fn write(handle: &mut Handle, keys: u64, written: &AtomicU64, done: &AtomicBool) {
     let mut random = Prng::seeded(1);
     while !done.load(Ordering::Relaxed) {
@@ -119,7 +120,7 @@ fn write(handle: &mut Handle, keys: u64, written: &AtomicU64, done: &AtomicBool)
     }
 }
 
-/// Sets per second while `body` runs.
+/// Returns the number of SETs per second while `body` runs.
 fn rate(clock: &SystemClock, written: &AtomicU64, body: impl FnOnce()) -> f64 {
     let (before, start_ns) = (written.load(Ordering::Relaxed), clock.monotonic_ns());
     body();
@@ -127,7 +128,7 @@ fn rate(clock: &SystemClock, written: &AtomicU64, body: impl FnOnce()) -> f64 {
     sets as f64 / ((clock.monotonic_ns() - start_ns).max(1) as f64 / 1e9)
 }
 
-/// Lets some time pass.
+/// Waits for some time.
 fn pass(clock: &SystemClock, ms: u64) {
     let end_ns = clock.monotonic_ns() + ms * 1_000_000;
     while clock.monotonic_ns() < end_ns {

@@ -1,33 +1,34 @@
-//! What the process holds in bytes, and whether that is too much.
+//! How many bytes the process holds, and whether that is too much.
 //!
-//! Every thread counts what it takes and frees in a number of its own ([`LocalBytes`]) and adds it
-//! to the shared one ([`Ledger`]) once it passes 64 KiB, so the shared number is wrong by at most
-//! that much per thread and class of counter, and its cache line moves rarely.
+//! Every thread counts what it takes and frees in its own number ([`LocalBytes`]) and adds that to
+//! the shared one ([`Ledger`]) once it passes 64 KiB. So the shared number is wrong by at most that
+//! much per thread and class of counter, and its cache line moves rarely.
 //!
-//! The limit is on what the process holds, which the counters know only in part: there is the
-//! program itself, the buffers of clients, what allocators lose. [`Budget`] therefore adds a
-//! correction, measured from the resident set ten times a second, and up to a hundred times while
-//! writers evict. Eviction is decided by this sum
-//! at once, without waiting for the next measurement.
+//! The limit is on what the process holds, which the counters know only in part: there are also the
+//! program itself, the buffers of clients, and the overhead of allocators. [`Budget`] therefore
+//! adds a correction. It is measured from the resident set ten times a second, and up to a hundred
+//! times while writers evict. This sum decides about eviction at once, without waiting for the next
+//! measurement.
 //!
 //! Rules that keep the correction from emptying the store:
 //!
 //! 1. It is never negative: memory that was promised but not touched yet will be.
-//! 2. A little memory that is held but free for new records (free slots, dirty chunks) is subtracted
-//!    first: evicting does not lower it, and the next writes use it up without growing the process.
-//!    What is free beyond that may fit no record to come: writers make chunks of it
-//!    ([`Budget::excess_bytes`], [`crate::mover`]), and as far as they cannot it counts as used.
+//! 2. A little memory that is held but free for new records (free slots, dirty chunks) is
+//!    subtracted first: evicting does not lower it, and the next writes use it up without growing
+//!    the process. Free memory beyond that may not fit the next records: writers make chunks of it
+//!    ([`Budget::excess_bytes`], [`crate::mover`]), and as far as they cannot, it counts as used.
 //! 3. It is at most a quarter of the limit, however large the rest of the process is; unless the
 //!    server itself says that program and clients hold more ([`Budget::set_other_bytes`]).
 //! 4. It rises by at most 1/64 of the limit per measurement and falls at once, so that a short
-//!    spike evicts little; but where the process holds more than the limit, by as much as it does.
+//!    spike evicts little. If the process holds more than the limit, it may rise by as much as that
+//!    excess.
 
 use std::io;
 
 use base::sync::CachePadded;
 use base::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// A thread tells the shared number once its own passes this.
+/// A thread reports its bytes to the shared number once they pass this.
 pub(crate) const FLUSH_BYTES: i64 = 64 << 10;
 
 /// The largest correction is the limit divided by this.
@@ -36,7 +37,7 @@ const CORRECTION_PART_MAX: u64 = 4;
 /// The correction rises per measurement by at most the limit divided by this.
 const CORRECTION_PART_STEP: u64 = 64;
 
-/// The part of the limit that may lie idle, and the least that may.
+/// The memory that may lie idle: the limit divided by this, and at least the number below.
 const IDLE_PART: u64 = 32;
 const IDLE_BYTES_MIN: u64 = 1 << 20;
 
@@ -54,7 +55,7 @@ impl Ledger {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The sum; 0 while one thread's frees are known before another's allocations.
+    /// The sum; 0 if the frees of one thread were reported before the allocations of another.
     #[inline]
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
@@ -62,14 +63,14 @@ impl Ledger {
     }
 }
 
-/// What one thread has not told the [`Ledger`] yet.
+/// The bytes that one thread has not reported to the [`Ledger`] yet.
 #[derive(Debug, Default)]
 pub struct LocalBytes {
     pending: i64,
 }
 
 impl LocalBytes {
-    /// Counts `bytes`; what is due for the ledger, if anything is.
+    /// Counts `bytes`. Returns the bytes due for the ledger, if any.
     #[inline]
     #[must_use]
     pub fn add(&mut self, bytes: i64) -> Option<i64> {
@@ -80,14 +81,14 @@ impl LocalBytes {
         Some(self.take())
     }
 
-    /// How much was not told yet.
+    /// The bytes not yet reported.
     #[inline]
     #[must_use]
     pub fn pending(&self) -> i64 {
         self.pending
     }
 
-    /// Everything that was not told yet.
+    /// Takes all bytes not yet reported.
     #[must_use]
     pub fn take(&mut self) -> i64 {
         std::mem::take(&mut self.pending)
@@ -104,7 +105,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// With a limit of `limit_bytes`; 0 is no limit.
+    /// Creates a budget with a limit of `limit_bytes`; 0 is no limit.
     #[must_use]
     pub fn new(limit_bytes: u64) -> Self {
         Self {
@@ -130,19 +131,19 @@ impl Budget {
         );
     }
 
-    /// What is added to the counters for memory that they do not know.
+    /// The correction for memory that the counters do not know.
     #[must_use]
     pub fn correction_bytes(&self) -> u64 {
         self.correction_bytes.load(Ordering::Relaxed)
     }
 
-    /// What is known to be held outside of the store: the program, buffers of clients. It counts in
-    /// full, as it does in what INFO calls used.
+    /// Sets the memory that is known to be held outside of the store: the program, buffers of
+    /// clients. It counts in full, as it does in INFO's used memory.
     pub fn set_other_bytes(&self, other_bytes: u64) {
         self.other_bytes.store(other_bytes, Ordering::Relaxed);
     }
 
-    /// By how many bytes the limit is passed when the counters say `used_bytes`; 0 when it is not.
+    /// The bytes by which the limit is exceeded if the counters say `used_bytes`; 0 if it is not.
     #[inline]
     #[must_use]
     pub fn over_bytes(&self, used_bytes: u64) -> u64 {
@@ -153,7 +154,7 @@ impl Budget {
         self.counted_bytes(used_bytes).saturating_sub(limit_bytes)
     }
 
-    /// What counts for the limit when the counters say `used_bytes`.
+    /// The bytes that count for the limit if the counters say `used_bytes`.
     #[inline]
     #[must_use]
     pub fn counted_bytes(&self, used_bytes: u64) -> u64 {
@@ -161,8 +162,8 @@ impl Budget {
         used_bytes.saturating_add(self.correction_bytes().max(other_bytes))
     }
 
-    /// By how many bytes the limit is passed, with what may be idle added, when the counters say
-    /// `used_bytes` and `idle_bytes` are held without being used; 0 when it is not.
+    /// The bytes by which the limit plus the allowed idle memory is exceeded, if the counters say
+    /// `used_bytes` and `idle_bytes` are held but not used; 0 if it is not.
     #[inline]
     #[must_use]
     pub fn excess_bytes(&self, used_bytes: u64, idle_bytes: u64) -> u64 {
@@ -175,8 +176,8 @@ impl Budget {
         excess.min(idle_bytes)
     }
 
-    /// Learns from a measurement: the process has `resident_bytes`, the counters said `used_bytes`,
-    /// and `idle_bytes` are held without being used. For one caller at a time.
+    /// Updates the correction from a measurement: the process has `resident_bytes`, the counters
+    /// said `used_bytes`, and `idle_bytes` are held but not used. Only one caller at a time.
     pub fn correct(&self, resident_bytes: u64, used_bytes: u64, idle_bytes: u64) {
         let limit_bytes = self.limit_bytes();
         let unknown = resident_bytes
@@ -190,17 +191,17 @@ impl Budget {
     }
 }
 
-/// What a limit allows to be held without being used: 1/32 of it, and what a few caches hold.
+/// Idle memory that a limit allows: 1/32 of it, and at least what a few caches hold.
 #[inline]
 #[must_use]
 pub(crate) fn idle_bytes_max(limit_bytes: u64) -> u64 {
     (limit_bytes / IDLE_PART).max(IDLE_BYTES_MIN)
 }
 
-/// Bytes of this process that are in memory.
+/// Resident bytes of this process.
 ///
 /// # Errors
-/// When the system does not say (no `/proc`).
+/// If the system does not say (no `/proc`).
 pub fn resident_bytes() -> io::Result<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = statm

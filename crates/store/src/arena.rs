@@ -11,15 +11,16 @@
 //!
 //! Readers look at records while writers change them, and at slots that were freed and used again
 //! (they find out afterwards and try again). So this memory is read and written only as relaxed
-//! atomic words, or by the block of assembly for bulk copies in [`crate::bulk`], and it is
-//! never unmapped while the arena lives: a stale offset always names readable memory.
+//! atomic words, or by the block of assembly for bulk copies in [`crate::bulk`]. It is never
+//! unmapped while the arena lives: a stale offset always names readable memory.
 //!
-//! Why 64 KiB chunks: a chunk is also the page of a large value, and the most that a thread may
-//! strand of one size class; small chunks become wholly empty sooner, so that memory finds its way
-//! to another class or back to the system. The 32 bytes kept per chunk are 0.05 % of it.
+//! Why 64 KiB chunks: a chunk is also the page of a large value, and the most memory of one size
+//! class that a thread may strand. Small chunks become wholly empty sooner, so that their memory
+//! can go to another class or back to the system. The 32 bytes of data kept per chunk are 0.05 % of
+//! it.
 //!
-//! Chunk 0 is never handed out. That makes 0 mean "no offset", and gives a page of zeroes to all
-//! large values with holes.
+//! Chunk 0 is never handed out. So 0 can mean "no offset", and all large values with holes share
+//! one page of zeroes.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -38,23 +39,24 @@ use crate::reservation::{HUGE_PAGE_BYTES, Reservation, machine_memory_bytes};
 /// Bytes of a chunk.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
-/// Bytes of a chunk while a model checker counts every word.
+/// Bytes of a chunk under a model checker, which counts every word.
 #[cfg(any(loom, shuttle))]
 pub(crate) const CHUNK_BYTES: usize = 64;
 
 /// Bytes of a word.
 pub(crate) const WORD_BYTES: usize = 8;
 
-/// How many times the machine's memory is reserved as addresses. More than once, because chunks
-/// that were given back leave holes and because memory may be added to a running machine.
+/// Reserved address space as a multiple of the machine's memory. It is more than one, because
+/// chunks that were given back leave holes and because memory may be added to a running machine.
 #[cfg(not(any(loom, shuttle)))]
 const RESERVED_PER_MEMORY: usize = 4;
 
-/// The most that is reserved: offsets have 48 bits in an index entry, processors 47 for a process.
+/// Maximum reservation: offsets have 48 bits in an index entry, and a process has 47 bits of
+/// address space.
 #[cfg(not(any(loom, shuttle)))]
 const RESERVED_BYTES_MAX: usize = 1 << 45;
 
-/// With less than this the store does not start.
+/// Minimum reservation; with less the store does not start.
 #[cfg(not(any(loom, shuttle)))]
 const RESERVED_BYTES_MIN: usize = if cfg!(miri) { 4 << 20 } else { 64 << 20 };
 
@@ -66,7 +68,7 @@ impl Offset {
     /// Alignment of every offset.
     pub(crate) const ALIGNMENT_BYTES: u64 = 16;
 
-    /// The offset that is `bytes` from the start; none when that is 0 or not a multiple of 16.
+    /// Returns the offset `bytes` from the start, or `None` if that is 0 or not a multiple of 16.
     #[inline]
     pub(crate) fn new(bytes: u64) -> Option<Self> {
         if bytes.is_multiple_of(Self::ALIGNMENT_BYTES) {
@@ -82,14 +84,14 @@ impl Offset {
         self.0.get()
     }
 
-    /// The same, as a distance in memory.
+    /// The offset as a `usize` distance in memory.
     #[inline]
     fn distance(self) -> usize {
         distance(self.0.get())
     }
 }
 
-/// A distance in the arena as the processor's own number.
+/// Returns a distance in the arena as `usize`.
 #[inline]
 pub(crate) fn distance(bytes: u64) -> usize {
     const { assert!(usize::BITS == 64, "offsets are distances of 64 bits") };
@@ -98,16 +100,16 @@ pub(crate) fn distance(bytes: u64) -> usize {
     distance
 }
 
-/// When to ask the system for huge pages (2 MiB).
+/// When to request huge pages (2 MiB) from the system.
 ///
 /// They save a third of the time of a random access to a large store, but all 2 MiB are held from
-/// the first touched byte on, which a small store would notice: there memory moves to huge pages when
-/// it is in use.
+/// the first touched byte on. A small store would notice that, so its memory moves to huge pages
+/// only once it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
     /// Never.
     Never,
-    /// Before its first use for memory that comes after this many bytes.
+    /// Before its first use, for memory after this many bytes.
     After {
         /// Bytes in use before that.
         bytes: u64,
@@ -115,7 +117,7 @@ pub enum HugePages {
 }
 
 impl Default for HugePages {
-    /// After 64 MiB: what is then rounded up is below 4 %.
+    /// After 64 MiB: the overhead of rounding up is then below 4 %.
     fn default() -> Self {
         Self::After { bytes: 64 << 20 }
     }
@@ -126,7 +128,7 @@ impl Default for HugePages {
 pub(crate) struct Arena {
     words: Words,
     chunks: Chunks,
-    /// Who keeps values that records only lead to.
+    /// The store of cold values, which records only name.
     cold: ColdPlace,
 }
 
@@ -134,7 +136,7 @@ impl Arena {
     /// Reserves an arena that suits the machine; touches no memory.
     ///
     /// # Errors
-    /// When not even 64 MiB of addresses can be had.
+    /// If not even 64 MiB of address space are available.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn new(huge_pages: HugePages) -> io::Result<Self> {
         let wanted_bytes = machine_memory_bytes()
@@ -144,11 +146,11 @@ impl Arena {
         Self::with_reserve(wanted_bytes, RESERVED_BYTES_MIN, huge_pages)
     }
 
-    /// An arena of `wanted_bytes`, or of a fraction that is at least `bytes_min` (multiples of
-    /// 2 MiB).
+    /// Reserves an arena of `wanted_bytes`, or of a fraction that is at least `bytes_min`
+    /// (multiples of 2 MiB).
     ///
     /// # Errors
-    /// When the addresses cannot be had.
+    /// If the address space cannot be reserved.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn with_reserve(
         wanted_bytes: usize,
@@ -164,7 +166,7 @@ impl Arena {
         })
     }
 
-    /// An arena of `count` chunks for a model checker.
+    /// Returns an arena of `count` chunks for a model checker.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn with_chunks(count: usize) -> io::Result<Self> {
         let words = count * CHUNK_BYTES / WORD_BYTES;
@@ -177,7 +179,7 @@ impl Arena {
         })
     }
 
-    /// Who keeps values that records only lead to.
+    /// The store of cold values, which records only name.
     #[inline]
     pub(crate) fn cold(&self) -> &ColdPlace {
         &self.cold
@@ -189,24 +191,24 @@ impl Arena {
         self.words.bytes()
     }
 
-    /// What is known about each chunk, and who may take one.
+    /// The state of each chunk, and the free chunks.
     #[inline]
     pub(crate) fn chunks(&self) -> &Chunks {
         &self.chunks
     }
 
-    /// The word that is `index` words behind `offset`.
+    /// Returns the word `index` words after `offset`.
     ///
     /// # Panics
-    /// When that is outside the arena; `index` should be clamped by the caller, for it may come
-    /// from a slot that changes at the same time.
+    /// If the word is outside the arena. The caller should clamp `index`, because it may come from
+    /// a slot that changes at the same time.
     #[inline]
     pub(crate) fn word(&self, offset: Offset, index: usize) -> &AtomicU64 {
         self.words
             .at((offset.distance() / WORD_BYTES).saturating_add(index))
     }
 
-    /// The first word of a slot, which may be one that the arena does not have.
+    /// Returns the first word of a slot. The arena may not have such a slot.
     ///
     /// # Panics
     /// As [`Arena::word`].
@@ -216,20 +218,21 @@ impl Arena {
             offset.distance() < self.bytes(),
             "a slot outside of the arena"
         );
-        // SAFETY: inside, as a distance that is a multiple of a word below another such one is.
+        // SAFETY: inside, because a distance that is a multiple of a word and below another such
+        // distance is.
         #[cfg(not(any(loom, shuttle)))]
         return unsafe { self.words.at_unchecked(offset.distance() / WORD_BYTES) };
         #[cfg(any(loom, shuttle))]
         self.words.at(offset.distance() / WORD_BYTES)
     }
 
-    /// Starts to bring the line at `offset` into the cache.
+    /// Prefetches the cache line at `offset`.
     #[inline]
     pub(crate) fn prefetch(&self, offset: Offset) {
         self.prefetch_behind(offset, 0);
     }
 
-    /// Starts to bring the line so many bytes behind an offset into the cache.
+    /// Prefetches the cache line `bytes_behind` bytes after an offset.
     #[inline]
     pub(crate) fn prefetch_behind(&self, offset: Offset, bytes_behind: usize) {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
@@ -240,7 +243,7 @@ impl Arena {
                 .base()
                 .as_ptr()
                 .wrapping_add(offset.distance() + bytes_behind);
-            // SAFETY: a prefetch has no effect but on caches, whatever the address.
+            // SAFETY: a prefetch affects nothing but caches, whatever the address.
             unsafe {
                 std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
                     address.cast(),
@@ -251,32 +254,32 @@ impl Arena {
         let _ = (offset, bytes_behind);
     }
 
-    /// Copies `data` to `byte_at` bytes behind `offset`. Readers may look meanwhile and see any
-    /// mix of old and new words; writers must be kept away.
+    /// Copies `data` to `byte_at` bytes after `offset`. Readers may look meanwhile and see any mix
+    /// of old and new words; other writers must be excluded.
     ///
     /// # Panics
-    /// When the range does not lie in the arena.
+    /// If the range does not lie in the arena.
     #[inline]
     pub(crate) fn copy_in(&self, offset: Offset, byte_at: usize, data: &[u8]) {
         let range = self.range(offset.distance(), byte_at, data.len());
         self.words.copy_in(range, data);
     }
 
-    /// Copies what is `byte_at` bytes behind `offset` to `out`. Writers may change it meanwhile:
-    /// the copy is to be believed only once it was found that none did.
+    /// Copies the bytes at `byte_at` bytes after `offset` to `out`. Writers may change them
+    /// meanwhile: the caller may believe the copy only after it has found that none did.
     ///
     /// # Panics
-    /// When the range does not lie in the arena.
+    /// If the range does not lie in the arena.
     #[inline(always)]
     pub(crate) fn copy_out(&self, offset: Offset, byte_at: usize, out: &mut [u8]) {
         let range = self.range(offset.distance(), byte_at, out.len());
         self.words.copy_out(range, out);
     }
 
-    /// Makes `len` bytes zero, from `byte_at` bytes behind `offset` on. As [`Arena::copy_in`].
+    /// Sets `len` bytes to zero, from `byte_at` bytes after `offset` on. As [`Arena::copy_in`].
     ///
     /// # Panics
-    /// When the range does not lie in the arena.
+    /// If the range does not lie in the arena.
     pub(crate) fn zero(&self, offset: Offset, byte_at: usize, len: usize) {
         const ZEROES: [u8; 512] = [0; 512];
         let mut at = byte_at;
@@ -289,17 +292,17 @@ impl Arena {
         }
     }
 
-    /// Whether `byte_at` bytes behind `offset` stands `data`. As [`Arena::copy_out`].
+    /// Whether the bytes at `byte_at` bytes after `offset` equal `data`. As [`Arena::copy_out`].
     ///
     /// # Panics
-    /// When the range does not lie in the arena.
+    /// If the range does not lie in the arena.
     #[inline]
     pub(crate) fn matches(&self, offset: Offset, byte_at: usize, data: &[u8]) -> bool {
         let range = self.range(offset.distance(), byte_at, data.len());
         self.words.matches(range, data)
     }
 
-    /// As [`Arena::matches`], for a record that was found to end inside of the arena.
+    /// As [`Arena::matches`], for a record that is known to end inside the arena.
     ///
     /// # Safety
     /// The range lies in the arena.
@@ -315,17 +318,17 @@ impl Arena {
         self.words.matches(start..start + data.len(), data)
     }
 
-    /// The bytes of `range`, counted from `offset`, without a copy.
+    /// Returns the bytes of `range`, counted from `offset`, without a copy.
     ///
-    /// There is no mutable sibling: a reader that came through an older entry of the index may
+    /// There is no mutable counterpart: a reader that came through an older entry of the index may
     /// look at any time, so changes go through [`Arena::copy_in`] or [`Arena::word`].
     ///
     /// # Safety
-    /// Nobody writes to the range while the slice lives: the caller holds the lock of the bucket
+    /// No thread writes to the range while the slice lives: the caller holds the lock of the bucket
     /// that owns the slot, or a reference to the page.
     ///
     /// # Panics
-    /// When the range does not lie in the arena.
+    /// If the range does not lie in the arena.
     #[cfg(not(any(loom, shuttle)))]
     #[inline]
     pub(crate) unsafe fn bytes_under_lock(&self, offset: Offset, range: Range<usize>) -> &[u8] {
@@ -333,10 +336,11 @@ impl Arena {
         unsafe { self.bytes_at(offset.distance(), range) }
     }
 
-    /// The bytes of `range`, counted from the start of a chunk. See [`Arena::bytes_under_lock`].
+    /// Returns the bytes of `range`, counted from the start of a chunk. See
+    /// [`Arena::bytes_under_lock`].
     ///
     /// # Safety
-    /// As [`Arena::bytes_under_lock`]; nobody ever writes to chunk 0.
+    /// As [`Arena::bytes_under_lock`]; no thread ever writes to chunk 0.
     #[cfg(not(any(loom, shuttle)))]
     #[inline]
     pub(crate) unsafe fn chunk_bytes(&self, chunk: ChunkId, range: Range<usize>) -> &[u8] {
@@ -344,40 +348,39 @@ impl Arena {
         unsafe { self.bytes_at(chunk.start(), range) }
     }
 
-    /// Nothing: a model checker's values have no pages.
+    /// Returns nothing: under a model checker values have no pages.
     ///
     /// # Safety
-    /// None needed; the signature is that of the real one.
+    /// No requirement; the signature is that of the real function.
     #[cfg(any(loom, shuttle))]
     pub(crate) unsafe fn chunk_bytes(&self, _chunk: ChunkId, _range: Range<usize>) -> &[u8] {
         &[]
     }
 
-    /// The bytes of `range`, counted from the start of a chunk, to be written by who owns it.
+    /// Returns the bytes of `range`, counted from the start of a chunk, for its owner to write.
     ///
     /// # Safety
     /// Only the caller has a reference to the page, and holds no slice of it.
     ///
     /// # Panics
-    /// When the range does not lie in the arena.
+    /// If the range does not lie in the arena.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) unsafe fn chunk_room(&self, chunk: ChunkId, range: Range<usize>) -> &[AtomicU8] {
         let len = range.end.saturating_sub(range.start);
         let range = self.range(chunk.start(), range.start, len);
         // SAFETY: the range lies in the mapping (checked above), which is writable, lives as long
-        // as `self` and whose bytes all have a value; an atomic byte has the layout of a byte.
-        // Nobody looks at it but readers that came late, who read words atomically and drop what
-        // they saw.
+        // as `self` and whose bytes all have a value; an atomic byte has the layout of a byte. Only
+        // late readers look at it; they read words atomically and drop what they saw.
         unsafe {
             let first = self.words.range.base().as_ptr().add(range.start);
             std::slice::from_raw_parts(first.cast::<AtomicU8>(), range.len())
         }
     }
 
-    /// Nothing: a model checker's values have no pages.
+    /// Returns nothing: under a model checker values have no pages.
     ///
     /// # Safety
-    /// None needed; the signature is that of the real one.
+    /// No requirement; the signature is that of the real function.
     #[cfg(any(loom, shuttle))]
     pub(crate) unsafe fn chunk_room(
         &self,
@@ -399,15 +402,16 @@ impl Arena {
             len.expect("a range that ends before it starts"),
         );
         // SAFETY: the range lies in the mapping (checked above), which lives as long as `self` and
-        // whose bytes all have a value (the system's zeroes if nobody wrote). The caller vouches
-        // that nobody writes; other threads may read words of it atomically, which is no conflict.
+        // whose bytes all have a value (the system's zeroes if no thread wrote). The caller vouches
+        // that no thread writes; other threads may read words of it atomically, which is no
+        // conflict.
         unsafe {
             let first = self.words.range.base().as_ptr().add(range.start);
             std::slice::from_raw_parts(first, range.len())
         }
     }
 
-    /// Gives the memory of chunks `first..end` back to the system; they read as zero from now on.
+    /// Returns the memory of chunks `first..end` to the system; they read as zero from now on.
     pub(crate) fn discard(&self, first: ChunkId, end: ChunkId) {
         #[cfg(not(any(loom, shuttle)))]
         self.words.range.discard(first.start()..end.start());
@@ -415,7 +419,7 @@ impl Arena {
         let _ = (first, end);
     }
 
-    /// Asks for a huge page where chunk `first`, the first of its 2 MiB, lies, and that its memory be
+    /// Requests a huge page for the 2 MiB that begin with chunk `first`, and that its memory be
     /// there soon.
     pub(crate) fn prepare_huge(&self, first: ChunkId) {
         #[cfg(not(any(loom, shuttle)))]
@@ -429,7 +433,7 @@ impl Arena {
         let _ = first;
     }
 
-    /// Has the 2 MiB that begin with chunk `first` moved to a huge page soon.
+    /// Requests that the 2 MiB that begin with chunk `first` move to a huge page soon.
     pub(crate) fn make_huge(&self, first: ChunkId) {
         #[cfg(not(any(loom, shuttle)))]
         {
@@ -442,10 +446,10 @@ impl Arena {
         let _ = first;
     }
 
-    /// Bytes `start + byte_at ..` of length `len`, which must lie in the arena.
+    /// Returns the range of `len` bytes from `start + byte_at` on, which must lie in the arena.
     #[inline]
     fn range(&self, start: usize, byte_at: usize, len: usize) -> Range<usize> {
-        // What saturates ends outside: no arena is that large.
+        // A saturated sum ends outside: no arena is that large.
         let start = start.saturating_add(byte_at);
         let end = start.saturating_add(len);
         assert!(end <= self.bytes(), "a range outside of the arena");
@@ -453,7 +457,7 @@ impl Arena {
     }
 }
 
-/// The words themselves.
+/// The words of the arena.
 #[derive(Debug)]
 #[cfg(not(any(loom, shuttle)))]
 struct Words {
@@ -474,8 +478,8 @@ impl Words {
             "a word outside of the arena"
         );
         // SAFETY: inside the mapping (asserted), aligned because the base is and the distance is a
-        // multiple of eight, and never accessed other than atomically while somebody may write
-        // (module head).
+        // multiple of eight, and never accessed other than atomically while a thread may write (see
+        // the module's comment).
         unsafe { self.range.base().cast::<AtomicU64>().add(index).as_ref() }
     }
 
@@ -486,7 +490,7 @@ impl Words {
     #[inline]
     unsafe fn at_unchecked(&self, index: usize) -> &AtomicU64 {
         debug_assert!(index < self.range.bytes() / WORD_BYTES);
-        // SAFETY: inside the mapping says the caller; otherwise as in `at`.
+        // SAFETY: the caller vouches that this is inside the mapping; otherwise as in `at`.
         unsafe { self.range.base().cast::<AtomicU64>().add(index).as_ref() }
     }
 
@@ -494,8 +498,8 @@ impl Words {
     fn copy_in(&self, range: Range<usize>, data: &[u8]) {
         debug_assert_eq!(range.len(), data.len());
         if bulk::is_bulk(data.len()) {
-            // SAFETY: `Arena::range` checked that the range lies in the mapping; the module head
-            // says who else accesses it.
+            // SAFETY: `Arena::range` checked that the range lies in the mapping; the module's
+            // comment names all other accesses.
             unsafe {
                 let target = self.range.base().as_ptr().add(range.start);
                 bulk::copy(data.as_ptr(), target, data.len());
@@ -541,7 +545,7 @@ impl Words {
     }
 }
 
-/// The words themselves, as a model checker wants them.
+/// The words of the arena, under a model checker.
 #[derive(Debug)]
 #[cfg(any(loom, shuttle))]
 struct Words {

@@ -7,20 +7,20 @@
 //!   older reader ─ BlobRef ─► Body as it was ─ pages ────────────────────────────┘
 //! ```
 //!
-//! A [`BlobRef`] pins the value as it is: it can be sent to a client after the record's lock was
-//! released, without a copy. Who then writes to the value gets a body of its own, which shares all
-//! pages, and copies only the pages it changes. Without a pin a write changes the page in place.
+//! A [`BlobRef`] pins the value as it is: it can be sent to a client without a copy after the
+//! record's lock was released. A later writer then gets a body of its own, which shares all pages,
+//! and copies only the pages that it changes. Without a pin a write changes the page in place.
 //!
-//! Pages of zeroes that nobody wrote cost nothing: they are all chunk 0. The tail is ordinary
-//! memory of just its length when written at once, with a sixteenth of the value's length to spare
-//! when appended to. So a value costs at most 6 % more than its bytes.
+//! Pages of zeroes that were never written cost nothing: they are all chunk 0. The tail is ordinary
+//! memory. It has exactly its length if the value was written at once, and a sixteenth of the
+//! value's length to spare if it was appended to. So a value costs at most 6 % more than its bytes.
 //!
 //! Invariants
 //!  1. `len = pages × 64 KiB + tail`, and the tail is shorter than a page.
 //!  2. A page's chunk counts the bodies that name it. It is written only through a `&mut Body`
 //!     while that count is 1; chunk 0 is never written.
-//!  3. Pages are written by the arena's atomic copies: readers of records may still look at a
-//!     chunk through an offset of the time when it held slots.
+//!  3. Pages are written by the arena's atomic copies: readers of records may still look at a chunk
+//!     through an offset from the time when it held slots.
 
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -38,21 +38,21 @@ use crate::slab::{OutOfMemory, STATE_PAGE, Slab};
 /// Bytes of a page.
 #[cfg(not(any(loom, shuttle)))]
 const PAGE_BYTES: usize = CHUNK_BYTES;
-/// Model checkers keep everything in the tail: their arena has no plain bytes.
+/// Model checkers keep the whole value in the tail, because their arena has no plain bytes.
 #[cfg(any(loom, shuttle))]
 const PAGE_BYTES: usize = 1 << 40;
 
-/// A growing tail gets this part of the value's length to spare.
+/// A growing tail gets this part (1/16) of the value's length to spare.
 const SPARE_PART: usize = 16;
 
-/// A tail with more than this to spare is made to fit when the value shrinks.
+/// When a value shrinks, a tail with more spare bytes than this is reallocated to fit.
 const SPARE_BYTES_MAX: usize = 4 << 10;
 
-/// A value of fewer pages is freed at once (4 MiB: a few microseconds, some tens if the memory goes
-/// back to the system).
+/// A value with fewer pages is freed at once (4 MiB: a few microseconds, some tens if the memory
+/// goes back to the system).
 const LAZY_PAGES_MIN: usize = 64;
 
-/// Chunks given back with one lock.
+/// Number of chunks given back under one lock.
 const FREE_SLICE: usize = 256;
 
 /// A long value, owned by one record.
@@ -62,10 +62,10 @@ pub(crate) struct Blob {
 }
 
 impl Blob {
-    /// With a copy of `data`.
+    /// Creates a blob with a copy of `data`.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when there is no room for it.
+    /// [`OutOfMemory`] if there is not enough memory for it.
     pub(crate) fn from_bytes(slab: &Arc<Slab>, data: &[u8]) -> Result<Self, OutOfMemory> {
         let mut body = Body::new(slab);
         let (whole, tail) = data.split_at(data.len() - data.len() % PAGE_BYTES);
@@ -89,25 +89,27 @@ impl Blob {
         self.body.len()
     }
 
-    /// Bytes it costs. Pages shared with pins or copies count in full. One step per page.
+    /// Bytes of memory that the blob takes. Pages shared with pins or copies count in full. One
+    /// step per page.
     pub(crate) fn memory_bytes(&self) -> usize {
         let pages = self.body.pages.iter().filter(|page| !page.is_zero());
         pages.count() * PAGE_BYTES + self.body.own_bytes()
     }
 
-    /// The bytes of `range` (clamped to the value) in order, in pieces. All but the first start at a
-    /// multiple of 64 KiB.
+    /// Returns the bytes of `range` (clamped to the value) in order, in pieces. All pieces but the
+    /// first start at a multiple of 64 KiB.
     pub(crate) fn chunks(&self, range: Range<usize>) -> Pieces<'_> {
         self.body.pieces(range)
     }
 
-    /// Copies from `start` on, as much as `out` takes and the value has; how much that was.
+    /// Copies bytes from `start` on into `out`, up to the end of `out` or of the value. Returns
+    /// their number.
     pub(crate) fn copy_to(&self, start: usize, out: &mut [u8]) -> usize {
         self.body.copy_to(start, out)
     }
 
-    /// Keeps `range` (clamped to the value) as it is now, whatever happens to the record. One
-    /// locked instruction.
+    /// Pins `range` (clamped to the value) as it is now, whatever happens to the record. One locked
+    /// instruction.
     pub(crate) fn pin(&self, range: Range<usize>) -> BlobRef {
         let end = range.end.min(self.len());
         BlobRef {
@@ -116,10 +118,10 @@ impl Blob {
         }
     }
 
-    /// Overwrites from `start` on, with zeroes up to there if the value is shorter.
+    /// Overwrites the value from `start` on; fills up to there with zeroes if the value is shorter.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when there is no room; the value is unchanged.
+    /// [`OutOfMemory`] if there is not enough memory; the value is unchanged.
     pub(crate) fn write_at(&mut self, start: usize, data: &[u8]) -> Result<(), OutOfMemory> {
         let end = start.checked_add(data.len()).ok_or(OutOfMemory)?;
         let body = Arc::make_mut(&mut self.body);
@@ -135,7 +137,7 @@ impl Blob {
         written
     }
 
-    /// Adds `data` at the end.
+    /// Appends `data` at the end.
     ///
     /// # Errors
     /// As [`Blob::write_at`].
@@ -158,7 +160,7 @@ impl Blob {
         body.account();
     }
 
-    /// Makes the value `len` bytes long, with zeroes at the end if it was shorter.
+    /// Sets the value's length to `len` bytes, with zeroes at the end if it was shorter.
     ///
     /// # Errors
     /// As [`Blob::write_at`].
@@ -174,22 +176,22 @@ impl Blob {
         grown
     }
 
-    /// Drops the value, on `lazy`'s thread if that takes long and nobody else holds it.
+    /// Drops the value; on `lazy`'s thread if that takes long and there is no other reference.
     pub(crate) fn free(self, lazy: &LazyFree) {
         if self.body.pages.len() >= LAZY_PAGES_MIN && Arc::strong_count(&self.body) == 1 {
             lazy.submit(1, Box::new(self));
         }
     }
 
-    /// The blob as a word to keep in a record. It is freed only by [`Blob::from_raw`].
+    /// Turns the blob into a word for a record. Only [`Blob::from_raw`] frees it.
     pub(crate) fn into_raw(self) -> u64 {
         Arc::into_raw(self.body).expose_provenance() as u64
     }
 
-    /// The blob that [`Blob::into_raw`] turned into `word`.
+    /// Returns the blob that [`Blob::into_raw`] turned into `word`.
     ///
     /// # Safety
-    /// `word` came from there, and is taken back once.
+    /// `word` came from there, and is taken back only once.
     pub(crate) unsafe fn from_raw(word: u64) -> Self {
         let pointer = std::ptr::with_exposed_provenance(crate::arena::distance(word));
         // SAFETY: `into_raw` made the word of such a pointer, and the caller vouches that this is
@@ -198,20 +200,21 @@ impl Blob {
         Self { body }
     }
 
-    /// A look at the blob in `word`, which stays in its record.
+    /// Returns the blob in `word` for a look; it stays in its record.
     ///
     /// # Safety
-    /// `word` came from [`Blob::into_raw`]; for the time of the look the record is locked, and the
-    /// result is neither changed nor dropped.
+    /// `word` came from [`Blob::into_raw`]; the record is locked during the look, and the result is
+    /// neither changed nor dropped.
     pub(crate) unsafe fn look(word: u64) -> ManuallyDrop<Self> {
-        // SAFETY: passed on to the caller; it is not dropped, so the record's claim stays whole.
+        // SAFETY: passed on to the caller; the result is not dropped, so the record's reference
+        // stays valid.
         ManuallyDrop::new(unsafe { Self::from_raw(word) })
     }
 
-    /// Changes the blob in `word`, and `word` with it (the body moves when the old one is pinned).
+    /// Changes the blob in `word`, and `word` with it (the body moves if the old one is pinned).
     ///
     /// # Safety
-    /// `word` came from [`Blob::into_raw`]; the record is locked, and nobody uses the old word
+    /// `word` came from [`Blob::into_raw`]; the record is locked, and no code uses the old word
     /// again.
     pub(crate) unsafe fn change<R>(word: &mut u64, change: impl FnOnce(&mut Self) -> R) -> R {
         /// Puts the word back even if `change` panics.
@@ -224,7 +227,7 @@ impl Blob {
                 *self.word = Arc::as_ptr(&self.blob.body).expose_provenance() as u64;
             }
         }
-        // SAFETY: passed on to the caller; the blob goes back into the word, not away.
+        // SAFETY: passed on to the caller; the blob goes back into the word and is not dropped.
         let blob = ManuallyDrop::new(unsafe { Self::from_raw(*word) });
         let mut held = WriteBack { blob, word };
         change(&mut held.blob)
@@ -245,18 +248,19 @@ impl BlobRef {
         self.range.len()
     }
 
-    /// Whether it has no bytes.
+    /// Whether the pinned part has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// The bytes in order, in pieces of at most 64 KiB.
+    /// Returns the bytes in order, in pieces of at most 64 KiB.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         self.body.pieces(self.range.clone())
     }
 
-    /// The piece that starts `at` bytes behind the start; empty at the end. For who sends in parts.
+    /// Returns the piece `at` bytes after the start; empty at the end. For a caller that sends in
+    /// parts.
     #[must_use]
     pub fn chunk_at(&self, at: usize) -> &[u8] {
         let start = self.range.start.saturating_add(at);
@@ -266,7 +270,7 @@ impl BlobRef {
             .unwrap_or_default()
     }
 
-    /// A part of it, `range` clamped to its length.
+    /// Returns a part of it; `range` is clamped to its length.
     #[must_use]
     pub fn slice(&self, range: Range<usize>) -> Self {
         let end = range.end.min(self.len());
@@ -277,7 +281,7 @@ impl BlobRef {
         }
     }
 
-    /// A copy in ordinary memory.
+    /// Returns a copy in ordinary memory.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len());
@@ -303,7 +307,7 @@ struct Body {
     slab: Arc<Slab>,
     pages: Vec<ChunkId>,
     tail: Vec<u8>,
-    /// What the ledger knows of this body without its pages.
+    /// Bytes that the ledger has counted for this body, without its pages.
     accounted: i64,
 }
 
@@ -325,7 +329,7 @@ impl Body {
         size_of::<Self>() + self.tail.capacity() + self.pages.capacity() * size_of::<ChunkId>()
     }
 
-    /// Tells the ledger what changed, pages aside.
+    /// Reports changes to the ledger, except those of pages.
     fn account(&mut self) {
         let own = i64::try_from(self.own_bytes()).unwrap_or(i64::MAX);
         if own != self.accounted {
@@ -334,11 +338,12 @@ impl Body {
         }
     }
 
-    /// The bytes from `at` to the end of its page, or of the tail; none at the end of the value.
+    /// Returns the bytes from `at` to the end of its page, or of the tail; none at the end of the
+    /// value.
     fn piece_at(&self, at: usize) -> &[u8] {
         match self.pages.get(at / PAGE_BYTES) {
-            // SAFETY: this body has a reference to the page, so others do not write (invariant 2),
-            // and through this one nobody does while it is borrowed.
+            // SAFETY: this body has a reference to the page, so other bodies do not write to it
+            // (invariant 2), and no code writes through this one while it is borrowed.
             Some(&page) => unsafe {
                 let arena = self.slab.arena();
                 arena.chunk_bytes(page, at % PAGE_BYTES..PAGE_BYTES)
@@ -367,7 +372,7 @@ impl Body {
         copied
     }
 
-    /// Adds zeroes up to `len`. Holes become the page of zeroes.
+    /// Extends the value with zeroes up to `len`. Holes become the page of zeroes.
     fn grow(&mut self, len: usize) -> Result<(), OutOfMemory> {
         if len <= self.len() {
             return Ok(());
@@ -382,7 +387,7 @@ impl Body {
         self.grow_tail(len % PAGE_BYTES)
     }
 
-    /// Makes the tail, if there is one, a whole page.
+    /// Turns the tail, if there is one, into a whole page.
     fn tail_to_page(&mut self) -> Result<(), OutOfMemory> {
         if self.tail.is_empty() {
             return Ok(());
@@ -400,7 +405,8 @@ impl Body {
 
     fn grow_tail(&mut self, len: usize) -> Result<(), OutOfMemory> {
         if len > self.tail.capacity() {
-            // The first tail of a value is taken as it comes; one that grows will grow again.
+            // The first tail of a value gets no spare bytes; one that grows is likely to grow
+            // again.
             let spare = if self.tail.is_empty() {
                 0
             } else {
@@ -433,12 +439,12 @@ impl Body {
         }
     }
 
-    /// Makes the pages that `range` touches ones that may be written. Their content stays where the
-    /// range does not cover it; where it does it may become anything.
+    /// Makes the pages that `range` touches writable. Content outside of the range is kept; content
+    /// inside it may become anything.
     fn own_pages(&mut self, range: Range<usize>) -> Result<(), OutOfMemory> {
         let end = range.end.div_ceil(PAGE_BYTES).min(self.pages.len());
-        // Two rounds: nothing may be lost of a page that will be overwritten as long as another
-        // page may still be refused.
+        // Two rounds: no page that will be overwritten may lose content while another page may
+        // still be refused.
         let mut fresh = Vec::new();
         for index in range.start / PAGE_BYTES..end {
             if !self.may_write(self.pages[index]) {
@@ -483,11 +489,11 @@ impl Body {
 
     /// Whether this body alone names `page`.
     fn may_write(&self, page: ChunkId) -> bool {
-        // Acquire pairs with the release in `release`: who let go has done its last read.
+        // Acquire pairs with the release in `release`: the body that let go has done its last read.
         !page.is_zero() && self.info(page).count.load(Ordering::Acquire) == 1
     }
 
-    /// A page with one reference and any content.
+    /// Takes a page with one reference; its content may be anything.
     fn take_page(&self) -> Result<ChunkId, OutOfMemory> {
         let page = self.slab.arena().take_chunk()?;
         let info = self.info(page);
@@ -504,7 +510,7 @@ impl Body {
         }
     }
 
-    /// Lets go of pages; those that nobody names any more go back to the arena.
+    /// Releases pages; those without a reference go back to the arena.
     fn release(&self, pages: &[ChunkId]) {
         for slice in pages.chunks(FREE_SLICE) {
             let unused: Vec<ChunkId> = slice
@@ -520,7 +526,7 @@ impl Body {
         }
     }
 
-    /// Takes back one reference to `page`; whether it was the last.
+    /// Drops one reference to `page`. Returns whether it was the last.
     fn let_go(&self, page: ChunkId) -> bool {
         if page.is_zero() {
             return false;
@@ -570,7 +576,7 @@ impl Drop for Body {
     }
 }
 
-/// The pieces of part of a value.
+/// The pieces of a part of a value.
 #[derive(Debug)]
 pub(crate) struct Pieces<'a> {
     body: &'a Body,
@@ -592,7 +598,8 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// Room for exactly `additional` elements more, or an error instead of the end of the process.
+/// Reserves capacity for exactly `additional` more elements, or returns an error instead of
+/// aborting the process.
 fn reserve_exact<T>(items: &mut Vec<T>, additional: usize) -> Result<(), OutOfMemory> {
     items
         .try_reserve_exact(additional)

@@ -1,15 +1,15 @@
 //! Lists of words in blocks, and the memory behind them.
 //!
-//! A pool has its memory from the system, not from the process' allocator: lists that hold millions
-//! of words come and go, and their memory must go back as soon as they are gone, whatever lies
-//! around it. What a pool holds is known exactly, so that it counts against the memory limit.
+//! A pool takes its memory from the system, not from the process' allocator. Lists of millions of
+//! words come and go, and their memory must go back as soon as they are gone, whatever lies around
+//! it. A pool knows exactly how much it holds, so its memory counts against the memory limit.
 
 use crate::reservation::{HUGE_PAGE_BYTES, Reservation};
 
-/// Words of a block, which has 256 bytes with its link and length.
+/// Words of a block. A block with its link and length has 256 bytes.
 pub(crate) const BLOCK_WORDS: usize = 31;
 
-/// Addresses are reserved by pieces of this many bytes.
+/// Address space is reserved in pieces of this many bytes.
 const PIECE_BYTES: usize = if cfg!(miri) {
     64 << 10
 } else {
@@ -18,10 +18,10 @@ const PIECE_BYTES: usize = if cfg!(miri) {
 
 const BLOCKS_PER_PIECE: usize = PIECE_BYTES / size_of::<Block>();
 
-/// An emptied pool that touched more than this gives it back.
+/// An emptied pool that touched more blocks than this gives its memory back.
 const KEPT_BLOCKS_MAX: u32 = 64;
 
-/// Some words, and the number of the next block of the list.
+/// Some words, and the number of the list's next block.
 #[derive(Debug)]
 #[repr(C)]
 struct Block {
@@ -32,27 +32,27 @@ struct Block {
 
 const _: () = assert!(size_of::<Block>() == 256);
 
-/// Blocks by number, from 1 on; 0 is none.
+/// Blocks by number, from 1; 0 is none.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
     pieces: Vec<Reservation>,
     /// The first free block that was used before.
     free: u32,
-    /// Blocks ever used.
+    /// Number of blocks that were ever used.
     touched: u32,
     in_use: u32,
 }
 
 impl Blocks {
-    /// Bytes that hold memory.
+    /// Bytes of memory in use.
     pub(crate) fn bytes(&self) -> usize {
         self.touched as usize * size_of::<Block>()
     }
 
-    /// The block of a number.
+    /// Returns the block with a number.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is no such block.
     #[expect(
         clippy::needless_pass_by_ref_mut,
         reason = "the block borrows the pool"
@@ -61,9 +61,9 @@ impl Blocks {
         assert!(number != 0 && number <= self.touched, "no such block");
         let at = number as usize - 1;
         let piece = &self.pieces[at / BLOCKS_PER_PIECE];
-        // SAFETY: inside the piece, which has room for so many, aligned because its base is and a
-        // block's size is a multiple of its alignment. Memory of a piece starts as zeroes, which is
-        // a valid block, and is only accessed here, through `&mut self`.
+        // SAFETY: inside the piece, which has space for that many blocks; aligned because its base
+        // is and a block's size is a multiple of its alignment. Memory of a piece starts as zeroes,
+        // which is a valid block, and is only accessed here, through `&mut self`.
         unsafe {
             piece
                 .base()
@@ -73,10 +73,10 @@ impl Blocks {
         }
     }
 
-    /// An empty block in front of the list that begins with `next`.
+    /// Takes an empty block and puts it in front of the list that begins with `next`.
     ///
     /// # Panics
-    /// When the system has no addresses left, as any allocation then would.
+    /// If the system has no address space left; any allocation would then panic too.
     fn take(&mut self, next: u32) -> u32 {
         let number = if self.free == 0 {
             if self.touched as usize == self.pieces.len() * BLOCKS_PER_PIECE {
@@ -97,7 +97,8 @@ impl Blocks {
         number
     }
 
-    /// Takes the memory out if nothing is in it; none if it is not worth it. Dropping it takes long.
+    /// Moves the memory out if it holds no words, or returns `None` if that is not worth it.
+    /// Dropping the result takes long.
     pub(crate) fn take_empty(&mut self) -> Option<Self> {
         let worth_it = self.in_use == 0 && self.touched > KEPT_BLOCKS_MAX;
         worth_it.then(|| std::mem::take(self))
@@ -111,17 +112,17 @@ impl Blocks {
     }
 }
 
-/// A list of words in the blocks of a pool. What it holds stays in the pool when it is forgotten.
+/// A list of words in the blocks of a pool. If a list is forgotten, its words stay in the pool.
 #[derive(Debug, Default)]
 pub(crate) struct List {
     first: u32,
 }
 
 impl List {
-    /// Without words.
+    /// The list without words.
     pub(crate) const EMPTY: Self = Self { first: 0 };
 
-    /// Whether it has none.
+    /// Whether the list has no words.
     pub(crate) fn is_empty(&self) -> bool {
         self.first == 0
     }
@@ -136,7 +137,7 @@ impl List {
         block.len += 1;
     }
 
-    /// Takes the word that was added last.
+    /// Removes and returns the word that was added last.
     pub(crate) fn pop(&mut self, blocks: &mut Blocks) -> Option<u64> {
         if self.first == 0 {
             return None;

@@ -8,20 +8,21 @@
 //!           │    version     │ depth  │LO│LI │SN │LK│ overflow  │
 //! ```
 //!
-//! Link: tag is the top of the key's hash; VI visited since the eviction hand came by, TT has a
-//! deadline, SA saved for the snapshot in progress while its bucket is not, LR readers must lock. A link is free when its
-//! offset is 0: never look at the tag or the flags for that, a late visitor may set VI on a link
-//! that was just cleared.
+//! Link: the tag is the top of the key's hash. VI: visited since the eviction hand passed. TT: has
+//! a deadline. SA: saved for the snapshot in progress while its bucket is not. LR: readers must
+//! lock. A link is free if its offset is 0. Never test the tag or the flags for that: a late
+//! visitor may set VI on a link that was just cleared.
 //!
-//! Word: LK locked, SN side of the last snapshot cut, LI somebody listens to a key in here, LO the
-//! holder may take long; depth is how many hash bits lead here; the version counts changes of
-//! content; overflow names the next bucket of the chain. The word of the home bucket guards its
-//! whole chain; of an overflow bucket's word only the overflow field is used.
+//! Word: LK: locked. SN: side of the last snapshot cut. LI: a listener observes a key in this
+//! bucket. LO: the holder may take long. The depth is the number of hash bits that lead here. The
+//! version counts changes of content. The overflow field names the next bucket of the chain. The
+//! word of the home bucket guards its whole chain; of an overflow bucket's word only the overflow
+//! field is used.
 //!
 //! Rules
-//!  1. Only who holds LK changes the word or a link, but for VI.
+//!  1. Only the holder of LK changes the word or a link, except VI.
 //!  2. The version changes with every change of content, and not on a visit that changed nothing.
-//!  3. A reader who took no lock believes what it saw only if the word has the same version and
+//!  3. A reader without the lock believes what it saw only if the word has the same version and
 //!     depth afterwards, and no LK in either.
 //!  4. A bucket whose depth is not what the finder expected was split: look for the key again.
 
@@ -29,13 +30,13 @@ use base::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::arena::Offset;
 
-/// Links of a bucket; few while a model checker tries all orders of looking at them.
+/// Links of a bucket; few under a model checker, because it tries all orders of looking at them.
 pub(crate) const LINKS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 7 };
 
 /// Bytes of a bucket: one cache line.
 pub(crate) const BUCKET_BYTES: usize = 64;
 
-/// Where a record is, and what the index knows about it. All zero is none.
+/// Where a record is, and what the index knows about it. All zero means no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link(u64);
 
@@ -43,33 +44,33 @@ impl Link {
     const OFFSET_MASK: u64 = (1 << 48) - Offset::ALIGNMENT_BYTES;
     const TAG_SHIFT: u32 = 48;
 
-    /// Used since the eviction hand came by.
+    /// Used since the eviction hand passed.
     pub(crate) const VISITED: u64 = 1;
     /// The record has a deadline.
     pub(crate) const DEADLINE: u64 = 1 << 1;
     /// The record was saved for the snapshot in progress, though its bucket is still behind: see
     /// [`crate::snapshot`]. Never set in other buckets.
     pub(crate) const SAVED: u64 = 1 << 2;
-    /// Readers must hold the lock: the record is more than its own words.
+    /// Readers must hold the lock, because the record is more than its own words.
     pub(crate) const LOCKED_READ: u64 = 1 << 3;
 
     /// No record.
     pub(crate) const NONE: Self = Self(0);
 
-    /// A link to the record at `offset`, of a key with `hash`.
+    /// Returns a link to the record at `offset`, whose key has `hash`.
     #[inline]
     pub(crate) fn new(hash: u64, offset: Offset, flags: u64) -> Self {
         debug_assert!(offset.bytes() & !Self::OFFSET_MASK == 0 && flags < 16);
         Self((hash >> Self::TAG_SHIFT << Self::TAG_SHIFT) | offset.bytes() | flags)
     }
 
-    /// The place of the record; none for a free link.
+    /// Offset of the record, or `None` if the link is free.
     #[inline]
     pub(crate) fn offset(self) -> Option<Offset> {
         Offset::new(self.0 & Self::OFFSET_MASK)
     }
 
-    /// Whether the record's key may be one with `hash`.
+    /// Whether the record's key may have `hash`.
     #[cfg(test)]
     pub(crate) fn may_be(self, hash: u64) -> bool {
         (self.0 ^ hash) >> Self::TAG_SHIFT == 0
@@ -81,13 +82,13 @@ impl Link {
         self.0 & flag != 0
     }
 
-    /// The same record, moved to `offset`.
+    /// Returns the link after its record has moved to `offset`.
     #[inline]
     pub(crate) fn with_offset(self, offset: Offset) -> Self {
         Self((self.0 & !Self::OFFSET_MASK) | offset.bytes())
     }
 
-    /// The same record with `flags`.
+    /// Returns the link with other flags.
     #[inline]
     pub(crate) fn with_flags(self, flags: u64) -> Self {
         Self((self.0 & !0xf) | flags)
@@ -116,28 +117,29 @@ impl Word {
     const VERSION_ONE: u64 = 1 << 34;
     const VERSION_MASK: u64 = !(Self::VERSION_ONE - 1);
 
-    /// What a split passes on: which side of the cut the records are on, and that somebody listens.
+    /// The bits that a split passes on: the side of the cut, and whether a listener observes the
+    /// bucket.
     const INHERITED: u64 = Self::SNAPSHOT | Self::LISTEN;
 
-    /// Somebody holds the bucket.
+    /// Whether a thread holds the bucket.
     #[inline]
     pub(crate) fn is_locked(self) -> bool {
         self.0 & Self::LOCK != 0
     }
 
-    /// Whether the bucket was not yet saved for the snapshot that began with `generation`.
+    /// Whether the bucket is not yet saved for the snapshot that began with `generation`.
     #[inline]
     pub(crate) fn is_behind(self, generation: u64) -> bool {
         (self.0 >> Self::SNAPSHOT_SHIFT ^ generation) & 1 != 0
     }
 
-    /// The holder said that it may take long.
+    /// Whether the holder has declared that it may take long.
     #[inline]
     pub(crate) fn is_long(self) -> bool {
         self.0 & Self::LONG != 0
     }
 
-    /// Version and depth: what changes with the content.
+    /// Version and depth: the part of the word that changes with the content.
     pub(crate) fn version(self) -> u64 {
         self.0 & (Self::VERSION_MASK | Self::DEPTH_MASK)
     }
@@ -147,13 +149,13 @@ impl Word {
         Self(self.0.wrapping_add(Self::VERSION_ONE)).version()
     }
 
-    /// Whether nobody holds the bucket and so many bits of a hash lead to it.
+    /// Whether the bucket is not locked and has this depth.
     #[inline]
     pub(crate) fn is_free_at(self, depth: u32) -> bool {
         self.0 & (Self::LOCK | Self::DEPTH_MASK) == u64::from(depth) << Self::DEPTH_SHIFT
     }
 
-    /// How many bits of a hash lead to this bucket.
+    /// Number of hash bits that lead to this bucket.
     #[inline]
     pub(crate) fn depth(self) -> u32 {
         u32::from((self.0 >> Self::DEPTH_SHIFT).to_le_bytes()[0] & 63)
@@ -166,8 +168,8 @@ impl Word {
         u32::from_le_bytes([a, b, c, 0])
     }
 
-    /// Whether what was read between this word, of a bucket that nobody held, and a later one may be
-    /// believed.
+    /// Whether a reader may believe what it read between this word and the later one. This word is
+    /// that of an unlocked bucket.
     #[inline]
     pub(crate) fn validates(self, later: Self) -> bool {
         debug_assert!(
@@ -201,14 +203,14 @@ impl Word {
     }
 }
 
-/// Links to look at, by their place in the bucket.
+/// The links to look at, as indexes in the bucket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidates {
     bits: u32,
 }
 
 impl Candidates {
-    /// Whether no link of the bucket can be of the key.
+    /// Whether no link of the bucket can be the key's.
     #[inline]
     pub(crate) fn is_empty(self) -> bool {
         self.bits == 0
@@ -241,13 +243,13 @@ pub(crate) struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == BUCKET_BYTES);
 
 impl Bucket {
-    /// The word, ordered before what is read next.
+    /// Loads the word, ordered before all later reads.
     #[inline]
     pub(crate) fn word(&self) -> Word {
         Word(self.word.load(Ordering::Acquire))
     }
 
-    /// The word again, after what was read optimistically.
+    /// Loads the word again, ordered after all optimistic reads.
     #[inline]
     pub(crate) fn word_after(&self) -> Word {
         fence(Ordering::Acquire);
@@ -260,8 +262,8 @@ impl Bucket {
         Link(self.links[at].load(Ordering::Relaxed))
     }
 
-    /// Which of the links may be of a key with `hash`: one bit each. Without branches, for which link
-    /// it will be cannot be foretold. Only advice until the link itself is loaded.
+    /// Returns which links may be of a key with `hash`, one bit each. Free of branches, because the
+    /// processor cannot predict which link it will be. Only advice until the link itself is loaded.
     #[inline]
     pub(crate) fn candidates(&self, hash: u64) -> Candidates {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
@@ -271,7 +273,7 @@ impl Bucket {
         Candidates { bits }
     }
 
-    /// The links whose tag is that of `hash`, one word after the other.
+    /// Returns the links whose tag is that of `hash`, tested word by word.
     #[inline]
     #[cfg(any(test, not(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))))]
     fn tags_equal_by_words(&self, hash: u64) -> u32 {
@@ -282,11 +284,11 @@ impl Bucket {
         })
     }
 
-    /// The same, all at once: 13 instructions instead of 46.
+    /// Returns the same for all words at once: 13 instructions instead of 46.
     ///
-    /// Assembly, because others may write a link meanwhile: the compiler sees neither load, and the
-    /// processor makes each of its halves, a link, as a whole or (which is as good here, see
-    /// [`crate::bulk`]) in parts.
+    /// Assembly, because other threads may write a link meanwhile: the compiler sees no load here.
+    /// The processor loads each half of a vector, which is a link, as a whole or (just as good
+    /// here, see [`crate::bulk`]) in parts.
     #[inline]
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
     fn tags_equal(&self, hash: u64) -> u32 {
@@ -323,19 +325,19 @@ impl Bucket {
         bits & ALL
     }
 
-    /// Replaces a link; for the holder.
+    /// Replaces a link. The caller holds the bucket.
     #[inline]
     pub(crate) fn set_link(&self, at: usize, link: Link) {
         self.links[at].store(link.0, Ordering::Relaxed);
     }
 
-    /// Notes that a record was used; anybody may, late and in vain.
+    /// Notes that a record was used. Any thread may do this, even late and in vain.
     #[inline]
     pub(crate) fn set_visited(&self, at: usize) {
         self.links[at].fetch_or(Link::VISITED, Ordering::Relaxed);
     }
 
-    /// Takes the lock if the word still is `seen`, which must be unlocked.
+    /// Takes the lock if the word is still `seen`, which must be unlocked.
     #[inline]
     pub(crate) fn try_lock(&self, seen: Word) -> bool {
         debug_assert!(!seen.is_locked());
@@ -356,14 +358,14 @@ impl Bucket {
         taken
     }
 
-    /// Says that the holder may take long; for the holder.
+    /// Declares that the holder may take long. The caller holds the bucket.
     pub(crate) fn set_long(&self) {
         let word = self.word.load(Ordering::Relaxed);
         self.word.store(word | Word::LONG, Ordering::Relaxed);
     }
 
-    /// Gives the lock back; a plain store, for nobody else writes a locked word. `changed` says
-    /// whether content changed.
+    /// Releases the lock. A plain store is enough, because no other thread writes a locked word.
+    /// `changed` says whether content changed.
     #[inline]
     pub(crate) fn unlock(&self, changed: bool) {
         let word = Word(self.word.load(Ordering::Relaxed));
@@ -371,8 +373,8 @@ impl Bucket {
         self.word.store(word.unlocked(changed).0, Ordering::Release);
     }
 
-    /// Gives the lock of a bucket back that was split or merged: what is in it now has another common
-    /// ending.
+    /// Releases the lock of a bucket that was split or merged: its hashes now share a different
+    /// number of low bits.
     pub(crate) fn unlock_split(&self, depth: u32) {
         let word = Word(self.word.load(Ordering::Relaxed));
         debug_assert!(word.is_locked());
@@ -380,7 +382,7 @@ impl Bucket {
             .store(word.with_depth(depth).unlocked(true).0, Ordering::Release);
     }
 
-    /// The depth of a bucket that is no longer part of the table: no hash leads there.
+    /// Depth of a bucket that is no longer part of the table: no hash leads there.
     pub(crate) const DEAD_DEPTH: u32 = 63;
 
     /// Whether both buckets are on the same side of the last snapshot cut.
@@ -389,17 +391,16 @@ impl Bucket {
         sides & Word::SNAPSHOT == 0
     }
 
-    /// Takes over that somebody listens from a bucket whose records come here; for the holder of
-    /// both.
+    /// Inherits the listener bit of a bucket whose records come here. The caller holds both.
     pub(crate) fn inherit_listeners(&self, from: &Self) {
         let listen = from.word.load(Ordering::Relaxed) & Word::LISTEN;
         let word = self.word.load(Ordering::Relaxed);
         self.word.store(word | listen, Ordering::Relaxed);
     }
 
-    /// Gives a bucket whose memory went back to the system a version that it probably never had:
-    /// a reader may remember it from before. `era` is another one each time. For a bucket that
-    /// nobody can find yet.
+    /// Gives a bucket whose memory went back to the system a version that it probably never had,
+    /// because a reader may remember an earlier one. `era` differs each time that memory
+    /// went back. No thread can find the bucket yet.
     pub(crate) fn renew(&self, era: u64) {
         const CHANGES_PER_ERA: u64 = 1 << 12;
         if self.word.load(Ordering::Relaxed) == 0 {
@@ -408,8 +409,8 @@ impl Bucket {
         }
     }
 
-    /// Starts a bucket that nobody can find yet. Its version goes on from what it was, for a reader
-    /// may remember it from before.
+    /// Initialises a bucket that no thread can find yet. Its version continues from the old one,
+    /// because a reader may remember that.
     pub(crate) fn begin(&self, depth: u32, inherit_from: Word) {
         let old = Word(self.word.load(Ordering::Relaxed));
         let inherited = inherit_from.0 & Word::INHERITED;
@@ -418,14 +419,14 @@ impl Bucket {
         self.word.store(word.0, Ordering::Relaxed);
     }
 
-    /// Whether the records in here are still to be saved, as the holder knows it.
+    /// Whether the records in this bucket are not yet saved, as its holder knows it.
     #[inline]
     pub(crate) fn is_behind(&self, generation: u64) -> bool {
         Word(self.word.load(Ordering::Relaxed)).is_behind(generation)
     }
 
-    /// Puts the bucket on the side of `generation`; for the holder. Released, so that who sees it on
-    /// that side also sees where its records were saved.
+    /// Puts the bucket on the side of `generation`. The caller holds it. A release store, so that a
+    /// thread that sees the bucket on that side also sees where its records were saved.
     pub(crate) fn set_side(&self, generation: u64) {
         let word = self.word.load(Ordering::Relaxed);
         let side = (generation & 1) << Word::SNAPSHOT_SHIFT;
@@ -439,7 +440,7 @@ impl Bucket {
         Word(self.word.load(Ordering::Relaxed)).overflow()
     }
 
-    /// Makes `number` the next bucket of the chain; for the holder.
+    /// Makes `number` the next bucket of the chain. The caller holds the bucket.
     #[inline]
     pub(crate) fn set_overflow(&self, number: u32) {
         let word = Word(self.word.load(Ordering::Relaxed));
@@ -447,13 +448,13 @@ impl Bucket {
             .store(word.with_overflow(number).0, Ordering::Relaxed);
     }
 
-    /// Whether somebody listens to a key in here, as the holder knows it.
+    /// Whether a listener observes a key in this bucket, as its holder knows it.
     #[inline]
     pub(crate) fn is_listened(&self) -> bool {
         self.word.load(Ordering::Relaxed) & Word::LISTEN != 0
     }
 
-    /// Notes that somebody listens to a key in here, or nobody any more; for the holder.
+    /// Notes whether a listener observes a key in this bucket. The caller holds it.
     pub(crate) fn set_listened(&self, on: bool) {
         let word = self.word.load(Ordering::Relaxed) & !Word::LISTEN;
         let bit = if on { Word::LISTEN } else { 0 };
@@ -466,7 +467,7 @@ impl Bucket {
         self.word.load(Ordering::Relaxed) & Word::INHERITED
     }
 
-    /// Sets the bits that a split passes on; for the holder.
+    /// Sets the bits that a split passes on. The caller holds the bucket.
     #[cfg(test)]
     pub(crate) fn set_inherited_bits(&self) {
         let word = self.word.load(Ordering::Relaxed) | Word::INHERITED;

@@ -1,6 +1,6 @@
 //! A range of buckets that never moves: the home buckets of an index, or its overflow buckets.
 //!
-//! Memory is taken from the system when a bucket is first touched. Fresh buckets are all zero.
+//! The system provides memory when a bucket is first touched. Fresh buckets are all zero.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::bucket::Bucket;
 #[cfg(not(any(loom, shuttle)))]
 use crate::reservation::{HUGE_PAGE_BYTES, Reservation};
 
-/// From so many bytes of buckets on huge pages are asked for before they are used.
+/// Above this many bytes, huge pages are requested before the buckets are used.
 pub(crate) const HUGE_FROM_BYTES: usize = 64 << 20;
 
 /// Buckets by number.
@@ -24,10 +24,10 @@ pub(crate) struct Buckets {
 }
 
 impl Buckets {
-    /// Reserves addresses for `wanted` buckets, or for as many as can be had.
+    /// Reserves address space for `wanted` buckets, or for as many as possible.
     ///
     /// # Errors
-    /// When there are not even addresses for 2 MiB of them.
+    /// If not even 2 MiB of address space are available.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn new(wanted: usize) -> io::Result<Self> {
         let bytes = wanted
@@ -48,16 +48,16 @@ impl Buckets {
         })
     }
 
-    /// How many there are.
+    /// Number of buckets.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// The bucket of a number.
+    /// Returns the bucket with a number.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is no such bucket.
     #[inline]
     pub(crate) fn at(&self, number: usize) -> &Bucket {
         assert!(number < self.count, "a bucket outside of the index");
@@ -65,7 +65,7 @@ impl Buckets {
         {
             // SAFETY: inside the mapping (asserted; `count` buckets fit into it), aligned because
             // the base is and a bucket's size is its alignment. Zeroes are a valid bucket, and a
-            // bucket is nothing but atomics.
+            // bucket consists of nothing but atomics.
             unsafe { self.range.base().cast::<Bucket>().add(number).as_ref() }
         }
         #[cfg(any(loom, shuttle))]
@@ -74,14 +74,14 @@ impl Buckets {
         }
     }
 
-    /// Starts to bring a bucket into the cache. A number that is too large is ignored.
+    /// Prefetches a bucket. A number that is too large is ignored.
     #[inline]
     pub(crate) fn prefetch(&self, number: usize) {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
         {
             let bucket = self.range.base().as_ptr().cast::<Bucket>();
             let address = bucket.wrapping_add(number);
-            // SAFETY: a prefetch has no effect but on caches, whatever the address.
+            // SAFETY: a prefetch affects nothing but caches, whatever the address.
             unsafe {
                 std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
                     address.cast(),
@@ -92,9 +92,10 @@ impl Buckets {
         let _ = number;
     }
 
-    /// When bucket `number`, which is used from now on as all before it are, is the first of 2 MiB: in
-    /// a large index asks for a huge page for the 2 MiB behind it, and that its memory be there by
-    /// then; in a small one has the 2 MiB before it moved to one.
+    /// Prepares huge pages if bucket `number` is the first of 2 MiB. It and all buckets before it
+    /// are in use from now on. In a large index, requests a huge page for the next 2 MiB, so that
+    /// its memory is there before its first use. In a small index, moves the 2 MiB before it to a
+    /// huge page.
     #[inline]
     pub(crate) fn before_first_use(&self, number: usize) {
         #[cfg(not(any(loom, shuttle)))]
@@ -122,7 +123,7 @@ impl Buckets {
         }
     }
 
-    /// Gives the memory of some buckets back to the system; they read as zero from now on.
+    /// Returns the memory of some buckets to the system; they read as zero from now on.
     pub(crate) fn discard_range(&self, numbers: std::ops::Range<usize>) {
         #[cfg(not(any(loom, shuttle)))]
         {
@@ -134,8 +135,8 @@ impl Buckets {
         let _ = numbers;
     }
 
-    /// Gives the memory of all buckets back to the system; they read as zero from now on. For an
-    /// index that nobody uses any more.
+    /// Returns the memory of all buckets to the system; they read as zero from now on. The index
+    /// must no longer be in use.
     pub(crate) fn discard(&self) {
         #[cfg(not(any(loom, shuttle)))]
         self.range.discard(0..self.range.bytes());

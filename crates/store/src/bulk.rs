@@ -1,29 +1,29 @@
 //! Copies between ordinary bytes and memory that other threads may access at the same time.
 //!
 //! Rust has no atomic `memcpy`, and an ordinary one on memory that another thread writes is
-//! undefined. There are two ways here, and both ends of every race use one of them:
+//! undefined behaviour. This module has two ways, and both ends of every race use one of them:
 //!
 //! 1. Relaxed atomic words ([`load_bytes`], [`store_bytes`]), which every target and Miri have.
-//! 2. On x86-64 three pieces of assembly ([`copy`]) for whatever is at least 16 bytes long: 100
-//!    bytes take 3.5 ns instead of 8, 4 KiB 43 instead of 105. The compiler sees through neither
-//!    their loads nor their stores, and the processor makes them as a whole or in parts, down to a
-//!    byte. So a racing reader may see a word half written, which is as good to it as two words of
-//!    which one is: it looks at the version and throws both away.
+//! 2. On x86-64 three pieces of assembly ([`copy`]) for 16 bytes or more: 100 bytes take 3.5 ns
+//!    instead of 8, 4 KiB 43 instead of 105. The compiler sees neither their loads nor their
+//!    stores, and the processor makes them as a whole or in parts, down to a byte. So a racing
+//!    reader may see a half-written word. That is no worse for it than two words of which one is
+//!    old and one new: it checks the version and throws both away.
 //!
-//! A copy orders nothing by itself: the reader's fence and its look at the version do.
+//! A copy orders nothing by itself; the reader's fence and its check of the version do.
 
 use base::sync::atomic::{AtomicU64, Ordering};
 
 use crate::arena::WORD_BYTES;
 
-/// Bytes that one register moves, the least that [`copy`] takes.
+/// Bytes that one register moves: the minimum for [`copy`].
 const MOVE_BYTES: usize = 16;
 
 /// Bytes that four registers move.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
 const BLOCK_BYTES: usize = 64;
 
-/// From here on the processor's own loop is faster; it takes 13 ns to start.
+/// From this length on the processor's own loop is faster; it takes 13 ns to start.
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
 const LOOP_BYTES_MIN: usize = 2048;
 
@@ -34,10 +34,10 @@ pub(crate) fn is_bulk(len: usize) -> bool {
 }
 
 /// Copies `len` bytes. At most one of the two ranges may be accessed by other threads meanwhile,
-/// and by these only in the two ways of the module head.
+/// and by these only in the two ways of the module's comment.
 ///
 /// # Safety
-/// [`is_bulk`] said yes to `len`; `source` may be read and `target` written for `len` bytes, and
+/// [`is_bulk`] is true for `len`; `source` may be read and `target` written for `len` bytes, and
 /// the two do not overlap.
 #[inline]
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
@@ -73,9 +73,9 @@ pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
 #[inline(always)]
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
 unsafe fn move_long(source: *const u8, target: *mut u8, len: usize) {
-    // SAFETY: reads and writes the ranges that the caller vouches for, upwards, for the direction
-    // flag is clear wherever Rust code runs. The three registers are declared as changed; neither
-    // stack nor flags are; memory counts as clobbered.
+    // SAFETY: reads and writes the ranges that the caller vouches for, upwards, because the
+    // direction flag is clear wherever Rust code runs. The three registers are declared as changed;
+    // neither stack nor flags are; memory counts as clobbered.
     unsafe {
         std::arch::asm!(
             "rep movsb",
@@ -137,17 +137,17 @@ unsafe fn move_16(source: *const u8, target: *mut u8) {
     }
 }
 
-/// Never called where there is no assembly: [`is_bulk`] says no.
+/// Never called on targets without the assembly, because [`is_bulk`] is false there.
 ///
 /// # Safety
-/// As where there is.
+/// As on targets with the assembly.
 #[inline]
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, shuttle)))))]
 pub(crate) unsafe fn copy(_source: *const u8, _target: *mut u8, len: usize) {
     debug_assert!(is_bulk(len));
 }
 
-/// Copies the bytes from `start` on to `out`; `word` gives the word of an index.
+/// Copies the bytes from `start` on to `out`; `word` returns the word of an index.
 #[inline]
 pub(crate) fn load_bytes<'a>(word: impl Fn(usize) -> &'a AtomicU64, start: usize, out: &mut [u8]) {
     let (mut index, head) = (start / WORD_BYTES, start % WORD_BYTES);
@@ -171,8 +171,8 @@ pub(crate) fn load_bytes<'a>(word: impl Fn(usize) -> &'a AtomicU64, start: usize
     }
 }
 
-/// Copies `data` to the bytes from `start` on. The other bytes of the first and last word keep
-/// what they hold, so only one thread at a time may write.
+/// Copies `data` to the bytes from `start` on. The other bytes of the first and last word are kept,
+/// so only one thread at a time may write.
 #[inline]
 pub(crate) fn store_bytes<'a>(word: impl Fn(usize) -> &'a AtomicU64, start: usize, data: &[u8]) {
     let (mut index, head) = (start / WORD_BYTES, start % WORD_BYTES);
@@ -194,7 +194,7 @@ pub(crate) fn store_bytes<'a>(word: impl Fn(usize) -> &'a AtomicU64, start: usiz
     }
 }
 
-/// Whether the bytes from `start` on are `data`; stops at the first word that differs.
+/// Whether the bytes from `start` on equal `data`; stops at the first word that differs.
 #[inline]
 pub(crate) fn matches<'a>(
     word: impl Fn(usize) -> &'a AtomicU64,
@@ -222,13 +222,13 @@ pub(crate) fn matches<'a>(
     tail.is_empty() || starts_with(word(index).load(Ordering::Relaxed), tail, data)
 }
 
-/// Whether the first bytes of a word are those of `tail`, 1 to 7 bytes at the end of `data`: in place of
-/// a call for so few.
+/// Whether the first bytes of a word equal `tail`, 1 to 7 bytes at the end of `data`. Avoids a call
+/// for so few bytes.
 #[inline]
 fn starts_with(word: u64, tail: &[u8], data: &[u8]) -> bool {
     let bits = 8 * (tail.len() % WORD_BYTES);
     let wanted = match data.last_chunk() {
-        // The word that ends where they end.
+        // The last full word of `data` ends where `tail` ends.
         Some(last) => u64::from_le_bytes(*last) >> (64 - bits),
         None => tail
             .iter()

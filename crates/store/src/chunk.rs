@@ -1,9 +1,9 @@
-//! The chunks of the arena: who uses each, and who may have the next.
+//! The chunks of the arena: the use of each, and the free ones.
 //!
-//! A chunk is free, holds slots of one size class, or is a page of a large value. Free ones are
-//! kept in two stacks: dirty ones, whose memory is still here and which are handed out first, and
-//! clean ones, which cost no memory. More than a few dirty ones are cleaned, that is, given back to
-//! the system. Behind them are the chunks that were never used.
+//! A chunk is free, holds slots of one size class, or is a page of a large value. Free chunks are
+//! kept in two stacks. Dirty ones still have their memory and are handed out first. Clean ones cost
+//! no memory. If there are too many dirty ones, some are cleaned: their memory goes back to the
+//! system. After all these come the chunks that were never used.
 
 use std::io;
 
@@ -15,28 +15,30 @@ use crate::reservation::HUGE_PAGE_BYTES;
 #[cfg(not(any(loom, shuttle)))]
 use crate::reservation::Reservation;
 
-/// Dirty chunks kept whatever the size of the store (4 MiB).
+/// Number of dirty chunks kept whatever the size of the store (4 MiB).
 const DIRTY_MIN: usize = 64;
 
-/// Dirty chunks kept that nobody took for [a while](Arena::clean_unused) (512 KiB).
+/// Number of dirty chunks kept although no thread took them for [a while](Arena::clean_unused) (512
+/// KiB) …
 const UNUSED_KEPT: usize = 8;
 
-/// … and of these so many are cleaned at once (4 MiB).
+/// … and maximum number of such chunks cleaned at once (4 MiB).
 const UNUSED_CLEANED: usize = 64;
 
-/// With so many clean chunks at hand, none after them need be ready (4 MiB).
+/// If this many clean chunks are free, the memory after them need not be prepared (4 MiB).
 const PREPARED_NEEDLESS: usize = 64;
 
-/// Chunks cleaned at once by who may have a client waiting: some tens of microseconds.
+/// Number of chunks cleaned at once by a thread that may have a client waiting: some tens of
+/// microseconds.
 pub(crate) const CLEANED_AT_ONCE: usize = 8;
 
-/// Beyond [`DIRTY_MIN`] one dirty chunk is kept for so many in use: 3 % of the memory.
+/// Beyond [`DIRTY_MIN`], one dirty chunk is kept per this many chunks in use: 3 % of the memory.
 const IN_USE_PER_DIRTY: u64 = 32;
 
-/// Chunks that share a huge page.
+/// Number of chunks that share a huge page.
 const CHUNKS_PER_HUGE_PAGE: usize = HUGE_PAGE_BYTES / CHUNK_BYTES;
 
-/// Number of a chunk. 0 is the page of zeroes that nobody owns; it also stands for "none".
+/// Number of a chunk. 0 is the page of zeroes that has no owner; it also stands for "none".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChunkId(u32);
 
@@ -44,26 +46,26 @@ impl ChunkId {
     /// The page of zeroes, also "none".
     pub(crate) const ZERO: Self = Self(0);
 
-    /// The chunk that `offset` lies in.
+    /// Returns the chunk that `offset` lies in.
     #[inline]
     pub(crate) fn of(offset: Offset) -> Self {
         Self::from_index(distance(offset.bytes()) / CHUNK_BYTES)
     }
 
-    /// By index.
+    /// Returns the chunk of an index.
     #[inline]
     fn from_index(index: usize) -> Self {
         // A reservation has at most 2^45 bytes, so there are fewer than 2^32 chunks.
         Self(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// By its number, as [`ChunkId::number`] gave it.
+    /// Returns the chunk of a number from [`ChunkId::number`].
     #[inline]
     pub(crate) fn from_number(number: u32) -> Self {
         Self(number)
     }
 
-    /// Its number.
+    /// The chunk's number.
     #[inline]
     pub(crate) fn number(self) -> u32 {
         self.0
@@ -86,7 +88,7 @@ impl ChunkId {
         self.index() * CHUNK_BYTES
     }
 
-    /// The offset of what is `byte_at` bytes behind the chunk's start; none in chunk 0, or if
+    /// Returns the offset `byte_at` bytes after the chunk's start, or `None` in chunk 0 or if
     /// `byte_at` is not a multiple of 16.
     #[inline]
     pub(crate) fn offset(self, byte_at: u32) -> Option<Offset> {
@@ -97,14 +99,14 @@ impl ChunkId {
     }
 }
 
-/// What is known about one chunk. Who may change it depends on the use: see `slab` and `blob`. All
-/// zero is a free chunk.
+/// The state of one chunk. Which thread may change it depends on the use: see `slab` and `blob`.
+/// All zero is a free chunk.
 #[derive(Debug, Default)]
 #[repr(align(32))]
 pub(crate) struct ChunkInfo {
     /// The use, and flags of the slabs.
     pub(crate) state: AtomicU32,
-    /// Slots that are in use or in a thread's cache; or references to the page.
+    /// Number of slots that are in use or in a thread's cache; or number of references to the page.
     pub(crate) count: AtomicU32,
     /// Bytes from the chunk's start to the first free slot of its list, plus one; 0 for none.
     pub(crate) free_head: AtomicU32,
@@ -124,7 +126,8 @@ pub(crate) struct Chunks {
     free: CachePadded<Mutex<Free>>,
     in_use: AtomicU64,
     dirty: AtomicU64,
-    /// The fewest dirty chunks since the last look: so many were not needed. Changed with `free` locked.
+    /// The lowest number of dirty chunks since the last look: that many were not needed. Changed
+    /// with `free` locked.
     dirty_least: AtomicU64,
     dirty_max: AtomicU64,
 }
@@ -135,7 +138,7 @@ struct Free {
     clean: Vec<ChunkId>,
     /// The first chunk that was never used.
     unused: ChunkId,
-    /// After the last chunk whose memory was asked for ahead of its use.
+    /// End of the last chunk whose memory was requested ahead of its use.
     prepared_end: ChunkId,
 }
 
@@ -144,10 +147,10 @@ struct Free {
 pub(crate) struct OutOfMemory;
 
 impl Chunks {
-    /// For an arena of `count` chunks.
+    /// Creates the table for an arena of `count` chunks.
     ///
     /// # Errors
-    /// When there are no addresses for the table.
+    /// If there is no address space for the table.
     pub(crate) fn new(count: usize, huge_pages: HugePages) -> io::Result<Self> {
         Ok(Self {
             table: Table::new(count)?,
@@ -165,10 +168,10 @@ impl Chunks {
         })
     }
 
-    /// What is known about `chunk`.
+    /// Returns the state of `chunk`.
     ///
     /// # Panics
-    /// When there is no such chunk.
+    /// If there is no such chunk.
     #[inline]
     pub(crate) fn info(&self, chunk: ChunkId) -> &ChunkInfo {
         self.table.at(chunk.index())
@@ -184,12 +187,12 @@ impl Chunks {
         self.dirty.load(Ordering::Relaxed) * CHUNK_BYTES as u64
     }
 
-    /// The first chunk that was never used: all in use are below it.
+    /// The first chunk that was never used: all chunks in use are below it.
     pub(crate) fn unused(&self) -> ChunkId {
         lock(&self.free).unused
     }
 
-    /// Keeps at most `chunks` dirty ones, for who has to hold a limit.
+    /// Limits the number of dirty chunks, for a store with a memory limit.
     pub(crate) fn set_dirty_max(&self, chunks: u64) {
         self.dirty_max.store(chunks, Ordering::Relaxed);
     }
@@ -200,7 +203,7 @@ impl Chunks {
         distance(by_use).max(DIRTY_MIN).min(by_limit)
     }
 
-    /// Takes up to `count` dirty chunks out of their stack, those first that were not used for long.
+    /// Removes up to `count` dirty chunks from their stack, the longest unused first.
     fn surplus(&self, free: &mut Free, count: usize) -> Vec<ChunkId> {
         let count = count.min(free.dirty.len());
         let surplus: Vec<_> = free.dirty.drain(..count).collect();
@@ -209,7 +212,7 @@ impl Chunks {
         surplus
     }
 
-    /// Whether the memory from `chunk` on is on huge pages from its first use on.
+    /// Whether the memory from `chunk` on is on huge pages from its first use.
     fn wants_huge(&self, chunk: ChunkId) -> bool {
         match self.huge_pages {
             HugePages::Never => false,
@@ -217,7 +220,7 @@ impl Chunks {
         }
     }
 
-    /// Whether it moves to huge pages once it is in use.
+    /// Whether the memory of `chunk` moves to huge pages once it is in use.
     fn becomes_huge(&self, chunk: ChunkId) -> bool {
         self.huge_pages != HugePages::Never && !self.wants_huge(chunk)
     }
@@ -227,7 +230,7 @@ impl Arena {
     /// Takes a free chunk; the caller sets its info. Its content may be anything.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when the reserved range is used up.
+    /// [`OutOfMemory`] if the reserved range is used up.
     pub(crate) fn take_chunk(&self) -> Result<ChunkId, OutOfMemory> {
         let chunks = self.chunks();
         let mut free = lock(&chunks.free);
@@ -253,8 +256,9 @@ impl Arena {
         Ok(chunk)
     }
 
-    /// Gives chunks back that nobody uses any more; their info must say so. When there are too many
-    /// dirty ones now, cleans up to `cleaned_max` of them; the rest is for [`Arena::clean_surplus`].
+    /// Gives back chunks that are no longer in use; their info must say so. If there are then too
+    /// many dirty chunks, cleans up to `cleaned_max` of them; the rest is left to
+    /// [`Arena::clean_surplus`].
     pub(crate) fn give_chunks(&self, given: &[ChunkId], cleaned_max: usize) {
         let chunks = self.chunks();
         let count = given.len() as u64;
@@ -275,14 +279,14 @@ impl Arena {
         if dirty <= dirty_max {
             return;
         }
-        // Half of what is allowed stays, so that this happens once for many chunks.
+        // Half of the allowed number stays, so that this happens once for many chunks.
         let count = (dirty - dirty_max / 2).min(count_max);
         let surplus = chunks.surplus(&mut lock(&chunks.free), count);
         self.clean_free(surplus);
     }
 
-    /// Cleans dirty chunks that nobody needed since this was last called, but for a few: memory returns though
-    /// nobody writes. To be called about once a second.
+    /// Cleans the dirty chunks that no thread needed since the last call, except a few: so memory
+    /// goes back even if no client writes. Called about once a second.
     pub(crate) fn clean_unused(&self) {
         let chunks = self.chunks();
         let surplus = {
@@ -300,8 +304,9 @@ impl Arena {
         self.clean_free(surplus);
     }
 
-    /// Gives memory back that was asked for ahead of its use, where so much is free by now that its use is far away.
-    /// With the lock, so that nobody begins to use it meanwhile.
+    /// Returns memory that was requested ahead of its use, if so many chunks are free by now that
+    /// its use is far away. The caller holds the lock, so that no thread begins to use it
+    /// meanwhile.
     fn give_prepared(&self, free: &mut Free) {
         let end = free.prepared_end;
         if end > free.unused && free.clean.len() >= PREPARED_NEEDLESS {
@@ -310,7 +315,7 @@ impl Arena {
         }
     }
 
-    /// Gives the memory of all free chunks back to the system; the bytes given.
+    /// Returns the memory of all dirty chunks to the system. Returns the number of bytes.
     pub(crate) fn give_dirty(&self) -> u64 {
         let chunks = self.chunks();
         if chunks.dirty.load(Ordering::Relaxed) == 0 {
@@ -322,14 +327,14 @@ impl Arena {
         bytes
     }
 
-    /// Gives the memory of chunks back that were taken out of the dirty stack. Nobody can take them
-    /// while they are in neither stack, so no lock is held over the system calls.
+    /// Cleans chunks that were removed from the dirty stack. No thread can take them while they are
+    /// in neither stack, so no lock is held during the system calls.
     fn clean_free(&self, surplus: Vec<ChunkId>) {
         let cleaned = self.clean(surplus);
         lock(&self.chunks().free).clean.extend_from_slice(&cleaned);
     }
 
-    /// Gives the memory of free chunks back to the system, neighbours with one call.
+    /// Returns the memory of free chunks to the system, neighbours with one call.
     fn clean(&self, mut chunks: Vec<ChunkId>) -> Vec<ChunkId> {
         chunks.sort_unstable();
         for run in chunks.chunk_by(|before, after| before.0 + 1 == after.0) {
@@ -340,8 +345,8 @@ impl Arena {
         chunks
     }
 
-    /// When 2 MiB begin with `chunk`: sees to the huge page behind it, or that what lies before it, all
-    /// handed out by now, becomes one. The end of what is prepared by that.
+    /// If 2 MiB begin with `chunk`, prepares the huge page after it, or has the 2 MiB before it,
+    /// all handed out by now, moved to one. Returns the end of the memory that this prepares.
     fn before_first_use(&self, chunk: ChunkId) -> Option<ChunkId> {
         if !chunk.index().is_multiple_of(CHUNKS_PER_HUGE_PAGE) {
             return None;
@@ -362,13 +367,14 @@ impl Arena {
     }
 }
 
-/// The guard of `mutex`. A thread that panicked while it held one left the numbers inside whole:
-/// nothing between lock and unlock in this room calls foreign code.
+/// Locks `mutex`. A thread that panicked while it held the lock left the numbers inside consistent:
+/// nothing between lock and unlock in this crate calls foreign code.
 ///
-/// Memory goes from thread to thread through these locks. A reader of records takes none of them: it
-/// may see what the new owner writes to a slot, and must then also see that the bucket it came
-/// through was changed by the old one. So the new owner's writes are ordered after what it learned
-/// here by a fence, which meets the reader's (see [`crate::bucket::Bucket::word_after`]).
+/// Memory passes from thread to thread through these locks. A reader of records takes none of them.
+/// It may see what the new owner writes to a slot, and must then also see that the old owner
+/// changed the bucket through which the reader came. So a fence orders the new owner's writes after
+/// what it learned under this lock. It pairs with the reader's fence (see
+/// [`crate::bucket::Bucket::word_after`]).
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     let guard = mutex
         .lock()
@@ -377,7 +383,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     guard
 }
 
-/// One [`ChunkInfo`] for each chunk, in memory that is there when it is touched.
+/// One [`ChunkInfo`] for each chunk, in memory that the system provides when it is touched.
 #[derive(Debug)]
 #[cfg(not(any(loom, shuttle)))]
 struct Table {

@@ -1,7 +1,7 @@
 //! The clock word of a record: when, or how often, it was used.
 //!
-//! Records have one only if they were written under a policy that asks for it. It is brought up to
-//! date at most once a second, by a reader that then takes the bucket's lock.
+//! A record has one only if it was written under a policy that needs it. The word is updated at
+//! most once a second, by a reader that then takes the bucket's lock.
 //!
 //! ```text
 //!   last use    0 in bit 63, then the second since 1970 UTC
@@ -9,9 +9,10 @@
 //!               bits 0..8 the counter
 //! ```
 //!
-//! A counter goes down with the minutes without use (as in Redis), and with the turnover: how often
-//! all that is held was replaced meanwhile. Minutes say little about a cache that is replaced every
-//! few seconds: what was popular once would stay until they have passed.
+//! A counter goes down with the minutes without use (as in Redis), and with the turnover, which is
+//! how often all records were replaced meanwhile. Minutes say little about a cache that is replaced
+//! every few seconds: without the turnover, what was popular once would stay until they have
+//! passed.
 
 use base::random::Prng;
 
@@ -20,12 +21,12 @@ use crate::policy::Policy;
 use crate::policy::{ClockKind, InForce, LfuTuning, TURNOVER_PARTS};
 use crate::value::Use;
 
-/// Counter of a new record, so that it is not the first to go (as in Redis).
+/// Counter of a new record, so that it is not evicted first (as in Redis).
 const NEW_COUNT: u8 = 5;
 
-/// Turnovers without use that take one from the counter, in parts. Measured on the traces of
-/// `tests/hit_ratio.rs`: half as many cost up to two points of misses where scans come by, twice as
-/// many are of no use when what is popular drifts.
+/// Number of turnovers without use, in parts, after which the counter drops by one. Measured on the
+/// traces of `tests/hit_ratio.rs`: half as many cost up to two points of misses during scans; twice
+/// as many are of no use when what is popular drifts.
 const DECAY_TURNOVER: u32 = 10 * TURNOVER_PARTS;
 
 const FREQUENCY: u64 = 1 << 63;
@@ -36,7 +37,7 @@ const TURNOVER_MASK: u32 = (1 << TURNOVER_BITS) - 1;
 const MS_PER_SECOND: u64 = 1000;
 const SECONDS_PER_MINUTE: u64 = 60;
 
-/// The present, as a policy sees it.
+/// The present time, as a policy sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     kind: ClockKind,
@@ -56,7 +57,7 @@ impl Clock {
         }
     }
 
-    /// For looking at words under the tuning in force.
+    /// Returns a clock for reading words under the tuning in force.
     #[cfg(test)]
     pub(crate) fn reading(policy: Policy, lfu: LfuTuning, now_unix_ms: u64) -> Self {
         Self {
@@ -73,7 +74,7 @@ impl Clock {
         self.kind != ClockKind::None
     }
 
-    /// The word of a new record.
+    /// Returns the word of a new record.
     pub(crate) fn fresh(self) -> u64 {
         match self.kind {
             ClockKind::Frequency => self.frequency_word(NEW_COUNT),
@@ -81,7 +82,7 @@ impl Clock {
         }
     }
 
-    /// The word of a record that was used so; none under a policy that keeps something else.
+    /// Returns the word for an earlier use, or `None` under a policy that keeps something else.
     pub(crate) fn of_use(self, before: Use) -> Option<u64> {
         match (self.kind, before) {
             (ClockKind::LastUse, Use::IdleSeconds(seconds)) => {
@@ -92,7 +93,7 @@ impl Clock {
         }
     }
 
-    /// The word after a use; none when the old one is good enough for now.
+    /// Returns the word after a use, or `None` if the old word is still good enough.
     pub(crate) fn used(self, word: u64) -> Option<u64> {
         match self.kind {
             ClockKind::None => None,
@@ -106,7 +107,7 @@ impl Clock {
         }
     }
 
-    /// Seconds since the last use; 0 where that is not known.
+    /// Seconds since the last use; 0 if unknown.
     pub(crate) fn idle_seconds(self, word: u64) -> u64 {
         if word & FREQUENCY == 0 {
             self.second().saturating_sub(word)
@@ -115,7 +116,7 @@ impl Clock {
         }
     }
 
-    /// The use counter, decayed up to now; that of a new record where it is not known.
+    /// The use counter, decayed up to now; if unknown, that of a new record.
     pub(crate) fn frequency(self, word: u64) -> u8 {
         if word & FREQUENCY == 0 {
             return NEW_COUNT;
@@ -131,21 +132,22 @@ impl Clock {
         count.saturating_sub(u8::try_from(steps).unwrap_or(u8::MAX))
     }
 
-    /// How soon a record goes among others: the lower, the sooner. Of those whose counters are alike
-    /// the one that was not used for longest is the first.
+    /// Rank of a record in the order of eviction: the lower, the sooner. Among equal counters, the
+    /// longest unused record is first.
     pub(crate) fn rank(self, word: u64) -> u64 {
         let recency = TURNOVER_MASK - self.idle_turnover(word);
         u64::from(self.frequency(word)) << TURNOVER_BITS | u64::from(recency)
     }
 
-    /// What the turnover went up by since the last use.
+    /// The increase of the turnover since the last use.
     fn idle_turnover(self, word: u64) -> u32 {
         let [_, t0, t1, t2, ..] = word.to_le_bytes();
         let then = u32::from_le_bytes([t0, t1, t2, 0]);
         self.turnover.wrapping_sub(then) & TURNOVER_MASK
     }
 
-    /// One more use, counted with a probability that falls as the counter rises.
+    /// Returns the counter after one more use, which counts with a probability that falls as the
+    /// counter rises.
     fn counted(self, count: u8, word: u64) -> u8 {
         if count == u8::MAX {
             return count;

@@ -1,4 +1,4 @@
-//! Cold values: a key whose value lies on a device, and in memory only what tells where.
+//! Cold values: the value of a key lies on a device, and memory has only its locator.
 //!
 //! ```text
 //!   stub      header (form Cold, length of the string or number of elements) │ deadline, etag, clock │ key │ locator
@@ -6,12 +6,12 @@
 //!             │ units │ kind │ slot (18 bits) : offset in units (22) │    a unit: 16 bytes
 //! ```
 //!
-//! The store knows no files. Who keeps cold values implements [`ColdValues`]: it is asked for a value
-//! where one is needed, and told where one is needed no more. Records are exchanged for stubs by
-//! [`crate::demote`], and stubs for records when their value is changed ([`crate::writer`]).
+//! The store knows no files. The cold store implements [`ColdValues`]: it loads values on request,
+//! and is notified when a value is no longer needed. [`crate::demote`] replaces records with stubs,
+//! and [`crate::writer`] replaces stubs with records when their value is changed.
 //!
-//! What must stay true: a stub names bytes that are written; whoever takes a stub out of the store says so
-//! ([`ColdPlace::forget`]), and nobody else does.
+//! What must stay true: a stub names bytes that are written. Code that takes a stub out of the
+//! store reports it ([`ColdPlace::forget`]), and no other code does.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -22,10 +22,10 @@ use structures::{Encoding as ObjectEncoding, Kind as ObjectKind, Object};
 
 use crate::value::{EMBEDDED_BYTES_MAX, Encoding, Kind};
 
-/// What lengths and offsets of a locator count in.
+/// Bytes of the unit of lengths and offsets in a locator.
 pub const COLD_UNIT_BYTES: usize = 16;
 
-/// Where a cold value is, and of which kind it is.
+/// The place of a cold value, and its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Locator(u64);
 
@@ -33,14 +33,14 @@ impl Locator {
     const UNITS_SHIFT: u32 = 44;
     const KIND_SHIFT: u32 = 40;
     const SLOT_SHIFT: u32 = 22;
-    /// The most units of one entry.
+    /// Maximum number of units of one entry.
     pub const UNITS_MAX: u32 = (1 << 20) - 1;
-    /// Slots there can be.
+    /// Maximum number of slots.
     pub const SLOTS: u32 = 1 << 18;
-    /// Units of one segment.
+    /// Maximum number of units of one segment.
     pub const OFFSETS: u32 = 1 << 22;
 
-    /// An entry of so many units; none where a part is out of range.
+    /// Returns the locator of an entry of `units` units, or `None` if a part is out of range.
     #[must_use]
     pub fn new(units: u32, kind: ColdKind, slot: u32, offset_units: u32) -> Option<Self> {
         let fits = units <= Self::UNITS_MAX && slot < Self::SLOTS && offset_units < Self::OFFSETS;
@@ -54,13 +54,13 @@ impl Locator {
         })
     }
 
-    /// As it stands in a stub.
+    /// The word in a stub.
     #[must_use]
     pub fn to_word(self) -> u64 {
         self.0
     }
 
-    /// What [`Locator::to_word`] gave.
+    /// Returns the locator of a word from [`Locator::to_word`].
     #[must_use]
     pub fn from_word(word: u64) -> Self {
         Self(word)
@@ -76,7 +76,7 @@ impl Locator {
         self.bits(Self::UNITS_SHIFT, 20)
     }
 
-    /// Kind of the value and how it was kept.
+    /// Kind of the value and its encoding.
     #[must_use]
     pub fn kind(self) -> ColdKind {
         ColdKind((self.0 >> Self::KIND_SHIFT & 0xf).to_le_bytes()[0])
@@ -88,7 +88,7 @@ impl Locator {
         self.bits(Self::SLOT_SHIFT, 18)
     }
 
-    /// Where in the segment, in units.
+    /// Offset in the segment, in units.
     #[must_use]
     pub fn offset_units(self) -> u32 {
         self.bits(0, 22)
@@ -99,7 +99,7 @@ impl Locator {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdKind(u8);
 
-/// Objects by their number, from 2 on.
+/// Kinds of objects; their numbers start at 2.
 const OBJECT_KINDS: [(ObjectKind, ObjectEncoding); 10] = [
     (ObjectKind::List, ObjectEncoding::Listpack),
     (ObjectKind::List, ObjectEncoding::Quicklist),
@@ -119,7 +119,8 @@ impl ColdKind {
     /// A string that was changed in place.
     pub const CHANGED_BYTES: Self = Self(1);
 
-    /// That of an object; none of one that stays in memory, as a hash whose fields have deadlines does.
+    /// Returns the kind of an object, or `None` if it must stay in memory, such as a hash whose
+    /// fields have deadlines.
     #[must_use]
     pub fn of_object(object: &Object) -> Option<Self> {
         if object.has_member_deadlines() {
@@ -130,13 +131,13 @@ impl ColdKind {
         Some(Self(u8::try_from(at).ok()? + 2))
     }
 
-    /// Its number, below 16.
+    /// The kind's number, below 16.
     #[must_use]
     pub fn number(self) -> u8 {
         self.0
     }
 
-    /// That of a number.
+    /// Returns the kind of a number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         (usize::from(number) < OBJECT_KINDS.len() + 2).then_some(Self(number))
@@ -147,20 +148,20 @@ impl ColdKind {
         OBJECT_KINDS.get(at).copied()
     }
 
-    /// Whether it is a string.
+    /// Whether the value is a string.
     #[must_use]
     pub fn is_string(self) -> bool {
         self.0 < 2
     }
 
-    /// What TYPE answers.
+    /// The kind that TYPE replies.
     #[must_use]
     pub fn kind(self) -> Kind {
         self.object()
             .map_or(Kind::String, |(kind, _)| Kind::Object(kind))
     }
 
-    /// What OBJECT ENCODING answers of a value of this length.
+    /// The encoding that OBJECT ENCODING replies for a value of this length.
     pub(crate) fn encoding(self, len: usize) -> Encoding {
         match self.object() {
             Some((_, encoding)) => Encoding::Object(encoding),
@@ -170,57 +171,59 @@ impl ColdKind {
     }
 }
 
-/// A cold value in memory.
+/// A cold value, loaded into memory.
 #[derive(Debug)]
 pub enum ColdValue {
     /// A string.
     Text(Vec<u8>),
-    /// Anything else.
+    /// Any other value.
     Object(Object),
 }
 
-/// Who keeps cold values.
+/// The store of cold values.
 pub trait ColdValues: Send + Sync + fmt::Debug {
-    /// The value of a key; none when it cannot be read. May wait for a device: called with the key held.
+    /// Loads the value of a key, or returns `None` if it cannot be read. May wait for a device:
+    /// called with the key held.
     fn load(&self, key: &[u8], locator: Locator) -> Option<Arc<ColdValue>>;
 
-    /// The same for who keeps nobody waiting: it may take as long as it takes.
+    /// As [`ColdValues::load`], for a caller that keeps no client waiting: it may take any time.
     fn load_in_background(&self, key: &[u8], locator: Locator) -> Option<Arc<ColdValue>> {
         self.load(key, locator)
     }
 
-    /// An object as bytes; none of one that is to stay in memory.
+    /// Returns an object as bytes, or `None` if it must stay in memory.
     fn encode(&self, object: &Object) -> Option<Vec<u8>>;
 
-    /// No stub names this any more.
+    /// Notes that no stub has this locator any more.
     fn forget(&self, locator: Locator);
 
-    /// Somebody will load this, which no stub may name any more by then: until [`ColdValues::unpin`] it stays where it is.
-    /// Called while a stub names it.
+    /// Keeps this entry in its place until [`ColdValues::unpin`]: it will be loaded later, when
+    /// possibly no stub names it any more. Called while a stub names it.
     fn pin(&self, locator: Locator);
 
-    /// Ends what [`ColdValues::pin`] began.
+    /// Ends the pin of [`ColdValues::pin`].
     fn unpin(&self, locator: Locator);
 }
 
-/// Who keeps cold values of a store, if anybody does, and how many stubs there are.
+/// The cold values of a store, if it has any, and the number of stubs.
 #[derive(Debug, Default)]
 pub(crate) struct ColdPlace {
     values: OnceLock<Arc<dyn ColdValues>>,
     stubs: AtomicU64,
-    /// Whether there is room for more: then nothing is evicted, nor refused, for want of memory.
+    /// Whether there is space for more cold values: then nothing is evicted or refused for lack of
+    /// memory.
     has_room: AtomicBool,
 }
 
 thread_local! {
-    /// Whether this thread needed a value since it was last asked that could not be read.
+    /// Whether this thread needed a value that could not be read, since the last query.
     static UNREADABLE: Cell<bool> = const { Cell::new(false) };
     /// Values that this thread needs for the request that it runs.
     static HELD: RefCell<Vec<HeldValue>> = const { RefCell::new(Vec::new()) };
 }
 
 impl ColdPlace {
-    /// Says who keeps cold values, once.
+    /// Sets the store of cold values, once.
     pub(crate) fn set(&self, values: Arc<dyn ColdValues>) -> bool {
         self.values.set(values).is_ok()
     }
@@ -229,28 +232,28 @@ impl ColdPlace {
         self.values.get()
     }
 
-    /// How many stubs there are.
+    /// Number of stubs.
     #[inline]
     pub(crate) fn stubs(&self) -> u64 {
         self.stubs.load(Ordering::Relaxed)
     }
 
-    /// Whether there is room for more values.
+    /// Whether there is space for more cold values.
     pub(crate) fn has_room(&self) -> bool {
         self.has_room.load(Ordering::Relaxed)
     }
 
-    /// Says whether there is room for more values.
+    /// Sets whether there is space for more cold values.
     pub(crate) fn set_has_room(&self, on: bool) {
         self.has_room.store(on, Ordering::Relaxed);
     }
 
-    /// A stub came into the store.
+    /// Counts a stub that came into the store.
     pub(crate) fn came(&self) {
         self.stubs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A stub has gone.
+    /// Counts and reports a stub that is gone.
     pub(crate) fn forget(&self, word: u64) {
         self.stubs.fetch_sub(1, Ordering::Relaxed);
         if let Some(values) = self.values() {
@@ -258,7 +261,8 @@ impl ColdPlace {
         }
     }
 
-    /// Loads the value of a key whose bucket is held, and keeps it for this thread; whether it can be read.
+    /// Loads the value of a key whose bucket is held, and keeps it for this thread. Returns whether
+    /// it can be read.
     pub(crate) fn hold(&self, key: &[u8], word: u64) -> bool {
         let locator = Locator::from_word(word);
         let Some(values) = self.values() else {
@@ -283,7 +287,7 @@ impl ColdPlace {
         true
     }
 
-    /// The value of a key.
+    /// Loads the value of a key.
     pub(crate) fn load(&self, key: &[u8], word: u64) -> Option<Arc<ColdValue>> {
         let values = self.values();
         let value = values.and_then(|values| {
@@ -301,7 +305,7 @@ impl ColdPlace {
 struct HeldValue {
     locator: Locator,
     value: Arc<ColdValue>,
-    /// Whose it is, and who pins its segment: so its locator is no other entry's.
+    /// The store of the value, in which its segment is pinned: so no other entry has its locator.
     values: Arc<dyn ColdValues>,
 }
 
@@ -312,13 +316,13 @@ fn held(values: &Arc<dyn ColdValues>, locator: Locator) -> Option<Arc<ColdValue>
     })
 }
 
-/// How many values this thread holds ([`crate::Record::hold_value`]).
+/// Number of values that this thread holds ([`crate::Record::hold_value`]).
 #[must_use]
 pub fn held_values() -> usize {
     HELD.with_borrow(Vec::len)
 }
 
-/// Lets go all values that this thread holds but the first so many.
+/// Releases all values that this thread holds except the first `but`.
 pub fn release_held_values(but: usize) {
     if held_values() > but {
         let released = HELD.with_borrow_mut(|all| all.split_off(but));
@@ -328,7 +332,7 @@ pub fn release_held_values(but: usize) {
     }
 }
 
-/// Whether a value that this thread needed could not be read, since this was last asked.
+/// Whether a value that this thread needed could not be read, since the last call.
 pub fn take_unreadable() -> bool {
     UNREADABLE.replace(false)
 }

@@ -1,8 +1,8 @@
-//! Which index each numbered database has at the moment.
+//! The present index of each numbered database.
 //!
-//! An index is made when its database is first written to, replaced by nothing when it is flushed,
-//! and exchanged by SWAPDB; the latter two only while one thread has the store for itself. Handles
-//! keep their own list ([`Seen`]) and look here again when the generation has changed: one load per
+//! An index is created when its database is first written to, removed when it is flushed, and
+//! swapped by SWAPDB; the latter two only while one thread has the store for itself. Handles keep
+//! their own list ([`Seen`]) and look here again when the generation has changed: one load per
 //! batch. A detached index lives until the last handle has looked.
 
 use std::io;
@@ -23,7 +23,7 @@ pub(crate) struct Databases {
     shape: Shape,
 }
 
-/// What one handle knows of the databases.
+/// The databases as one handle knows them.
 #[derive(Debug)]
 pub(crate) struct Seen {
     indexes: Vec<Option<Arc<Index>>>,
@@ -31,7 +31,7 @@ pub(crate) struct Seen {
 }
 
 impl Databases {
-    /// `count` databases without an index yet; each will be made with `shape`.
+    /// Creates `count` databases without an index; each index will be created with `shape`.
     pub(crate) fn new(count: DatabaseId, shape: Shape) -> Self {
         Self {
             indexes: Mutex::new(vec![None; usize::from(count)]),
@@ -46,7 +46,7 @@ impl Databases {
         DatabaseId::try_from(self.lock().len()).unwrap_or(DatabaseId::MAX)
     }
 
-    /// A list that knows nothing yet.
+    /// Returns a list that knows nothing yet.
     pub(crate) fn unseen(&self) -> Seen {
         Seen {
             indexes: Vec::new(),
@@ -54,11 +54,11 @@ impl Databases {
         }
     }
 
-    /// Makes an index where there is none; whether there was none. `generation` tells on which side
-    /// of a cut the index is, and is asked while no cut is made.
+    /// Creates an index if there is none. Returns whether there was none. `generation` returns the
+    /// side of a cut that the index is on; it is called while no cut is made.
     ///
     /// # Errors
-    /// When the addresses cannot be had.
+    /// If the address space cannot be reserved.
     pub(crate) fn create(
         &self,
         database: DatabaseId,
@@ -75,20 +75,20 @@ impl Databases {
         Ok(is_new)
     }
 
-    /// Takes the index of a database away; for who has the store for itself.
+    /// Removes the index of a database. The caller has the store for itself.
     pub(crate) fn detach(&self, database: DatabaseId) -> Option<Arc<Index>> {
         let index = self.lock()[usize::from(database)].take();
         self.generation.fetch_add(1, Ordering::Release);
         index
     }
 
-    /// Exchanges two indexes; for who has the store for itself.
+    /// Swaps two indexes. The caller has the store for itself.
     pub(crate) fn swap(&self, one: DatabaseId, other: DatabaseId) {
         self.lock().swap(usize::from(one), usize::from(other));
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Calls `look` with all indexes, while none comes or goes.
+    /// Calls `look` with all indexes, while none is added or removed.
     pub(crate) fn with_indexes<R>(
         &self,
         look: impl FnOnce(Vec<(DatabaseId, Arc<Index>)>) -> R,
@@ -116,7 +116,7 @@ impl Databases {
 }
 
 impl Seen {
-    /// Looks again if something changed.
+    /// Updates the list if something changed.
     #[inline]
     pub(crate) fn refresh(&mut self, databases: &Databases) {
         if self.generation != databases.generation.load(Ordering::Acquire) {
@@ -127,28 +127,28 @@ impl Seen {
     #[cold]
     fn look(&mut self, databases: &Databases) {
         let indexes = databases.lock();
-        // Under the lock, so that it belongs to what is copied.
+        // Read under the lock, so that it belongs to the copied list.
         self.generation = databases.generation.load(Ordering::Acquire);
         self.indexes.clone_from(&indexes);
     }
 
-    /// The index of a database, if it has one.
+    /// Returns the index of a database, if it has one.
     ///
     /// # Panics
-    /// When there is no such database.
+    /// If there is no such database.
     #[inline]
     pub(crate) fn get(&self, database: DatabaseId) -> Option<&Arc<Index>> {
         self.indexes[usize::from(database)].as_ref()
     }
 
-    /// The databases that have an index.
+    /// Returns the databases that have an index.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (DatabaseId, &Arc<Index>)> {
         (0..)
             .zip(&self.indexes)
             .filter_map(|(database, index)| Some((database, index.as_ref()?)))
     }
 
-    /// The index of a number that [`Index::id`] gave, and the database that has it now.
+    /// Returns the index with an id from [`Index::id`], and the database that has it now.
     pub(crate) fn by_id(&self, id: u64) -> Option<(DatabaseId, &Arc<Index>)> {
         self.iter().find(|(_, index)| index.id() == id)
     }

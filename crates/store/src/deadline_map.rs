@@ -1,13 +1,14 @@
-//! In which parts of an index there are records with a deadline.
+//! The parts of an index that have records with a deadline.
 //!
-//! One bit for each group of 64 neighbouring buckets, so that who looks for such records, of which
-//! there may be few among very many, passes the others by 4096 buckets a load.
+//! One bit for each group of 64 neighbouring buckets. There may be few such records among very
+//! many, and a search for them skips the other buckets, 4096 per load.
 //!
-//! A bit is set by who gives a record a deadline while it holds the bucket. It is cleared only by
-//! who looked for such a record in vain ([`DeadlineMap::clear`]), and that before it looks once more
-//! at every bucket of the group with the bucket locked: a writer that found the bit still set had
-//! its bucket locked before, so that its record is seen then; one that comes later sees the bit
-//! cleared. What goes away, moves or loses its deadline leaves its bit behind for a while.
+//! A writer that gives a record a deadline sets the bit while it holds the bucket. Only a thread
+//! that looked for such a record in vain clears the bit ([`DeadlineMap::clear`]), and it does so
+//! before it looks once more at every bucket of the group with the bucket locked. A writer that
+//! found the bit still set had its bucket locked before that look, so the look sees its record; a
+//! later writer sees the cleared bit. A record that is removed, moves or loses its deadline leaves
+//! its bit set for a while.
 
 use std::io;
 
@@ -16,7 +17,7 @@ use base::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(any(loom, shuttle)))]
 use crate::reservation::{HUGE_PAGE_BYTES, Reservation};
 
-/// Buckets of a group.
+/// Number of buckets in a group.
 pub(crate) const GROUP_BUCKETS: u64 = 64;
 
 const BITS: u64 = u64::BITS as u64;
@@ -35,10 +36,10 @@ pub(crate) struct DeadlineMap {
 }
 
 impl DeadlineMap {
-    /// For `buckets` buckets, without a record that has a deadline.
+    /// Creates a map for `buckets` buckets, without a record that has a deadline.
     ///
     /// # Errors
-    /// When the addresses cannot be had.
+    /// If the address space cannot be reserved.
     pub(crate) fn new(buckets: usize) -> io::Result<Self> {
         let words_count = buckets.div_ceil(BUCKETS_PER_WORD).max(1);
         #[cfg(not(any(loom, shuttle)))]
@@ -58,7 +59,7 @@ impl DeadlineMap {
         assert!(at < self.words_count, "a bucket outside of the index");
         #[cfg(not(any(loom, shuttle)))]
         {
-            // SAFETY: inside the range, which was made for so many words and is aligned to pages;
+            // SAFETY: inside the range, which was made for that many words and is aligned to pages;
             // it is only accessed here, as atomic words.
             unsafe { self.range.base().cast::<AtomicU64>().add(at).as_ref() }
         }
@@ -73,7 +74,7 @@ impl DeadlineMap {
         (at, 1 << (group % BITS))
     }
 
-    /// Notes that there is such a record in a bucket; for the holder of the bucket.
+    /// Notes that a bucket has such a record. The caller holds the bucket.
     #[inline]
     pub(crate) fn note(&self, bucket: u64) {
         let (at, bit) = Self::place(bucket / GROUP_BUCKETS);
@@ -83,26 +84,27 @@ impl DeadlineMap {
         }
     }
 
-    /// Whether there may be such a record in the group of a bucket.
+    /// Whether the group of a bucket may have such a record.
     #[inline]
     pub(crate) fn is_noted(&self, bucket: u64) -> bool {
         let (at, bit) = Self::place(bucket / GROUP_BUCKETS);
         self.word(at).load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Forgets a group; for who looks through all of it afterwards, and notes what it finds.
+    /// Clears the note of a group. The caller looks through all of the group afterwards, and notes
+    /// what it finds.
     pub(crate) fn clear(&self, group: u64) {
         let (at, bit) = Self::place(group);
         self.word(at).fetch_and(!bit, Ordering::Relaxed);
     }
 
-    /// The first noted group from `start` on, and around, of an index of `groups`.
+    /// Returns the first noted group from `start` on, wrapping around, of an index of `groups`.
     pub(crate) fn next(&self, start: u64, groups: u64) -> Option<u64> {
         let start = if start < groups { start } else { 0 };
         self.first(start, groups).or_else(|| self.first(0, start))
     }
 
-    /// The first noted group of `start..end`.
+    /// Returns the first noted group of `start..end`.
     fn first(&self, start: u64, end: u64) -> Option<u64> {
         let mut group = start;
         while group < end {

@@ -1,31 +1,32 @@
-//! When which key stops existing, as far as one thread set the deadlines.
+//! The deadlines that one thread has armed.
 //!
-//! One wheel per index that this thread armed deadlines of. An index is known by its id, not by its
-//! database, so that SWAPDB and FLUSHDB need not tell: a wheel whose index is gone is dropped.
+//! There is one wheel per index in which this thread armed deadlines. An index is known by its id,
+//! not by its database, so that SWAPDB and FLUSHDB need not report: a wheel whose index is gone is
+//! dropped.
 //!
 //! A deadline is armed when a record gets one that is earlier than the one it had. When an armed
-//! one comes due the record is looked at: it may be gone, have no deadline any more, or a later
-//! one, which is armed then. So at any time each deadline has an armed time that is not later.
+//! time comes, the record is looked at: it may be gone, or have no deadline any more, or a later
+//! one, which is then armed. So at any time each deadline has an armed time that is not later.
 //!
-//! Records that go before their time leave their armed time behind. A wheel with many of those is
-//! replaced: the index is walked a few buckets per tick, and what has a deadline is armed in a new
-//! wheel; what is armed meanwhile is armed in both.
+//! Records that are removed before their deadline leave their armed time behind. A wheel with many
+//! of those is replaced: the index is walked a few buckets per tick, and every deadline found is
+//! armed in a new wheel; what is armed meanwhile is armed in both.
 
 use crate::wheel::Wheel;
 
-/// A wheel is not replaced below so many armed times.
+/// A wheel with fewer armed times than this is not replaced.
 const REPLACE_FROM: usize = 4096;
 
 /// Nothing is due at any time.
 const NEVER: u64 = u64::MAX;
 
-/// What one thread armed.
+/// The deadlines that one thread armed.
 #[derive(Debug)]
 pub(crate) struct Deadlines {
     wheels: Vec<Armed>,
-    /// Not later than anything armed is due; [`NEVER`] where nothing is armed.
+    /// Not later than any armed time; [`NEVER`] if nothing is armed.
     next_unix_ms: u64,
-    /// Bytes of the wheels that the ledger knows of.
+    /// Bytes of the wheels that were reported to the ledger.
     told_bytes: i64,
 }
 
@@ -35,7 +36,8 @@ pub(crate) struct Armed {
     pub(crate) index_id: u64,
     pub(crate) wheel: Wheel,
     pub(crate) replacement: Option<Replacement>,
-    /// Times that the wheel was made with: those of members of structures are counted nowhere else.
+    /// Number of armed times that the wheel was made with: those of members of structures are
+    /// counted nowhere else.
     pub(crate) begun_with: usize,
 }
 
@@ -43,7 +45,7 @@ pub(crate) struct Armed {
 #[derive(Debug)]
 pub(crate) struct Replacement {
     pub(crate) wheel: Wheel,
-    /// Where the walk goes on.
+    /// Where the walk continues.
     pub(crate) position: u64,
 }
 
@@ -53,7 +55,7 @@ impl Armed {
         self.wheel.bytes() + replacement.map_or(0, |other| other.wheel.bytes())
     }
 
-    /// Whether most of what is armed belongs to records that are gone, `live` being left.
+    /// Whether most armed times belong to records that are gone; `live` records are left.
     pub(crate) fn is_stale(&self, live: usize) -> bool {
         let needed = live.max(self.begun_with).saturating_mul(2);
         self.replacement.is_none() && self.wheel.len() > REPLACE_FROM.max(needed)
@@ -67,7 +69,7 @@ impl Armed {
         });
     }
 
-    /// Puts the new wheel in the place of the old; the old one, which takes long to drop.
+    /// Replaces the old wheel with the new one. Returns the old wheel, which takes long to drop.
     pub(crate) fn finish_replacement(&mut self) -> Option<Wheel> {
         let replacement = self.replacement.take()?;
         self.begun_with = replacement.wheel.len();
@@ -86,14 +88,14 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// When there is something to look at next, if ever: not later than the first deadline, and a little earlier at
-    /// most where that is far ahead.
+    /// Returns when there is something to look at next, or `None`. The time is not later than the
+    /// first deadline, and at most a little earlier if that is far ahead.
     #[inline]
     pub(crate) fn next_unix_ms(&self) -> Option<u64> {
         (self.next_unix_ms != NEVER).then_some(self.next_unix_ms)
     }
 
-    /// Asks for a look at the key of `hash` at a time.
+    /// Arms a look at the key of `hash` at a time.
     pub(crate) fn arm(
         &mut self,
         index_id: u64,
@@ -127,7 +129,7 @@ impl Deadlines {
         std::mem::take(&mut self.wheels)
     }
 
-    /// Bytes by which the wheels grew since this was asked last.
+    /// Returns the bytes by which the wheels grew since the last call.
     pub(crate) fn take_growth(&mut self) -> i64 {
         let bytes: usize = self.wheels.iter().map(Armed::bytes).sum();
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -136,13 +138,13 @@ impl Deadlines {
         growth
     }
 
-    /// Times armed for an index, those of records that are gone included.
+    /// Number of times armed for an index, including those of records that are gone.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.wheels.iter().map(|armed| armed.wheel.len()).sum()
     }
 
-    /// Puts back what [`Deadlines::take`] gave.
+    /// Puts the wheels from [`Deadlines::take`] back.
     pub(crate) fn put_back(&mut self, wheels: Vec<Armed>) {
         debug_assert!(self.wheels.is_empty(), "nothing is armed meanwhile");
         let due = wheels.iter().filter_map(|armed| armed.wheel.next_unix_ms());

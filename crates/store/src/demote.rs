@@ -1,9 +1,11 @@
-//! Records give their values away: from a record to a stub that tells where its value is.
+//! Demotion: a record's value moves out of memory, and the record becomes a stub with the value's
+//! locator.
 //!
-//! A demotion is in two steps, so that nobody waits for a device with a bucket held. First a copy of the value
-//! is taken ([`Indexed::collect_victims`]), with the bucket's version; the record stays as it is, and who keeps cold
-//! values writes the copy. Then, if nothing in the bucket was changed meanwhile and the record was not used, a stub
-//! takes its place ([`Indexed::swap_cold`]). So a stub never names bytes that are not written.
+//! A demotion has two steps, so that no thread waits for a device while it holds a bucket. First a
+//! copy of the value is taken ([`Indexed::collect_victims`]), with the bucket's version; the record
+//! stays as it is, and the cold store writes the copy. Then, if nothing in the bucket changed
+//! meanwhile and the record was not used, a stub takes its place ([`Indexed::swap_cold`]). So a
+//! stub never names bytes that are not written.
 //!
 //! ```text
 //!   hot ── copied ── written ──► cold     same link, same version, not used since
@@ -11,8 +13,9 @@
 //!    └── changed, used ─┘         └── promoted (`writer`): hot again
 //! ```
 //!
-//! Neither is a change of the key: no effect, no event, no observer hears of it, and a snapshot need not save the
-//! record first. The version of the bucket goes up, for readers without the lock.
+//! Neither is a change of the key: no effect, no event, no notification of observers, and a
+//! snapshot need not save the record first. The version of the bucket goes up, for readers without
+//! the lock.
 
 use std::sync::Arc;
 
@@ -31,33 +34,34 @@ use crate::local::{LastSwap, Local, view_of};
 use crate::shared::Shared;
 use crate::slab::{class_bytes, class_for};
 
-/// A stub has to be at least so much smaller than what is freed for it.
+/// Minimum number of bytes that a stub must save.
 const GAIN_BYTES_MIN: u64 = 32;
 
-/// Buckets that one call looks into at most, so that others may have the store for themselves in between.
+/// Maximum number of buckets that one call looks into, so that other threads may have the store for
+/// themselves in between.
 const BUCKETS_MAX: u64 = 1 << 12;
 
-/// Which values are given away.
+/// Which values are demoted.
 #[derive(Clone, Copy, Debug)]
 pub struct DemotionLimits {
-    /// Shorter ones stay.
+    /// Shorter values stay.
     pub value_bytes_min: usize,
-    /// Longer ones stay.
+    /// Longer values stay.
     pub value_bytes_max: usize,
     /// Objects that take more memory stay.
     pub object_bytes_max: usize,
-    /// Whether those used since the hand came by are taken, too.
+    /// Whether values used since the hand last passed are demoted, too.
     pub takes_used: bool,
 }
 
-/// Where the hand of demotions is.
+/// Position of the hand of demotions.
 #[derive(Debug, Default)]
 pub struct DemotionHand {
     database: DatabaseId,
     bucket: u64,
 }
 
-/// A record whose value was copied, to be written and exchanged for a stub.
+/// A record whose value was copied, to be written and replaced by a stub.
 #[derive(Debug)]
 pub struct Victim {
     /// Its key.
@@ -66,9 +70,9 @@ pub struct Victim {
     pub body: Vec<u8>,
     /// Kind and encoding.
     pub kind: ColdKind,
-    /// Which index it is in: told from all others of the process.
+    /// The id of its index, which no other index of the process has.
     pub index: u64,
-    /// Bytes of memory that go.
+    /// Bytes of memory that the demotion frees.
     pub freed_bytes: u64,
     hash: u64,
     bucket: u64,
@@ -76,17 +80,17 @@ pub struct Victim {
     link: Link,
 }
 
-/// A key whose value is not in memory.
+/// A key whose value is cold.
 #[derive(Clone, Copy, Debug)]
 pub struct ColdKey {
     /// Where the value is.
     pub locator: Locator,
-    /// Whether it was asked for since the hand came by.
+    /// Whether it was used since the hand last passed.
     pub is_used: bool,
 }
 
 impl Handle {
-    /// How many keys have a value that is not in memory.
+    /// Number of keys whose value is cold.
     #[inline]
     #[must_use]
     pub fn stubs(&self) -> u64 {
@@ -94,17 +98,18 @@ impl Handle {
             .map_or(0, |way| way.shared.cold().stubs())
     }
 
-    /// Where the value of a key is, if it is not in memory. For advice: with no keys locked.
+    /// The locator of a key's value, if it is cold. Advice; the caller has no keys locked.
     pub fn cold_key(&mut self, key: &Key<'_>) -> Option<ColdKey> {
         self.indexed_mut()?.cold_key(key, false)
     }
 
-    /// As [`Handle::cold_key`], and notes that the value was asked for.
+    /// As [`Handle::cold_key`], and marks the value as used.
     pub fn use_cold_key(&mut self, key: &Key<'_>) -> Option<ColdKey> {
         self.indexed_mut()?.cold_key(key, true)
     }
 
-    /// Copies values that may go, about `bytes` of them, from where the hand is; whether there may be more.
+    /// Copies about `bytes` bytes of values that may be demoted, from the hand's position on.
+    /// Returns whether there may be more.
     pub fn collect_victims(
         &mut self,
         hand: &mut DemotionHand,
@@ -116,24 +121,26 @@ impl Handle {
         way.is_some_and(|way| way.collect_victims(hand, limits, bytes, victims))
     }
 
-    /// A copy of the value of a key, if it may go.
+    /// Returns a copy of the value of a key, if it may be demoted.
     pub fn victim_of(&mut self, key: &Key<'_>, limits: &DemotionLimits) -> Option<Victim> {
         self.indexed_mut()?.victim_of(key, limits)
     }
 
-    /// Exchanges a record for a stub, if it is as it was when it was copied; whether that was done.
+    /// Replaces a record with a stub, if it is as it was when it was copied. Returns whether this
+    /// was done.
     pub fn swap_cold(&mut self, victim: &Victim, locator: Locator) -> bool {
         let way = self.indexed_mut();
         way.is_some_and(|way| way.swap_cold(victim, locator))
     }
 
-    /// Whether a stub of this key names a place, in any database.
+    /// Whether a stub of this key names a locator, in any database.
     pub fn names(&mut self, key: &[u8], locator: Locator) -> bool {
         let way = self.indexed_mut();
         way.is_some_and(|way| way.with_stub(key, locator, None))
     }
 
-    /// Lets the stub of this key that names `old` name another place, in whatever database it is; whether there was one.
+    /// Changes the locator of this key's stub from `old` to `new`, in whatever database it is.
+    /// Returns whether there was such a stub.
     pub fn relocate(&mut self, key: &[u8], old: Locator, new: Locator) -> bool {
         let way = self.indexed_mut();
         way.is_some_and(|way| way.with_stub(key, old, Some(new)))
@@ -141,7 +148,7 @@ impl Handle {
 }
 
 impl Indexed {
-    /// Does something as a user of the store: nobody has it alone meanwhile.
+    /// Runs `body` inside the store: no thread has the store for itself meanwhile.
     fn inside<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
         let entered = self.enter();
         let result = body(self);
@@ -257,8 +264,9 @@ impl Indexed {
         made
     }
 
-    /// Finds the stub of a key that names a place, and lets it name another one, if one is given; whether there is one.
-    /// No two stubs name the same, so that it does not matter which database the key was in when its value was written.
+    /// Finds the stub of a key that names `locator`, and makes it name `new`, if that is given.
+    /// Returns whether there is one. No two stubs have the same locator, so it does not matter
+    /// which database the key was in when its value was written.
     fn with_stub(&mut self, key: &[u8], locator: Locator, new: Option<Locator>) -> bool {
         self.inside(|way| {
             let hash = way.shared.hasher.hash(key);
@@ -277,7 +285,7 @@ impl Indexed {
     }
 }
 
-/// Whether nothing but stubs came into a bucket, which now has this version, since a value was copied.
+/// Whether a bucket, which now has this version, changed only by stubs since a value was copied.
 fn is_as_copied(last: Option<LastSwap>, victim: &Victim, version: u64) -> bool {
     let by_this_thread = last.is_some_and(|last| {
         (last.index, last.bucket, last.copied_at) == (victim.index, victim.bucket, victim.version)
@@ -286,9 +294,9 @@ fn is_as_copied(last: Option<LastSwap>, victim: &Victim, version: u64) -> bool {
     version == victim.version || by_this_thread
 }
 
-/// The stub of a key, if it has one; notes that it is used if `uses`.
+/// Returns the stub of a key, if it has one; marks it as used if `uses`.
 fn look_for_stub(shared: &Shared, index: &Index, key: &Key<'_>, uses: bool) -> Option<ColdKey> {
-    // Most records are short and in memory: that their link says.
+    // Most records are short and in memory: their link shows that.
     let home = index.state().home(key.hash());
     let bucket = index.bucket(home.number);
     let may_be = bucket.overflow() != 0
@@ -315,7 +323,7 @@ fn look_for_stub(shared: &Shared, index: &Index, key: &Key<'_>, uses: bool) -> O
     found
 }
 
-/// Finds a key in a bucket that the caller holds.
+/// Finds a key in a bucket. The caller holds the bucket.
 fn find<'i>(
     shared: &Shared,
     index: &'i Index,
@@ -329,7 +337,7 @@ fn find<'i>(
     })
 }
 
-/// The stub of a key in a bucket that the caller holds, if it has one.
+/// Returns the stub of a key in a bucket, if it has one. The caller holds the bucket.
 fn find_stub<'a>(
     shared: &'a Shared,
     index: &Index,
@@ -341,7 +349,7 @@ fn find_stub<'a>(
     view_of(shared, spot.link).filter(|view| view.form() == Form::Cold)
 }
 
-/// Copies the values of a bucket that may go, and takes the marks of the others away.
+/// Copies the values of a bucket that may be demoted, and clears the marks of the others.
 fn copy_bucket(
     shared: &Shared,
     local: &Local,
@@ -365,8 +373,8 @@ fn copy_bucket(
     bucket.unlock(false);
 }
 
-/// Copies the value of a record if it may go. The caller holds its bucket: that of `number` in `index`, with this
-/// version.
+/// Copies the value of a record if it may be demoted. The caller holds its bucket: `bucket` of
+/// `index`, with this `version`.
 fn copy_record(
     shared: &Shared,
     local: &Local,
@@ -395,7 +403,7 @@ fn copy_record(
     })
 }
 
-/// The value of a record as bytes, if it may go. The caller holds its bucket.
+/// Returns the value of a record as bytes, if it may be demoted. The caller holds its bucket.
 fn body_of(
     shared: &Shared,
     view: &View<'_>,
@@ -434,14 +442,14 @@ fn body_of(
     }
 }
 
-/// Bytes that a stub in place of a record frees, if it is worth it.
+/// Returns the bytes that replacing a record with a stub frees, if it is worth it.
 fn gain(view: &View<'_>) -> Option<u64> {
     let class = class_for(view.value_at() + WORD_BYTES)?;
     let freed = bytes_of(view).checked_sub(class_bytes(class) as u64)?;
     (freed >= GAIN_BYTES_MIN).then_some(freed)
 }
 
-/// Puts a stub in the place of a record. The caller holds its bucket.
+/// Replaces a record with a stub. The caller holds its bucket.
 fn make_stub(shared: &Shared, local: &mut Local, spot: Spot<'_>, locator: Locator) -> Option<()> {
     let arena = shared.arena_ref();
     let view = view_of(shared, spot.link)?;
@@ -455,7 +463,7 @@ fn make_stub(shared: &Shared, local: &mut Local, spot: Spot<'_>, locator: Locato
     let len = u32::try_from(len).ok()?;
     let to = local.cache.allocate(class).ok()?;
     let front = view.value_at();
-    // SAFETY: the caller holds the bucket, and what is written is another slot.
+    // SAFETY: the caller holds the bucket, and the write goes to another slot.
     unsafe { view.with_slot(front, |record| arena.copy_in(to, 0, record)) };
     let header = Header::new(view.header().fields(), class, Form::Cold, len);
     let stub = View::create(arena, to, header)?;

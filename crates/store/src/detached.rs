@@ -1,4 +1,4 @@
-//! Indexes that no database has any more, and how their records are freed.
+//! Indexes that belong to no database any more, and how their records are freed.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::layout::{Form, View};
 use crate::lazy_free::LazyFree;
 use crate::slab::{Slab, SlabCache};
 
-/// An index of fewer records is freed at once.
+/// An index with fewer records is freed at once.
 const FREE_LATER_FROM: usize = 512;
 
-/// An index that no database has any more. Dropping it frees its records.
+/// An index that belongs to no database any more. Dropping it frees its records.
 pub(crate) struct Detached {
     pub(crate) slab: Arc<Slab>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) index: Arc<Index>,
-    /// Records in it.
+    /// Number of its records.
     pub(crate) count: usize,
 }
 
@@ -30,7 +30,7 @@ impl Detached {
         &self.index
     }
 
-    /// Frees the records, behind the scenes if they are many or one of them leads to much.
+    /// Frees the records; in the background if they are many or one of them leads to much memory.
     pub(crate) fn free_behind(self, lazy: &LazyFree) {
         if self.count >= FREE_LATER_FROM || self.is_slow_to_free() {
             let objects = u64::try_from(self.count).unwrap_or(u64::MAX);
@@ -41,7 +41,8 @@ impl Detached {
     fn is_slow_to_free(&self) -> bool {
         let mut is_slow = false;
         self.for_each(|view| {
-            // SAFETY: the index was detached while nobody was inside, so that nobody changes its objects.
+            // SAFETY: the index was detached while no thread was inside, so no thread changes its
+            // objects.
             let object = unsafe { heap::boxed(view) };
             is_slow |= object.is_some_and(Object::is_slow_to_free);
         });
@@ -67,21 +68,21 @@ impl Drop for Detached {
         let mut cache = self.slab.cache();
         let mut bytes = self.index.home_bytes();
         self.for_each(|view| bytes += free(&mut cache, view));
-        // Handles that have not looked since keep the index, but not its memory.
+        // Handles that have not looked since then keep the index, but not its memory.
         self.index.discard();
         self.ledger.add(-i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 }
 
-/// Frees the record of a detached index, and what it owns; the bytes that its object was counted
-/// with.
+/// Frees the record of a detached index, and what it owns. Returns the bytes that its object was
+/// counted with.
 fn free(cache: &mut SlabCache, view: &View<'_>) -> u64 {
     let mut object_bytes = 0;
     match view.form() {
         Form::Bytes | Form::ChangedBytes | Form::Integer => {}
         Form::Blob => {
-            // SAFETY: the index was detached while nobody was inside, so that nobody comes to its
-            // records any more; the claim of each word ends here.
+            // SAFETY: the index was detached while no thread was inside, so no thread comes to its
+            // records any more; the reference of each word ends here.
             drop(unsafe { Blob::from_raw(view.value_word()) });
         }
         Form::Object | Form::Compact => {

@@ -16,7 +16,7 @@ use crate::writer::Writer;
 
 /// One key's place in the store, locked for a change.
 ///
-/// An expired record is gone (and its removal stated) before the caller sees the entry.
+/// An expired record is removed, and its removal stated, before the caller sees the entry.
 pub struct Entry<'a> {
     place: EntryBackend<'a>,
 }
@@ -27,7 +27,7 @@ enum EntryBackend<'a> {
     Naive(NaiveEntry<'a>),
 }
 
-/// Calls the same method of whichever place it is.
+/// Calls the same method on whichever backend the place has.
 macro_rules! with_place {
     ($place:expr, $name:ident => $body:expr) => {
         match $place {
@@ -52,7 +52,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Whether a record was added that was not there.
+    /// Whether a record was added that did not exist before.
     #[inline]
     pub(crate) fn has_inserted(&self) -> bool {
         match &self.place {
@@ -69,7 +69,7 @@ impl<'a> Entry<'a> {
         with_place!(&self.place, place => place.key())
     }
 
-    /// The live record, if there is one.
+    /// The live record, or `None` if there is none.
     #[inline]
     #[must_use]
     pub fn record(&self) -> Option<Record<'_>> {
@@ -83,7 +83,7 @@ impl<'a> Entry<'a> {
         with_place!(&self.place, place => place.is_present())
     }
 
-    /// Makes the key hold `value`, as a number when it is the canonical text of one.
+    /// Makes the key hold `value`; as an integer if it is the canonical text of one.
     ///
     /// # Errors
     /// [`StoreError::OutOfMemory`] or [`StoreError::TooLarge`]; the record is unchanged.
@@ -93,7 +93,8 @@ impl<'a> Entry<'a> {
     }
 
     /// As [`Entry::set`], with an etag (0: none). The other ways to set a value clear the etag,
-    /// unless they keep the deadline; those and the changes in place count it up.
+    /// unless they keep the deadline. Those that keep the deadline, and changes in place, raise the
+    /// etag by one.
     ///
     /// # Errors
     /// As [`Entry::set`].
@@ -106,7 +107,8 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.set_with_etag(value, deadline, etag))
     }
 
-    /// Makes the key hold `value` as bytes, whatever they spell (BITOP, SETRANGE on a new key …).
+    /// Makes the key hold `value` as bytes, even if they spell an integer (BITOP, SETRANGE on a new
+    /// key …).
     ///
     /// # Errors
     /// As [`Entry::set`].
@@ -124,7 +126,7 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.set_bytes(value, form, deadline))
     }
 
-    /// Makes the key hold a number.
+    /// Makes the key hold an integer.
     ///
     /// # Errors
     /// As [`Entry::set`].
@@ -133,7 +135,7 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.set_integer(value, deadline))
     }
 
-    /// Adds `tail` behind the string (an absent key starts empty); gives the new length.
+    /// Appends `tail` to the string (an absent key starts empty). Returns the new length.
     ///
     /// # Errors
     /// As [`Entry::set`].
@@ -141,8 +143,8 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.append(tail))
     }
 
-    /// Overwrites the string from `offset` on, with zero bytes up to there if it is shorter (an
-    /// absent key starts empty); gives the new length.
+    /// Overwrites the string from `offset` on, and fills a gap before it with zero bytes (an absent
+    /// key starts empty). Returns the new length.
     ///
     /// # Errors
     /// As [`Entry::set`].
@@ -150,11 +152,11 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.write_at(offset, data))
     }
 
-    /// Runs `change` on the structure that the key holds; `None` when there is no such key. A key
-    /// whose structure is empty afterwards is removed.
+    /// Runs `change` on the structure that the key holds, or returns `None` if there is no such
+    /// key. A key whose structure is empty afterwards is removed.
     ///
     /// # Errors
-    /// [`StoreError::WrongKind`] when the key holds something else; `change` has not run.
+    /// [`StoreError::WrongKind`] if the key holds another kind of value; `change` has not run.
     #[inline]
     pub fn change<S: Structure, R>(
         &mut self,
@@ -163,7 +165,7 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.change(change))
     }
 
-    /// As [`Entry::change`]; an absent key gets an empty structure first.
+    /// As [`Entry::change`]; an absent key first gets an empty structure.
     ///
     /// # Errors
     /// As [`Entry::change`], or [`StoreError::OutOfMemory`]; `change` has not run.
@@ -175,8 +177,9 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.change_or_create(change))
     }
 
-    /// Makes the key hold a value that lies elsewhere: a string of `len` bytes, or so many elements. Whoever keeps cold values
-    /// has counted it as named, and hears that it is not where this fails.
+    /// Makes the key hold a cold value: a string of `len` bytes, or a structure of `len` elements.
+    /// The cold store has counted the value as named. If this call fails, the cold store is
+    /// notified that it is not.
     ///
     /// # Errors
     /// As [`Entry::set`].
@@ -194,7 +197,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Brings the value into memory, if it is not there.
+    /// Loads the value into memory if it is cold.
     ///
     /// # Errors
     /// [`StoreError::OutOfMemory`] or [`StoreError::Unreadable`]; the record is unchanged.
@@ -206,8 +209,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Sets or clears the deadline of an existing record (`None`: lives on); no effect on an absent
-    /// key.
+    /// Sets or clears (`None`) the deadline of an existing record. Has no effect on an absent key.
     ///
     /// # Errors
     /// As [`Entry::set`].
@@ -215,8 +217,8 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.set_deadline(deadline_unix_ms))
     }
 
-    /// Sets or clears (0) the etag of an existing record, of whatever kind; no effect on an absent key.
-    /// From then on every change of the value that is stated counts it up.
+    /// Sets or clears (0) the etag of an existing record of any kind. Has no effect on an absent
+    /// key. From then on every stated change of the value raises the etag.
     ///
     /// # Errors
     /// As [`Entry::set`].
@@ -224,7 +226,7 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.set_etag(etag))
     }
 
-    /// Deletes the record; whether there was one.
+    /// Deletes the record. Returns whether there was one.
     pub fn remove(&mut self) -> bool {
         with_place!(&mut self.place, place => place.remove())
     }
@@ -234,24 +236,26 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.touch());
     }
 
-    /// Says how the record was used before it came here; counts for a policy that keeps such.
+    /// Notes how the record was used before it came here; counts only for a policy that keeps such
+    /// data.
     pub fn set_use(&mut self, before: Use) {
         with_place!(&mut self.place, place => place.set_use(before));
     }
 
-    /// Moves the value out, deadline included; the key is then absent.
+    /// Moves the value out, including its deadline; the key is then absent.
     pub fn take(&mut self) -> Option<Owned> {
         with_place!(&mut self.place, place => place.take())
     }
 
-    /// A copy of the value, deadline included. Large values share pages until one is changed.
+    /// Returns a copy of the value, including its deadline. Large values share pages until one is
+    /// changed.
     #[must_use]
     pub fn duplicate(&self) -> Option<Owned> {
         with_place!(&self.place, place => place.duplicate())
     }
 
-    /// Makes the key hold a value that came from [`Entry::take`] or [`Entry::duplicate`], with that
-    /// value's deadline, and without an etag: what was another key's counts from the beginning.
+    /// Makes the key hold a value from [`Entry::take`] or [`Entry::duplicate`], with that value's
+    /// deadline, and without an etag, because another key's etag does not carry over.
     ///
     /// # Errors
     /// As [`Entry::set`].
@@ -259,46 +263,46 @@ impl<'a> Entry<'a> {
         with_place!(&mut self.place, place => place.put(value))
     }
 
-    /// Says that the key was changed by what another key's effect states (the source of LMOVE), so
-    /// that who listens to it is told.
+    /// Notes that another key's effect states a change of this key (the source of LMOVE), so that
+    /// its listeners are notified.
     #[inline]
     pub fn announce(&mut self) {
         with_place!(&mut self.place, place => place.announce());
     }
 
-    /// States what was done, while the record is still locked. `state` runs only when someone
-    /// listens.
+    /// States what was done, while the record is still locked. `state` runs only if there is an
+    /// effect sink.
     #[inline]
     pub fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         with_place!(&mut self.place, place => place.effect(state));
     }
 
-    /// Says what happened to the key, as clients call it: one event of one class. Stated where the
-    /// change is made, while the record is still locked; an event that nobody wants costs a load and
-    /// a branch.
+    /// States an event of one class for the key, by its client-visible name. The caller states it
+    /// where it makes the change, while the record is still locked. An event without subscribers
+    /// costs a load and a branch.
     #[inline]
     pub fn event(&mut self, class: EventClass, name: &'static str) {
         with_place!(&mut self.place, place => place.event(class, name));
     }
 
-    /// Says that the command came to read the key as well: that counts as [`crate::Handle::read`] does,
-    /// and a key that is not there is an event.
+    /// Notes that the command also reads the key. This counts as [`crate::Handle::read`] does, and
+    /// a missing key is an event.
     pub fn note_look(&self) {
         with_place!(&self.place, place => place.note_look());
     }
 
-    /// Counts members of the structure that went because their deadline had passed.
+    /// Counts members of the structure that were removed because their deadline had passed.
     pub fn note_expired_members(&self, count: usize) {
         with_place!(&self.place, place => place.note_expired_members(count));
     }
 
-    /// Leaves the event of a new key to the caller, who states it later, where others come first.
+    /// Leaves the event of a new key to the caller, who states it later, after other events.
     pub fn leave_new_unsaid(&mut self) {
         with_place!(&mut self.place, place => place.leave_new_unsaid());
     }
 
-    /// As [`Entry::event`], for a change that takes elements from a structure: when none is left and
-    /// the key has gone with the last, that is an event as well.
+    /// As [`Entry::event`], for a change that removes elements from a structure. If the last
+    /// element is removed, the key is removed too, and that is a second event.
     #[inline]
     pub fn event_of_taking(&mut self, class: EventClass, name: &'static str) {
         self.event(class, name);
@@ -307,14 +311,15 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// As [`Entry::effect`], of something that does not change this key (COPY states its effect in the
-    /// database of its source): who listens to the key is not told.
+    /// As [`Entry::effect`], for something that does not change this key (COPY states its effect in
+    /// the database of its source). Listeners of the key are not notified.
     pub fn effect_elsewhere(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         with_place!(&mut self.place, place => place.effect_elsewhere(state));
     }
 
-    /// As [`Entry::effect`], of what clients may call no change (a string is kept in another way): unless it
-    /// `is_noticed`, who listens is not told, and no change is counted.
+    /// As [`Entry::effect`], for something that clients may not see as a change (a string is kept
+    /// in another encoding). Unless it `is_noticed`, listeners are not notified and no change is
+    /// counted.
     pub fn effect_if_noticed(&mut self, is_noticed: bool, state: impl FnOnce(&mut Effect<'_>)) {
         with_place!(&mut self.place, place => match is_noticed {
             true => place.effect(state),

@@ -1,10 +1,10 @@
-//! Events: what happened to a key, by name, for whoever watches the keyspace.
+//! Events: what happened to a key, by name, for observers of the keyspace.
 //!
-//! An effect says how a change is repeated; an event says what clients call it ("lpush", "expired").
-//! Command code states events beside effects, with the record still locked, so that those of one key
-//! come in the order of its changes. Records that are new, that expire or are evicted, and keys that
-//! are looked for in vain state theirs here. An event of a class that nobody asked for costs one load
-//! and one predictable branch.
+//! An effect says how a change is repeated; an event says what clients call it ("lpush",
+//! "expired"). Command code states events beside effects, with the record still locked, so that the
+//! events of one key come in the order of its changes. This crate itself states the events of new,
+//! expired and evicted records, and of look-ups of missing keys. An event of a class without
+//! subscribers costs one load and one predictable branch.
 
 use base::sync::atomic::{AtomicU64, Ordering};
 use std::cell::Cell;
@@ -13,67 +13,67 @@ use std::fmt;
 use crate::key::DatabaseId;
 use crate::value::Cause;
 
-/// Where events go.
+/// The destination of events.
 ///
 /// One sink belongs to one [`crate::Handle`]; calls come from that handle's thread, most with the
 /// key's bucket locked: a sink must not call back into the store and must not block.
 pub trait EventSink: Send {
-    /// Something happened to a key.
+    /// Takes an event of a key.
     fn event(&mut self, event: &Event<'_>);
 }
 
 /// Something that happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// What kind of thing happened: one class.
+    /// Kind of event: one class.
     pub class: EventClass,
-    /// What happened, as clients call it.
+    /// Name of the event for clients.
     pub name: &'static str,
-    /// Where.
+    /// The key's database.
     pub database: DatabaseId,
-    /// To which key.
+    /// The key.
     pub key: &'a [u8],
 }
 
-/// A class of events, or several together.
+/// A class of events, or a set of classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventClass(u64);
 
 impl EventClass {
     /// No event at all.
     pub const NONE: Self = Self(0);
-    /// What can happen to any value: deleted, renamed, given a deadline …
+    /// Events that any value can have: deleted, renamed, given a deadline …
     pub const GENERIC: Self = Self(1 << 0);
-    /// What happens to strings.
+    /// Events of strings.
     pub const STRING: Self = Self(1 << 1);
-    /// What happens to lists.
+    /// Events of lists.
     pub const LIST: Self = Self(1 << 2);
-    /// What happens to sets.
+    /// Events of sets.
     pub const SET: Self = Self(1 << 3);
-    /// What happens to hashes.
+    /// Events of hashes.
     pub const HASH: Self = Self(1 << 4);
-    /// What happens to sorted sets.
+    /// Events of sorted sets.
     pub const SORTED_SET: Self = Self(1 << 5);
-    /// A key's time came.
+    /// A key expired.
     pub const EXPIRED: Self = Self(1 << 6);
-    /// A key went because memory was needed.
+    /// A key was evicted because memory was needed.
     pub const EVICTED: Self = Self(1 << 7);
-    /// What happens to streams.
+    /// Events of streams.
     pub const STREAM: Self = Self(1 << 8);
-    /// A key was looked for that is not there.
+    /// A look-up of a missing key.
     pub const KEY_MISS: Self = Self(1 << 9);
-    /// What happens to values of types that are not built in.
+    /// Events of values of types that are not built in.
     pub const MODULE: Self = Self(1 << 10);
-    /// A key came that was not there.
+    /// A key was created.
     pub const NEW: Self = Self(1 << 11);
 
-    /// Each class as one bit.
+    /// The classes as bits, one per class.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// These and others.
+    /// Returns these classes and others.
     #[must_use]
     pub const fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
@@ -85,7 +85,7 @@ impl EventClass {
         self.0 & others.0 == others.0
     }
 
-    /// Whether one of `others` is among these.
+    /// Whether any of `others` is among these.
     #[inline]
     #[must_use]
     pub const fn has(self, others: Self) -> bool {
@@ -94,16 +94,16 @@ impl EventClass {
 }
 
 impl Event<'_> {
-    /// The name of the event that nothing is left of a collection, or that a key was deleted.
+    /// Name of the event that a collection has become empty, or that a key was deleted.
     pub const DELETED: &'static str = "del";
 
-    /// The name of the event that a key came that was not there.
+    /// Name of the event that a key was created.
     pub const CREATED: &'static str = "new";
 
-    /// The name of the event that a key was looked for that is not there.
+    /// Name of the event that a missing key was looked up.
     pub const MISSED: &'static str = "keymiss";
 
-    /// The class and name of a removal that nobody asked for.
+    /// Returns the class and name of a removal that no command asked for.
     pub(crate) fn of_cause(cause: Cause) -> (EventClass, &'static str) {
         match cause {
             Cause::Expired => (EventClass::EXPIRED, "expired"),
@@ -112,7 +112,7 @@ impl Event<'_> {
     }
 }
 
-/// The classes that somebody wants, read by every thread.
+/// The classes that have subscribers, read by every thread.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted(AtomicU64);
 
@@ -123,7 +123,7 @@ impl Wanted {
         EventClass(self.0.load(Ordering::Relaxed)).has(class)
     }
 
-    /// Says which are.
+    /// Sets the wanted classes.
     pub(crate) fn set(&self, classes: EventClass) {
         self.0.store(classes.0, Ordering::Relaxed);
     }
@@ -133,7 +133,7 @@ impl Wanted {
 #[derive(Default)]
 pub(crate) struct Outlet {
     sink: Cell<Option<Box<dyn EventSink>>>,
-    /// Whether keys that are looked for in vain are no event.
+    /// Whether look-ups of missing keys are no events.
     hides_misses: Cell<bool>,
 }
 
@@ -143,7 +143,7 @@ impl Outlet {
         self.sink.set(sink);
     }
 
-    /// Says whether a key that is looked for in vain is no event; what held before.
+    /// Sets whether a look-up of a missing key is no event. Returns the previous setting.
     pub(crate) fn hide_misses(&self, on: bool) -> bool {
         self.hides_misses.replace(on)
     }

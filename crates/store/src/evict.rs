@@ -1,20 +1,21 @@
-//! Making room: records go when the process holds more than it may.
+//! Eviction: records are removed when the process holds more than it may.
 //!
-//! A writer makes room before it takes any lock, for as much as it is about to add, so that the
-//! limit holds at any time and nobody pays for more than a few victims. Where memory grows without a
-//! write, for what clients hold, housekeeping does it.
+//! A writer evicts before it takes any lock, for as much as it is about to add, so that the limit
+//! holds at any time and no writer pays for more than a few victims. If memory grows without a
+//! write, for client buffers, housekeeping evicts.
 //!
 //! * LRU policies: a hand goes round the buckets and takes the records that were not used since it
-//!   came by last; use is a mark in the link, so the hand looks at no record but its victims. The
+//!   last passed. Use is a mark in the link, so the hand looks at no record but its victims. The
 //!   hand is shared: many threads advance it. Measured on stationary traces this misses less often
-//!   than LRU itself, for new records start unmarked and scans wash through.
-//! * LFU and TTL: some records are sampled and the best victims among them remembered for later
-//!   ([`sample`]).
-//! * Random: a record of some bucket.
-//! * Where only records with a deadline may go, groups of buckets without any are passed by
+//!   than LRU itself, because new records start unmarked and scans wash through.
+//! * LFU and TTL: some records are sampled, and the best victims among them are remembered for
+//!   later ([`sample`]).
+//! * Random: a record of a random bucket.
+//! * If only records with a deadline may be evicted, groups of buckets without any are skipped
 //!   ([`crate::deadline_map`]).
 //!
-//! Databases take turns, each as long as the hand needs for a part of its buckets.
+//! Databases take turns. A turn lasts as long as the hand needs for a part of the database's
+//! buckets.
 
 mod sample;
 
@@ -41,37 +42,38 @@ use crate::value::{Cause, StoreError};
 use sample::Sampled;
 
 /// A call frees this many times the bytes that it is about to add before it may leave the rest to
-/// others: so a debt goes down whatever the sizes of what comes and what goes.
+/// other calls. So a debt goes down whatever the sizes of new and evicted records.
 const DUE_TIMES: u64 = 2;
 
-/// More than needed is evicted, as a part of the limit, so that the next calls need nothing.
+/// Part of the limit that is evicted beyond the need, so that the next calls need not evict.
 const AHEAD_PART: u64 = 512;
 const AHEAD_BYTES_MAX: u64 = 32 << 10;
 
-/// Times that a writer lets others run while what was deleted is being freed ...
+/// How often a writer yields to other threads while deleted objects are being freed …
 const YIELDS_MAX: u32 = 100;
-/// ... and sleeps after that: some milliseconds, in which far more is freed than one write takes.
+/// … and how often it sleeps after that: some milliseconds, in which far more is freed than one
+/// write takes.
 const NAPS_MAX: u32 = 40;
 const NAP: Duration = Duration::from_micros(50);
 
-/// Places drawn before neighbours of a place are taken as well.
+/// Number of random draws before neighbours of a place are taken as well.
 const DRAWS_MAX: u32 = 64;
 
 /// The hand stays in a database for this part of its buckets.
 const TURN_PART: u64 = 8;
 
-/// How far ahead of the hand records are brought into the cache.
+/// How many buckets ahead of the hand records are prefetched.
 const RECORDS_AHEAD: u64 = 4;
 
-/// What one thread remembers between evictions.
+/// State of one thread between evictions.
 #[derive(Debug)]
 pub(crate) struct Evictor {
     database: DatabaseId,
-    /// Buckets that the hand may still pass before the next database has its turn.
+    /// Number of buckets that the hand may still pass before the next database has its turn.
     turn_left: u64,
     sampled: Sampled,
     random: Prng,
-    /// Buckets looked into.
+    /// Number of buckets looked into.
     pub(crate) looked: u64,
 }
 
@@ -88,7 +90,7 @@ impl Evictor {
 }
 
 impl Indexed {
-    /// Makes sure that `bytes` more may be held.
+    /// Ensures that `bytes` more may be held.
     #[inline]
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), StoreError> {
         let reasons = self.shared.before_writes.get();
@@ -110,7 +112,7 @@ impl Indexed {
         Ok(())
     }
 
-    /// By how much memory that lies idle passes the limit.
+    /// The bytes by which idle memory exceeds its allowance under the limit.
     #[inline]
     fn excess_bytes(&self, more_bytes: usize) -> u64 {
         let used = self.shared.ledger.used_bytes();
@@ -119,7 +121,7 @@ impl Indexed {
         self.shared.budget.excess_bytes(wanted, idle)
     }
 
-    /// Makes memory that lies idle free for what is to come.
+    /// Makes idle memory usable for new records.
     #[cold]
     fn make_use(&mut self, bytes: usize) {
         let entered = self.enter();
@@ -134,7 +136,7 @@ impl Indexed {
         }
     }
 
-    /// By how much the limit would be passed.
+    /// The bytes by which the limit would be exceeded.
     #[inline]
     fn over_bytes(&self, more_bytes: usize) -> u64 {
         let used = self.shared.ledger.used_bytes();
@@ -157,8 +159,8 @@ impl Indexed {
         }
     }
 
-    /// Evicts some where the limit is passed without anybody writing, as by what clients hold;
-    /// whether more has to go.
+    /// Evicts some records if the limit is exceeded without a write, for instance by client
+    /// buffers. Returns whether more must be evicted.
     pub(crate) fn evict_in_passing(&mut self) -> bool {
         self.shared.before_writes.get() & BeforeWrites::LIMIT != 0
             && !self.shared.cold().has_room()
@@ -168,9 +170,10 @@ impl Indexed {
             && self.over_bytes(0) > 0
     }
 
-    /// Evicts until `bytes` more may be held, or enough was done for one call; the bytes freed.
+    /// Evicts until `bytes` more may be held, or enough was done for one call. Returns the bytes
+    /// freed.
     fn evict_over(&mut self, bytes: usize) -> u64 {
-        // What this thread freed since it last told counts too.
+        // What this thread freed since its last report counts too.
         let shared = Arc::clone(&self.shared);
         self.local.tell_bytes(&shared);
         self.measure_writing();
@@ -193,8 +196,8 @@ impl Indexed {
         freed
     }
 
-    /// Whether there is nothing to evict only because what went away is still being freed. Waits
-    /// a little for that: writers that go on at once hold the limit no longer.
+    /// Whether there is nothing to evict only because removed objects are still being freed. Waits
+    /// a little for that: if writers went on at once, the limit would no longer hold.
     fn is_being_freed(&self, bytes: usize) -> bool {
         for turn in 0..YIELDS_MAX + NAPS_MAX {
             if self.shared.lazy.pending_objects() == 0 || self.over_bytes(bytes) == 0 {
@@ -208,8 +211,8 @@ impl Indexed {
         self.shared.lazy.pending_objects() > 0 || self.over_bytes(bytes) == 0
     }
 
-    /// Evicts until `wanted_bytes` are free, or `due_bytes` are and enough was done for one call; the
-    /// bytes freed.
+    /// Evicts until `wanted_bytes` are free, or until `due_bytes` are free and enough was done for
+    /// one call. Returns the bytes freed.
     fn evict(&mut self, due_bytes: u64, wanted_bytes: u64) -> u64 {
         let (mut freed, mut victims) = (0, 0);
         let victims_max = self.shared.victims_max.load(Ordering::Relaxed);
@@ -226,7 +229,7 @@ impl Indexed {
         freed
     }
 
-    /// Evicts one record; its bytes. `None` when there is none that may go.
+    /// Evicts one record. Returns its bytes, or `None` if no record may be evicted.
     fn evict_one(&mut self) -> Option<u64> {
         let in_force = self.local.in_force;
         match in_force.policy {
@@ -241,8 +244,8 @@ impl Indexed {
         }
     }
 
-    /// Goes round until a record is found that may go. Every database gets at least two whole
-    /// rounds: the first may only clear marks.
+    /// Advances the hand until it finds a record that may be evicted. Every database gets at least
+    /// two whole rounds, because the first may only clear marks.
     fn evict_by_hand(&mut self, policy: Policy) -> Option<u64> {
         let databases = u32::from(self.shared.databases.count());
         let rounds = databases * u32::try_from(2 * (TURN_PART + 1)).unwrap_or(u32::MAX);
@@ -289,8 +292,8 @@ impl Indexed {
         None
     }
 
-    /// Draws places until there is a record, so that each of them goes as likely as any other,
-    /// whatever stands beside it in its bucket; gives up where there are few.
+    /// Draws places until one has a record. So each record is equally likely, whatever else is in
+    /// its bucket. Gives up if there are few records.
     fn evict_by_chance(
         &mut self,
         database: DatabaseId,
@@ -315,8 +318,8 @@ impl Indexed {
         })
     }
 
-    /// Evicts a record of a bucket that may go, from a slot on, if there is one and nobody uses the
-    /// bucket.
+    /// Evicts an eligible record of a bucket, from a slot on, if there is one and no other thread
+    /// uses the bucket.
     fn evict_at(
         &mut self,
         database: DatabaseId,
@@ -334,9 +337,9 @@ impl Indexed {
         looked
     }
 
-    /// Evicts a record with a deadline of the group of the first of some buckets, from that one on;
-    /// where chance decides, also of the group's buckets before it. A group that has none is
-    /// forgotten.
+    /// Evicts a record with a deadline from the group of the first of `buckets`, from that bucket
+    /// on; for a random choice also from the group's buckets before it. A group without such a
+    /// record is forgotten.
     fn evict_in_group(
         &mut self,
         database: DatabaseId,
@@ -377,9 +380,9 @@ impl Indexed {
         None
     }
 
-    /// Whether a database has records that may go.
+    /// Whether a database has records that may be evicted.
     fn has_candidates(&mut self, database: DatabaseId, policy: Policy) -> bool {
-        // Most often one look at what was told is enough.
+        // Usually one look at the reported counts is enough.
         let told = self.seen.get(database).map(|index| index.counts.about());
         if policy.is_volatile() {
             told.is_some_and(|told| told.deadlines > 0) || self.deadlines_len(database) > 0
@@ -399,36 +402,36 @@ impl Indexed {
     }
 }
 
-/// What a look into a bucket came to.
+/// The result of a look into a bucket.
 #[derive(Clone, Copy, Debug)]
 struct Looked {
-    /// Bytes that were evicted.
+    /// Bytes that were evicted, or `None` if no record was.
     bytes: Option<u64>,
-    /// Whether there are, or may be, records that may go at another time.
+    /// Whether the bucket has, or may have, records that may be evicted at another time.
     has_any: bool,
-    /// The slot to go on from; [`SLOTS`] for the next bucket.
+    /// The slot at which to continue; [`SLOTS`] for the next bucket.
     next_slot: usize,
 }
 
-/// Slots of a bucket as the hand knows them: its links, and one for the rest of the chain.
+/// Slots of a bucket for the hand: its links, and one for the rest of the chain.
 const SLOTS: usize = LINKS + 1;
 
-/// A number drawn below this, taken modulo how many there are, prefers none of up to eight.
+/// A random number below this, modulo any count up to eight, is uniform.
 const CHANCES: usize = 840;
 
 /// Where to look for a victim.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     number: u64,
-    /// The slot that the hand is at, or a number that chance drew.
+    /// The slot that the hand is at, or a random number.
     slot: usize,
-    /// What the hand counted when it was here; none where chance decides.
+    /// The hand's count at this place; `None` for a random choice.
     hand: Option<u64>,
 }
 
 impl Place {
-    /// Where the hand is. It counts slots, so that it takes one victim after the other of a bucket
-    /// and gives each record the same time.
+    /// Returns the place of the hand. The hand counts slots, so that it takes the victims of a
+    /// bucket one by one and gives each record the same time.
     fn of_hand(index: &Index, buckets: u64) -> Self {
         let hand = index.hand.load(Ordering::Relaxed);
         Self {
@@ -446,7 +449,7 @@ impl Place {
         }
     }
 
-    /// Moves the hand on from a bucket of `buckets` that was looked into. It never goes back.
+    /// Moves the hand on from a bucket of `buckets` that was looked into. The hand never goes back.
     fn pass(self, index: &Index, number: u64, looked: Looked, buckets: u64) {
         let Some(hand) = self.hand else {
             return;
@@ -459,21 +462,22 @@ impl Place {
 }
 
 impl Looked {
-    /// Somebody uses the bucket.
+    /// Another thread uses the bucket.
     const BUSY: Self = Self {
         bytes: None,
         has_any: true,
         next_slot: SLOTS,
     };
 
-    /// There is nothing.
+    /// The bucket has no such record.
     const NOTHING: Self = Self {
         has_any: false,
         ..Self::BUSY
     };
 }
 
-/// The first bucket from `number` on, and around, whose group may have records with a deadline.
+/// Returns the first bucket from `number` on, wrapping around, whose group may have records with a
+/// deadline.
 fn next_noted(index: &Index, number: u64, buckets: u64) -> Option<u64> {
     if index.deadlines.is_noted(number) {
         return Some(number);
@@ -488,7 +492,7 @@ fn may_have_deadlines(bucket: &Bucket) -> bool {
     bucket.overflow() != 0 || (0..LINKS).any(|at| bucket.link(at).has(Link::DEADLINE))
 }
 
-/// Forgets that some buckets, a whole group, have records with a deadline, unless they do.
+/// Clears the note that a group of buckets has records with a deadline, unless it has some.
 fn forget_group(index: &Index, buckets: std::ops::Range<u64>) {
     index.deadlines.clear(buckets.start / GROUP_BUCKETS);
     for number in buckets {
@@ -506,9 +510,9 @@ fn forget_group(index: &Index, buckets: std::ops::Range<u64>) {
     }
 }
 
-/// Evicts the first record of a chain, from a slot on, that was not used since the hand came by, and
-/// clears the marks in front of it; where chance decides, the one that `slot` drew. The caller holds
-/// the bucket.
+/// Evicts the first record of a chain, from a slot on, that was not used since the hand last
+/// passed, and clears the marks before it. For a random choice, evicts the record that `slot` drew.
+/// The caller holds the bucket.
 fn evict_in(
     shared: &Shared,
     local: &mut Local,
@@ -518,7 +522,7 @@ fn evict_in(
     slot: usize,
 ) -> Looked {
     let policy = local.in_force.policy;
-    // What belongs to another node is that one's to evict.
+    // A record that belongs to another node is that node's to evict.
     let is_hidden = |spot: &Spot<'_>| {
         shared.hidden.is_any()
             && view_of(shared, spot.link).is_some_and(|view| {
@@ -561,7 +565,7 @@ fn evict_in(
     looked
 }
 
-/// Evicts a record; its bytes. The caller holds the bucket.
+/// Evicts a record. Returns its bytes. The caller holds the bucket.
 fn evict_spot(
     shared: &Shared,
     local: &mut Local,
@@ -584,7 +588,7 @@ fn evict_spot(
     bytes.max(1)
 }
 
-/// Bytes that go with a record. The caller holds its bucket.
+/// Bytes that a record's removal frees. The caller holds its bucket.
 pub(crate) fn bytes_of(view: &View<'_>) -> u64 {
     let value_bytes = match view.form() {
         Form::Bytes | Form::ChangedBytes | Form::Integer | Form::Cold => 0,
@@ -595,7 +599,7 @@ pub(crate) fn bytes_of(view: &View<'_>) -> u64 {
     class_bytes(view.class()) as u64 + value_bytes
 }
 
-/// Brings the records that the hand comes to soon into the cache.
+/// Prefetches the records that the hand will reach soon.
 fn look_ahead(shared: &Shared, index: &Index, number: u64, buckets: u64) {
     let ahead = number + RECORDS_AHEAD;
     if ahead >= buckets {

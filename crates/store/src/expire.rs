@@ -1,7 +1,7 @@
-//! Removing records whose time has come, without being asked for them.
+//! Removal of expired records before a client asks for them.
 //!
-//! Every thread looks after the deadlines that it armed; what a thread leaves behind that ends is
-//! taken over by the next that comes by.
+//! Every thread serves the deadlines that it armed. When a thread ends, the next thread that ticks
+//! takes over its deadlines.
 
 use base::sync::atomic::Ordering;
 
@@ -16,19 +16,19 @@ use crate::shared::Shared;
 use crate::value::Cause;
 use crate::wheel::{POSITION_BITS, Wheel};
 
-/// Armed times looked at in one tick: some ten microseconds.
+/// Maximum number of armed times looked at in one tick: some ten microseconds.
 const VISITS_PER_TICK: usize = 64;
 
-/// Looks at one position before others get their turn.
+/// Maximum number of looks at one position before the next positions are served.
 const LOOKS_MAX: usize = 32;
 
-/// Buckets walked in one tick to replace a wheel.
+/// Maximum number of buckets walked in one tick to replace a wheel.
 const BUCKETS_PER_TICK: usize = 64;
 
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 
 impl Indexed {
-    /// Removes what has expired up to now, in a bounded step; whether more is waiting.
+    /// Removes what has expired up to now, in a bounded step. Returns whether more is waiting.
     pub(crate) fn expire_due(&mut self) -> bool {
         if !self.shared.expires_actively() {
             return false;
@@ -73,8 +73,9 @@ impl Indexed {
         self.shared.expires_actively().then_some(next)
     }
 
-    /// Removes the record of a key that a look found expired, so that who asks learns no sooner that it is
-    /// gone than who listens. Leaves it where removals are held, or somebody holds its bucket for long.
+    /// Removes the record of a key that a look found to be expired, so that the reader does not
+    /// learn of the removal before the listeners do. Leaves it where it is if removals are held, or
+    /// if its bucket is held for long.
     #[cold]
     #[inline(never)]
     pub(crate) fn remove_expired(&mut self, key: &Key<'_>) {
@@ -91,7 +92,7 @@ impl Indexed {
         }
     }
 
-    /// Tells the ledger by how much the wheels of this thread grew.
+    /// Reports the growth of this thread's wheels to the ledger.
     fn tell_deadlines(&mut self) {
         let growth = self.local.deadlines.take_growth();
         if growth != 0 {
@@ -99,7 +100,7 @@ impl Indexed {
         }
     }
 
-    /// Leaves the deadlines of a thread that ends to the others.
+    /// Leaves the deadlines of this thread, which ends, to the others.
     pub(crate) fn hand_over_deadlines(&mut self) {
         let mut wheels = self.local.deadlines.take();
         self.tell_deadlines();
@@ -109,7 +110,7 @@ impl Indexed {
         }
     }
 
-    /// Takes over what a thread that ended had armed.
+    /// Takes over the deadlines that an ended thread had armed.
     fn adopt_deadlines(&mut self) {
         if self.shared.orphans.has_some() {
             let mut wheels = self.local.deadlines.take();
@@ -119,8 +120,8 @@ impl Indexed {
     }
 }
 
-/// Looks at the records at a position: removes those that have expired; when to come back, if any
-/// of the position's keys has a deadline ahead.
+/// Looks at the records at a position and removes those that have expired. Returns when to come
+/// back, if any of the position's keys has a deadline ahead.
 fn look_after(
     shared: &Shared,
     local: &mut Local,
@@ -129,7 +130,8 @@ fn look_after(
     position: u64,
 ) -> Option<u64> {
     let mut next = look_once(shared, local, index, database, position);
-    // What is held for long is looked at later. Structures lose their members in steps, between which others may have the bucket.
+    // A bucket held for long is looked at later. Structures lose their members in steps; between
+    // these, other threads may have the bucket.
     for _ in 1..LOOKS_MAX {
         if next.is_none_or(|next| next > local.now_unix_ms) {
             break;
@@ -139,7 +141,7 @@ fn look_after(
     next
 }
 
-/// Removes the expired records of the bucket of `position`; when to come back.
+/// Removes the expired records of the bucket of `position`. Returns when to come back.
 pub(crate) fn look_once(
     shared: &Shared,
     local: &mut Local,
@@ -183,7 +185,7 @@ pub(crate) fn look_once(
     next
 }
 
-/// Fills a replacement wheel from some more buckets; whether there are more to come.
+/// Fills a replacement wheel from some more buckets. Returns whether there are more to come.
 fn fill_replacement(shared: &Shared, index: &Index, armed: &mut Armed) -> bool {
     let Some(replacement) = &mut armed.replacement else {
         return false;
@@ -213,7 +215,7 @@ fn fill_replacement(shared: &Shared, index: &Index, armed: &mut Armed) -> bool {
     true
 }
 
-/// A record of a chain that has expired.
+/// Returns a record of a chain that has expired.
 fn find_expired<'i>(
     shared: &Shared,
     index: &'i Index,

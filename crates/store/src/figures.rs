@@ -1,4 +1,4 @@
-//! What the parts cost. Nothing is asserted; run by hand:
+//! Costs of the parts. Nothing is asserted; run by hand:
 //! `cargo test -p store --release figures -- --ignored --nocapture --test-threads=1`.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "run by hand")]
@@ -16,7 +16,7 @@ use crate::blob::Blob;
 use crate::slab::{Slab, class_for};
 use crate::wheel::Wheel;
 
-/// The best of a few runs of `items` each, in nanoseconds per item.
+/// Prints the best of a few runs of `items` each, in nanoseconds per item.
 fn report(what: &str, items: u64, mut run: impl FnMut()) {
     let clock = SystemClock::new();
     let best = (0..7)

@@ -1,22 +1,23 @@
-//! Whether free memory suffices for all writes of a command, asked before the first of them.
+//! Whether free memory suffices for all writes of a command; asked before the first of them.
 //!
-//! A write that finds no slot or no bucket for its link fails and changes nothing. A command of several writes
-//! would stop half way, so it asks here first. Mostly so much is free that other threads cannot use it
-//! up meanwhile. If not, the command asks again with the store locked for itself: then nobody else takes any.
+//! A write that finds no slot or no bucket for its link fails and changes nothing. A command of
+//! several writes would stop half way, so it asks here first. Usually so much is free that other
+//! threads cannot use it up meanwhile. If not, the command asks again while it has the store for
+//! itself: then no other thread takes any.
 
 use crate::arena::{CHUNK_BYTES, distance};
 use crate::indexed::Indexed;
 use crate::key::DatabaseId;
 use crate::size_class::CLASS_COUNT;
 
-/// What a record needs at most besides its key and its value, in bytes.
+/// Maximum size of a record without its key and its value, in bytes.
 const RECORD_BYTES: usize = 64;
 
-/// A slot is at most so many times as large as what is in it.
+/// A slot is at most this many times as large as its content.
 const SLOT_TIMES: usize = 2;
 
-/// As long as this part of what was reserved is left, a command need not have the store for itself: it
-/// would have to be used up by others in the time of one command.
+/// If this part (1/16) of the reservation is left, a command need not have the store for itself:
+/// other threads would have to use it all up during one command.
 const LEFT_PART: usize = 16;
 
 /// Whether free memory suffices.
@@ -24,9 +25,9 @@ const LEFT_PART: usize = 16;
 pub enum FreeMemory {
     /// So much that other threads will not use it up during the command.
     Ample,
-    /// Enough, if nobody else writes meanwhile.
+    /// Enough, if no other thread writes meanwhile.
     Enough,
-    /// Maybe not.
+    /// Maybe not enough.
     Lacking,
 }
 
@@ -51,8 +52,8 @@ impl FreeMemory {
 }
 
 impl Indexed {
-    /// Whether free memory in a database suffices for `records` whose keys and values have `bytes`. Loads of
-    /// two numbers.
+    /// Whether free memory in a database suffices for `records` records whose keys and values have
+    /// `bytes` bytes. Loads two numbers.
     pub(crate) fn free_memory_for(
         &mut self,
         database: DatabaseId,
@@ -61,7 +62,7 @@ impl Indexed {
     ) -> FreeMemory {
         let reserved = self.shared.arena_ref().bytes() / CHUNK_BYTES;
         let in_use = self.shared.arena_ref().chunks().in_use_bytes() / CHUNK_BYTES as u64;
-        // The first is never handed out.
+        // The first chunk is never handed out.
         let left = reserved.saturating_sub(distance(in_use) + 1);
         let slots_bytes = bytes
             .saturating_add(records.saturating_mul(RECORD_BYTES))
@@ -74,7 +75,7 @@ impl Indexed {
         let reserved = index.overflow().reserved();
         let left = reserved.saturating_sub(distance(index.overflow().in_use()));
         match memory.or_less(FreeMemory::of(left, records, reserved)) {
-            // Who holds keys already cannot have the store for itself.
+            // A thread that already holds keys cannot have the store for itself.
             FreeMemory::Enough if self.holds_several() => FreeMemory::Ample,
             free => free,
         }

@@ -1,13 +1,13 @@
 //! The global gate: one thread has the store for itself.
 //!
-//! Every thread says when it is inside (a batch of commands, a round of housekeeping). Who wants
-//! the store for itself shuts the gate and waits until nobody is inside; who comes meanwhile waits
-//! outside. Threads that sleep are outside and are not waited for.
+//! Every thread marks when it is inside (a batch of commands, a round of housekeeping). A thread
+//! that wants the store for itself shuts the gate and waits until no thread is inside; threads that
+//! come meanwhile wait outside. Threads that sleep are outside and are not waited for.
 //!
-//! Entering is on the path of every batch, shutting the gate is rare. So the cost is put on the
-//! rare side: entering is a store, a load and no locked instruction, and who shuts the gate has the
-//! system run a barrier on all cores that run this process. Where that cannot be had, entering pays
-//! for a fence.
+//! Entering is on the path of every batch; shutting the gate is rare. So the rare side bears the
+//! cost: entering is a store, a load and no locked instruction, and the thread that shuts the gate
+//! has the system run a barrier on all cores that run this process. If that is not available,
+//! entering pays for a fence.
 //!
 //! Why it works: a member stores `inside` and then loads `shut`; the requester stores `shut` and
 //! then loads every `inside`. With a full barrier between the two on both sides at least one of
@@ -25,9 +25,9 @@ use crate::wait::Wait;
 pub(crate) struct Gate {
     shut: CachePadded<AtomicBool>,
     members: Mutex<Vec<Arc<Member>>>,
-    /// Whose turn it is to have the store for itself.
+    /// Held by the thread that has, or waits to have, the store for itself.
     turn: Mutex<()>,
-    /// Whether the system runs barriers for us.
+    /// Whether the system runs barriers for this process.
     asymmetric: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Member {
 }
 
 impl Gate {
-    /// An open gate without members.
+    /// Creates an open gate without members.
     pub(crate) fn new() -> Self {
         Self {
             shut: CachePadded::new(AtomicBool::new(false)),
@@ -48,19 +48,19 @@ impl Gate {
         }
     }
 
-    /// A new member, outside.
+    /// Creates a member, outside.
     pub(crate) fn join(&self) -> Arc<Member> {
         let member = Arc::new(Member::default());
         lock(&self.members).push(Arc::clone(&member));
         member
     }
 
-    /// Forgets a member, which must be outside.
+    /// Removes a member, which must be outside.
     pub(crate) fn part(&self, member: &Arc<Member>) {
         lock(&self.members).retain(|other| !Arc::ptr_eq(other, member));
     }
 
-    /// Goes inside; waits while somebody has the store for itself.
+    /// Goes inside; waits while another thread has the store for itself.
     #[inline]
     pub(crate) fn enter(&self, member: &Member) {
         debug_assert!(!member.inside.load(Ordering::Relaxed), "inside already");
@@ -91,7 +91,7 @@ impl Gate {
         }
     }
 
-    /// Goes inside while the caller has the store for itself, and stays there when it has not any more.
+    /// Goes inside while the caller has the store for itself, and stays inside afterwards.
     pub(crate) fn enter_alone(&self, member: &Member) {
         debug_assert!(self.shut.load(Ordering::Relaxed), "alone");
         member.inside.store(true, Ordering::Relaxed);
@@ -103,8 +103,8 @@ impl Gate {
         member.inside.store(false, Ordering::Release);
     }
 
-    /// Runs `body` while nobody has the store for itself; others come and go. The caller is outside:
-    /// who has the store for itself may wait for it.
+    /// Runs `body` while no thread has the store for itself; other threads come and go. The caller
+    /// is outside, because a thread that has the store for itself may wait for it.
     pub(crate) fn while_nobody_is_alone<R>(&self, body: impl FnOnce() -> R) -> R {
         let turn = lock(&self.turn);
         let answer = body();
@@ -112,8 +112,8 @@ impl Gate {
         answer
     }
 
-    /// Runs `body` while nobody is inside. The caller must be outside: two that wanted the store
-    /// for themselves would wait for each other otherwise.
+    /// Runs `body` while no thread is inside. The caller must be outside: otherwise two threads
+    /// that wanted the store for themselves would wait for each other.
     pub(crate) fn alone<R>(&self, body: impl FnOnce() -> R) -> R {
         let turn = lock(&self.turn);
         self.shut.store(true, Ordering::Relaxed);
@@ -122,7 +122,7 @@ impl Gate {
             barrier::run();
         }
         fence(Ordering::SeqCst);
-        // Who joins later does so after this lock was given back, and finds the gate shut.
+        // A thread that joins later does so after this lock was released, and finds the gate shut.
         let members = lock(&self.members).clone();
         for member in members {
             let mut wait = Wait::default();
@@ -155,24 +155,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Barriers on all cores that run this process.
 #[cfg(all(target_os = "linux", not(any(miri, loom, shuttle))))]
 mod barrier {
-    /// Asks the system to keep barriers ready; whether it can.
+    /// Asks the system to keep barriers ready. Returns whether it can.
     pub(super) fn register() -> bool {
         call(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0
     }
 
-    /// Runs one.
+    /// Runs one barrier.
     pub(super) fn run() {
         let answer = call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
         assert!(answer == 0, "a registered barrier cannot fail");
     }
 
     fn call(command: libc::c_int) -> libc::c_long {
-        // SAFETY: these two commands of membarrier take no pointer and touch no memory of ours.
+        // SAFETY: these two commands of membarrier take no pointer and touch no memory of this
+        // process.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
     }
 }
 
-/// No barriers here: entering pays for a fence.
+/// No barriers on this target: entering pays for a fence.
 #[cfg(not(all(target_os = "linux", not(any(miri, loom, shuttle)))))]
 mod barrier {
     pub(super) fn register() -> bool {
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
 
-    /// Two words that are only ever changed together, by whoever has the store for itself.
+    /// Two words that are only changed together, by a thread that has the store for itself.
     #[test]
     fn who_is_inside_never_sees_a_half_done_step() {
         let gate = Gate::new();

@@ -1,12 +1,12 @@
 //! Growing an index: one bucket is split into two at a time.
 //!
-//! Whoever inserted does it, after it gave its own bucket back: it holds no lock but the one of the
-//! bucket it splits, and gives up when somebody else splits or uses that bucket. So an operation
-//! pays for at most a few splits, and nobody waits.
+//! The thread that inserted does the split, after it has released its own bucket. It holds no lock
+//! but that of the bucket that it splits, and gives up if another thread splits or uses that
+//! bucket. So an operation pays for at most a few splits, and no thread waits.
 //!
-//! The new bucket is built where nobody can find it yet, then the state is raised, then the old
-//! bucket is released with its new depth. Who came to the old bucket with the old state sees the
-//! depth and looks again.
+//! The new bucket is built where no thread can find it yet, then the state is raised, then the old
+//! bucket is released with its new depth. A thread that came to the old bucket with the old state
+//! sees the depth and looks again.
 
 use base::sync::atomic::Ordering;
 
@@ -14,21 +14,21 @@ use crate::bucket::{Bucket, LINKS, Link};
 use crate::index::Index;
 
 /// Records per bucket at which the table grows. Measured: at 5 of 7 a lookup is 2 ns slower than at
-/// 3, at 6 a fifth of the buckets overflow.
+/// 3; at 6 a fifth of the buckets overflow.
 pub(crate) const LOAD: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 5 };
 
-/// How far ahead of the split buckets are brought into the cache, and of them how far their records.
+/// How many buckets ahead of the split are prefetched, and of how many of these the records are.
 const BUCKETS_AHEAD: u64 = 8;
 const RECORDS_AHEAD: u64 = 4;
 
-/// What became of an attempt.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Split {
     /// The table has one more bucket.
     Done,
-    /// Somebody else splits, or uses the bucket whose turn it is.
+    /// Another thread splits, or uses the next bucket to split.
     Busy,
-    /// There is no room for more buckets.
+    /// There is no space for more buckets.
     Full,
 }
 
@@ -39,8 +39,8 @@ impl Index {
         keys > self.state().buckets() * u64::from(LOAD)
     }
 
-    /// Splits the bucket whose turn it is. The caller holds no bucket. `hash_of` gives the hash of
-    /// the key behind a link, and `prefetch` starts to bring the record behind one into the cache.
+    /// Splits the next bucket. The caller holds no bucket. `hash_of` returns the hash of the key
+    /// that a link leads to, and `prefetch` prefetches the record that a link names.
     pub(crate) fn split(
         &self,
         hash_of: impl FnMut(Link) -> u64,
@@ -87,8 +87,8 @@ impl Index {
         }
     }
 
-    /// Moves those links of a chain for which `moves` says so to a new one. `false`, and nothing
-    /// moved, when there are no overflow buckets for it.
+    /// Moves the links of a chain for which `moves` returns true to a new chain. Returns `false`,
+    /// with nothing moved, if there are not enough overflow buckets.
     fn distribute(
         &self,
         source: &Bucket,
@@ -106,7 +106,7 @@ impl Index {
                 if link.offset().is_none() {
                     continue;
                 }
-                // Never ahead of the reading: at most the link just read is overwritten.
+                // Writing never overtakes reading: at most the link just read is overwritten.
                 let writing = if moves(link) { &mut go } else { &mut stay };
                 writing.put(self, link);
             }
@@ -135,7 +135,7 @@ impl Index {
                 self.cut(target);
                 return false;
             };
-            // At the front, for the order does not matter: all of them are empty.
+            // Inserted at the front; the order does not matter, because all of them are empty.
             let bucket = self.overflow().get(number);
             bucket
                 .into_iter()
@@ -145,7 +145,7 @@ impl Index {
         true
     }
 
-    /// Brings what the next splits need into the cache.
+    /// Prefetches what the next splits need.
     fn look_ahead(&self, split: u64, mut prefetch: impl FnMut(Link)) {
         let live = self.state().buckets();
         self.prefetch_number((split + BUCKETS_AHEAD).min(live - 1));
@@ -177,7 +177,7 @@ impl<'i> Writing<'i> {
         self.at += 1;
     }
 
-    /// Clears the rest of the chain and recycles the buckets that nothing was written to.
+    /// Clears the rest of the chain and recycles the buckets that were not written to.
     fn finish(self, index: &Index) {
         (self.at..LINKS).for_each(|at| self.bucket.set_link(at, Link::NONE));
         index.cut(self.bucket);
@@ -235,14 +235,14 @@ mod tests {
         }
         assert!((0..2000).all(|hash| contains(&index, hash)));
         assert_eq!(index.state().buckets(), 400);
-        // Those not split yet in this round have 7 or 8 of the consecutive hashes.
+        // The buckets not yet split in this round have 7 or 8 of the consecutive hashes.
         assert!(index.overflow().in_use() <= 400 - 2 * 144);
     }
 
     #[test]
     fn keys_that_all_go_one_way_keep_their_chain() {
         let index = index(64, 100);
-        // The low ten bits are alike, so that only the last bucket or the first has them.
+        // The low ten bits are equal, so that only the last bucket or the first has them.
         for key in 0..50 {
             insert(&index, key << 10 | 1);
         }

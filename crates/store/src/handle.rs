@@ -1,4 +1,4 @@
-//! [`Handle`]: one thread's way into the store.
+//! [`Handle`]: one thread's access to the store.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::snapshot::{SnapshotInProgress, SnapshotLimits, SnapshotSink, Snapshot
 use crate::store::{Backend, Statistics, Store};
 use crate::value::{Deadline, StoreError};
 
-/// One thread's way into the store.
+/// One thread's access to the store.
 ///
 /// Not shared: it owns the thread's free lists, counters and effect sink. Every operation uses the
 /// clock sample given to [`Handle::begin`], so that one command sees one time.
@@ -44,7 +44,7 @@ enum Way {
     Naive(NaiveHandle),
 }
 
-/// Does the same to whichever backend it is.
+/// Does the same with whichever backend there is.
 macro_rules! with_way {
     ($way:expr, $name:ident => $body:expr) => {
         match $way {
@@ -76,7 +76,7 @@ impl Handle {
         &self.store
     }
 
-    /// Starts a command: `now_unix_ms` is the time all its operations see.
+    /// Starts a command: all its operations see the time `now_unix_ms`.
     #[inline]
     pub fn begin(&mut self, now_unix_ms: u64) {
         match &mut self.way {
@@ -97,8 +97,9 @@ impl Handle {
         }
     }
 
-    /// Says that this thread now works on the store (a batch); whole-store operations of other
-    /// threads wait until [`Handle::leave`]. Without it each operation does so for itself.
+    /// Notes that this thread now works on the store (a batch). Whole-store operations of other
+    /// threads wait until [`Handle::leave`]. Without this call each operation enters and leaves by
+    /// itself.
     #[inline]
     pub fn enter(&mut self) {
         match &mut self.way {
@@ -120,8 +121,8 @@ impl Handle {
         }
     }
 
-    /// Housekeeping of one loop turn: expired records, memory accounting. Bounded work; `true` when
-    /// more is waiting and the caller should come back soon.
+    /// Does the housekeeping of one loop turn: expired records, memory accounting. Bounded work;
+    /// returns `true` if more is waiting and the caller should come back soon.
     pub fn tick(&mut self, now_unix_ms: u64) -> bool {
         match &mut self.way {
             Way::Indexed(way) => way.tick(now_unix_ms),
@@ -133,9 +134,9 @@ impl Handle {
         }
     }
 
-    /// When [`Handle::tick`] removes what this thread gave a deadline to next, in milliseconds since 1970 UTC; none
-    /// where nothing will be due, or nothing is removed at present. Never later than the first deadline. Costs a load
-    /// where there are no deadlines.
+    /// When [`Handle::tick`] next removes something that this thread gave a deadline to, in
+    /// milliseconds since 1970 UTC. `None` if nothing will be due, or nothing is removed at
+    /// present. Never later than the first deadline. Costs a load if there are no deadlines.
     #[inline]
     #[must_use]
     pub fn next_expiry_unix_ms(&self) -> Option<u64> {
@@ -146,7 +147,7 @@ impl Handle {
         }
     }
 
-    /// Installs or removes the sink that effects go to.
+    /// Installs or removes the sink for effects.
     pub fn set_sink(&mut self, sink: Option<Box<dyn EffectSink>>) {
         match &mut self.way {
             Way::Indexed(way) => way.local.sink = sink,
@@ -155,20 +156,20 @@ impl Handle {
         }
     }
 
-    /// Installs or removes the sink that events go to, as far as they are
+    /// Installs or removes the sink for events, as far as they are
     /// [wanted](Store::set_wanted_events).
     pub fn set_event_sink(&mut self, sink: Option<Box<dyn EventSink>>) {
         with_way!(&mut self.way, way => way.outlet().set(sink));
     }
 
-    /// Says what happened to a key, as [`Entry::event`] does: for a command over several keys whose
-    /// events come in another order than its changes, while those keys are locked.
+    /// States an event of a key, as [`Entry::event`] does: for a command with several keys whose
+    /// events come in another order than its changes. The keys must be locked.
     #[inline]
     pub fn event(&mut self, key: &Key<'_>, class: EventClass, name: &'static str) {
         with_way!(&mut self.way, way => way.event(key, class, name));
     }
 
-    /// A value of `len` bytes that is received piece by piece, if it is long enough for that.
+    /// Returns a value of `len` bytes to be received piece by piece, if it is long enough for that.
     #[must_use]
     pub fn incoming(&self, len: usize) -> Option<Incoming> {
         match &self.way {
@@ -178,18 +179,18 @@ impl Handle {
         }
     }
 
-    /// Makes room in the table of a database for so many records that are about to be put into it: cheaper than
-    /// to make it little by little while they come, when each step has to look at the records again that are
-    /// there. It keeps that room until this is told that no more are expected: 0.
+    /// Grows the table of a database for `records` records that are about to be added. This is
+    /// cheaper than growing step by step while they come, when each step looks at the existing
+    /// records again. The table keeps that size until a call with 0 says that no more are expected.
     ///
-    /// O(`records`). With no keys locked.
+    /// O(`records`). The caller has no keys locked.
     pub fn expect(&mut self, database: DatabaseId, records: u64) {
         if let Some(way) = self.indexed_mut() {
             way.expect(database, records);
         }
     }
 
-    /// Hash of a key's bytes under the store's secret.
+    /// Returns the hash of a key's bytes under the store's secret.
     #[inline]
     #[must_use]
     pub fn hash(&self, bytes: &[u8]) -> u64 {
@@ -200,14 +201,14 @@ impl Handle {
         }
     }
 
-    /// A key of `database`.
+    /// Returns a key of `database`.
     #[inline]
     #[must_use]
     pub fn key<'k>(&self, database: DatabaseId, bytes: &'k [u8]) -> Key<'k> {
         Key::with_hash(bytes, self.hash(bytes), database)
     }
 
-    /// Looks ahead at keys of `database` that a batch is about to touch.
+    /// Returns a look-ahead at keys of `database` that a batch is about to touch.
     #[inline]
     #[must_use]
     pub fn lookahead(&self, database: DatabaseId) -> Lookahead<'_> {
@@ -224,8 +225,9 @@ impl Handle {
         with_way!(&mut self.way, way => way.read(key, visit))
     }
 
-    /// Shows several keys in order, as they all are at one moment. `visit` may be run again from the first one on; what
-    /// it saw since it was last called for that counts. `ahead` is called before each of them where their buckets have to be locked.
+    /// Shows several keys in order, as they all are at one moment. `visit` may run again from the
+    /// first key on; its last run for each key counts. If the buckets have to be locked, `ahead` is
+    /// called before each key.
     pub fn read_together(
         &mut self,
         keys: &[Key<'_>],
@@ -245,7 +247,7 @@ impl Handle {
         });
     }
 
-    /// As [`Handle::read`], for a visitor that is to be compiled into its caller.
+    /// As [`Handle::read`], for a visitor that is inlined into its caller.
     #[inline(always)]
     pub fn read_by<V: Visitor>(&mut self, key: &Key<'_>, visitor: V) -> V::Answer {
         match &mut self.way {
@@ -261,7 +263,7 @@ impl Handle {
         }
     }
 
-    /// As [`Handle::read`], quicker where the key leads to a structure and slower where it does not.
+    /// As [`Handle::read`], faster if the key leads to a structure and slower if it does not.
     #[inline]
     pub fn read_structure<R>(
         &mut self,
@@ -275,11 +277,11 @@ impl Handle {
         }
     }
 
-    /// Shows what all of `keys` hold, as of one moment: they are [locked](Handle::locked) meanwhile. Cheaper
-    /// than to read them one after the other inside of a lock set, and what each shows may be held beside
-    /// what others do.
+    /// Shows the records of all `keys`, as of one moment: they are [locked](Handle::locked)
+    /// meanwhile. Cheaper than reading them one after the other inside a lock set, and the visitor
+    /// can keep all records at the same time.
     ///
-    /// The first that does not fit is the last that is looked at and shown.
+    /// The first record that does not fit is the last that is looked at and shown.
     pub fn read_all<R>(
         &mut self,
         keys: &[Key<'_>],
@@ -292,8 +294,8 @@ impl Handle {
         )
     }
 
-    /// Asks the cache for what looking these elements up in the structure at `key` will read: worth
-    /// while for several of one key. Advice, which does not count as a use of the record.
+    /// Prefetches what looking up these elements in the structure at `key` will read: worth while
+    /// for several elements of one key. Advice, which does not count as a use of the record.
     #[inline]
     pub fn prefetch_elements<'e>(
         &mut self,
@@ -315,8 +317,8 @@ impl Handle {
         answer
     }
 
-    /// As [`Handle::peek`], and a key that is not there is no event: for who asks about a record (OBJECT)
-    /// or looks at it before it is changed (LMOVE).
+    /// As [`Handle::peek`], but a missing key is no event: for commands that ask about a record
+    /// (OBJECT) or look at it before they change it (LMOVE).
     pub fn inspect<R>(&mut self, key: &Key<'_>, visit: impl FnMut(Option<&Record<'_>>) -> R) -> R {
         let before = with_way!(&mut self.way, way => way.outlet().hide_misses(true));
         let answer = self.peek(key, visit);
@@ -324,8 +326,8 @@ impl Handle {
         answer
     }
 
-    /// As [`Handle::inspect`], and a key that has expired and was not removed yet is shown, and stays (DEBUG
-    /// OBJECT).
+    /// As [`Handle::inspect`], but an expired key that was not removed yet is shown, and stays
+    /// (DEBUG OBJECT).
     pub fn inspect_expired<R>(
         &mut self,
         key: &Key<'_>,
@@ -345,8 +347,8 @@ impl Handle {
         }
     }
 
-    /// Says whether [`Handle::read`] counts as a use of what it finds (CLIENT NO-TOUCH); what held
-    /// before. It does in the beginning.
+    /// Sets whether [`Handle::read`] counts as a use of what it finds (CLIENT NO-TOUCH). Returns
+    /// the previous setting. Initially it does.
     pub fn note_use(&mut self, on: bool) -> bool {
         match &mut self.way {
             Way::Indexed(way) => std::mem::replace(&mut way.local.notes_use, on),
@@ -355,8 +357,8 @@ impl Handle {
         }
     }
 
-    /// Makes a key hold a string, whatever it held. `state` says so (see [`Entry::effect`] and
-    /// [`Entry::event`]).
+    /// Makes a key hold a string, whatever it held. `state` states the change (see
+    /// [`Entry::effect`] and [`Entry::event`]).
     ///
     /// # Errors
     /// As [`Entry::set`].
@@ -384,14 +386,14 @@ impl Handle {
     }
 
     /// Changes a key under its lock: `change` sees the record, if any, and may replace, alter or
-    /// remove it. Runs exactly once.
+    /// remove it. It runs exactly once.
     #[inline]
     pub fn modify<R>(&mut self, key: &Key<'_>, change: impl FnOnce(&mut Entry<'_>) -> R) -> R {
         with_way!(&mut self.way, way => way.modify(key, change))
     }
 
-    /// Deletes a key; whether it existed. `state` says so (see [`Entry::effect`] and
-    /// [`Entry::event`]) and runs only then.
+    /// Deletes a key. Returns whether it existed. `state` states the change (see [`Entry::effect`]
+    /// and [`Entry::event`]) and runs only if it did.
     #[inline]
     pub fn delete(&mut self, key: &Key<'_>, state: impl FnOnce(&mut Entry<'_>)) -> bool {
         self.modify(key, |entry| {
@@ -404,11 +406,11 @@ impl Handle {
     }
 
     /// Walks a database: visits the records of the next intervals after `cursor` (0: the beginning)
-    /// until about `count` were visited, and gives the next cursor (0: the end). It stops earlier
-    /// where there is little to find.
+    /// until about `count` were visited. Returns the next cursor (0: the end). It stops earlier if
+    /// there is little to find.
     ///
-    /// A record that is there during a whole walk is visited at least once. `visit` must not come
-    /// back to the store.
+    /// A record that exists during a whole walk is visited at least once. `visit` must not call
+    /// back into the store.
     pub fn scan(
         &mut self,
         database: DatabaseId,
@@ -419,8 +421,8 @@ impl Handle {
         with_way!(&mut self.way, way => way.scan(database, cursor, count, HeldLong::Awaited, visit))
     }
 
-    /// The same for who only wants to know what there is, and must not wait for a command that takes
-    /// long: what such a command holds is passed by, so that a walk may miss it.
+    /// As [`Handle::scan`], for a caller that must not wait for a long command: keys that such a
+    /// command holds are skipped, so that a walk may miss them.
     pub fn survey(
         &mut self,
         database: DatabaseId,
@@ -432,11 +434,11 @@ impl Handle {
     }
 
     /// Runs `body` with all of `keys` locked, so that what it does to them is one step for every
-    /// other thread. Inside, the operations of this handle may touch those keys and no others.
-    /// Keys may repeat and come in any order. May be nested when the inner keys are held already.
+    /// other thread. Inside, the operations of this handle may touch those keys and no others. Keys
+    /// may repeat and come in any order. Calls may be nested if the inner keys are already held.
     ///
     /// # Panics
-    /// When `body` touches a key that is not held.
+    /// If `body` touches a key that is not held.
     pub fn locked<R>(&mut self, keys: &[Key<'_>], body: impl FnOnce(&mut Self) -> R) -> R {
         let Some(way) = self.indexed_mut() else {
             return self.exclusive(body);
@@ -449,9 +451,9 @@ impl Handle {
         self.run_locked(keys, entered, body)
     }
 
-    /// As [`Handle::locked`], but does not wait for somebody who holds one of the keys for long, and
-    /// may say that `body` will: then others need not wait in place for these keys either. To be
-    /// called with no keys locked, or with all of these.
+    /// As [`Handle::locked`], but does not wait if another thread holds one of the keys for long.
+    /// `hold` may declare that `body` will take long: then other threads need not wait in place for
+    /// these keys either. The caller has no keys locked, or all of these.
     ///
     /// # Errors
     /// [`Busy`], and nothing was done: do something else until [`Handle::park`] calls.
@@ -475,10 +477,10 @@ impl Handle {
         locked.map(|()| self.run_locked(keys, entered, body))
     }
 
-    /// As [`Handle::locked`], for a `body` that may take long. The keys are taken while no other handle
-    /// is [inside](Handle::enter): so who is inside and finds that [nothing is
-    /// held](Handle::may_be_busy) need not ask again before it leaves, and never waits for `body`. Not
-    /// to be called with keys locked; waits for whoever else holds some of them for long.
+    /// As [`Handle::locked`], for a `body` that may take long. The keys are taken while no other
+    /// handle is [inside](Handle::enter). So a thread that is inside and finds that [nothing is
+    /// held](Handle::may_be_busy) need not ask again before it leaves, and never waits for `body`.
+    /// The caller has no keys locked. Waits for other threads that hold some of the keys for long.
     pub fn locked_long<R>(&mut self, keys: &[Key<'_>], body: impl FnOnce(&mut Self) -> R) -> R {
         let Some(way) = self.indexed_mut() else {
             return self.exclusive(body);
@@ -490,8 +492,8 @@ impl Handle {
         self.run_locked(keys, !was_inside, body)
     }
 
-    /// Whether a key may be touched inside of [`Handle::locked`]: it is among those locked, or the
-    /// whole store is had.
+    /// Whether a key may be touched inside [`Handle::locked`]: it is among the locked keys, or this
+    /// thread has the whole store.
     #[must_use]
     pub fn holds(&self, key: &Key<'_>) -> bool {
         match &self.way {
@@ -501,8 +503,9 @@ impl Handle {
         }
     }
 
-    /// Locks further keys inside of [`Handle::locked`], for as long as those that are. Others who lock
-    /// several keys may wait for each other and for these, so this gives up after some time.
+    /// Locks further keys inside [`Handle::locked`], for as long as the keys that are already
+    /// locked. Other threads that lock several keys may wait for each other and for these, so this
+    /// gives up after some time.
     ///
     /// # Errors
     /// [`Busy`], and some of the keys may be locked now.
@@ -523,7 +526,7 @@ impl Handle {
         }
     }
 
-    /// Whether some keys are held for long, a moment ago: one load. If not, no operation of this
+    /// Whether some keys were held for long a moment ago: one load. If not, no operation of this
     /// handle waits long.
     #[inline]
     #[must_use]
@@ -535,14 +538,15 @@ impl Handle {
         }
     }
 
-    /// Asks to be called when it is worth trying again with `keys`, one of which was held for long;
-    /// `false`, and `wake` is dropped, when none is any more. An operation on a key that is held for
-    /// long waits in place until it is given back; who has other work asks here first.
+    /// Registers `wake`, to be called when it is worth trying again with `keys`, one of which was
+    /// held for long. If none is any more, returns `false` and drops `wake`. An operation on a key
+    /// that is held for long waits in place until the key is released; a caller with other work
+    /// asks here first.
     pub fn park(&mut self, keys: &[Key<'_>], wake: Wake) -> bool {
         self.indexed_mut().is_some_and(|way| way.park(keys, wake))
     }
 
-    /// Runs `body` with a lock set that was just taken, and gives it back.
+    /// Runs `body` with a lock set that was just taken, and releases it.
     #[inline]
     fn run_locked<R>(
         &mut self,
@@ -578,8 +582,8 @@ impl Handle {
         }
     }
 
-    /// Runs `body` while no other thread is in the store (FLUSHALL, SWAPDB …). Not to be called
-    /// while keys are locked.
+    /// Runs `body` while no other thread is in the store (FLUSHALL, SWAPDB …). The caller has no
+    /// keys locked.
     pub fn exclusive<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
         let Some(way) = self.indexed_mut() else {
             return self.exclusive_naive(body);
@@ -619,7 +623,7 @@ impl Handle {
         naive::alone(self, naive_mut, body)
     }
 
-    /// The real way to look at, if it is one.
+    /// Returns the real backend for reading, if it is one.
     #[inline]
     pub(crate) fn indexed_ref(&self) -> Option<&Indexed> {
         match &self.way {
@@ -629,7 +633,7 @@ impl Handle {
         }
     }
 
-    /// The real way, if it is one.
+    /// Returns the real backend, if it is one.
     #[inline]
     pub(crate) fn indexed_mut(&mut self) -> Option<&mut Indexed> {
         match &mut self.way {
@@ -662,7 +666,7 @@ impl Handle {
         }
     }
 
-    /// Number of keys of a database, expired ones that are not yet freed included.
+    /// Number of keys of a database, including expired ones that are not yet freed.
     pub fn len(&mut self, database: DatabaseId) -> usize {
         with_way!(&mut self.way, way => way.len(database))
     }
@@ -672,13 +676,13 @@ impl Handle {
         with_way!(&mut self.way, way => way.deadlines_len(database))
     }
 
-    /// Some live key of the database, chosen by `random`; `None` when there is none.
+    /// Returns a live key of the database, chosen by `random`, or `None` if there is none.
     pub fn random_key(&mut self, database: DatabaseId, random: u64) -> Option<Vec<u8>> {
         with_way!(&mut self.way, way => way.random_key(database, random))
     }
 
     /// Empties one database, or all (`None`), as one step for every other thread; the memory is
-    /// given back behind. Gives the number of keys that went.
+    /// freed in the background. Returns the number of removed keys.
     pub fn flush(&mut self, database: Option<DatabaseId>) -> usize {
         let all = 0..self.store.databases();
         self.exclusive(|handle| {
@@ -688,28 +692,28 @@ impl Handle {
         })
     }
 
-    /// Exchanges the contents of two databases, as one step for every other thread.
+    /// Swaps the contents of two databases, as one step for every other thread.
     pub fn swap(&mut self, one: DatabaseId, other: DatabaseId) {
         self.exclusive(|handle| with_way!(&mut handle.way, way => way.swap(one, other)));
     }
 
-    /// Effects that are stated from here to [`Handle::end_group`] apply together or not at all. Their keys are not
-    /// locked together: for who is the only one that writes.
+    /// Begins a group: the effects stated until [`Handle::end_group`] apply together or not at all.
+    /// Their keys are not locked together, so the caller must be the only writer.
     pub fn begin_group(&mut self) {
         with_way!(&mut self.way, way => way.group(true));
     }
 
-    /// Ends what [`Handle::begin_group`] began.
+    /// Ends the group that [`Handle::begin_group`] began.
     pub fn end_group(&mut self) {
         with_way!(&mut self.way, way => way.group(false));
     }
 
-    /// States, within a group, which place in a followed stream its effects lead to.
+    /// States, within a group, the position in a followed stream that its effects lead to.
     pub fn state_source(&mut self, source: &Source) {
         with_way!(&mut self.way, way => way.state_source(source));
     }
 
-    /// States an effect of the whole store (FLUSHALL, SWAPDB); inside [`Handle::exclusive`].
+    /// States an effect on the whole store (FLUSHALL, SWAPDB); inside [`Handle::exclusive`].
     pub fn effect(&mut self, database: DatabaseId, state: impl FnOnce(&mut Effect<'_>)) {
         let sink = match &mut self.way {
             Way::Indexed(way) => {
@@ -725,8 +729,8 @@ impl Handle {
         }
     }
 
-    /// States something that changes nothing in the store and is for those who follow alone (PUBLISH). It has its place behind
-    /// what this handle stated before, and counts as no change.
+    /// States something that changes nothing in the store and is only for replicas (PUBLISH). It
+    /// comes after what this handle stated before, and counts as no change.
     pub fn effect_for_followers(
         &mut self,
         database: DatabaseId,
@@ -742,7 +746,7 @@ impl Handle {
         }
     }
 
-    /// How many effects this handle has stated so far, whether somebody listened or not.
+    /// Number of effects that this handle has stated so far, whether there was a sink or not.
     #[must_use]
     pub fn stated_count(&self) -> u64 {
         match &self.way {
@@ -752,20 +756,20 @@ impl Handle {
         }
     }
 
-    /// Registers a listener for a key, which need not exist; once, however often this is called. With
-    /// keys locked, only for one of these.
+    /// Registers a listener for a key, which need not exist; only once, however often this is
+    /// called. If keys are locked, the key must be one of these.
     pub fn listen(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
         with_way!(&mut self.way, way => way.listen(key, listener));
     }
 
-    /// Takes a registration back: after this call the listener is not told of the key any more. With
-    /// keys locked, only for one of these.
+    /// Removes a registration: after this call the listener is no longer notified of the key. If
+    /// keys are locked, the key must be one of these.
     pub fn unlisten(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
         with_way!(&mut self.way, way => way.unlisten(key, listener));
     }
 
-    /// As [`Handle::unlisten`], but waits for nobody who holds the key: its bucket finds out at the next
-    /// change that nobody listens any more.
+    /// As [`Handle::unlisten`], but does not wait for a holder of the key: its bucket learns at the
+    /// next change that it has no listener any more.
     pub fn unlisten_aside(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
         match &self.way {
             Way::Indexed(way) => way.shared.listeners.remove(key, listener),
@@ -774,27 +778,27 @@ impl Handle {
         }
     }
 
-    /// Says who makes the changes from now on (see [`crate::KeyChange::author`]).
+    /// Sets the author of the changes from now on (see [`crate::KeyChange::author`]).
     #[inline]
     pub fn set_author(&mut self, author: u64) {
         with_way!(&mut self.way, way => way.teller_mut().author = author);
     }
 
-    /// Whether a change of this handle was to a key that is to be [served](Handle::take_served).
+    /// Whether this handle changed a key that is to be [served](Handle::take_served).
     #[inline]
     #[must_use]
     pub fn has_served(&self) -> bool {
         with_way!(&self.way, way => !way.teller().served.is_empty())
     }
 
-    /// The keys that listeners said are to be [served](crate::Interest::Serve), since this was last
-    /// asked: each once, in the order of their first changes.
+    /// Takes the keys that listeners want [served](crate::Interest::Serve), since the last call:
+    /// each once, in the order of their first changes.
     pub fn take_served(&mut self) -> Vec<(DatabaseId, Box<[u8]>)> {
         with_way!(&mut self.way, way => std::mem::take(&mut way.teller_mut().served))
     }
 
-    /// Whether there are addresses for `records` whose keys and values have `bytes`, for a command
-    /// that writes all of them or none. Loads of two numbers.
+    /// Whether free memory suffices for `records` records whose keys and values have `bytes` bytes,
+    /// for a command that writes all of them or none. Loads two numbers.
     pub fn free_memory_for(
         &mut self,
         database: DatabaseId,
@@ -806,11 +810,11 @@ impl Handle {
         })
     }
 
-    /// Makes sure that `bytes` more may be held, evicting by the policy if need be. Called before
-    /// any lock is taken: here a writer waits a moment when a snapshot holds too much.
+    /// Ensures that `bytes` more may be held, and evicts by the policy if need be. Called before
+    /// any lock is taken: here a writer waits a moment if a snapshot holds too much.
     ///
     /// # Errors
-    /// [`StoreError::OutOfMemory`] when `maxmemory` is reached and the policy frees nothing.
+    /// [`StoreError::OutOfMemory`] if `maxmemory` is reached and the policy frees nothing.
     #[inline]
     pub fn make_room(&mut self, bytes: usize) -> Result<(), StoreError> {
         match &mut self.way {
@@ -820,8 +824,8 @@ impl Handle {
         }
     }
 
-    /// Says whether [`Handle::make_room`] leaves the memory limit out of account: for who puts back what
-    /// was held before. It does not in the beginning.
+    /// Sets whether [`Handle::make_room`] ignores the memory limit: for a caller that restores what
+    /// was held before. Initially it does not.
     pub fn set_unlimited(&mut self, on: bool) {
         match &mut self.way {
             Way::Indexed(way) => way.local.is_unlimited = on,
@@ -830,8 +834,9 @@ impl Handle {
         }
     }
 
-    /// Says whether nothing is due to this handle, whatever the time: for who applies what another server says,
-    /// which found it when it ran. Effects are marked with the time all the same. It is not so in the beginning.
+    /// Sets whether nothing expires for this handle, whatever the time: for a caller that applies
+    /// effects of another server, which saw the keys as live when it ran. Effects are marked with
+    /// the time all the same. Initially off.
     pub fn set_ageless(&mut self, on: bool) {
         match &mut self.way {
             Way::Indexed(way) => way.local.set_ageless(on),
@@ -840,13 +845,13 @@ impl Handle {
         }
     }
 
-    /// Makes a cut: from now on `sink` is given every record as it is at this moment, while the store
-    /// is read and written. Somebody has to call [`Handle::advance_snapshot`] until it is over.
-    /// Returns the generation that begins with the cut. Waits for who has the store for itself. Not
-    /// to be called with keys locked.
+    /// Makes a cut: from now on `sink` is given every record as it is at this moment, while the
+    /// store is read and written. A caller must call [`Handle::advance_snapshot`] until the
+    /// snapshot is over. Returns the generation that begins with the cut. Waits for a thread that
+    /// has the store for itself. The caller has no keys locked.
     ///
     /// # Errors
-    /// [`SnapshotInProgress`] while the one before is not over.
+    /// [`SnapshotInProgress`] while an earlier snapshot is not over.
     pub fn begin_snapshot(
         &mut self,
         sink: Box<dyn SnapshotSink>,
@@ -856,11 +861,12 @@ impl Handle {
         begun.map(|(generation, ())| generation)
     }
 
-    /// As [`Handle::begin_snapshot`], and looks at something right after the cut, before another batch of a follower is
-    /// applied ([`Store::batch_turn`]): what that says of its place is true of the cut.
+    /// As [`Handle::begin_snapshot`], and calls `look` right after the cut, before another batch of
+    /// a follower is applied ([`Store::batch_turn`]): a stream position read there is that of the
+    /// cut.
     ///
     /// # Errors
-    /// [`SnapshotInProgress`] while the one before is not over; then nothing is looked at.
+    /// [`SnapshotInProgress`] while an earlier snapshot is not over; then `look` is not called.
     pub fn begin_snapshot_and<R>(
         &mut self,
         sink: Box<dyn SnapshotSink>,
@@ -871,7 +877,7 @@ impl Handle {
         let (is_alone, was_inside) = self
             .indexed_mut()
             .map_or((false, false), |way| (way.is_alone(), way.is_inside()));
-        // Whoever has the turn may want everybody outside.
+        // The thread that has the turn may need all other threads outside.
         if was_inside && !is_alone {
             self.leave();
         }
@@ -885,15 +891,16 @@ impl Handle {
         begun
     }
 
-    /// Goes on with the snapshot in progress: passes at most `buckets` buckets (some five records
+    /// Continues the snapshot in progress: passes at most `buckets` buckets (some five records
     /// each) and gives the sink what is ready, on this thread. For one thread or several in turn,
-    /// best outside of a batch, for the sink may take its time. Not to be called with keys locked.
+    /// preferably outside of a batch, because the sink may take its time. The caller has no keys
+    /// locked.
     pub fn advance_snapshot(&mut self, buckets: usize) -> SnapshotStep {
         with_way!(&mut self.way, way => way.advance_snapshot(buckets))
     }
 
-    /// Whether writers should wait a moment before they take their first lock, for a snapshot holds
-    /// as much memory as it should. One load while there is none.
+    /// Whether writers should wait a moment before they take their first lock, because a snapshot
+    /// holds as much memory as it should. One load while there is none.
     #[inline]
     #[must_use]
     pub fn should_back_off(&self) -> bool {
@@ -904,20 +911,20 @@ impl Handle {
         }
     }
 
-    /// Times armed for deadlines by this thread.
+    /// Number of times that this thread armed for deadlines.
     #[cfg(test)]
     pub(crate) fn armed_len(&mut self) -> usize {
         self.indexed_mut()
             .map_or(0, |way| way.local.deadlines.len())
     }
 
-    /// Buckets that this thread looked into for something to evict.
+    /// Number of buckets that this thread looked into for eviction.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn looked(&mut self) -> u64 {
         self.indexed_mut().map_or(0, |way| way.local.evictor.looked)
     }
 
-    /// Hands the free slots of this thread to the others.
+    /// Returns the free slots of this thread to the shared pool.
     #[cfg(all(test, any(loom, shuttle)))]
     pub(crate) fn give_slots_back(&mut self) {
         if let Some(way) = self.indexed_mut() {
@@ -926,28 +933,28 @@ impl Handle {
         }
     }
 
-    /// Merges the last bucket of a database; whether nothing was in the way.
+    /// Merges the last bucket of a database. Returns whether this succeeded.
     #[cfg(all(test, any(loom, shuttle)))]
     pub(crate) fn merge(&mut self, database: DatabaseId) -> bool {
         let index = self.indexed_mut().and_then(|way| way.find_index(database));
         index.is_some_and(|index| index.merge() == crate::shrink::Merge::Done)
     }
 
-    /// Home buckets of a database.
+    /// Number of home buckets of a database.
     #[cfg(test)]
     pub(crate) fn buckets(&mut self, database: DatabaseId) -> u64 {
         let index = self.indexed_mut().and_then(|way| way.find_index(database));
         index.map_or(0, |index| index.state().buckets())
     }
 
-    /// Overflow buckets of a database.
+    /// Number of overflow buckets of a database.
     #[cfg(test)]
     pub(crate) fn overflow_buckets(&mut self, database: DatabaseId) -> u64 {
         let index = self.indexed_mut().and_then(|way| way.find_index(database));
         index.map_or(0, |index| index.overflow().in_use())
     }
 
-    /// Gives memory that is free inside back to the system (MEMORY PURGE).
+    /// Returns free memory inside the store to the system (MEMORY PURGE).
     pub fn purge(&mut self) {
         match &mut self.way {
             Way::Indexed(way) => way.purge(),
@@ -956,7 +963,7 @@ impl Handle {
         }
     }
 
-    /// Adds what this thread counted for itself to what all threads see of the store's memory.
+    /// Reports this thread's own memory counts to the shared counters.
     pub fn tell_memory(&mut self) {
         if let Some(way) = self.indexed_mut() {
             let shared = Arc::clone(&way.shared);
@@ -964,14 +971,14 @@ impl Handle {
         }
     }
 
-    /// What the store counted so far.
+    /// Counters of the store.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.store.statistics()
     }
 }
 
-/// Gives a lock set back when dropped.
+/// Releases a lock set when dropped.
 struct Release<'h>(&'h mut Handle);
 
 impl Drop for Release<'_> {

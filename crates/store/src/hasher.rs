@@ -2,7 +2,7 @@
 
 use base::hash::KeyHasher;
 
-/// Hashes keys; tests may throw most of the hash away to force collisions.
+/// Hashes keys; tests may drop most bits of the hash to force collisions.
 #[derive(Clone, Debug)]
 pub(crate) struct Hasher {
     hasher: KeyHasher,
@@ -11,7 +11,7 @@ pub(crate) struct Hasher {
 }
 
 impl Hasher {
-    /// With all bits of the hash.
+    /// Creates a hasher with all bits of the hash.
     pub(crate) fn new(hasher: KeyHasher) -> Self {
         Self {
             hasher,
@@ -20,13 +20,13 @@ impl Hasher {
         }
     }
 
-    /// Keeps only the bits of `mask`.
+    /// Creates a hasher that keeps only the bits of `mask`.
     #[cfg(test)]
     pub(crate) fn masked(hasher: KeyHasher, mask: u64) -> Self {
         Self { hasher, mask }
     }
 
-    /// Hash of a key.
+    /// Returns the hash of a key.
     #[inline]
     pub(crate) fn hash(&self, bytes: &[u8]) -> u64 {
         let hash = self.hasher.hash(bytes);

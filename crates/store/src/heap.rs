@@ -5,15 +5,15 @@
 //!   Form::Compact   pointer to its one buffer  capacity, length, front, count: 16 bits each
 //! ```
 //!
-//! A record owns its object. A collection that is one short buffer is kept in parts, of which kind it is
-//! in the header's length of the value: so it takes one allocation, not two. Who looks at it or changes
-//! it has it put together beside the record meanwhile, and a change ends with taking it apart again. What
-//! has become more than a buffer goes into a box, and stays there.
+//! A record owns its object. A collection that is one short buffer is kept in parts, and the value
+//! length in the header says which kind it is: so it takes one allocation, not two. For a look or a
+//! change, it is assembled outside the record, and a change ends with taking it apart again. An
+//! object that has become more than a buffer goes into a box, and stays there.
 //!
-//! The pointer is in a word that readers without the lock may copy, but only who holds the record's
-//! bucket follows it, so that an ordinary `&mut` is sound. The record keeps the bytes that the object was
-//! counted with, or the capacity that they follow from, so that what is counted down when it goes is what
-//! was counted up.
+//! Readers without the lock may copy the word with the pointer, but only the holder of the record's
+//! bucket follows it, so an ordinary `&mut` is sound. The record keeps the bytes that the object
+//! was counted with, or the capacity that they follow from, so that its removal subtracts exactly
+//! what was added.
 
 use std::mem::{ManuallyDrop, replace};
 use std::ops::Deref;
@@ -30,14 +30,14 @@ use crate::cold::ColdValue;
 use crate::layout::{Form, View};
 use crate::lazy_free::LazyFree;
 
-/// An object on its way into a record.
+/// An object that is about to go into a record.
 pub(crate) enum Body {
     Boxed(Box<Object>),
     Compact(Compact),
 }
 
 impl Body {
-    /// A structure that is in no box yet.
+    /// Returns the body of a structure that is not in a box yet.
     #[inline]
     pub(crate) fn of(mut structure: impl Kept) -> Self {
         match structure.take_compact() {
@@ -46,7 +46,7 @@ impl Body {
         }
     }
 
-    /// An object in a box, which it leaves if it is one short buffer.
+    /// Returns the body of an object in a box. An object that is one short buffer leaves the box.
     pub(crate) fn of_box(mut object: Box<Object>) -> Self {
         match object.take_compact() {
             Some(compact) => Self::Compact(compact),
@@ -55,8 +55,8 @@ impl Body {
     }
 }
 
-/// Keeps an object in a record for objects, whose words have been taken from or were never written; the
-/// bytes it is counted with. It is freed only through [`take`] or [`free`].
+/// Puts an object into a record for objects whose words were never written or whose object was
+/// taken out. Returns the bytes that it is counted with. Only [`take`] or [`free`] frees it.
 #[inline]
 pub(crate) fn keep(view: &mut View<'_>, body: Body) -> u64 {
     match body {
@@ -71,7 +71,7 @@ fn keep_compact(view: &mut View<'_>, compact: Compact) -> u64 {
     keep_buffer(view, compact.buffer).counted_bytes()
 }
 
-/// Says in a record's header that it has parts of this kind.
+/// Notes the kind of the parts in a record's header.
 #[inline(always)]
 fn keep_kind(view: &mut View<'_>, kind: CompactKind) {
     let number = u32::from(kind.number());
@@ -99,7 +99,7 @@ fn keep_boxed(view: &mut View<'_>, object: Box<Object>) -> u64 {
     bytes
 }
 
-/// The bytes that the object of a record was counted with; 0 of another record.
+/// The bytes that the object of a record was counted with; 0 for a record without an object.
 #[inline]
 pub(crate) fn counted_bytes(view: &View<'_>) -> u64 {
     match view.form() {
@@ -109,18 +109,18 @@ pub(crate) fn counted_bytes(view: &View<'_>) -> u64 {
     }
 }
 
-/// Takes the object out of a record; none of a record of something else.
+/// Takes the object out of a record; `None` if the record has none.
 ///
 /// # Safety
-/// What the record has was put there by [`keep`], its bucket is held or nobody else comes to it, and its
-/// words are not used again.
+/// [`keep`] put the object into the record; the record's bucket is held or no other thread can
+/// reach it; and its words are not used again.
 pub(crate) unsafe fn take(view: &View<'_>) -> Option<Box<Object>> {
     match view.form() {
-        // SAFETY: passed on to the caller: it is the pointer of a box that was given up.
+        // SAFETY: passed on to the caller: it is the pointer of a box that was released.
         Form::Object => Some(unsafe { Box::from_raw(pointer(view)) }),
         Form::Compact => {
             let kind = kind(view)?;
-            // SAFETY: passed on to the caller: the buffer is nobody else's from now on.
+            // SAFETY: passed on to the caller: nothing else owns the buffer from now on.
             let buffer = unsafe { buffer(view) };
             Some(Box::new(Object::from_compact(Compact { kind, buffer })))
         }
@@ -128,13 +128,13 @@ pub(crate) unsafe fn take(view: &View<'_>) -> Option<Box<Object>> {
     }
 }
 
-/// Frees the object of a record, if it has one, however long that takes.
+/// Frees the object of a record, if it has one, on this thread, however long that takes.
 ///
 /// # Safety
 /// As [`take`].
 pub(crate) unsafe fn free_here(view: &View<'_>) {
     if view.form() == Form::Compact {
-        // SAFETY: passed on to the caller: the buffer is nobody else's from now on.
+        // SAFETY: passed on to the caller: nothing else owns the buffer from now on.
         drop(unsafe { buffer(view) });
     } else {
         // SAFETY: passed on to the caller.
@@ -159,7 +159,7 @@ pub(crate) unsafe fn free(view: &View<'_>, lazy: &LazyFree) {
     }
 }
 
-/// The object in the box of a record; none of another record.
+/// Returns the object in the box of a record, or `None` for another record.
 ///
 /// # Safety
 /// As [`look`].
@@ -169,22 +169,22 @@ pub(crate) unsafe fn boxed<'a>(view: &View<'a>) -> Option<&'a Object> {
     (view.form() == Form::Object).then(|| unsafe { &*pointer(view) })
 }
 
-/// A structure that is shown for as long as its record stays as it is.
+/// A structure that can be looked at as long as its record does not change.
 #[derive(Debug)]
 pub struct Lent<'a, T>(Source<'a, T>);
 
 #[derive(Debug)]
 enum Source<'a, T> {
-    /// In its box, or wherever it is.
+    /// In its box, or at another fixed place.
     InPlace(&'a T),
-    /// Put together beside its record, whose buffer it has as well: it is never dropped.
+    /// Assembled outside its record, which also owns the buffer: so this is never dropped.
     Apart(ManuallyDrop<T>),
-    /// Loaded from where cold values are kept.
+    /// Loaded from the store of cold values.
     Loaded(Arc<ColdValue>),
 }
 
 impl<'a, T> Lent<'a, T> {
-    /// Something that is where it is.
+    /// Lends a structure at a fixed place.
     #[cfg(any(test, feature = "naive"))]
     pub(crate) fn in_place(object: &'a T) -> Self {
         Self(Source::InPlace(object))
@@ -192,7 +192,7 @@ impl<'a, T> Lent<'a, T> {
 }
 
 impl<T: Kept> Lent<'_, T> {
-    /// What was loaded, if it is that.
+    /// Lends a loaded value, or returns `None` if it is of another kind.
     pub(crate) fn loaded(value: Arc<ColdValue>) -> Option<Self> {
         part_of::<T>(&value)?;
         Some(Self(Source::Loaded(value)))
@@ -221,12 +221,12 @@ impl<T: Kept> Deref for Lent<'_, T> {
     }
 }
 
-/// The object of a record to look at, or the structure in it, which stays in the record; none where there
-/// is another or none.
+/// Returns the object of a record, or the structure in it, for a look; it stays in the record.
+/// `None` if the record has another structure or none.
 ///
 /// # Safety
-/// What the record has was put there by [`keep`], and its bucket is held, without a change of the object,
-/// for `'a`.
+/// [`keep`] put the object into the record, and for `'a` its bucket is held and its object does not
+/// change.
 #[inline(always)]
 pub(crate) unsafe fn look<'a, T: Kept>(view: &View<'a>) -> Option<Lent<'a, T>> {
     match view.form() {
@@ -237,8 +237,8 @@ pub(crate) unsafe fn look<'a, T: Kept>(view: &View<'a>) -> Option<Lent<'a, T>> {
         }
         Form::Compact => {
             let kind = kind(view).filter(|kind| T::can_be(*kind))?;
-            // SAFETY: passed on to the caller: nobody changes the buffer or frees it meanwhile, as this does
-            // not, for it is only looked at and not dropped.
+            // SAFETY: passed on to the caller: nothing changes or frees the buffer meanwhile. Nor
+            // does this function, because the result is only looked at and not dropped.
             let buffer = unsafe { buffer(view) };
             let object = T::from_compact(Compact { kind, buffer });
             Some(Lent(Source::Apart(ManuallyDrop::new(object))))
@@ -247,7 +247,7 @@ pub(crate) unsafe fn look<'a, T: Kept>(view: &View<'a>) -> Option<Lent<'a, T>> {
     }
 }
 
-/// The object in the box of a record of that form, for a change.
+/// Returns the object in the box of a record of that form, for a change.
 ///
 /// # Safety
 /// As [`look`], and there is no other use of the object meanwhile.
@@ -258,9 +258,9 @@ pub(crate) unsafe fn change<'a>(view: &View<'a>) -> &'a mut Object {
     unsafe { &mut *pointer(view) }
 }
 
-/// Takes a structure out of a record in [`Form::Compact`] for a change, after which it is
-/// [given back](give_back); none where that has another one. Meanwhile the record has an empty buffer, so
-/// that there is none in two places, even if the change ends in a panic.
+/// Takes a structure out of a record in [`Form::Compact`] for a change, after which it is [given
+/// back](give_back); `None` if the record has another structure. Meanwhile the record has an empty
+/// buffer, so that the buffer never has two owners, even if the change ends in a panic.
 ///
 /// # Safety
 /// As [`look`], and there is no other use of the object meanwhile.
@@ -274,9 +274,9 @@ pub(crate) unsafe fn open<T: Kept>(view: &View<'_>) -> Option<T> {
     Some(T::from_compact(Compact { kind, buffer }))
 }
 
-/// Puts what became of a structure that was [taken out](open) into its record again and leaves an empty one,
-/// which holds no memory. Where that has changed, the bytes that it was and is counted with; `before` is
-/// the second word of the record from before.
+/// Puts a structure that was [taken out](open) and changed back into its record, and leaves an
+/// empty structure, which holds no memory. If the counted bytes changed, returns the bytes before
+/// and now. `before` is the second word of the record before the change.
 #[inline(always)]
 pub(crate) fn give_back(
     view: &mut View<'_>,
@@ -300,11 +300,12 @@ fn give_box<S: Structure>(view: &mut View<'_>, structure: &mut S) -> u64 {
     keep_boxed(view, Box::new(structure.into_object()))
 }
 
-/// Moves pieces of the object of a record, as far as a relocation says; nothing of another record.
+/// Moves pieces of the object of a record, as far as a relocation says; does nothing for a record
+/// without an object.
 ///
 /// # Safety
-/// What the record has was put there by [`keep`], its bucket is held, and there is no other use of the object
-/// meanwhile.
+/// [`keep`] put the object into the record, its bucket is held, and there is no other use of the
+/// object meanwhile.
 pub(crate) unsafe fn move_pieces(view: &View<'_>, relocation: &mut Relocation<'_>) {
     match view.form() {
         Form::Object => {
@@ -314,8 +315,9 @@ pub(crate) unsafe fn move_pieces(view: &View<'_>, relocation: &mut Relocation<'_
             if relocation.rest().is_some() {
                 return;
             }
-            // SAFETY: as above: it is the pointer of a box that was given up, and is given up again below. Nothing
-            // in between panics: where there is no memory left the process ends.
+            // SAFETY: as above: it is the pointer of a box that was released, and it is released
+            // again below. Nothing in between panics: if there is no memory left, the process
+            // aborts.
             let mut boxed = ManuallyDrop::new(unsafe { Box::from_raw(pointer(view)) });
             if relocation.boxed(&mut boxed, || Object::List(List::new())) {
                 let pointer = ManuallyDrop::into_inner(boxed);
@@ -323,7 +325,7 @@ pub(crate) unsafe fn move_pieces(view: &View<'_>, relocation: &mut Relocation<'_
             }
         }
         Form::Compact => {
-            // SAFETY: passed on to the caller. It is not dropped here: it stays the record's.
+            // SAFETY: passed on to the caller. It is not dropped here: the record still owns it.
             let mut bytes = ManuallyDrop::new(unsafe { buffer(view) }.bytes);
             if relocation.buffer(&mut bytes) {
                 view.set_value_word(bytes.as_mut_ptr().expose_provenance() as u64);
@@ -333,14 +335,13 @@ pub(crate) unsafe fn move_pieces(view: &View<'_>, relocation: &mut Relocation<'_
     }
 }
 
-/// Starts to bring what the pointer of an object's record leads to into the cache. Any word will do:
-/// nothing is read.
+/// Prefetches what the pointer of an object's record leads to. Any word will do: nothing is read.
 #[inline]
 pub(crate) fn prefetch(word: u64) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, loom, shuttle))))]
     {
         let address: *const i8 = std::ptr::without_provenance(distance(word));
-        // SAFETY: a prefetch has no effect but on caches, whatever the address.
+        // SAFETY: a prefetch affects nothing but caches, whatever the address.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address);
         }
@@ -349,24 +350,25 @@ pub(crate) fn prefetch(word: u64) {
     let _ = word;
 }
 
-/// Which structure a record in [`Form::Compact`] has.
+/// Returns the kind of structure of a record in [`Form::Compact`].
 #[inline]
 fn kind(view: &View<'_>) -> Option<CompactKind> {
     let number = u8::try_from(view.header().value_len()).ok()?;
     CompactKind::from_number(number)
 }
 
-/// The buffer of a record.
+/// Returns the buffer of a record.
 ///
 /// # Safety
-/// The record is in [`Form::Compact`] as [`keep`] left it, and its bucket is held or nobody else comes to
-/// it. The buffer is the record's as well: only one of both may change or free it.
+/// The record is in [`Form::Compact`] as [`keep`] left it, and its bucket is held or no other
+/// thread can reach it. The record owns the buffer as well: only one of the two may change or free
+/// it.
 #[inline(always)]
 unsafe fn buffer(view: &View<'_>) -> OneBuffer {
     let shape = Shape(view.second_word());
     let pointer = std::ptr::with_exposed_provenance_mut(distance(view.value_word()));
-    // SAFETY: these are the parts of a vector of bytes that `keep_buffer` took apart, and the caller sees
-    // to it that it is one vector still.
+    // SAFETY: these are the parts of a vector of bytes that `keep_buffer` took apart, and the
+    // caller ensures that they still are one vector.
     let bytes = unsafe { Vec::from_raw_parts(pointer, shape.len(), shape.capacity()) };
     OneBuffer {
         bytes,
@@ -375,13 +377,13 @@ unsafe fn buffer(view: &View<'_>) -> OneBuffer {
     }
 }
 
-/// What a record says of a buffer: its capacity and length in bytes, and what stands beside it in
+/// What a record says of a buffer: its capacity and length in bytes, and the other two fields of
 /// [`OneBuffer`], in 16 bits each.
 #[derive(Clone, Copy)]
 struct Shape(u64);
 
 impl Shape {
-    /// Of a buffer that is nowhere.
+    /// The shape of no buffer.
     const EMPTY: Self = Self(0);
 
     #[inline(always)]
@@ -391,7 +393,8 @@ impl Shape {
             front,
             count,
         } = buffer;
-        // What is freed is as long as this says: better no server than one that frees something else.
+        // Memory is freed with this capacity: a wrong one would free something else, so the process
+        // must not go on.
         assert!(bytes.capacity() < ONE_BUFFER_BYTES_END);
         debug_assert!(*front < 1 << 16 && *count < 1 << 16);
         let (capacity, len) = (bytes.capacity() as u64, bytes.len() as u64);

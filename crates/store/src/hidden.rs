@@ -1,14 +1,16 @@
-//! Hash slots whose keys are here and belong to another node: those that come, until they are owned here, and those that
-//! went, until they are removed. Whoever walks the keyspace for a client leaves them out, and none of them is evicted.
+//! Hash slots whose keys are here but belong to another node: incoming ones until this node owns
+//! them, and outgoing ones until their keys are removed. Walks of the keyspace for a client skip
+//! their keys, and none of them is evicted.
 //!
-//! One load and a branch while there are none, which is always so outside of a cluster of several nodes.
+//! This costs one load and a branch while there are none, which is always so outside of a cluster
+//! of several nodes.
 
 use base::hash_slot::{self, HASH_SLOTS};
 use base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const WORDS: usize = HASH_SLOTS / 64;
 
-/// See the module.
+/// The hash slots whose keys are hidden (see the module's comment).
 #[derive(Debug)]
 pub(crate) struct HiddenSlots {
     is_any: AtomicBool,
@@ -51,7 +53,7 @@ impl HiddenSlots {
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (slot % 64) & 1 == 1)
     }
 
-    /// Whether a key is of a hidden slot.
+    /// Whether a key belongs to a hidden slot.
     #[inline]
     pub(crate) fn hides(&self, key: &[u8]) -> bool {
         self.is_any() && self.has(hash_slot::of(key))

@@ -10,14 +10,15 @@
 //! ```
 //!
 //! Linear hashing: the table grows by one bucket at a time (see [`crate::growth`]) in a range that
-//! never moves, so nothing is rehashed at once and there is never a second table.
+//! never moves. So the table is never rehashed at once, and there is never a second table.
 //!
-//! Who looks for a bucket loads the state, then asks the bucket: if its depth is not the one that
-//! the state led to, the state was old, and the search starts again. So growing needs no barrier.
+//! A finder loads the state, then checks the bucket that the state leads to. If the bucket's depth
+//! is not the expected one, the state was old and the search starts again. So growing needs no
+//! barrier.
 //!
-//! A bucket of depth d holds the hashes with its number as their low d bits. Read from the low end,
-//! hashes are positions (`hash.reverse_bits()`), and a bucket is an interval of them: the order of
-//! positions is the order in which several keys are locked, and the order of SCAN.
+//! A bucket of depth d holds the hashes whose low d bits are its number. The reversed bits of a
+//! hash are its position (`hash.reverse_bits()`), and a bucket is an interval of positions. The
+//! order of positions is the order in which several keys are locked, and the order of SCAN.
 
 use std::io;
 
@@ -33,36 +34,36 @@ use crate::shrink::state::Shrinking;
 use crate::tally::Counts;
 use crate::wait::Wait;
 
-/// So often somebody looks whether a bucket is free before it gives up: much longer than several keys
-/// are held by who does not say that it takes long.
+/// Number of attempts of [`Index::lock_soon`]. A request that locks several keys without marking
+/// them as long holds them for a much shorter time.
 const PATIENCE: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 100_000 };
 
-/// What an index is made with.
+/// Parameters of a new index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// The table starts with `2^level` buckets.
     pub(crate) level: u32,
-    /// Most home buckets.
+    /// Maximum number of home buckets.
     pub(crate) buckets_max: usize,
-    /// Most overflow buckets.
+    /// Maximum number of overflow buckets.
     pub(crate) overflow_max: usize,
 }
 
 /// The index of one database.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// Tells this index from all others of the process, those that are gone included.
+    /// Number that no other index of the process has or had.
     id: u64,
-    /// Number of the database that had it at the last cut.
+    /// Number of the database that had this index at the last cut.
     cut_database: AtomicU16,
     buckets: Buckets,
     overflow: Overflow,
     state: CachePadded<AtomicU64>,
-    /// Held by who splits or merges.
+    /// Held by the thread that splits or merges.
     pub(crate) splitting: CachePadded<AtomicBool>,
-    /// Whether the table is on the way to a smaller size, and how it got there so far.
+    /// Whether the table is shrinking, and how far it has come.
     pub(crate) shrinking: Shrinking,
-    /// What handles told; the rest is in their cells.
+    /// The counts that handles have reported; the rest is still in their cells.
     pub(crate) counts: CachePadded<Counts>,
     /// Where records with a deadline are.
     pub(crate) deadlines: DeadlineMap,
@@ -70,7 +71,7 @@ pub(crate) struct Index {
     pub(crate) hand: CachePadded<AtomicU64>,
 }
 
-/// How large the table is.
+/// Size of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) level: u32,
@@ -96,7 +97,7 @@ impl State {
         (1 << self.level) + self.split
     }
 
-    /// Where a hash belongs.
+    /// Returns the home bucket of a hash.
     #[inline]
     pub(crate) fn home(self, hash: u64) -> Home {
         let level = self.level;
@@ -115,14 +116,14 @@ impl State {
         }
     }
 
-    /// The depth of a live bucket.
+    /// Returns the depth of a bucket, or `None` if it is not live.
     #[inline]
     pub(crate) fn depth_of(self, number: u64) -> Option<u32> {
         let is_split = number < self.split || number >= 1 << self.level;
         (number < self.buckets()).then_some(self.level + u32::from(is_split))
     }
 
-    /// The state before the last split; none for one bucket.
+    /// Returns the state before the last split, or `None` if there is only one bucket.
     pub(crate) fn previous(self) -> Option<Self> {
         if self.split > 0 {
             return Some(Self {
@@ -137,7 +138,7 @@ impl State {
         })
     }
 
-    /// The state after one more split.
+    /// Returns the state after one more split.
     pub(crate) fn next(self) -> Self {
         if self.split + 1 == 1 << self.level {
             Self {
@@ -153,7 +154,7 @@ impl State {
     }
 }
 
-/// A bucket by number, and the depth that it must have.
+/// The number of a bucket, and the depth that it must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home {
     pub(crate) number: u64,
@@ -166,14 +167,14 @@ impl Home {
         self.number.reverse_bits()
     }
 
-    /// First position behind the interval; 0 behind the last.
+    /// First position after the interval; 0 after the last.
     pub(crate) fn end_position(self) -> u64 {
         let width = 1_u64.checked_shl(64 - self.depth).unwrap_or(0);
         self.first_position().wrapping_add(width)
     }
 }
 
-/// Where a link stands.
+/// The place of a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot<'i> {
     pub(crate) bucket: &'i Bucket,
@@ -182,10 +183,10 @@ pub(crate) struct Spot<'i> {
 }
 
 impl Index {
-    /// An empty index. There is nothing to save in it for a snapshot that began with `generation`.
+    /// Creates an empty index. A snapshot that began with `generation` has nothing to save in it.
     ///
     /// # Errors
-    /// When the addresses cannot be had.
+    /// If the address space cannot be reserved.
     pub(crate) fn new(id: u64, shape: Shape, generation: u64) -> io::Result<Self> {
         let buckets = Buckets::new(shape.buckets_max.max(1 << shape.level))?;
         let state = State {
@@ -212,51 +213,52 @@ impl Index {
         Ok(index)
     }
 
-    /// Tells this index from all others.
+    /// Number that tells this index from all others.
     #[inline]
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Number of the database that had it at the last cut.
+    /// Number of the database that had this index at the last cut.
     pub(crate) fn cut_database(&self) -> DatabaseId {
         self.cut_database.load(Ordering::Relaxed)
     }
 
-    /// Notes the number of its database; for who makes a cut.
+    /// Notes the number of the index's database. Only the thread that makes a cut calls this.
     pub(crate) fn set_cut_database(&self, database: DatabaseId) {
         self.cut_database.store(database, Ordering::Relaxed);
     }
 
-    /// How large the table is, a moment old.
+    /// Size of the table; it may already be out of date.
     #[inline]
     pub(crate) fn state(&self) -> State {
         State::from_word(self.state.load(Ordering::Acquire))
     }
 
-    /// Makes a split or a merge known; for who holds `splitting`.
+    /// Publishes a split or a merge. The caller holds `splitting`.
     pub(crate) fn set_state(&self, state: State) {
         self.state.store(state.to_word(), Ordering::Release);
     }
 
-    /// Whether the range has room for one more bucket.
+    /// Whether the range has space for one more bucket.
     pub(crate) fn has_room(&self, state: State) -> bool {
         u64::try_from(self.buckets.count()).is_ok_and(|count| state.buckets() < count)
     }
 
-    /// A home bucket.
+    /// Returns a home bucket.
     #[inline]
     pub(crate) fn bucket(&self, number: u64) -> &Bucket {
         self.buckets.at(narrow(number))
     }
 
-    /// Gives the memory of home buckets back that are not live; they read as zero from now on.
+    /// Returns the memory of home buckets that are not live to the system; they read as zero from
+    /// now on.
     pub(crate) fn discard_buckets(&self, numbers: std::ops::Range<u64>) {
         self.buckets
             .discard_range(narrow(numbers.start)..narrow(numbers.end));
     }
 
-    /// Sees to the memory around a bucket (see [`Buckets::before_first_use`]).
+    /// Prepares the memory around a bucket (see [`Buckets::before_first_use`]).
     pub(crate) fn before_first_use(&self, number: u64) {
         self.buckets.before_first_use(narrow(number));
     }
@@ -267,13 +269,13 @@ impl Index {
         &self.overflow
     }
 
-    /// The next bucket of a chain.
+    /// Returns the next bucket of a chain.
     #[inline]
     pub(crate) fn after(&self, bucket: &Bucket) -> Option<&Bucket> {
         self.overflow.get(bucket.overflow())
     }
 
-    /// Starts to bring a bucket into the cache.
+    /// Prefetches a home bucket.
     #[inline]
     pub(crate) fn prefetch_number(&self, number: u64) {
         self.buckets.prefetch(narrow(number));
@@ -289,7 +291,7 @@ impl Index {
         self.state().buckets() * BUCKET_BYTES as u64
     }
 
-    /// Gives the memory back; for an index that nobody uses any more.
+    /// Returns the memory to the system. The index must no longer be in use.
     pub(crate) fn discard(&self) {
         self.buckets.discard();
         self.overflow.discard();
@@ -310,7 +312,7 @@ impl Index {
         }
     }
 
-    /// Locks the bucket of `hash`, unless it is held by somebody who may take long.
+    /// Locks the bucket of `hash`, or returns `None` if its holder may take long.
     pub(crate) fn lock_unless_long(&self, hash: u64) -> Option<Home> {
         let mut wait = Wait::default();
         loop {
@@ -327,7 +329,7 @@ impl Index {
         }
     }
 
-    /// Locks the bucket of `hash` unless others hold it for longer than most do.
+    /// Locks the bucket of `hash`, or returns `None` if others hold it for longer than usual.
     pub(crate) fn lock_soon(&self, hash: u64) -> Option<Home> {
         let mut wait = Wait::default();
         for _ in 0..PATIENCE {
@@ -351,7 +353,7 @@ impl Index {
         (free && bucket.try_lock(word)).then_some(bucket)
     }
 
-    /// Locks the bucket of a number if it is live and free.
+    /// Locks a bucket by its number if it is live and free.
     pub(crate) fn try_lock_number(&self, number: u64) -> Option<&Bucket> {
         let depth = self.state().depth_of(number)?;
         let bucket = self.bucket(number);
@@ -360,8 +362,8 @@ impl Index {
         (free && bucket.try_lock(word)).then_some(bucket)
     }
 
-    /// Finds the link of a key in the chain of `home`, which the caller holds. `is` decides whether
-    /// the record behind a link is the key's.
+    /// Finds the link of a key in the chain of `home`. The caller holds `home`. `is` decides
+    /// whether the record that a link names is the key's.
     #[inline]
     pub(crate) fn find<'i>(
         &'i self,
@@ -381,15 +383,15 @@ impl Index {
         }
     }
 
-    /// Whether a record of the chain of `home`, which the caller holds, was saved alone.
+    /// Whether a record in the chain of `home` was saved alone. The caller holds `home`.
     pub(crate) fn has_saved(&self, home: &Bucket) -> bool {
         let mut has = false;
         self.for_each(home, |spot| has |= spot.link.has(Link::SAVED));
         has
     }
 
-    /// Puts a link into the chain of `home`, which the caller holds. `None` when the overflow
-    /// buckets are used up.
+    /// Puts a link into the chain of `home`. The caller holds `home`. Returns `None` if no overflow
+    /// bucket is left.
     pub(crate) fn insert<'i>(&'i self, home: &'i Bucket, link: Link) -> Option<Spot<'i>> {
         let mut bucket = home;
         loop {
@@ -404,8 +406,9 @@ impl Index {
         }
     }
 
-    /// Takes the link at `spot` out of the chain of `home`, which the caller holds. The chain's last
-    /// link takes its place, so that chains stay short; other spots of the chain are then void.
+    /// Removes the link at `spot` from the chain of `home`. The caller holds `home`. The chain's
+    /// last link takes its place, so that chains stay short; other spots of the chain are void
+    /// afterwards.
     pub(crate) fn remove(&self, home: &Bucket, spot: Spot<'_>) {
         spot.bucket.set_link(spot.at, Link::NONE);
         if home.overflow() == 0 {
@@ -426,7 +429,7 @@ impl Index {
         }
     }
 
-    /// The last bucket of a chain of several, and the one before.
+    /// Returns the last bucket of a chain of several, and the bucket before it.
     fn chain_end<'i>(&'i self, home: &'i Bucket) -> (&'i Bucket, &'i Bucket) {
         let (mut before, mut last) = (home, home);
         while let Some(next) = self.after(last) {
@@ -435,14 +438,14 @@ impl Index {
         (before, last)
     }
 
-    /// Adds an empty bucket behind the last of a chain.
+    /// Appends an empty bucket to a chain that ends with `last`.
     pub(crate) fn extend(&self, last: &Bucket) -> Option<&Bucket> {
         let number = self.overflow.take()?;
         last.set_overflow(number);
         self.overflow.get(number)
     }
 
-    /// Ends a chain with `last` and recycles what was behind it.
+    /// Ends a chain with `last` and recycles the buckets after it.
     pub(crate) fn cut(&self, last: &Bucket) {
         let mut number = last.overflow();
         last.set_overflow(0);
@@ -453,7 +456,7 @@ impl Index {
         }
     }
 
-    /// Calls `visit` with every link of the chain of `home`, which the caller holds.
+    /// Calls `visit` with every link of the chain of `home`. The caller holds `home`.
     pub(crate) fn for_each<'i>(&'i self, home: &'i Bucket, mut visit: impl FnMut(Spot<'i>)) {
         let mut next = Some(home);
         while let Some(bucket) = next {
@@ -468,7 +471,7 @@ impl Index {
     }
 }
 
-/// A bucket's number as the processor's own; too large ones stay too large.
+/// Returns a bucket's number as `usize`; a number that does not fit becomes `usize::MAX`.
 #[inline]
 fn narrow(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)

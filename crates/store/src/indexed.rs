@@ -1,8 +1,8 @@
-//! One thread's way into the real store: what a [`crate::Handle`] is made of.
+//! One thread's access to the real store: the backend of a [`crate::Handle`].
 //!
-//! The operations stand in modules of their own: [`crate::reader`], [`crate::writer`],
-//! [`crate::locks`], [`crate::scan`], [`crate::expire`], [`crate::evict`]. Here is what they share:
-//! being inside the gate, knowing the databases, growing.
+//! The operations are in modules of their own: [`crate::reader`], [`crate::writer`],
+//! [`crate::locks`], [`crate::scan`], [`crate::expire`], [`crate::evict`]. This module has what
+//! they share: entering the gate, knowing the databases, growing.
 
 use base::sync::{CachePadded, thread};
 use std::sync::Arc;
@@ -21,29 +21,30 @@ use crate::record_span::RecordSpan;
 use crate::shared::Shared;
 use crate::tally::Records;
 
-/// The most splits one insertion pays for when the table has fallen behind.
+/// Maximum number of splits that one insertion pays for when the table has fallen behind.
 const SPLITS_PER_INSERT: u32 = 2;
 
-/// The most splits one lock set pays for.
+/// Maximum number of splits that one lock set pays for.
 const SPLITS_PER_SET: u32 = 64;
 
-/// So often room that is to be made waits for a bucket in use: one that is held for long is not worth more.
+/// Number of times that [`Indexed::expect`] waits for a bucket in use: a bucket that is held for
+/// long is not worth more.
 const BUSY_MAX: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 1 << 20 };
 
-/// One thread's way into the real store.
+/// One thread's access to the real store.
 pub(crate) struct Indexed {
     pub(crate) shared: Arc<Shared>,
     pub(crate) local: CachePadded<Local>,
     pub(crate) seen: Seen,
-    /// Room for the places of a lock set, kept for the next.
+    /// Buffer for the places of a lock set, kept for the next one.
     pub(crate) places: Vec<(DatabaseId, u64)>,
-    /// When this thread last told what it counted.
+    /// When this thread last reported its counts.
     pub(crate) told_unix_ms: u64,
-    /// How long records were then.
+    /// Average length of records at that time.
     pub(crate) record_span: RecordSpan,
     member: Arc<Member>,
     inside: bool,
-    /// This thread has the store for itself.
+    /// Whether this thread has the store for itself.
     alone: bool,
 }
 
@@ -64,7 +65,7 @@ impl Indexed {
         }
     }
 
-    /// Goes inside, if this thread is not; whether it was not.
+    /// Goes inside, if this thread is outside. Returns whether it was outside.
     #[inline]
     pub(crate) fn enter(&mut self) -> bool {
         let enters = !self.inside;
@@ -92,12 +93,12 @@ impl Indexed {
         self.alone
     }
 
-    /// Whether this thread is inside, be it alone.
+    /// Whether this thread is inside, alone or with others.
     pub(crate) fn is_inside(&self) -> bool {
         self.inside
     }
 
-    /// Notes that this thread has the store for itself now, or no longer.
+    /// Notes whether this thread has the store for itself.
     pub(crate) fn set_alone(&mut self, alone: bool) {
         self.alone = alone;
         self.inside = alone;
@@ -107,8 +108,8 @@ impl Indexed {
         }
     }
 
-    /// Goes inside with `keys` locked and said to be held for long, at a moment when nobody else is
-    /// inside. This thread is outside.
+    /// Goes inside with `keys` locked and marked as held for long, at a moment when no other thread
+    /// is inside. This thread is outside.
     pub(crate) fn enter_with_long(&mut self, keys: &[Key<'_>]) {
         let shared = Arc::clone(&self.shared);
         shared.gate.alone(|| {
@@ -121,7 +122,7 @@ impl Indexed {
         });
     }
 
-    /// Sees to it that this thread knows of a database's index, if there is one.
+    /// Ensures that this thread knows a database's index, if there is one.
     #[inline]
     pub(crate) fn see_index(&mut self, database: DatabaseId) {
         if self.seen.get(database).is_none() {
@@ -129,17 +130,17 @@ impl Indexed {
         }
     }
 
-    /// The index of a database, if it has one.
+    /// Returns the index of a database, if it has one.
     #[inline]
     pub(crate) fn find_index(&mut self, database: DatabaseId) -> Option<&Arc<Index>> {
         self.see_index(database);
         self.seen.get(database)
     }
 
-    /// Sees to it that a database has an index.
+    /// Ensures that a database has an index.
     ///
     /// # Panics
-    /// When the system has no addresses left, as any allocation then would.
+    /// If the system has no address space left; any allocation would then panic too.
     #[inline]
     pub(crate) fn need_index(&mut self, database: DatabaseId) {
         if self.seen.get(database).is_none() {
@@ -161,7 +162,7 @@ impl Indexed {
         }
     }
 
-    /// Looks ahead at keys of a database.
+    /// Returns a look-ahead at keys of a database.
     #[inline]
     pub(crate) fn lookahead(&self, database: DatabaseId) -> Lookahead<'_> {
         let index = self.seen.get(database);
@@ -176,7 +177,7 @@ impl Indexed {
         )
     }
 
-    /// Splits if an insertion made the table too full. Called with no bucket held.
+    /// Splits if an insertion made the table too full. The caller holds no bucket.
     #[inline]
     pub(crate) fn grow_after_insert(&mut self, database: DatabaseId) {
         if let Some(index) = self.seen.get(database)
@@ -186,8 +187,8 @@ impl Indexed {
         }
     }
 
-    /// Splits until the table suits its records and `more`, at most `splits_max` times. Whoever comes to a bucket that is in use
-    /// gives up.
+    /// Splits until the table suits its records and `more`, at most `splits_max` times. Gives up at
+    /// a bucket that is in use.
     #[cold]
     pub(crate) fn grow(&mut self, database: DatabaseId, more: u64, splits_max: u32) {
         if let Some(index) = self.seen.get(database) {
@@ -196,7 +197,8 @@ impl Indexed {
         }
     }
 
-    /// Splits until the table suits so many records, at most `splits_max` times; what the last try came to.
+    /// Splits until the table suits `keys` records, at most `splits_max` times. Returns the outcome
+    /// of the last attempt.
     fn grow_to(&mut self, database: DatabaseId, keys: u64, splits_max: u32) -> Split {
         let shared = &*self.shared;
         let Some(index) = self.seen.get(database) else {
@@ -215,9 +217,9 @@ impl Indexed {
         Split::Done
     }
 
-    /// Makes the table of a database suit so many records more, which are on the way, and keeps it from becoming
-    /// smaller until none are. Others may put records meanwhile: a bucket that one of them uses is waited for, where the
-    /// caller has no keys locked.
+    /// Grows the table of a database for this many expected records, and keeps it from shrinking
+    /// until none are expected. Other threads may add records meanwhile: if one of them uses a
+    /// bucket, the caller waits for it, unless it has keys locked.
     pub(crate) fn expect(&mut self, database: DatabaseId, records: u64) {
         let mut keys = None;
         for _ in 0..BUSY_MAX {
@@ -241,7 +243,7 @@ impl Indexed {
         }
     }
 
-    /// Makes up for what could not be split while buckets were held.
+    /// Does the splits that could not be done while buckets were held.
     pub(crate) fn grow_after_set(&mut self, database: DatabaseId) {
         if let Some(index) = self.seen.get(database)
             && index.wants_split(self.local.keys_about(index, database))
@@ -250,7 +252,7 @@ impl Indexed {
         }
     }
 
-    /// Says that a group of effects begins, or that it ended.
+    /// States that a group of effects begins or ends.
     pub(crate) fn group(&mut self, begins: bool) {
         match self.local.sink.as_deref_mut() {
             Some(sink) if begins => sink.group_begin(),
@@ -259,19 +261,19 @@ impl Indexed {
         }
     }
 
-    /// Says which place in a followed stream the group leads to.
+    /// States the position in a followed stream that the group leads to.
     pub(crate) fn state_source(&mut self, source: &Source) {
         if let Some(sink) = self.local.sink.as_deref_mut() {
             sink.source(source);
         }
     }
 
-    /// Where events go.
+    /// The outlet for events.
     pub(crate) fn outlet(&self) -> &Outlet {
         &self.local.events
     }
 
-    /// Says what happened to a key, if somebody wants to know.
+    /// States an event of a key, if it has subscribers.
     #[inline]
     pub(crate) fn event(&self, key: &Key<'_>, class: EventClass, name: &'static str) {
         self.local.event(&self.shared, key, class, name);
@@ -298,7 +300,8 @@ impl Indexed {
         if entered {
             self.leave();
         }
-        // Others may count meanwhile, so that a record's end is seen without its beginning.
+        // Other threads may count meanwhile, so that the removal of a record is seen without its
+        // addition.
         let count = |sum: i64| usize::try_from(sum).unwrap_or(0);
         (count(records.keys), count(records.deadlines))
     }
@@ -306,7 +309,7 @@ impl Indexed {
 
 impl Drop for Indexed {
     fn drop(&mut self) {
-        // A panic may have left it in the middle of anything.
+        // After a panic, the thread may be in the middle of anything.
         if self.alone {
             self.set_alone(false);
         }
@@ -323,7 +326,7 @@ impl Drop for Indexed {
     }
 }
 
-/// Hash of the key behind a link, for who holds the bucket.
+/// Returns the hash of the key that a link leads to. The caller holds the bucket.
 pub(crate) fn hash_of(shared: &Shared, link: Link) -> u64 {
     let view = view_of(shared, link);
     // SAFETY: the caller holds the bucket that the link is in.
@@ -331,7 +334,7 @@ pub(crate) fn hash_of(shared: &Shared, link: Link) -> u64 {
     hash.unwrap_or(0)
 }
 
-/// Starts to bring records into the cache.
+/// Returns a closure that prefetches records.
 fn prefetcher(shared: &Shared) -> impl FnMut(Link) {
     |link| {
         if let Some(offset) = link.offset() {

@@ -3,10 +3,10 @@
 /// Number of a logical database (`SELECT`).
 pub type DatabaseId = u16;
 
-/// A key to look up: its bytes, their hash under the store's secret and the database it is in.
+/// A key to look up: its bytes, their hash under the store's secret and its database.
 ///
-/// Made by [`crate::Handle::key`], or by [`Key::with_hash`] when the plan of a batch has hashed the
-/// bytes before. Copying one is cheap; it borrows the request it came from.
+/// [`crate::Handle::key`] makes one, or [`Key::with_hash`] if the plan of a batch has already
+/// hashed the bytes. Copying one is cheap; it borrows the bytes of the request.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
     bytes: &'a [u8],
@@ -15,7 +15,8 @@ pub struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// A key whose hash is known; `hash` must come from the same store's [`crate::Handle::hash`].
+    /// Returns a key whose hash is known; `hash` must come from the same store's
+    /// [`crate::Handle::hash`].
     #[inline]
     #[must_use]
     pub const fn with_hash(bytes: &'a [u8], hash: u64, database: DatabaseId) -> Self {
@@ -26,7 +27,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The same name in another database (MOVE, COPY … DB).
+    /// Returns the same name in another database (MOVE, COPY … DB).
     #[inline]
     #[must_use]
     pub const fn in_database(self, database: DatabaseId) -> Self {
@@ -54,8 +55,8 @@ impl<'a> Key<'a> {
         self.database
     }
 
-    /// Place of the key in the one global lock order: database first, then the reversed hash, in
-    /// which a bucket of any depth is an interval (architecture, section 3.4).
+    /// Place of the key in the one global lock order: by database, then by the reversed hash. A
+    /// bucket of any depth is an interval of reversed hashes (architecture, section 3.4).
     #[inline]
     #[must_use]
     pub const fn position(&self) -> (DatabaseId, u64) {

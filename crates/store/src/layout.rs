@@ -11,9 +11,9 @@
 //!             to an object (`heap` says how)
 //! ```
 //!
-//! Words are written by who holds the record's bucket and read by whoever came through a link, so
-//! all access is through the arena. What a reader without the lock finds may be the words of other
-//! records, torn in the middle: [`View::load`] lets nothing pass that leads out of the slot.
+//! The holder of the record's bucket writes the words, and any thread that came through a link
+//! reads them, so all access is through the arena. A reader without the lock may find words of
+//! other records, or torn ones: [`View::load`] rejects everything that leads out of the slot.
 
 use base::sync::atomic::Ordering;
 
@@ -21,14 +21,15 @@ use crate::arena::{Arena, Offset, WORD_BYTES};
 use crate::blob::Blob;
 use crate::slab::{SizeClass, class_bytes};
 
-/// Longer keys are kept in a blob, so that a slot always has room for a value of some kilobytes.
+/// Longest key that is kept in the slot. Longer keys are kept in a blob, so that a slot always has
+/// space for a value of some kilobytes.
 pub(crate) const INLINE_KEY_BYTES_MAX: usize = if cfg!(any(loom, shuttle)) { 8 } else { 4 << 10 };
 
-/// The most that a reader without the lock copies out: longer values are read under the lock, which
-/// is cheaper than copying them by words.
+/// Maximum number of bytes that a reader without the lock copies. Longer values are read under the
+/// lock, which is cheaper than copying them word by word.
 pub(crate) const OPTIMISTIC_BYTES_MAX: usize = 1 << 10;
 
-/// Bytes of a slot that an object's record has as its value: a pointer, and what is said of it.
+/// Bytes of an object's record that are its value: a pointer, and a word that describes the object.
 pub(crate) const OBJECT_BYTES: usize = 2 * WORD_BYTES;
 
 /// How the value is kept.
@@ -36,18 +37,19 @@ pub(crate) const OBJECT_BYTES: usize = 2 * WORD_BYTES;
 pub(crate) enum Form {
     /// Bytes in the slot, as they were set.
     Bytes,
-    /// Bytes in the slot that were changed in place since (OBJECT ENCODING tells).
+    /// Bytes in the slot that were later changed in place (OBJECT ENCODING shows this).
     ChangedBytes,
-    /// A number.
+    /// An integer.
     Integer,
     /// Bytes in a blob.
     Blob,
-    /// An object on the heap. Its pointer is followed only by who holds the bucket.
+    /// An object on the heap. Only the holder of the bucket follows its pointer.
     Object,
-    /// An object that is one buffer on the heap; the value's length says of which kind. Its pointer is
-    /// followed only by who holds the bucket.
+    /// An object that is one buffer on the heap; the value's length says of which kind. Only the
+    /// holder of the bucket follows its pointer.
     Compact,
-    /// A value on a device; one word tells where ([`crate::cold`]). The value's length is that of the string.
+    /// A value on a device; one word is its locator ([`crate::cold`]). The value's length is that
+    /// of the string.
     Cold,
 }
 
@@ -77,7 +79,7 @@ impl Form {
         }
     }
 
-    /// Bytes of a value in the slot, whose header says `value_len`.
+    /// Returns how many bytes of the slot the value takes, given `value_len` of its header.
     #[inline]
     fn value_bytes(self, value_len: usize) -> usize {
         match self {
@@ -104,10 +106,10 @@ impl Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header(u64);
 
-/// What a record has besides its value.
+/// Fields that a record has besides its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fields {
-    /// Bytes of the key, when it is in the slot.
+    /// Length of the key in bytes, or `None` if the key is not in the slot.
     pub(crate) inline_key: Option<u16>,
     pub(crate) has_deadline: bool,
     pub(crate) has_etag: bool,
@@ -133,7 +135,7 @@ impl Header {
     const CLOCK: u64 = 1 << 30;
     const LONG_KEY: u64 = 1 << 31;
 
-    /// For a record in a slot of `class`.
+    /// Returns the header of a record in a slot of `class`.
     #[inline]
     pub(crate) fn new(fields: Fields, class: SizeClass, form: Form, value_len: u32) -> Self {
         let mut word = u64::from(class.number()) << 16
@@ -160,19 +162,19 @@ impl Header {
         self.0.to_le_bytes()[at]
     }
 
-    /// The flags, looked up in [`FRONTS`].
+    /// Looks up the flags in [`FRONTS`].
     #[inline]
     fn front(self) -> Front {
         FRONTS[usize::from(self.byte(3) >> 4)]
     }
 
-    /// Length of the key, when it is in the slot.
+    /// Length of the key, if it is in the slot.
     #[inline]
     fn key_field(self) -> usize {
         usize::from(u16::from_le_bytes([self.byte(0), self.byte(1)]))
     }
 
-    /// What the record has besides its value.
+    /// The fields that the record has besides its value.
     #[inline]
     pub(crate) fn fields(self) -> Fields {
         let key_len = u16::from_le_bytes([self.byte(0), self.byte(1)]);
@@ -184,19 +186,19 @@ impl Header {
         }
     }
 
-    /// Size class of the slot; none in garbage.
+    /// Size class of the slot, or `None` for garbage.
     #[inline]
     pub(crate) fn class(self) -> Option<SizeClass> {
         SizeClass::from_number(self.byte(2))
     }
 
-    /// How the value is kept; none in garbage.
+    /// How the value is kept, or `None` for garbage.
     #[inline]
     pub(crate) fn form(self) -> Option<Form> {
         Form::from_bits(self.byte(3) & 0xf)
     }
 
-    /// The same, if it is one that [`View::load_short`] takes.
+    /// How the value is kept, if [`View::load_short`] accepts that form.
     #[inline(always)]
     fn short_form(self) -> Option<Form> {
         match self.byte(3) & 0xf {
@@ -207,20 +209,20 @@ impl Header {
         }
     }
 
-    /// Length of the value in bytes (not of a number, which is always a word).
+    /// Length of the value in bytes (not of an integer, which is always a word).
     #[inline]
     pub(crate) fn value_len(self) -> usize {
         let [.., a, b, c, d] = self.0.to_le_bytes();
         usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(usize::MAX)
     }
 
-    /// Whether there is a word for a deadline.
+    /// Whether the record has a word for a deadline.
     #[inline]
     pub(crate) fn has_deadline(self) -> bool {
         self.0 & Self::DEADLINE != 0
     }
 
-    /// Whether there is a word for an etag.
+    /// Whether the record has a word for an etag.
     #[inline]
     pub(crate) fn has_etag(self) -> bool {
         self.0 & Self::ETAG != 0
@@ -251,12 +253,12 @@ impl Header {
         usize::from(self.front().value_words) * WORD_BYTES + pad(key_len)
     }
 
-    /// The same record in a slot of another class.
+    /// Returns the header of the same record in a slot of another class.
     pub(crate) fn with_class(self, class: SizeClass) -> Self {
         Self(self.0 & !(0xff << 16) | u64::from(class.number()) << 16)
     }
 
-    /// The same record with another value.
+    /// Returns the header of the same record with another value.
     #[inline]
     pub(crate) fn with_value(self, form: Form, value_len: u32) -> Self {
         let kept = self.0 & 0xffff_ffff & !(0xf << 24);
@@ -264,17 +266,17 @@ impl Header {
     }
 }
 
-/// What the flags of a header say about places in the record. In words, so that the compiler sees that
-/// keys and values begin at one.
+/// What the flags of a header say about places in the record. Counted in words, so that the
+/// compiler sees that keys and values begin at a word.
 #[derive(Clone, Copy)]
 struct Front {
     /// Words in front of the key.
     key_words: u8,
-    /// Words in front of the value, but for a key in the slot.
+    /// Words in front of the value, without an inline key.
     value_words: u8,
 }
 
-/// By the four flags; looked up, for every access to a record asks for it.
+/// Indexed by the four flags. A table, because every access to a record needs it.
 const FRONTS: [Front; 16] = {
     let mut fronts = [Front {
         key_words: 0,
@@ -292,7 +294,7 @@ const FRONTS: [Front; 16] = {
     fronts
 };
 
-/// `bytes` filled up to whole words.
+/// Rounds `bytes` up to whole words.
 #[inline]
 pub(crate) fn pad(bytes: usize) -> usize {
     (bytes + WORD_BYTES - 1) & !(WORD_BYTES - 1)
@@ -305,13 +307,14 @@ pub(crate) struct View<'a> {
     offset: Offset,
     header: Header,
     form: Form,
-    /// [`Header::value_at`], which is asked for often.
+    /// [`Header::value_at`], kept because it is needed often.
     value_at: usize,
 }
 
 impl<'a> View<'a> {
-    /// What is at `offset`, if that is a whole record. Who holds the bucket always gets one; who
-    /// does not may get a mixture of several, but never one that leads out of the arena.
+    /// Loads what is at `offset`, if that is a whole record. The holder of the bucket always gets
+    /// one. Other threads may get a mixture of several records, but never one that leads out of the
+    /// arena.
     #[inline]
     pub(crate) fn load(arena: &'a Arena, offset: Offset) -> Option<Self> {
         let header = Header(arena.first_word(offset).load(Ordering::Relaxed));
@@ -330,9 +333,9 @@ impl<'a> View<'a> {
         })
     }
 
-    /// As [`View::load`], of a record that is [short](View::is_short) and has its key in the slot, as
-    /// nearly all do: it has to end inside of the arena, and then nothing that is torn in it leads
-    /// out. None for others.
+    /// As [`View::load`], for a record that is [short](View::is_short) and has its key in the slot,
+    /// as nearly all do. The record must end inside the arena; then nothing torn in it leads out of
+    /// the arena. Returns `None` for other records.
     #[inline(always)]
     pub(crate) fn load_short(arena: &'a Arena, offset: Offset) -> Option<Self> {
         let header = Header(arena.first_word(offset).load(Ordering::Relaxed));
@@ -342,7 +345,7 @@ impl<'a> View<'a> {
             return None;
         }
         let value_at = header.key_at() + pad(header.key_field());
-        // A number, too, whose length is not in the header.
+        // One word more, for an integer, whose length is not in the header.
         let bytes = value_at + value_len + WORD_BYTES;
         let inside = offset.bytes() + bytes as u64 <= arena.bytes() as u64;
         inside.then_some(Self {
@@ -354,17 +357,17 @@ impl<'a> View<'a> {
         })
     }
 
-    /// As [`View::load_short`], if its key is `key`.
+    /// As [`View::load_short`], if the record's key is `key`.
     #[inline(always)]
     pub(crate) fn find_short(arena: &'a Arena, offset: Offset, key: &[u8]) -> Option<Self> {
         let view = Self::load_short(arena, offset)?;
         let (len, at) = (view.header.key_field(), view.header.key_at());
-        // SAFETY: the key ends where the value begins or before, and that is inside of the arena.
+        // SAFETY: the key ends at or before the start of the value, and that is inside the arena.
         let is_it = len == key.len() && unsafe { arena.matches_inside(offset, at, key) };
         is_it.then_some(view)
     }
 
-    /// What is at `offset`, for who holds the bucket, and so finds a whole record.
+    /// Loads the record at `offset`. The caller holds the bucket, so there is a whole record.
     #[inline]
     pub(crate) fn held(arena: &'a Arena, offset: Offset) -> Option<Self> {
         let header = Header(arena.first_word(offset).load(Ordering::Relaxed));
@@ -379,8 +382,9 @@ impl<'a> View<'a> {
         Some(view)
     }
 
-    /// The word that leads to the object of the record at `offset`, or any number; none of a record that has
-    /// no object. For who does not hold the bucket and only wants advice.
+    /// Returns the word that leads to the object of the record at `offset`, or any number; `None`
+    /// if the record has no object. For a caller that does not hold the bucket and only wants
+    /// advice.
     #[inline]
     pub(crate) fn object_at(arena: &Arena, offset: Offset) -> Option<u64> {
         let header = Header(arena.first_word(offset).load(Ordering::Relaxed));
@@ -392,46 +396,47 @@ impl<'a> View<'a> {
         inside.then(|| arena.word(offset, at / WORD_BYTES).load(Ordering::Relaxed))
     }
 
-    /// Whether the record at `offset` names a value that is not in memory. For who does not hold the bucket and only
-    /// wants advice.
+    /// Whether the record at `offset` names a cold value. For a caller that does not hold the
+    /// bucket and only wants advice.
     #[inline]
     pub(crate) fn is_stub_at(arena: &Arena, offset: Offset) -> bool {
         let header = Header(arena.first_word(offset).load(Ordering::Relaxed));
         header.form() == Some(Form::Cold)
     }
 
-    /// Writes the first word of a record into a slot that was just allocated.
+    /// Writes the first word of a record into a newly allocated slot.
     #[inline]
     pub(crate) fn create(arena: &'a Arena, offset: Offset, header: Header) -> Option<Self> {
         arena.word(offset, 0).store(header.0, Ordering::Relaxed);
         Self::load(arena, offset)
     }
 
-    /// Where it is.
+    /// Offset of the record.
     #[inline]
     pub(crate) fn offset(&self) -> Offset {
         self.offset
     }
 
-    /// Bytes from its start to its value.
+    /// Bytes from the record's start to its value.
     #[inline]
     pub(crate) fn value_at(&self) -> usize {
         self.value_at
     }
 
-    /// Bytes of its slot that it uses.
+    /// Bytes of the slot that the record uses.
     #[inline]
     pub(crate) fn used_bytes(&self) -> usize {
         self.value_at + self.form.value_bytes(self.header.value_len())
     }
 
-    /// Its first word.
+    /// The record's first word.
     #[inline]
     pub(crate) fn header(&self) -> Header {
         self.header
     }
 
-    /// Copies its key to `out`, which may be torn without the lock; whether it is in the slot.
+    /// Appends the record's key to `out` and returns whether the key is in the slot. Without the
+    /// lock the copy may be torn.
     pub(crate) fn copy_inline_key(&self, out: &mut Vec<u8>) -> bool {
         let Some(len) = self.header.fields().inline_key else {
             return false;
@@ -442,13 +447,13 @@ impl<'a> View<'a> {
         true
     }
 
-    /// How its value is kept.
+    /// How the record's value is kept.
     #[inline]
     pub(crate) fn form(&self) -> Form {
         self.form
     }
 
-    /// Whether all of it is words in the slot that can be copied without the lock.
+    /// Whether the whole record is words in the slot that can be copied without the lock.
     #[inline]
     pub(crate) fn is_short(&self) -> bool {
         match self.form {
@@ -458,14 +463,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Size class of its slot.
+    /// Size class of the record's slot.
     #[inline]
     pub(crate) fn class(&self) -> SizeClass {
-        // There is one in any that is not garbage.
+        // Every record that is not garbage has a class.
         self.header.class().unwrap_or_default()
     }
 
-    /// The memory it is in.
+    /// The arena that the record is in.
     #[inline]
     pub(crate) fn arena(&self) -> &'a Arena {
         self.arena
@@ -483,27 +488,28 @@ impl<'a> View<'a> {
             .store(word, Ordering::Relaxed);
     }
 
-    /// Whether its key is `key`. A long key is not looked at without the lock: `None`.
+    /// Whether the record's key is `key`. Returns `None` for a long key, which must not be read
+    /// without the lock.
     #[inline(always)]
     pub(crate) fn inline_key_is(&self, key: &[u8]) -> Option<bool> {
         let len = usize::from(self.header.fields().inline_key?);
         Some(len == key.len() && self.arena.matches(self.offset, self.header.key_at(), key))
     }
 
-    /// Whether it has nothing but a key and a value.
+    /// Whether the record has nothing but a key and a value.
     #[inline]
     pub(crate) fn is_bare(&self) -> bool {
         const MORE: u64 = Header::DEADLINE | Header::ETAG | Header::CLOCK | Header::LONG_KEY;
         self.header.0 & MORE == 0
     }
 
-    /// Whether there is a word for a deadline or a clock.
+    /// Whether the record has a word for a deadline or a clock.
     #[inline]
     pub(crate) fn has_times(&self) -> bool {
         self.header.0 & (Header::DEADLINE | Header::CLOCK) != 0
     }
 
-    /// When it stops existing.
+    /// The record's deadline.
     #[inline]
     pub(crate) fn deadline_unix_ms(&self) -> Option<u64> {
         if self.header.has_deadline() {
@@ -513,13 +519,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether it has stopped existing.
+    /// Whether the record has expired.
     #[inline]
     pub(crate) fn is_expired(&self, now_unix_ms: u64) -> bool {
         self.deadline_unix_ms().is_some_and(|at| at <= now_unix_ms)
     }
 
-    /// Changes the deadline; for the holder, and only where there is a word for it.
+    /// Changes the deadline. The caller holds the bucket, and the record has a word for a deadline.
     pub(crate) fn set_deadline(&self, deadline_unix_ms: Option<u64>) {
         debug_assert!(self.header.has_deadline());
         self.set_word(1, deadline_unix_ms.unwrap_or(0));
@@ -535,7 +541,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Changes the etag; for the holder, and only where there is a word for it.
+    /// Changes the etag. The caller holds the bucket, and the record has a word for an etag.
     pub(crate) fn set_etag(&self, etag: u64) {
         debug_assert!(self.header.has_etag());
         self.set_word(self.header.etag_at(), etag);
@@ -547,7 +553,7 @@ impl<'a> View<'a> {
         self.header.clock_at().map(|at| self.word(at))
     }
 
-    /// Changes the clock's word, if there is one; for the holder.
+    /// Changes the clock's word, if there is one. The caller holds the bucket.
     #[inline]
     pub(crate) fn set_clock(&self, clock: u64) {
         if let Some(at) = self.header.clock_at() {
@@ -555,74 +561,74 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The word in place of bytes: a number, or what names a blob.
+    /// The word that stands in place of bytes: an integer, or the name of a blob.
     #[inline]
     pub(crate) fn value_word(&self) -> u64 {
         self.word(self.value_at / WORD_BYTES)
     }
 
-    /// Changes the word in place of bytes; for the holder.
+    /// Changes the word that stands in place of bytes. The caller holds the bucket.
     #[inline]
     pub(crate) fn set_value_word(&self, word: u64) {
         self.set_word(self.value_at / WORD_BYTES, word);
     }
 
-    /// The second word of those that lead to an object: what is said of it.
+    /// The second of the words that lead to an object: it describes the object.
     #[inline]
     pub(crate) fn second_word(&self) -> u64 {
         self.word(self.value_at / WORD_BYTES + 1)
     }
 
-    /// Changes the second word of those that lead to an object; for the holder.
+    /// Changes the second of the words that lead to an object. The caller holds the bucket.
     #[inline]
     pub(crate) fn set_second_word(&self, word: u64) {
         self.set_word(self.value_at / WORD_BYTES + 1, word);
     }
 
-    /// The number; of a record that is one.
+    /// The integer, if the record is one.
     #[inline]
     pub(crate) fn integer(&self) -> i64 {
         self.value_word().cast_signed()
     }
 
-    /// What names the blob with a long key.
+    /// The word that names the blob with a long key.
     #[inline]
     pub(crate) fn long_key_word(&self) -> Option<u64> {
         let is_long = self.header.fields().inline_key.is_none();
         is_long.then(|| self.word(self.header.key_at() / WORD_BYTES))
     }
 
-    /// Changes what names the blob with a long key; for the holder.
+    /// Changes the word that names the blob with a long key. The caller holds the bucket.
     pub(crate) fn set_long_key_word(&self, word: u64) {
         self.set_word(self.header.key_at() / WORD_BYTES, word);
     }
 
-    /// Writes the key into the slot; for the holder, and for an inline key.
+    /// Writes an inline key into the slot. The caller holds the bucket.
     #[inline]
     pub(crate) fn write_key(&self, key: &[u8]) {
         self.arena.copy_in(self.offset, self.header.key_at(), key);
     }
 
-    /// Writes bytes of an inline value, from `at` on; for the holder.
+    /// Writes bytes of an inline value, from `at` on. The caller holds the bucket.
     #[inline]
     pub(crate) fn write_value(&self, at: usize, bytes: &[u8]) {
         let at = self.value_at + at;
         self.arena.copy_in(self.offset, at, bytes);
     }
 
-    /// Makes bytes of an inline value zero; for the holder.
+    /// Sets bytes of an inline value to zero. The caller holds the bucket.
     pub(crate) fn zero_value(&self, at: usize, len: usize) {
         let at = self.value_at + at;
         self.arena.zero(self.offset, at, len);
     }
 
-    /// Bytes that the value may have in this slot.
+    /// Maximum number of bytes of a value in this slot.
     #[inline]
     pub(crate) fn value_room(&self) -> usize {
         class_bytes(self.class()) - self.value_at
     }
 
-    /// Replaces the first word; for the holder.
+    /// Replaces the first word. The caller holds the bucket.
     #[inline]
     pub(crate) fn set_header(&mut self, header: Header) {
         self.header = header;
@@ -651,7 +657,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether its key is `key`, long or not.
+    /// Whether the record's key is `key`, long or not.
     ///
     /// # Safety
     /// The caller holds the record's bucket.
@@ -674,7 +680,7 @@ impl<'a> View<'a> {
         unsafe { self.with_bytes(self.value_at, self.header.value_len(), look) }
     }
 
-    /// Runs `look` with the first `bytes` of the slot, which has that many.
+    /// Runs `look` with the first `bytes` of the slot. The slot must have that many.
     ///
     /// # Safety
     /// The caller holds the record's bucket.
@@ -689,8 +695,8 @@ impl<'a> View<'a> {
     unsafe fn with_bytes<R>(&self, at: usize, len: usize, look: impl FnOnce(&[u8]) -> R) -> R {
         #[cfg(not(any(loom, shuttle)))]
         {
-            // SAFETY: who holds the bucket is the only one who may write to the slots that its
-            // links name, and the caller does not while `look` runs.
+            // SAFETY: only the holder of the bucket may write to the slots that its links name, and
+            // the caller does not do so while `look` runs.
             look(unsafe { self.arena.bytes_under_lock(self.offset, at..at + len) })
         }
         #[cfg(any(loom, shuttle))]
@@ -787,7 +793,7 @@ mod tests {
                 let Some(view) = View::load(&arena, offset) else {
                     continue;
                 };
-                // None of these may panic.
+                // None of these calls may panic.
                 let _deadline = view.deadline_unix_ms();
                 let _clock = view.clock();
                 let _is = view.inline_key_is(b"12345678901234567890");

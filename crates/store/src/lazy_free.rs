@@ -1,11 +1,12 @@
-//! Dropping large things somewhere else than in a client's command.
+//! Dropping large values on another thread, not in a client's command.
 //!
-//! One thread per store, started when the first thing comes. The queue is bounded: when it is full
-//! the caller drops the thing itself, which slows down exactly those who delete faster than memory
-//! can be freed.
+//! There is one thread per store, started when the first value comes. The queue is bounded: if it
+//! is full, the caller drops the value itself, which slows down exactly those clients that delete
+//! faster than memory can be freed.
 //!
-//! An allocator keeps some of what a thread frees, to give it to the same thread again. This one asks for nothing, and a
-//! few pieces may be all that keeps their pages; so a function of the owner's is called once the thread rests.
+//! An allocator keeps some of what a thread frees, to give it to the same thread again. This thread
+//! allocates nothing, and a few pieces may be all that keeps their pages; so it calls a function of
+//! its owner once it rests.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,19 +14,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Things that may wait to be dropped.
+/// Maximum number of values that wait to be dropped.
 const QUEUE_MAX: usize = 4096;
 
-/// The thread rests when nothing has come for so long.
+/// The thread rests once nothing has come for this long.
 const REST: Duration = Duration::from_millis(100);
 
-/// What is to be dropped, and how many objects of the user it stands for.
+/// A value to be dropped, and how many objects of the user it stands for.
 struct Job {
     objects: u64,
     thing: Box<dyn Send>,
 }
 
-/// The thread that drops, and the queue in front of it. Dropping this waits for the queue.
+/// The thread that drops values, and its queue. Dropping this waits for the queue.
 pub(crate) struct LazyFree {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -47,7 +48,7 @@ struct Queue {
 }
 
 impl LazyFree {
-    /// Without a thread yet.
+    /// Creates the queue, without a thread yet.
     pub(crate) fn new() -> Self {
         Self {
             shared: Arc::default(),
@@ -55,8 +56,8 @@ impl LazyFree {
         }
     }
 
-    /// Drops `thing`, which stands for `objects` values of the user, soon; at once when too much is
-    /// waiting or no thread can be had.
+    /// Drops `thing`, which stands for `objects` values of the user, soon; at once if too much is
+    /// waiting or no thread can be started.
     pub(crate) fn submit(&self, objects: u64, thing: Box<dyn Send>) {
         self.shared.pending.fetch_add(objects, Ordering::Relaxed);
         let job = Job { objects, thing };
@@ -65,27 +66,28 @@ impl LazyFree {
         }
     }
 
-    /// Has the thread call a function after its work, when nothing has come for a while. The first one counts.
+    /// Sets a function that the thread calls after its work, when nothing has come for a while.
+    /// Only the first call counts.
     pub(crate) fn set_at_rest(&self, function: fn()) {
         let _first_counts = self.shared.at_rest.set(function);
     }
 
-    /// Objects that wait to be dropped.
+    /// Number of objects that wait to be dropped.
     pub(crate) fn pending_objects(&self) -> u64 {
         self.shared.pending.load(Ordering::Relaxed)
     }
 
-    /// Objects that were dropped since the count was last forgotten.
+    /// Number of objects dropped since the last reset.
     pub(crate) fn freed_objects(&self) -> u64 {
         self.shared.freed.load(Ordering::Relaxed)
     }
 
-    /// Counts the dropped objects from nothing again.
+    /// Resets the count of dropped objects.
     pub(crate) fn forget_freed(&self) {
         self.shared.freed.store(0, Ordering::Relaxed);
     }
 
-    /// Gives the job back when it cannot be queued.
+    /// Queues a job, or returns it if it cannot be queued.
     fn try_queue(&self, job: Job) -> Option<Job> {
         if !self.ensure_thread() {
             return Some(job);
@@ -120,7 +122,7 @@ impl Shared {
         }
     }
 
-    /// The next job; none once the queue is closed and empty.
+    /// Returns the next job, or `None` once the queue is closed and empty.
     fn next(&self) -> Option<Job> {
         let is_idle = |queue: &mut Queue| queue.jobs.is_empty() && !queue.closed;
         let waited = self
@@ -148,7 +150,8 @@ impl Drop for LazyFree {
         lock(&self.shared.queue).closed = true;
         self.shared.arrived.notify_one();
         if let Some(thread) = lock(&self.thread).take() {
-            // A panic there was already reported by the panic hook, and nothing is left to free.
+            // The panic hook has already reported a panic of the thread, and nothing is left to
+            // free.
             let _joined = thread.join();
         }
     }
@@ -172,7 +175,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// Says when it is dropped, and by which thread.
+    /// Reports when it is dropped, and by which thread.
     struct Tell(mpsc::Sender<thread::ThreadId>);
 
     impl Drop for Tell {

@@ -12,13 +12,14 @@
 //!   Index: bucket ► bucket ► …      links ──────► slots in the arena ── blobs of pages
 //! ```
 //!
-//! From the outside in: `store`, `handle` (the surface); `indexed` with `reader`, `writer`, `locks`,
-//! `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `shared`, `local` (what they work on); `index` with `bucket`, `growth`, `shrink`, `overflow`
-//! (from a hash to a link); `layout` (a record in its slot); `slab`, `blob`, `arena` (memory);
-//! `heap` (objects that records lead to); `snapshot` (all of it as it was at one moment);
-//! `parking` (requests that wait for locked keys without a thread); `listeners` and `listening` (observers of changes);
-//! `waiting` (blocked clients); `gate` (one thread has the store for itself); `naive` (the twin that
-//! all of this is compared with).
+//! From the outside in: `store`, `handle` (the surface); `indexed` with `reader`, `writer`,
+//! `locks`, `scan`, `expire`, `evict`, `mover`, `whole` (the operations); `shared`, `local` (the
+//! state that they work on); `index` with `bucket`, `growth`, `shrink`, `overflow` (from a hash to
+//! a link); `layout` (a record in its slot); `slab`, `blob`, `arena` (memory); `heap` (objects that
+//! records lead to); `snapshot` (a consistent view of all databases); `parking` (requests that wait
+//! for locked keys without a thread); `listeners` and `listening` (observers of changes); `waiting`
+//! (blocked clients); `gate` (one thread has the store for itself); `naive` (the twin that all of
+//! this is compared with).
 
 pub mod effect;
 pub mod entry;

@@ -1,10 +1,11 @@
 //! Observers of changes of keys: WATCH, blocked clients, client-side caching.
 //!
 //! A listener is registered for a key, which need not exist. The home bucket of such a key has its
-//! LISTEN bit set, so that a write to a bucket nobody listens to pays one bit test. A thread
-//! that changes a key in a bucket with the bit notifies the listeners before it unlocks the bucket: a thread
-//! that sees the change knows that they have been notified. Registrations are ordered by position, so those of
-//! one bucket are an interval whatever the size of the table. The bit is cleared with the last of them.
+//! LISTEN bit set, so that a write to a bucket without listeners pays one bit test. A thread that
+//! changes a key in a bucket with the bit notifies the listeners before it unlocks the bucket: a
+//! thread that sees the change knows that they have been notified. Registrations are ordered by
+//! position, so those of one bucket are an interval whatever the size of the table. The bit is
+//! cleared with the last of them.
 //!
 //! The locks here are leaves: they are taken with a bucket held, and nothing is taken under them.
 
@@ -32,7 +33,7 @@ pub struct KeyChange<'a> {
     pub database: DatabaseId,
     /// What happened to it.
     pub kind: ChangeKind,
-    /// Who did it, by [`crate::Handle::set_author`]; 0 is the server itself.
+    /// The author of the change, by [`crate::Handle::set_author`]; 0 is the server itself.
     pub author: u64,
 }
 
@@ -47,25 +48,25 @@ pub enum ChangeKind {
     Expired,
     /// It was removed because memory was needed.
     Evicted,
-    /// Its database was emptied or exchanged, and it existed before or does so now.
+    /// Its database was emptied or swapped, and it existed before or does so now.
     Flushed,
 }
 
 /// What a listener wants after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// It goes on listening.
+    /// It keeps listening.
     Keep,
     /// It is not notified of this key again.
     Forget,
-    /// It goes on listening, and the key is to be [served](crate::Handle::take_served).
+    /// It keeps listening, and the key is to be [served](crate::Handle::take_served).
     Serve,
 }
 
-/// What a thread passes to the listeners that it notifies, and what they answer.
+/// Data that a thread passes to the listeners that it notifies, and their results.
 #[derive(Debug, Default)]
 pub(crate) struct Teller {
-    /// Who the changes are by.
+    /// The author of the changes.
     pub(crate) author: u64,
     /// Keys that are to be served, in the order of their changes, each once.
     pub(crate) served: Vec<(DatabaseId, Box<[u8]>)>,
@@ -82,13 +83,13 @@ impl Teller {
     }
 }
 
-/// Bits of a hash that choose the part of the table: fewer than lead to a bucket of most tables, so
-/// that a bucket's keys are in one part.
+/// Number of hash bits that choose the shard: fewer than lead to a bucket of most tables, so that a
+/// bucket's keys are in one shard.
 const SHARD_BITS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 4 };
 
 const SHARDS: usize = 1 << SHARD_BITS;
 
-/// By database and position of the key.
+/// Registrations by database and position of the key.
 type Shard = BTreeMap<(DatabaseId, u64), Vec<Registration>>;
 
 struct Registration {
@@ -109,7 +110,7 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Registers a listener for a key, once however often this is called.
+    /// Registers a listener for a key; only once, however often this is called.
     pub(crate) fn add(&self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
         let mut shard = self.shard(key.hash());
         let registrations = shard.entry(key.position()).or_default();
@@ -124,7 +125,7 @@ impl Listeners {
         }
     }
 
-    /// Takes a registration back.
+    /// Removes a registration.
     pub(crate) fn remove(&self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
         let mut shard = self.shard(key.hash());
         if let Some(registrations) = shard.get_mut(&key.position()) {
@@ -135,7 +136,7 @@ impl Listeners {
         }
     }
 
-    /// Tells those who listen to a key of this hash.
+    /// Notifies the listeners of a key with this hash.
     pub(crate) fn tell(&self, teller: &mut Teller, hash: u64, change: &KeyChange<'_>) {
         let place = (change.database, hash.reverse_bits());
         let mut shard = self.shard(hash);
@@ -160,7 +161,7 @@ impl Listeners {
         }
     }
 
-    /// Whether nobody listens to a key of this bucket; `false` where that is not easily known.
+    /// Whether no key of this bucket has a listener; `false` if that cannot be found out easily.
     pub(crate) fn is_silent(&self, database: DatabaseId, home: Home) -> bool {
         if home.depth < SHARD_BITS.max(1) {
             return false;
@@ -172,7 +173,7 @@ impl Listeners {
         range.next().is_none()
     }
 
-    /// The keys of a database that somebody listens to, with their hashes.
+    /// Returns the keys of a database that have listeners, with their hashes.
     pub(crate) fn keys_of(&self, database: DatabaseId) -> Vec<(u64, Box<[u8]>)> {
         let mut keys = Vec::new();
         for shard in &self.shards {
@@ -183,7 +184,7 @@ impl Listeners {
                 let first = keys.len();
                 for registration in registrations {
                     let key = &registration.key;
-                    // All registrations of a key are in one place.
+                    // All registrations of a key are in one list.
                     if !keys[first..].iter().any(|(_, known)| known == key) {
                         keys.push((hash, key.clone()));
                     }

@@ -1,4 +1,4 @@
-//! How listeners are registered and notified by a thread that holds the bucket of their key.
+//! Registration and notification of listeners by a thread that holds the bucket of their key.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::listeners::{ChangeKind, KeyChange, Listener, Teller};
 use crate::local::{Local, Scene, view_of};
 
 impl Local {
-    /// Tells who listens to a key of a bucket that has the bit.
+    /// Notifies the listeners of a key in a bucket that has the bit.
     #[cold]
     pub(crate) fn tell(&mut self, scene: Scene<'_>, hash: u64, change: &KeyChange<'_>) {
         let listeners = &scene.shared.listeners;
@@ -21,7 +21,8 @@ impl Local {
         }
     }
 
-    /// Tells of the record behind a link that goes, or loses members, without being asked to.
+    /// Notifies listeners that the record behind a link is removed, or loses members, without a
+    /// command that asked for it.
     #[cold]
     pub(crate) fn tell_of(
         &mut self,
@@ -66,7 +67,7 @@ impl Indexed {
         });
     }
 
-    /// Takes a registration back.
+    /// Removes a registration.
     pub(crate) fn unlisten(&mut self, key: &Key<'_>, listener: &Arc<dyn Listener>) {
         self.need_index(key.database());
         let shared = Arc::clone(&self.shared);
@@ -101,8 +102,8 @@ impl Indexed {
         answer
     }
 
-    /// Those of `keys` that have a record in a database, expired or not. For who has the store for
-    /// itself.
+    /// Returns which of `keys` have a record in a database, expired or not. The caller has the
+    /// store for itself.
     pub(crate) fn present(&mut self, database: DatabaseId, keys: &[(u64, Box<[u8]>)]) -> Vec<bool> {
         let shared = Arc::clone(&self.shared);
         let Some(index) = self.find_index(database) else {
@@ -121,8 +122,9 @@ impl Indexed {
         keys.iter().map(is_present).collect()
     }
 
-    /// Tells who listens to one of `keys` that existed before or does so now, and marks the buckets
-    /// of all of them in the index that the database has now. For who has the store for itself.
+    /// Notifies the listeners of those of `keys` that existed before or do so now, and marks the
+    /// buckets of all of them in the index that the database has now. The caller has the store for
+    /// itself.
     pub(crate) fn tell_flushed(
         &mut self,
         database: DatabaseId,

@@ -1,7 +1,7 @@
-//! What one thread has of its own: free slots, counters, deadlines, locks it holds, the sink.
+//! State of one thread: free slots, counters, deadlines, locks it holds, the sink.
 //!
-//! The one exit of deletions is here ([`Local::remove`], and [`Local::remove_unasked`] for those
-//! that no command asked for).
+//! All deletions go through one function here, [`Local::remove`]; those that no command asked for
+//! go through [`Local::remove_unasked`].
 
 use std::sync::Arc;
 
@@ -25,37 +25,38 @@ use crate::slab::SlabCache;
 use crate::tally::{self, Records};
 use crate::value::Cause;
 
-/// What one thread has of its own.
+/// State of one thread.
 pub(crate) struct Local {
     pub(crate) cache: SlabCache,
     pub(crate) cell: Arc<tally::Cell>,
     pub(crate) sink: Option<Box<dyn EffectSink>>,
     pub(crate) events: Outlet,
-    /// What deadlines are held against: the time of the running command, or 0 for a thread that is ageless.
+    /// The time that deadlines are compared with: that of the running command, or 0 for an ageless
+    /// thread.
     pub(crate) now_unix_ms: u64,
-    /// What effects and uses are marked with: the time of the running command.
+    /// The time that effects and uses are marked with: that of the running command.
     pub(crate) stated_unix_ms: u64,
-    /// All ones, or 0 for a thread to which nothing is due.
+    /// All ones, or 0 for an ageless thread, for which nothing expires.
     time_mask: u64,
     pub(crate) held: Vec<Held>,
-    /// Records that came or went while `held` is, by database.
+    /// Number of records that came or went while `held` is held, by database.
     held_counts: Vec<(DatabaseId, Records)>,
     pub(crate) deadlines: Deadlines,
     pub(crate) evictor: Evictor,
     pub(crate) in_force: InForce,
-    /// Whether looking a record up counts as using it.
+    /// Whether a look-up counts as a use of the record.
     pub(crate) notes_use: bool,
-    /// Whether a look shows what has expired and is still there.
+    /// Whether a look shows expired records that still exist.
     pub(crate) sees_expired: bool,
-    /// The memory limit does not hold for what this thread writes.
+    /// Whether this thread's writes ignore the memory limit.
     pub(crate) is_unlimited: bool,
     /// The side of the cut that the write in progress is on (see [`crate::snapshot`]).
     pub(crate) generation: u64,
-    /// The buckets held are marked as held for long.
+    /// Whether the buckets held are marked as held for long.
     pub(crate) holds_long: bool,
-    /// What listeners of keys are told about this thread, and tell it.
+    /// What listeners of keys and this thread tell each other.
     pub(crate) teller: Teller,
-    /// Which buffer this thread saves records in for a snapshot.
+    /// Number of the buffer in which this thread saves records for a snapshot.
     pub(crate) buffer: usize,
     index_bytes: LocalBytes,
     object_bytes: LocalBytes,
@@ -63,8 +64,9 @@ pub(crate) struct Local {
     pub(crate) last_swap: Option<LastSwap>,
 }
 
-/// A bucket of an index in which this thread put a stub: its version when values were copied, and afterwards. So all
-/// values of one bucket may go that were copied together.
+/// A bucket of an index in which this thread put a stub: its version when the values were copied,
+/// and its version afterwards. So all values of one bucket that were copied together may be
+/// demoted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastSwap {
     pub(crate) index: u64,
@@ -116,22 +118,22 @@ impl Local {
         self.now_unix_ms = now_unix_ms & self.time_mask;
     }
 
-    /// Says whether nothing is due to this thread, whatever the time.
+    /// Sets whether this thread is ageless: nothing expires for it, whatever the time.
     pub(crate) fn set_ageless(&mut self, on: bool) {
         self.time_mask = if on { 0 } else { u64::MAX };
     }
 
-    /// The clock that records get which are written or used now.
+    /// The clock for records that are written or used now.
     #[inline]
     pub(crate) fn clock(&self) -> Clock {
         Clock::new(self.in_force, self.stated_unix_ms)
     }
 
-    /// Which of the buckets held is the one of `hash`.
+    /// Returns which of the held buckets is the one of `hash`.
     ///
     /// # Panics
-    /// When none is: command code touched a key that it had not declared, and would wait for
-    /// another lock while holding some.
+    /// If none is: command code touched a key that it had not declared, and would wait for another
+    /// lock while it holds some.
     pub(crate) fn held_at(&self, index: &Index, database: DatabaseId, hash: u64) -> usize {
         let home = index.state().home(hash);
         let wanted = (database, home.first_position());
@@ -141,7 +143,7 @@ impl Local {
         found.expect("a key outside of the lock set was touched")
     }
 
-    /// Counts records that came (1) or went (-1).
+    /// Counts a record that came (1) or went (-1).
     #[inline]
     pub(crate) fn count_keys(&mut self, index: &Index, database: DatabaseId, change: i64) {
         if !self.held.is_empty() {
@@ -154,7 +156,7 @@ impl Local {
         }
     }
 
-    /// Counts deadlines that came (1) or went (-1).
+    /// Counts a deadline that came (1) or went (-1).
     #[inline]
     pub(crate) fn count_deadlines(&mut self, index: &Index, database: DatabaseId, change: i64) {
         if !self.held.is_empty() {
@@ -167,8 +169,8 @@ impl Local {
         }
     }
 
-    /// What came and went in a database while the lock set is held: others are told of all of it at
-    /// once, or they would count half of what it does.
+    /// The records that came and went in a database while the lock set is held. All of them are
+    /// reported at once, because other threads would otherwise count half of the change.
     fn held_records(&mut self, database: DatabaseId) -> &mut Records {
         let known = self.held_counts.iter().position(|one| one.0 == database);
         let at = known.unwrap_or(self.held_counts.len());
@@ -178,7 +180,7 @@ impl Local {
         &mut self.held_counts[at].1
     }
 
-    /// Tells others what came and went while the lock set was held, which still is.
+    /// Reports what came and went while the lock set was held. It is still held.
     pub(crate) fn tell_held_counts(&mut self, databases: &Seen) {
         for (database, records) in self.held_counts.drain(..) {
             let delta = self.cell.delta(database);
@@ -192,7 +194,8 @@ impl Local {
         }
     }
 
-    /// Records of an index, as far as this thread knows: others may have a few more or less.
+    /// Number of records of an index, as far as this thread knows: other threads may have counted a
+    /// few more or less.
     #[inline]
     pub(crate) fn keys_about(&self, index: &Index, database: DatabaseId) -> u64 {
         let own = self.cell.delta(database).keys.get();
@@ -207,7 +210,7 @@ impl Local {
         }
     }
 
-    /// Counts what objects take more (or less) than before.
+    /// Counts a change of the bytes that objects take.
     #[inline]
     pub(crate) fn count_object(&mut self, shared: &Shared, before_bytes: u64, now_bytes: u64) {
         let change = now_bytes.wrapping_sub(before_bytes).cast_signed();
@@ -216,7 +219,7 @@ impl Local {
         }
     }
 
-    /// Takes an object out of its record, and out of what is counted.
+    /// Takes an object out of its record, and subtracts it from the counts.
     ///
     /// # Safety
     /// The caller holds the record's bucket, the record is one of an object, and its words are not
@@ -231,20 +234,20 @@ impl Local {
         unsafe { heap::take(view) }
     }
 
-    /// What this thread counted and the ledger does not know yet.
+    /// Bytes that this thread counted and the ledger does not know yet.
     #[inline]
     pub(crate) fn pending_bytes(&self) -> i64 {
         self.cache.pending_bytes() + self.index_bytes.pending() + self.object_bytes.pending()
     }
 
-    /// Tells the ledger what this thread counted.
+    /// Reports the bytes that this thread counted to the ledger.
     pub(crate) fn tell_bytes(&mut self, shared: &Shared) {
         self.cache.flush();
         shared.ledger.add(self.index_bytes.take());
         shared.ledger.add(self.object_bytes.take());
     }
 
-    /// Frees the slot of a record that no link names any more, and what it owns.
+    /// Frees the slot of a record that no link names any more, and everything that the record owns.
     ///
     /// # Safety
     /// The caller holds the bucket that the record was in, and the record is not used again.
@@ -258,7 +261,7 @@ impl Local {
         self.cache.free(view.offset(), view.class());
     }
 
-    /// Frees what the value of a record leads to, if it leads anywhere.
+    /// Frees what the value of a record leads to, if anything.
     ///
     /// # Safety
     /// The caller holds the bucket that the record was in, and its value is not used again.
@@ -266,7 +269,8 @@ impl Local {
     pub(crate) unsafe fn free_value(&mut self, shared: &Shared, view: &View<'_>) {
         match view.form() {
             Form::Bytes | Form::ChangedBytes | Form::Integer => {}
-            // SAFETY: the word of a blob's record owns one claim to it, which ends with the record.
+            // SAFETY: the word of a blob's record owns one reference to it, which ends with the
+            // record.
             Form::Blob => unsafe { Blob::from_raw(view.value_word()) }.free(&shared.lazy),
             Form::Object | Form::Compact => {
                 self.count_object(shared, heap::counted_bytes(view), 0);
@@ -277,7 +281,8 @@ impl Local {
         }
     }
 
-    /// The sink, if there is one, told which generation the write in progress belongs to, and its time.
+    /// Returns the sink, if there is one, after passing it the generation and time of the write in
+    /// progress.
     #[inline]
     pub(crate) fn told_sink(&mut self) -> Option<&mut (dyn EffectSink + 'static)> {
         let sink = self.sink.as_deref_mut()?;
@@ -285,7 +290,8 @@ impl Local {
         Some(sink)
     }
 
-    /// Takes a record out of the store: the one exit of all deletions. The caller holds `home`.
+    /// Removes a record from the store. All deletions go through this function. The caller holds
+    /// `home`.
     pub(crate) fn remove(
         &mut self,
         shared: &Shared,
@@ -310,7 +316,7 @@ impl Local {
         }
     }
 
-    /// Removes a record that nobody asked to remove, and says so. The caller holds `home`.
+    /// Removes a record that no client asked to remove, and states that. The caller holds `home`.
     pub(crate) fn remove_unasked(
         &mut self,
         shared: &Shared,
@@ -345,7 +351,8 @@ impl Local {
         self.remove(shared, index, database, home, spot);
     }
 
-    /// States an event of the key behind a link, if somebody wants it. The caller holds the bucket.
+    /// States an event of the key that a link leads to, if it has subscribers. The caller holds the
+    /// bucket.
     pub(crate) fn event_behind(
         &self,
         shared: &Shared,
@@ -371,7 +378,7 @@ impl Local {
         }
     }
 
-    /// States an event, if somebody wants it.
+    /// States an event, if it has subscribers.
     #[inline]
     pub(crate) fn event(
         &self,
@@ -391,7 +398,7 @@ impl Local {
     }
 }
 
-/// The bucket of a change, held by the caller.
+/// The bucket of a change. The caller holds it.
 #[derive(Clone, Copy)]
 pub(crate) struct Scene<'s> {
     pub(crate) shared: &'s Shared,
@@ -399,7 +406,7 @@ pub(crate) struct Scene<'s> {
     pub(crate) home: &'s Bucket,
 }
 
-/// The record behind a link, for who holds the bucket.
+/// Returns the record that a link leads to. The caller holds the bucket.
 #[inline]
 pub(crate) fn view_of(shared: &Shared, link: Link) -> Option<View<'_>> {
     View::held(shared.arena_ref(), link.offset()?)

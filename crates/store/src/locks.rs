@@ -1,11 +1,11 @@
 //! Several keys at once: all their buckets are locked, in one order for all threads.
 //!
 //! The order is (database, position). A bucket is an interval of positions whatever the size of the
-//! table, so the order stays right while the table grows, and a bucket that is held is not split.
+//! table, so the order stays right while the table grows; and a bucket that is held is not split.
 //! Keys of one bucket are neighbours in the order; the bucket is locked once.
 //!
-//! Who meets a bucket that is held for long in the middle of its set, and can do something else
-//! meanwhile, gives back what it has and comes again ([`crate::parking`]).
+//! If a thread meets a bucket that is held for long in the middle of its set, and has other work to
+//! do, it releases what it holds and comes again ([`crate::parking`]).
 
 use std::ops::ControlFlow;
 
@@ -15,12 +15,12 @@ use crate::key::{DatabaseId, Key};
 use crate::local::Held;
 use crate::parking::{BucketId, Busy, Hold, Wake};
 
-/// A set of more keys than this makes the table ready for them first, for it cannot grow while the
+/// For a set of at least this many keys, the table is grown first, because it cannot grow while the
 /// set is held and chains would become long.
 const READY_FROM_KEYS: usize = 64;
 
 impl Indexed {
-    /// Whether a lock set is held, or the whole store.
+    /// Whether this thread holds a lock set, or the whole store.
     pub(crate) fn holds_several(&self) -> bool {
         self.is_alone() || !self.local.held.is_empty()
     }
@@ -31,7 +31,7 @@ impl Indexed {
         debug_assert!(locked.is_ok(), "it waits until it has them");
     }
 
-    /// As [`Indexed::lock_set`], but holds nothing if somebody who may take long has one of them.
+    /// As [`Indexed::lock_set`], but holds nothing if the holder of one of them may take long.
     pub(crate) fn try_lock_set(&mut self, keys: &[Key<'_>], hold: Hold) -> Result<(), Busy> {
         let locked = self.lock_each(keys, Index::lock_unless_long);
         if locked.is_err() {
@@ -72,7 +72,7 @@ impl Indexed {
         locked
     }
 
-    /// Locks what the places of one database lie in, which are in order.
+    /// Locks the buckets of the places of one database. The places are in order.
     fn lock_in_order(
         &mut self,
         database: DatabaseId,
@@ -84,7 +84,7 @@ impl Indexed {
         };
         let mut end = None;
         for &(_, position) in places {
-            // By the depth that the held bucket had when it was locked, which it keeps.
+            // By the depth that the held bucket had when it was locked; it keeps that depth.
             let is_held = end.is_some_and(|end: u64| end == 0 || position < end);
             if !is_held {
                 let home = lock(index, position.reverse_bits()).ok_or(Busy)?;
@@ -99,8 +99,8 @@ impl Indexed {
         Ok(())
     }
 
-    /// Says of all buckets held that this may take long. Inside of a lock set without keys another one
-    /// may be taken: both are counted as one, which ends with the first that is given back.
+    /// Marks all held buckets as held for long. Inside a lock set without keys another set may be
+    /// taken: both count as one, which ends with the first that is released.
     pub(crate) fn hold_long(&mut self) {
         if !std::mem::replace(&mut self.local.holds_long, true) {
             self.shared.parking.begin_long();
@@ -112,7 +112,7 @@ impl Indexed {
         }
     }
 
-    /// Whether a key is in the lock set, or the whole store is had.
+    /// Whether a key is in the lock set, or this thread has the whole store.
     pub(crate) fn holds(&self, key: &Key<'_>) -> bool {
         if self.is_alone() {
             return true;
@@ -125,11 +125,12 @@ impl Indexed {
             .is_ok()
     }
 
-    /// Adds keys to a lock set. They come behind others out of order, so that waiting for somebody
-    /// might never end: it is given up after a while.
+    /// Adds keys to a lock set. They are locked out of order, so waiting for another thread might
+    /// never end: the attempt is given up after a while.
     ///
-    /// All that is changed with the set belongs on one side of a cut. If something was changed already,
-    /// that is the side the set has; a bucket that a cut made since has passed, or a record of it, cannot be added then.
+    /// All changes made with the set belong to one side of a cut. If something was changed already,
+    /// the set keeps its side. Then a bucket that a later cut has passed, or that has a record
+    /// which the cut has passed, cannot be added.
     pub(crate) fn lock_more(&mut self, keys: &[Key<'_>]) -> Result<(), Busy> {
         for key in keys {
             if self.holds(key) {
@@ -166,7 +167,7 @@ impl Indexed {
         Ok(())
     }
 
-    /// Whether the set has its side of a cut that was made since it was taken, and it is the old one.
+    /// Whether a cut was made since the set was taken, and the set belongs to the old side.
     fn is_before_cut(&self) -> bool {
         let sides = self.local.generation ^ self.shared.snapshots.generation();
         sides & 1 != 0 && self.has_changed_held()
@@ -176,15 +177,15 @@ impl Indexed {
         self.local.held.iter().any(|held| held.changed)
     }
 
-    /// Where a bucket stands in the lock set, or where it would.
+    /// Returns the index of a bucket in the lock set, or the index at which it would be inserted.
     fn held_place(&self, database: DatabaseId, first_position: u64) -> Result<usize, usize> {
         let place = (database, first_position);
         let held = &self.local.held;
         held.binary_search_by_key(&place, |held| (held.database, held.home.first_position()))
     }
 
-    /// Leaves a note at the first of `keys` that is held for long; whether there is one. `wake` is
-    /// dropped if not.
+    /// Leaves a note at the first of `keys` that is held for long. Returns whether there is one; if
+    /// not, `wake` is dropped.
     pub(crate) fn park(&mut self, keys: &[Key<'_>], wake: Wake) -> bool {
         debug_assert!(self.local.held.is_empty(), "waits with buckets held");
         let entered = self.enter();
@@ -202,7 +203,7 @@ impl Indexed {
         parked.is_break()
     }
 
-    /// Gives all buckets of the lock set back.
+    /// Releases all buckets of the lock set.
     pub(crate) fn release_held(&mut self) {
         self.local.tell_held_counts(&self.seen);
         for held in &self.local.held {
@@ -228,7 +229,7 @@ impl Indexed {
         })
     }
 
-    /// Makes up for what could not be split while a set with keys of these databases was held.
+    /// Does the splits that could not be done while a set with keys of these databases was held.
     pub(crate) fn grow_after(&mut self, keys: &[Key<'_>]) {
         let mut last = None;
         for key in keys {

@@ -1,14 +1,16 @@
 //! Prefetching what a batch is about to touch.
 //!
-//! Look-ahead goes in stages, each for all keys of the batch before the next, so that the waits for memory
-//! overlap: buckets, records, records of overflow buckets, and the objects that records point to. It takes no
-//! lock and is only advice: a table that grows meanwhile makes it less useful, never wrong.
+//! Look-ahead goes in stages, each for all keys of the batch before the next, so that the waits for
+//! memory overlap: buckets, records, records of overflow buckets, and the objects that records
+//! point to. It takes no lock and is only advice: if a table grows meanwhile, it is less useful,
+//! never wrong.
 //!
 //! One key in fifteen is not in its home bucket. Without prefetching, each of them waited for memory twice:
 //! a fifth of the time of a deep pipeline over a million keys.
 //!
-//! Tables that fit into a core's own cache are prefetched, too: without it a GET among 10,000 keys takes
-//! 55 instructions less, and 18 to 36 % more time (pipelines of 16 and 100, values of 8 and 100 bytes).
+//! Tables that fit into a core's own cache are prefetched, too: without that a GET among 10,000
+//! keys takes 55 instructions less, but 18 to 36 % more time (pipelines of 16 and 100, values of 8
+//! and 100 bytes).
 
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Candidates, Link};
@@ -25,21 +27,22 @@ pub struct Lookahead<'h> {
     table: Option<LookaheadTable<'h>>,
 }
 
-/// The database's table, as large as it was when the batch began.
+/// The database's table, with its size when the batch began.
 #[derive(Clone, Copy)]
 struct LookaheadTable<'h> {
     index: &'h Index,
     state: State,
     arena: &'h Arena,
     span: RecordSpan,
-    /// The generation that began with a cut whose snapshot is in progress.
+    /// The generation that the present snapshot's cut began, if a snapshot is in progress.
     cut: Option<u64>,
-    /// As [`Lookahead::saves_alone`] tells.
+    /// The result of [`Lookahead::saves_alone`].
     saves_alone: bool,
 }
 
 impl<'h> Lookahead<'h> {
-    /// For keys of a database with this index; without one there is nothing to ask for.
+    /// Creates a look-ahead for keys of a database with this index; without an index there is
+    /// nothing to prefetch.
     #[inline]
     pub(crate) fn new(
         hasher: &'h Hasher,
@@ -60,7 +63,7 @@ impl<'h> Lookahead<'h> {
         Self { hasher, table }
     }
 
-    /// For a database that is not in a table.
+    /// Creates a look-ahead for a database without a table.
     #[cfg(any(test, feature = "naive"))]
     pub(crate) fn blind(hasher: &'h Hasher) -> Self {
         Self {
@@ -69,14 +72,14 @@ impl<'h> Lookahead<'h> {
         }
     }
 
-    /// Hash of a key's bytes under the store's secret.
+    /// Returns the hash of a key's bytes under the store's secret.
     #[inline]
     #[must_use]
     pub fn hash(&self, bytes: &[u8]) -> u64 {
         self.hasher.hash(bytes)
     }
 
-    /// First stage: asks for a key's bucket.
+    /// First stage: prefetches a key's bucket.
     #[inline]
     pub fn bucket(&self, hash: u64) {
         if let Some(table) = &self.table {
@@ -84,15 +87,15 @@ impl<'h> Lookahead<'h> {
         }
     }
 
-    /// Second stage, for at most 64 keys: asks for their records, and where they are not in their home
-    /// buckets, for the buckets behind those; then, as the third, for the records that are in these. Longer
+    /// Second and third stage, for at most 64 keys: prefetches their records; for keys that are not
+    /// in their home buckets, first the overflow buckets and then the records in those. Longer
     /// chains are too rare.
     #[inline]
     pub fn records<K>(&self, keys: &[K], hash_of: impl Fn(&K) -> u64) {
         let Some(table) = &self.table else {
             return;
         };
-        // A bit for each key that is not in its home bucket.
+        // One bit for each key that is not in its home bucket.
         let mut behind = 0_u64;
         for (at, key) in (0..u64::BITS).zip(keys) {
             behind |= u64::from(table.record_or_bucket_behind(hash_of(key))) << at;
@@ -106,8 +109,8 @@ impl<'h> Lookahead<'h> {
         }
     }
 
-    /// Whether the value of a key is in memory, if there is such a key. The answer may be wrong for one that
-    /// leaves memory meanwhile, or is put into a table that grows.
+    /// Whether the value of a key is in memory, if there is such a key. The result may be wrong if
+    /// the value is demoted meanwhile, or if the table grows.
     #[inline]
     #[must_use]
     pub fn is_in_memory(&self, hash: u64) -> bool {
@@ -118,7 +121,7 @@ impl<'h> Lookahead<'h> {
         while let Some(bucket) = next {
             for at in bucket.candidates(hash) {
                 let link = bucket.link(at);
-                // Most records are short and in memory: that their link says.
+                // Most records are short and in memory: their link shows that.
                 if link.has(Link::LOCKED_READ)
                     && let Some(offset) = link.offset()
                     && View::is_stub_at(table.arena, offset)
@@ -131,22 +134,23 @@ impl<'h> Lookahead<'h> {
         true
     }
 
-    /// Whether a snapshot is in progress, so that [`Lookahead::saved`] is of use.
+    /// Whether a snapshot is in progress, so that [`Lookahead::saved`] is useful.
     #[inline]
     #[must_use]
     pub fn is_saving(&self) -> bool {
         self.table.is_some_and(|table| table.cut.is_some())
     }
 
-    /// Whether what is merely overwritten while a snapshot is in progress is saved without the rest of its bucket.
+    /// Whether a record that is merely overwritten during a snapshot is saved without the rest of
+    /// its bucket.
     #[inline]
     #[must_use]
     pub fn saves_alone(&self) -> bool {
         self.table.is_some_and(|table| table.saves_alone)
     }
 
-    /// For keys that are to be written while a snapshot is in progress: asks for all records of their buckets
-    /// that are still to be saved, which is done before the first change.
+    /// For keys that will be written during a snapshot: prefetches all records of their buckets
+    /// that are not yet saved, because they are saved before the first change.
     pub fn saved<K>(&self, keys: &[K], hash_of: impl Fn(&K) -> u64) {
         let Some((table, cut)) = self.table.and_then(|table| Some((table, table.cut?))) else {
             return;
@@ -159,8 +163,8 @@ impl<'h> Lookahead<'h> {
         }
     }
 
-    /// Last stage, for commands that expect a structure: asks for the object that the record leads
-    /// to. Where the pointer leads is not looked at.
+    /// Last stage, for commands that expect a structure: prefetches the object that the record
+    /// leads to. Does not read through the pointer.
     #[inline]
     pub fn structure(&self, hash: u64) {
         let Some(table) = &self.table else {
@@ -185,8 +189,8 @@ impl<'h> LookaheadTable<'h> {
         self.index.bucket(self.state.home(hash).number)
     }
 
-    /// Asks for a key's record, or if that is not in its home bucket, for the bucket behind it; whether
-    /// that was asked for.
+    /// Prefetches a key's record, or its overflow bucket if the record is not in its home bucket.
+    /// Returns whether it prefetched the overflow bucket.
     #[inline]
     fn record_or_bucket_behind(&self, hash: u64) -> bool {
         let bucket = self.bucket(hash);
@@ -202,7 +206,7 @@ impl<'h> LookaheadTable<'h> {
         behind != 0
     }
 
-    /// Asks for a key's record if it is in the first bucket behind its home bucket.
+    /// Prefetches a key's record if it is in the first overflow bucket.
     #[inline]
     fn record_behind(&self, hash: u64) {
         let number = self.bucket(hash).overflow();
@@ -229,7 +233,7 @@ mod tests {
     use crate::store::{Options, Store};
     use crate::value::Deadline;
 
-    /// A handle of a store with so many keys, and their names.
+    /// Returns a handle of a store with `count` keys, and their names.
     fn filled(count: u32) -> (Handle, Vec<String>) {
         let store = Store::new(&Options::default()).unwrap();
         let mut handle = store.handle();

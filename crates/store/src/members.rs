@@ -1,7 +1,7 @@
-//! Active expiry of members of structures such as fields of hashes.
+//! Active expiry of members of structures, such as fields of hashes.
 //!
-//! A structure knows the deadlines of its members. The store's wheel has only the first of them: when it is
-//! due (see `deadlines`), this module visits the key and removes what has expired.
+//! A structure knows the deadlines of its members. The store's wheel has only the first of them:
+//! when it is due (see `deadlines`), this module visits the key and removes the expired members.
 
 use structures::Object;
 
@@ -16,7 +16,8 @@ use crate::local::{Local, Scene, view_of};
 use crate::shared::Shared;
 use crate::wheel::POSITION_BITS;
 
-/// Members removed in one visit of a key: some tens of microseconds under its bucket's lock.
+/// Maximum number of members removed in one visit of a key: some tens of microseconds under its
+/// bucket's lock.
 const MEMBERS_PER_VISIT: usize = 256;
 
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
@@ -32,7 +33,7 @@ pub(crate) struct LockedBucket<'p> {
 }
 
 impl LockedBucket<'_> {
-    /// Tells who listens to the key behind a link.
+    /// Notifies the listeners of the key that a link leads to.
     fn tell(&self, local: &mut Local, link: Link, kind: ChangeKind) {
         if self.home.is_listened() {
             let scene = Scene {
@@ -45,8 +46,8 @@ impl LockedBucket<'_> {
     }
 }
 
-/// Removes members that are due from the structures at a position, and structures that become empty.
-/// When to come back, if members there have deadlines ahead, and whether anything went.
+/// Removes due members from the structures at a position, and structures that become empty. Returns
+/// when to come back, if members there have deadlines ahead, and whether anything was removed.
 pub(crate) fn look_after(place: LockedBucket<'_>, local: &mut Local) -> (Option<u64>, bool) {
     let LockedBucket {
         shared,
@@ -75,19 +76,20 @@ pub(crate) fn look_after(place: LockedBucket<'_>, local: &mut Local) -> (Option<
     (next, changed)
 }
 
-/// The earliest deadline of the members behind a link, for who holds the bucket.
+/// Returns the earliest deadline of the members of the structure that a link leads to. The caller
+/// holds the bucket.
 pub(crate) fn first_deadline(shared: &Shared, link: Link) -> Option<u64> {
     if !has_member_deadlines(shared, link) {
         return None;
     }
     let view = view_of(shared, link)?;
-    // SAFETY: the caller holds the bucket, and the structure is used through this alone. It is in a box, as
-    // all are that have members with deadlines.
+    // SAFETY: the caller holds the bucket, and the structure is used through this alone. It is in a
+    // box, as are all structures that have members with deadlines.
     unsafe { heap::change(&view) }.first_member_deadline_unix_ms()
 }
 
-/// Visits the structures that have members with deadlines; stops at one for which `visit` finds no
-/// deadline and which is empty.
+/// Visits the structures that have members with deadlines; stops at an empty one for which `visit`
+/// finds no deadline.
 fn find_emptied(
     place: LockedBucket<'_>,
     mut visit: impl FnMut(Link) -> Option<u64>,
@@ -108,7 +110,7 @@ fn find_emptied(
     emptied
 }
 
-/// Removes what is due from one structure; the next deadline of its members.
+/// Removes due members from one structure. Returns the next deadline of its members.
 fn expire(
     place: LockedBucket<'_>,
     local: &mut Local,
@@ -120,8 +122,8 @@ fn expire(
     if first_deadline(place.shared, link).is_some_and(|deadline| deadline <= now) {
         *changed = true;
         local.save_first(place.shared, place.index, place.home);
-        // SAFETY: the caller holds the bucket, and the structure, which is in a box, as the one just looked at
-        // is, is used through this alone.
+        // SAFETY: the caller holds the bucket, and the structure, which is in a box like the one
+        // just looked at, is used through this alone.
         let object = unsafe { heap::change(&view) };
         let count = object.expire_members(now, MEMBERS_PER_VISIT, |member| {
             if let Some(sink) = local.told_sink() {
@@ -152,7 +154,8 @@ fn is_emptied(shared: &Shared, link: Link) -> bool {
     object_of(shared, link).is_some_and(Object::is_to_be_removed)
 }
 
-/// The structure in a box behind a link, for who holds the bucket: no other has members with deadlines.
+/// Returns the boxed structure that a link leads to; only boxed structures have members with
+/// deadlines. The caller holds the bucket.
 fn object_of(shared: &Shared, link: Link) -> Option<&Object> {
     let view = view_of(shared, link)?;
     // SAFETY: the caller holds the bucket for as long as it looks.

@@ -22,7 +22,7 @@ use crate::mover::pieces::PieceHand;
 use crate::store::Store;
 use crate::value::Deadline;
 
-/// An empty key leaves room for two sizes of values in the two size classes of the models.
+/// The key is empty, so that values of two sizes fit into the two size classes of the models.
 const KEY: &[u8] = b"";
 
 #[cfg(loom)]
@@ -30,7 +30,7 @@ fn check(test: impl Fn() + Sync + Send + 'static) {
     check_deeply(2, test);
 }
 
-/// As [`check`], with so many preemptions.
+/// As [`check`], with this many preemptions.
 #[cfg(loom)]
 fn check_deeply(preemptions: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
@@ -63,7 +63,7 @@ fn set(handle: &mut Handle, key: &[u8], value: &[u8]) {
     handle.upsert(&key, value, Deadline::Never, |_| ()).unwrap();
 }
 
-/// The value, copied out as a command would.
+/// Returns a copy of the value, as a command would.
 fn get(handle: &mut Handle, key: &[u8]) -> Option<Vec<u8>> {
     let key = handle.key(0, key);
     handle.read(&key, |record| record.map(|record| record.to_vec()))
@@ -83,7 +83,7 @@ fn number(handle: &mut Handle, key: &[u8]) -> Option<i64> {
     handle.read(&key, |record| record.and_then(|record| record.integer()))
 }
 
-/// Names of one byte, of which a split moves the first to the new bucket and not the second.
+/// Returns two names of one byte. A split moves the first to the new bucket but not the second.
 fn moving(handle: &Handle) -> [u8; 2] {
     [1, 0].map(|bit| {
         let mut keys = 10..=u8::MAX;
@@ -91,8 +91,8 @@ fn moving(handle: &Handle) -> [u8; 2] {
     })
 }
 
-/// A value whose words are alike is never seen half changed, whether it is overwritten in its slot
-/// or in another, which may be one that was just freed.
+/// A value whose words are equal is never seen half changed, whether it is overwritten in its slot
+/// or in another slot, which may have been freed just before.
 #[test]
 fn a_reader_sees_a_whole_value() {
     check(|| {
@@ -134,8 +134,8 @@ fn a_slot_used_again_fools_nobody() {
     });
 }
 
-/// As before, but the slot goes to another thread, for a key in another bucket: all that the reader
-/// can learn of it is in the order of memory operations.
+/// As before, but the slot goes to another thread, for a key in another bucket: only the order of
+/// memory operations can show this to the reader.
 #[test]
 fn a_slot_handed_over_fools_nobody() {
     check(|| {
@@ -163,8 +163,9 @@ fn a_slot_handed_over_fools_nobody() {
     });
 }
 
-/// Three records in two chunks of which one goes: the others are moved together. A reader meanwhile
-/// finds each of them whole, and a writer's change is in whichever slot the record has afterwards.
+/// Three records in two chunks, of which one record is deleted: the others are moved into one
+/// chunk. A concurrent reader finds each of them whole, and a writer's change is in whichever slot
+/// the record has afterwards.
 #[test]
 fn a_move_hides_nothing() {
     static MOVED: AtomicU64 = AtomicU64::new(0);
@@ -194,8 +195,8 @@ fn a_move_hides_nothing() {
     );
 }
 
-/// A list whose buffer is moved while another thread looks at it and changes it: both see all of it, and the change is
-/// in whichever buffer it has afterwards.
+/// A list whose buffer is moved while another thread looks at it and changes it: both see all of
+/// it, and the change is in whichever buffer the list has afterwards.
 #[test]
 fn a_move_of_pieces_hides_nothing() {
     static MOVED: AtomicU64 = AtomicU64::new(0);
@@ -231,7 +232,7 @@ fn push(handle: &mut Handle, number: i64) {
     pushed.unwrap();
 }
 
-/// Elements of the list, which are the numbers from 1 on.
+/// Number of elements of the list; the elements are the numbers from 1 on.
 fn list_len(handle: &mut Handle) -> usize {
     let key = handle.key(0, KEY);
     handle.read(&key, |record| {
@@ -260,7 +261,8 @@ fn a_bucket_has_one_holder() {
     });
 }
 
-/// Three keys in a table of one bucket: the third splits it. A reader meanwhile finds what is there.
+/// Three keys in a table of one bucket: the third splits it. A concurrent reader finds all existing
+/// keys.
 #[test]
 fn a_split_hides_nothing_from_readers() {
     check(|| {
@@ -280,7 +282,7 @@ fn a_split_hides_nothing_from_readers() {
     });
 }
 
-/// As before with a writer, whose change must be in whichever bucket the key is afterwards.
+/// As before with a writer: its change must be in whichever bucket the key is afterwards.
 #[test]
 fn a_split_loses_no_write() {
     check(|| {
@@ -315,7 +317,7 @@ fn two_buckets() -> (Arc<Store>, Handle) {
     (store, handle)
 }
 
-/// Two buckets become one: a reader meanwhile finds what is there.
+/// Two buckets become one: a concurrent reader finds all existing keys.
 #[test]
 fn a_merge_hides_nothing_from_readers() {
     check(|| {
@@ -351,7 +353,7 @@ fn a_merge_undone_hides_nothing() {
     });
 }
 
-/// A change made while two buckets become one is in the one.
+/// A change made while two buckets become one is in the merged bucket.
 #[test]
 fn a_merge_loses_no_write() {
     check(|| {
@@ -370,8 +372,8 @@ fn a_merge_loses_no_write() {
     });
 }
 
-/// A key in an overflow bucket moves to the home bucket when another goes, and the overflow bucket
-/// is used again in the same chain: the key is found all the time.
+/// A key in an overflow bucket moves to the home bucket when another key is removed, and the
+/// overflow bucket is used again in the same chain: the key is found all the time.
 #[test]
 fn an_overflow_bucket_used_again_hides_nothing() {
     check(|| {
@@ -393,13 +395,13 @@ fn an_overflow_bucket_used_again_hides_nothing() {
     });
 }
 
-/// Two keys locked by both threads, named in opposite orders: no deadlock, and the sum stays.
+/// Two threads lock two keys, named in opposite orders: no deadlock, and the sum stays.
 #[test]
 fn two_keys_are_one_step() {
     check(|| {
         let store = store(2);
         let mut handle = store.handle();
-        // One in each bucket, and one to make it two.
+        // One key in each bucket, and one to make it two buckets.
         let [near, far] = moving(&handle);
         for key in [near, far, 0] {
             set(&mut handle, &[key], b"10");
@@ -430,7 +432,7 @@ fn two_keys_are_one_step() {
     });
 }
 
-/// Who has the store for itself sees both of two writes of a batch or none.
+/// A thread that has the store for itself sees both of two writes of a batch or none.
 #[test]
 fn nobody_is_inside_when_one_is_alone() {
     check(|| {
@@ -452,8 +454,8 @@ fn nobody_is_inside_when_one_is_alone() {
     });
 }
 
-/// A flush, a reader and a writer: the reader sees the old value, none, or the new one, and the
-/// memory of the old index is not touched by anybody's write.
+/// A flush, a reader and a writer: the reader sees the old value, none, or the new one, and no
+/// write touches the memory of the old index.
 #[test]
 fn a_flush_is_one_step() {
     check(|| {
@@ -473,12 +475,14 @@ fn a_flush_is_one_step() {
     });
 }
 
-/// What shuttle can afford: three threads with all operations, a growing table, sums at the end.
+/// A test that only shuttle can afford: three threads with all operations, a growing table, sums at
+/// the end.
 #[cfg(all(shuttle, not(loom)))]
 #[test]
 fn everything_at_once() {
     check(|| {
-        // Room for what no schedule needs: slots that each thread keeps at hand, late splits.
+        // Large enough that no schedule exhausts it: slots that each thread keeps in its cache,
+        // late splits.
         let shape = Shape {
             level: 0,
             buckets_max: 4,

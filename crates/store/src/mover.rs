@@ -1,20 +1,21 @@
-//! Moving records together, so that memory that is partly free becomes wholly free.
+//! Compaction of records, so that partly free memory becomes wholly free.
 //!
-//! When sizes of values drift, or most records are deleted, what is left lies thinly over many
-//! chunks, and their free slots fit no other size. Chunks whose records have room elsewhere are
-//! taken out of service ([`crate::slab::Slab::retire_surplus`]), the records in them are moved, and
-//! the emptied chunks go to whoever needs one or back to the system. A record in a slot larger than
-//! it needs is moved to one that fits.
+//! When sizes of values drift, or most records are deleted, the rest lies thinly over many chunks,
+//! and their free slots fit no other size. Chunks whose records fit elsewhere are taken out of
+//! service ([`crate::slab::Slab::retire_surplus`]), the records in them are moved, and the emptied
+//! chunks go to another user or back to the system. A record in a slot larger than it needs is
+//! moved to one that fits.
 //!
-//! The mover goes through the slots of a chunk. What lies in a slot may be a record, a free slot,
-//! the remains of an earlier record, or something half written: it is read as a reader without the
-//! lock would read it, the key leads to a bucket, and only if a link of that bucket, now locked,
-//! names this very slot, there is a record in it. A link is the only thing that names a record, so a
-//! move is a copy and a new link, with a new version for readers that hold no lock.
+//! The mover goes through the slots of a chunk. A slot may contain a record, a free slot, the
+//! remains of an earlier record, or something half written. The mover reads it as a reader without
+//! the lock would: the key leads to a bucket, and only if a link of that bucket, now locked, names
+//! this very slot, there is a record in it. Only a link names a record, so a move is a copy and a
+//! new link, with a new version for readers that hold no lock.
 //!
-//! Who moves: every tick does a bounded piece of the work at hand ([`Indexed::move_some`]), and a
-//! writer that needs memory which only moving can give does a piece in proportion to what it adds
-//! ([`Indexed::compact_for`]). Nobody waits for a bucket: what is in use is left for another round.
+//! Every tick does a bounded piece of the pending work ([`Indexed::move_some`]). A writer that
+//! needs memory which only moving can free does a piece in proportion to what it adds
+//! ([`Indexed::compact_for`]). The mover never waits for a bucket: what is in use is left for
+//! another round.
 
 pub(crate) mod pieces;
 pub(crate) mod work;
@@ -34,39 +35,39 @@ use work::{Leftover, Mover, Pass, Source, Work};
 /// Work of one tick, in bytes moved: some tens of microseconds.
 const WORK_PER_TICK: u64 = 64 << 10;
 
-/// What a slot costs that is only looked at, as bytes moved.
+/// Cost of only looking at a slot, in bytes moved.
 const LOOK_COST: u64 = 16;
 
-/// What a move costs besides its bytes.
+/// Cost of a move besides its bytes.
 const MOVE_COST: u64 = 256;
 
-/// Passes over the chunks when somebody asked: the first also moves records into slots that fit,
-/// which leaves room for the others to close.
+/// Number of passes over the chunks on request. The first also moves records into slots that fit,
+/// which leaves space in which the others can close gaps.
 const ASKED_PASSES: u32 = 3;
 
-/// Chunks of which more than this is in use are left alone …
+/// Chunks with more than this percentage in use are not moved on request …
 const ASKED_PERCENT: u32 = 100;
-/// … and when nobody asked.
+/// … and without a request.
 const UNASKED_PERCENT: u32 = 75;
 
-/// Caches are asked for their free slots when more than this lies idle, and more than this part of
-/// what is in use.
+/// Caches must hand back their free slots when more than this is idle, and more than this part of
+/// the memory in use.
 const RECALL_BYTES_MIN: u64 = 512 << 10;
 const RECALL_PART: u64 = 8;
 
-/// A chunk that could not be emptied so often goes back into service.
+/// After this many failed attempts to empty it, a chunk goes back into service.
 const TRIES_MAX: u8 = 3;
 
-/// A writer in need moves so many times what it adds …
+/// A writer in need moves this many times what it adds …
 const NEED_TIMES: u64 = 6;
-/// … and at least so much.
+/// … and at least this many bytes.
 const NEED_WORK_MIN: u64 = 8 << 10;
 
-/// The part of a limit that is freed by one plan of a writer in need.
+/// Part of the limit that one plan of a writer in need frees.
 const NEED_PLAN_PART: u64 = 128;
 
 impl Mover {
-    /// Begins to move everything that lies apart, because somebody asked for it.
+    /// Begins to compact everything, on request.
     pub(crate) fn begin_asked(&self, shared: &Shared) {
         let mut work = self.lock();
         drop(shared.slab.retire_surplus(ASKED_PERCENT, u64::MAX));
@@ -75,7 +76,7 @@ impl Mover {
         self.begin(&mut work, source, ASKED_PASSES - 1, ASKED_PERCENT);
     }
 
-    /// Begins to move if much lies idle, or something was left over from before.
+    /// Begins to compact if much memory is idle, or if earlier work left something over.
     pub(crate) fn begin_if_due(&self, shared: &Shared) {
         self.in_vain_bytes.store(0, Ordering::Relaxed);
         let mut work = self.lock();
@@ -95,7 +96,8 @@ impl Mover {
         self.begin_retired(&mut work, shared, UNASKED_PERCENT, goal);
     }
 
-    /// Begins to free `goal_bytes` of chunks for a writer in need; whether there is work at hand.
+    /// Begins to free `goal_bytes` of chunks for a writer in need. Returns whether there is pending
+    /// work.
     fn begin_needed(&self, work: &mut Work, shared: &Shared, goal_bytes: u64) -> bool {
         if work.pass.is_some() {
             return true;
@@ -111,7 +113,7 @@ impl Mover {
         begun
     }
 
-    /// Takes chunks out of service and begins to empty them; whether there are any.
+    /// Takes chunks out of service and begins to empty them. Returns whether there are any.
     fn begin_retired(&self, work: &mut Work, shared: &Shared, percent: u32, goal: u64) -> bool {
         let mut chunks = work.take_leftovers(shared);
         if goal > 0 {
@@ -138,7 +140,7 @@ impl Mover {
 }
 
 impl Work {
-    /// Chunks that are to be tried again; those tried often enough go back into service.
+    /// Takes the chunks to try again; those tried too often go back into service.
     fn take_leftovers(&mut self, shared: &Shared) -> Vec<ChunkId> {
         self.leftovers
             .retain(|left| shared.slab.is_retired_chunk(left.chunk));
@@ -150,7 +152,7 @@ impl Work {
         self.leftovers.iter().map(|left| left.chunk).collect()
     }
 
-    /// Notes that a chunk was gone through.
+    /// Notes that the mover went through a chunk.
     fn leave(&mut self, shared: &Shared, chunk: ChunkId) {
         if !shared.slab.is_retired_chunk(chunk) {
             return;
@@ -164,21 +166,21 @@ impl Work {
 }
 
 impl Indexed {
-    /// Goes on with the work at hand, in a bounded step; whether there is more.
+    /// Continues the pending work, in a bounded step. Returns whether there is more.
     pub(crate) fn move_some(&mut self) -> bool {
         if !self.shared.mover.is_moving() {
             return false;
         }
         let shared = std::sync::Arc::clone(&self.shared);
-        // Whoever has it does the work; one is enough.
+        // The thread that holds the lock does the work; one is enough.
         let Ok(mut work) = shared.mover.work.try_lock() else {
             return true;
         };
         self.work_on(&mut work, WORK_PER_TICK)
     }
 
-    /// Makes memory that is held but lies idle in slots of other sizes free for what is about to be
-    /// added, as far as `bytes` justify the work. This thread is inside and holds nothing.
+    /// Frees memory that is idle in slots of other sizes for what is about to be added, as far as
+    /// `bytes` justify the work. This thread is inside and holds nothing.
     #[cold]
     pub(crate) fn compact_for(&mut self, bytes: usize, over_bytes: u64) {
         let shared = std::sync::Arc::clone(&self.shared);
@@ -195,10 +197,10 @@ impl Indexed {
         }
     }
 
-    /// Does as much of the work as `work_left` says; whether there is more.
+    /// Does `work_left` of the work. Returns whether there is more.
     fn work_on(&mut self, work: &mut Work, mut work_left: u64) -> bool {
         let shared = std::sync::Arc::clone(&self.shared);
-        // Slots of chunks that were just retired must not be given out again.
+        // Slots of newly retired chunks must not be given out again.
         self.local.cache.settle();
         while work_left > 0 {
             let Some(pass) = &mut work.pass else {
@@ -228,9 +230,9 @@ impl Indexed {
         work.pass.is_some()
     }
 
-    /// Ends a pass; begins the next if there is to be one and it has something to do.
+    /// Ends a pass. Begins the next if there is to be one and it has something to do.
     fn finish_pass(&mut self, shared: &Shared, work: &mut Work) {
-        // What was freed in retired chunks meanwhile may be all that keeps them.
+        // Slots that were freed meanwhile in retired chunks may be all that keeps those chunks.
         shared.slab.recall();
         self.local.cache.settle();
         let Some(pass) = work.pass.take() else {
@@ -252,7 +254,7 @@ impl Indexed {
     }
 }
 
-/// What moving one record after the other takes.
+/// State for moving records one by one.
 struct Moving<'a> {
     shared: &'a Shared,
     seen: &'a Seen,
@@ -261,7 +263,7 @@ struct Moving<'a> {
 }
 
 impl Moving<'_> {
-    /// Goes through the slots of a chunk from `slot` on; whether it came to the end.
+    /// Goes through the slots of a chunk from `slot` on. Returns whether it reached the end.
     fn empty(&mut self, chunk: ChunkId, slot: &mut u32, work_left: &mut u64) -> bool {
         let slab = &self.shared.slab;
         let Some(class) = slab.class_of_chunk(chunk) else {
@@ -281,7 +283,7 @@ impl Moving<'_> {
         true
     }
 
-    /// Moves the record in a slot, if there is one and it should be moved; what that cost.
+    /// Moves the record in a slot, if there is one and it should be moved. Returns the cost.
     fn move_from(&mut self, offset: Offset, class: SizeClass, is_retired: bool) -> u64 {
         let seen = View::load(self.shared.arena_ref(), offset)
             .filter(|view| view.class() == class)
@@ -305,7 +307,7 @@ impl Moving<'_> {
         MOVE_COST + class_bytes(class) as u64
     }
 
-    /// Moves the record at `offset` if it is one, of a key with `hash`; whether it was.
+    /// Moves the record at `offset` if it is a record of a key with `hash`. Returns whether it was.
     fn move_of(&mut self, hash: u64, offset: Offset) -> bool {
         for (_, index) in self.seen.iter() {
             let Some(bucket) = index.try_lock(hash) else {
@@ -319,7 +321,8 @@ impl Moving<'_> {
                     .is_some()
             });
             if moved {
-                // While the bucket is held, so that nobody finds the old slot used again first.
+                // While the bucket is held, so that no thread first finds the old slot in use
+                // again.
                 self.free_moved(offset);
             }
             bucket.unlock(moved);
@@ -330,7 +333,7 @@ impl Moving<'_> {
         false
     }
 
-    /// Copies a record to a slot that fits it; where that is. The caller holds its bucket.
+    /// Copies a record to a slot that fits it. Returns that slot. The caller holds its bucket.
     fn copy_elsewhere(&mut self, view: &View<'_>) -> Option<Offset> {
         let arena = self.shared.arena_ref();
         let class = class_for(view.used_bytes())?;

@@ -1,8 +1,8 @@
 //! The obvious store: ordered maps behind one lock.
 //!
-//! It exists to prove the waist: whatever command code does through the five operations has to work
-//! here as well, with nothing shared but the surface. It is the twin that the real index is compared
-//! with in property tests. Nothing about it is fast.
+//! It exists to prove the interface: whatever command code does through the five operations has to
+//! work here as well, with nothing shared but the interface. It is the twin that the real index is
+//! compared with in property tests. Nothing about it is fast.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ use crate::value::{Cause, Deadline, EMBEDDED_BYTES_MAX, Encoding, StoreError, Us
 
 pub(crate) type Map = BTreeMap<Vec<u8>, Cell>;
 
-/// One value and what is known about it.
+/// One value and its attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) data: Data,
@@ -38,7 +38,7 @@ impl Cell {
         self.deadline_unix_ms.is_some_and(|at| at <= now_unix_ms)
     }
 
-    /// Removes members of a structure that are due; whether anything is left.
+    /// Removes due members of a structure. Returns whether any are left.
     fn expire_members(&mut self, now_unix_ms: u64, visit: impl FnMut(&[u8])) -> bool {
         match &mut self.data {
             Data::Object(object) => {
@@ -93,7 +93,7 @@ impl Data {
         }
     }
 
-    /// The bytes for a change in place; a number becomes its text first.
+    /// Returns the bytes for a change in place; an integer becomes its text first.
     fn bytes_mut(&mut self) -> Result<&mut Vec<u8>, StoreError> {
         if let Self::Integer(number) = self {
             *self = Self::Bytes {
@@ -173,7 +173,7 @@ impl Databases {
         }
     }
 
-    /// The events that somebody wants.
+    /// The events that have subscribers.
     pub(crate) fn wanted_events(&self) -> &Wanted {
         &self.wanted
     }
@@ -183,10 +183,10 @@ impl Databases {
     }
 }
 
-/// Whom one thread tells what it did.
+/// The sinks of one thread.
 pub(crate) struct Sinks {
     pub(crate) effects: Option<Box<dyn EffectSink>>,
-    /// Effects stated, whether somebody listened or not.
+    /// Number of effects stated, whether there was a sink or not.
     pub(crate) changes: u64,
     events: Outlet,
     wanted: Arc<Wanted>,
@@ -205,7 +205,7 @@ impl Sinks {
     }
 }
 
-/// One thread's way into a naive store.
+/// One thread's access to a naive store.
 pub(crate) struct NaiveHandle {
     pub(crate) databases: Databases,
     pub(crate) hasher: Hasher,
@@ -256,8 +256,8 @@ impl NaiveHandle {
         })
     }
 
-    /// Shows what several keys hold, up to the first that does not fit. This thread has the databases
-    /// for itself.
+    /// Shows the records of several keys, up to the first that does not fit. This thread has the
+    /// databases for itself.
     pub(crate) fn read_all<R>(
         &self,
         keys: &[Key<'_>],
@@ -311,7 +311,7 @@ impl NaiveHandle {
         answer
     }
 
-    /// Tells who listens to a key.
+    /// Notifies the listeners of a key.
     fn tell(&mut self, key: &Key<'_>, kind: ChangeKind) {
         let change = KeyChange {
             key: key.bytes(),
@@ -363,7 +363,7 @@ impl NaiveHandle {
                 if position < cursor {
                     continue;
                 }
-                // Keys with the same hash have the same position and come together.
+                // Keys with the same hash have the same position and are visited together.
                 if visited >= count && position != last {
                     return position;
                 }
@@ -420,7 +420,7 @@ impl NaiveHandle {
         Ok(0)
     }
 
-    /// There is never one in progress.
+    /// No snapshot is ever in progress here.
     #[expect(
         clippy::needless_pass_by_ref_mut,
         clippy::unused_self,
@@ -430,7 +430,7 @@ impl NaiveHandle {
         SnapshotStep::Idle
     }
 
-    /// Empties a database; for who has the store for itself.
+    /// Empties a database. The caller has the store for itself.
     pub(crate) fn flush(&mut self, database: DatabaseId) -> usize {
         let before = self.present_listened(database);
         let count = self.with_map(database, |map, _| std::mem::take(map).len());
@@ -438,7 +438,7 @@ impl NaiveHandle {
         count
     }
 
-    /// The keys of a database that somebody listens to, and whether they exist.
+    /// Returns the keys of a database that have listeners, and whether they exist.
     fn present_listened(&mut self, database: DatabaseId) -> Vec<(u64, Box<[u8]>, bool)> {
         let keys = self.databases.listeners.keys_of(database);
         self.with_map(database, |map, _| {
@@ -450,7 +450,7 @@ impl NaiveHandle {
         })
     }
 
-    /// Tells who listens to a key that existed before or does so now.
+    /// Notifies the listeners of keys that existed before or do so now.
     fn tell_flushed(&mut self, database: DatabaseId, before: &[(u64, Box<[u8]>, bool)]) {
         let after = self.present_listened(database);
         for ((hash, key, was), (.., is)) in before.iter().zip(&after) {
@@ -461,7 +461,7 @@ impl NaiveHandle {
         }
     }
 
-    /// Exchanges two databases; for who has the store for itself.
+    /// Swaps two databases. The caller has the store for itself.
     pub(crate) fn swap(&mut self, one: DatabaseId, other: DatabaseId) {
         let before = [one, other].map(|database| self.present_listened(database));
         if let Some(held) = self.held.as_mut() {
@@ -472,7 +472,7 @@ impl NaiveHandle {
         }
     }
 
-    /// Removes everything that has expired.
+    /// Removes all expired records.
     pub(crate) fn tick(&mut self, now_unix_ms: u64) {
         self.now_unix_ms = now_unix_ms;
         let mut told = Vec::new();
@@ -496,17 +496,17 @@ impl NaiveHandle {
         }
     }
 
-    /// Where events go.
+    /// The outlet for events.
     pub(crate) fn outlet(&self) -> &Outlet {
         &self.sinks.events
     }
 
-    /// Says what happened to a key, if somebody wants to know.
+    /// States an event of a key, if it has subscribers.
     pub(crate) fn event(&self, key: &Key<'_>, class: EventClass, name: &'static str) {
         self.sinks.event(key, class, name);
     }
 
-    /// Whether this thread has all databases.
+    /// Whether this thread has all databases for itself.
     pub(crate) fn is_alone(&self) -> bool {
         self.held.is_some()
     }
@@ -519,7 +519,7 @@ impl NaiveHandle {
         }
     }
 
-    /// Says which place in a followed stream the group leads to.
+    /// States the position in a followed stream that the group leads to.
     pub(crate) fn state_source(&mut self, source: &Source) {
         if let Some(sink) = self.sinks.effects.as_deref_mut() {
             sink.source(source);
@@ -539,7 +539,8 @@ impl NaiveHandle {
     }
 }
 
-/// Runs `body` with all databases taken out of the store and put into what `handle_of` finds.
+/// Runs `body` with all databases moved from the store into the naive handle that `handle_of`
+/// returns.
 pub(crate) fn alone<H, R>(
     handle: &mut H,
     handle_of: impl Fn(&mut H) -> Option<&mut NaiveHandle>,
@@ -564,14 +565,14 @@ pub(crate) fn alone<H, R>(
     answer
 }
 
-/// What is to be told of a visit of an entry.
+/// What has to be reported about a visit of an entry.
 #[derive(Debug, Default)]
 struct Notes {
-    /// A record was there that had expired.
+    /// Whether there was an expired record.
     expired: bool,
-    /// The key was said to be changed.
+    /// Whether a change of the key was announced.
     announced: bool,
-    /// What was done to it was said to be no change.
+    /// Whether an effect was stated that is no change for clients.
     unnoticed: bool,
 }
 
@@ -583,7 +584,7 @@ pub(crate) struct NaiveEntry<'a> {
     notes: &'a mut Notes,
     /// Whether the etag was raised.
     raised: bool,
-    /// Whether a structure was given out to be changed.
+    /// Whether a structure was lent for a change.
     changed_structure: bool,
     /// Whether a new cell is an event by itself.
     tells_new: bool,
@@ -698,11 +699,11 @@ impl<'a> NaiveEntry<'a> {
         self.map.remove(self.key.bytes()).is_some()
     }
 
-    /// Nothing is noted about use here.
+    /// Use is not recorded here.
     #[expect(clippy::needless_pass_by_ref_mut, reason = "the shape of the real one")]
     pub(crate) fn touch(&mut self) {}
 
-    /// Nothing is noted about use here.
+    /// Use is not recorded here.
     pub(crate) fn set_use(&self, _before: Use) {}
 
     pub(crate) fn take(&mut self) -> Option<Owned> {
@@ -764,7 +765,7 @@ impl<'a> NaiveEntry<'a> {
         }
     }
 
-    /// Says what happened, if somebody wants to know.
+    /// States an event, if it has subscribers.
     pub(crate) fn event(&self, class: EventClass, name: &'static str) {
         self.sinks.event(&self.key, class, name);
     }
@@ -772,7 +773,7 @@ impl<'a> NaiveEntry<'a> {
     /// Nothing is counted here.
     pub(crate) fn note_expired_members(&self, _count: usize) {}
 
-    /// Nothing is counted here.
+    /// States the event of a missing key; nothing is counted here.
     pub(crate) fn note_look(&self) {
         if !self.is_present() {
             self.event(EventClass::KEY_MISS, Event::MISSED);
@@ -830,7 +831,7 @@ impl<'a> NaiveEntry<'a> {
             deadline_unix_ms: None,
             etag: 0,
         });
-        // Another kind is refused before anything changes.
+        // Another kind of value is refused before anything changes.
         let bytes = cell.data.bytes_mut()?;
         if cell.etag != 0 && !std::mem::replace(&mut self.raised, true) {
             cell.etag = next_etag(cell.etag);

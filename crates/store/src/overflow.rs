@@ -1,11 +1,13 @@
-//! Buckets behind buckets: where the links go that do not fit into seven.
+//! Overflow buckets: they hold the links that do not fit into the seven of a home bucket.
 //!
-//! Numbered from 1, so that 0 in a word means "none". A page of memory holds 64 of them, and a word says which of these
-//! are in use; the free one with the lowest number comes next, so that later pages become wholly free. Their memory
-//! goes back to the system from time to time ([`Overflow::clean`]).
+//! They are numbered from 1, so that 0 in a word means "none". A page of memory holds 64 of them,
+//! and one word per page says which of these are in use. The free bucket with the lowest number is
+//! taken first, so that later pages become wholly free. Their memory goes back to the system from
+//! time to time ([`Overflow::clean`]).
 //!
-//! They stay buckets for ever: a reader that comes late finds links of other keys, none at all (memory that was given back
-//! reads as zero), or a chain that leads elsewhere, even round in a circle, and its validation fails.
+//! They stay buckets for ever. A late reader may find links of other keys, no links at all
+//! (returned memory reads as zero), or a chain that leads elsewhere or even in a circle. Its
+//! validation then fails.
 
 use std::io;
 
@@ -36,25 +38,25 @@ const PAGE_BUCKETS: usize = 64;
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(PAGE_BUCKETS * BUCKET_BYTES == 4096);
 
-/// Pages cleaned at once (1 MiB), without a lock.
+/// Maximum number of pages cleaned at once (1 MiB), without a lock.
 const CLEANED_AT_ONCE: usize = 256;
 
-/// Free pages that keep their memory, for chains that come and go (64 KiB).
+/// Number of free pages that keep their memory, for chains that come and go (64 KiB).
 const KEPT_PAGES: usize = 16;
 
 /// Which buckets are free.
 #[derive(Debug)]
 struct Free {
-    /// Of each page that was ever used, a bit for each bucket: whether it is in use.
+    /// For each page that was ever used, one bit per bucket: whether it is in use.
     used: Vec<u64>,
-    /// Of each of them, whether there may be memory.
+    /// For each of those pages, whether it may have memory.
     touched: Vec<bool>,
     /// No page before this one has a free bucket.
     lowest: usize,
 }
 
 impl Free {
-    /// All but the one with number 0.
+    /// All buckets are free, except number 0.
     fn new() -> Self {
         Self {
             used: vec![1],
@@ -63,7 +65,7 @@ impl Free {
         }
     }
 
-    /// Takes the first bucket that is free, of `count`.
+    /// Takes the first free bucket of `count`.
     fn take(&mut self, count: usize) -> Option<usize> {
         while self.used.get(self.lowest) == Some(&u64::MAX) {
             self.lowest += 1;
@@ -91,8 +93,8 @@ impl Free {
         }
     }
 
-    /// Some pages that may have memory and of which nothing is in use, except a few that stay as they are; they count
-    /// as used until they are [given back](Free::put_back).
+    /// Takes some pages that may have memory and have no bucket in use, except a few that keep it.
+    /// The pages count as used until they are [given back](Free::put_back).
     fn take_emptied(&mut self) -> Vec<usize> {
         let pages = self.used.iter().zip(&mut self.touched).enumerate();
         let emptied = pages.filter(|(_, (used, touched))| **used == 0 && **touched);
@@ -120,7 +122,7 @@ impl Overflow {
     /// Reserves up to `wanted` buckets.
     ///
     /// # Errors
-    /// When the addresses cannot be had.
+    /// If the address space cannot be reserved.
     pub(crate) fn new(wanted: usize) -> io::Result<Self> {
         Ok(Self {
             buckets: Buckets::new(wanted.min(COUNT_MAX))?,
@@ -129,21 +131,22 @@ impl Overflow {
         })
     }
 
-    /// The bucket of a number; none for 0.
+    /// Returns the bucket with a number, or `None` for 0.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&Bucket> {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
         (number != 0 && number < self.buckets.count()).then(|| self.buckets.at(number))
     }
 
-    /// Starts to bring a bucket into the cache.
+    /// Prefetches a bucket.
     #[inline]
     pub(crate) fn prefetch(&self, number: u32) {
         self.buckets
             .prefetch(usize::try_from(number).unwrap_or(usize::MAX));
     }
 
-    /// An empty bucket; none when all are in use. A leaf lock: may be called with a bucket held.
+    /// Takes an empty bucket, or returns `None` if all are in use. A leaf lock: may be called with
+    /// a bucket held.
     pub(crate) fn take(&self) -> Option<u32> {
         let number = lock(&self.free).take(self.buckets.count())?;
         let number = u32::try_from(number).ok()?;
@@ -154,7 +157,7 @@ impl Overflow {
         Some(number)
     }
 
-    /// Takes a bucket back that no chain leads to any more.
+    /// Takes back a bucket that no chain leads to any more.
     pub(crate) fn give(&self, number: u32) {
         if self.get(number).is_none() {
             return;
@@ -163,23 +166,25 @@ impl Overflow {
         self.in_use.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Buckets that there are.
+    /// Number of buckets that are reserved.
     pub(crate) fn reserved(&self) -> usize {
         self.buckets.count().saturating_sub(1)
     }
 
-    /// Buckets in use.
+    /// Number of buckets in use.
     pub(crate) fn in_use(&self) -> u64 {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// Gives memory back of pages of which no bucket is in use, in a bounded step. To be called about once a second.
+    /// Returns the memory of pages without a used bucket to the system, in a bounded step. Called
+    /// about once a second.
     pub(crate) fn clean(&self) {
         let pages = lock(&self.free).take_emptied();
         if pages.is_empty() {
             return;
         }
-        // Nobody takes any of them meanwhile. Late readers find zeroes: a bucket without links that is the last of a chain.
+        // No thread takes any of them meanwhile. Late readers find zeroes: a bucket without links
+        // that is the last of a chain.
         for run in pages.chunk_by(|before, after| before + 1 == *after) {
             if let ([first, ..], [.., last]) = (run, run) {
                 self.buckets
@@ -189,7 +194,7 @@ impl Overflow {
         lock(&self.free).put_back(&pages);
     }
 
-    /// Gives the memory of all buckets back; for an index that nobody uses any more.
+    /// Returns the memory of all buckets to the system. The index must no longer be in use.
     pub(crate) fn discard(&self) {
         self.buckets.discard();
     }

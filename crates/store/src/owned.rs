@@ -4,7 +4,7 @@ use structures::Object;
 
 use crate::blob::Blob;
 
-/// A value taken out of, or made for, a record: moves between keys without being rebuilt.
+/// A value taken out of, or made for, a record. It moves between keys without being rebuilt.
 #[derive(Clone, Debug)]
 pub struct Owned {
     pub(crate) content: Content,
@@ -21,13 +21,13 @@ pub(crate) enum Content {
 }
 
 impl Owned {
-    /// When the value stops existing where it is put.
+    /// The value's deadline after it is put under a key.
     #[must_use]
     pub fn deadline_unix_ms(&self) -> Option<u64> {
         self.deadline_unix_ms
     }
 
-    /// A structure that was built outside of the store (RESTORE, the STORE forms), to be
+    /// Returns a structure that was built outside of the store (RESTORE, the STORE forms), to be
     /// [put](crate::Entry::put) under a key.
     #[must_use]
     pub fn of_object(object: Object, deadline_unix_ms: Option<u64>) -> Self {
@@ -37,7 +37,7 @@ impl Owned {
         }
     }
 
-    /// The same value with another deadline.
+    /// Returns the value with another deadline.
     #[must_use]
     pub fn with_deadline(self, deadline_unix_ms: Option<u64>) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Owned {
         }
     }
 
-    /// The object, if the value is no string.
+    /// The object, or `None` if the value is a string.
     #[must_use]
     pub fn object(&self) -> Option<&Object> {
         match &self.content {
@@ -55,7 +55,7 @@ impl Owned {
         }
     }
 
-    /// The string's bytes (its effect needs them); none of an object.
+    /// The string's bytes (its effect needs them); empty for an object.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         match &self.content {

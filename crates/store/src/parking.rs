@@ -36,7 +36,7 @@ pub enum Hold {
     Long,
 }
 
-/// Somebody who may take long holds one of the keys.
+/// The error that a thread which may take long holds one of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -51,17 +51,17 @@ impl std::error::Error for Busy {}
 /// Shards of the table, so that threads that park for different buckets do not contend for one lock.
 const SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-/// Who waits for which bucket.
+/// The callbacks of threads that wait for buckets.
 #[derive(Default)]
 pub(crate) struct Parking {
-    /// Sets of keys that are held for long.
+    /// Number of sets of keys that are held for long.
     long_sets: CachePadded<AtomicU64>,
-    /// Notes in all shards, and of those who are about to leave one.
+    /// Number of callbacks in all shards and of threads that are about to leave one.
     waiting: CachePadded<AtomicU64>,
     shards: [Mutex<Vec<Waiter>>; SHARDS],
 }
 
-/// A note.
+/// A callback that was left for a bucket.
 struct Waiter {
     place: BucketId,
     wake: Wake,
@@ -75,7 +75,7 @@ pub(crate) struct BucketId {
 }
 
 impl Parking {
-    /// Whether anything is held for long, a moment ago.
+    /// Whether anything was held for long a moment ago.
     #[inline]
     pub(crate) fn has_long(&self) -> bool {
         self.long_sets.load(Ordering::Relaxed) != 0
@@ -86,7 +86,8 @@ impl Parking {
         self.long_sets.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Wakes who waits for the buckets of a set that was held for long. All of them were given back.
+    /// Calls the callbacks for the buckets of a set that was held for long. All of these have been
+    /// released.
     pub(crate) fn end_long(&self, places: impl Iterator<Item = BucketId>) {
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
@@ -112,10 +113,10 @@ impl Parking {
         woken.into_iter().for_each(|wake| wake());
     }
 
-    /// Leaves a note at the bucket of `hash` if that is held for long.
+    /// Leaves a callback at the bucket of `hash` if that is held for long.
     ///
     /// # Errors
-    /// `wake`, when it is not: it is worth trying now.
+    /// `wake`, if it is not: it is worth trying now.
     pub(crate) fn park(&self, index: &Index, hash: u64, wake: Wake) -> Result<(), Wake> {
         let mut wait = Wait::default();
         loop {
@@ -150,7 +151,7 @@ impl Parking {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Notes that were left.
+    /// Number of callbacks that were left.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)

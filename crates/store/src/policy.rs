@@ -1,4 +1,4 @@
-//! What to give up when memory is short, and what is noted about use for that.
+//! What to evict when memory is short, and what is recorded about use for that.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,22 +8,22 @@ use base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Which records may be evicted, and in which order (`maxmemory-policy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// None: writes are refused.
+    /// No record: writes are refused.
     #[default]
     NoEviction,
-    /// Any, the ones not used for long first.
+    /// Any record, the longest unused first.
     AllKeysLru,
-    /// Any, the ones used rarely first.
+    /// Any record, the least frequently used first.
     AllKeysLfu,
-    /// Any, in no order.
+    /// Any record, in no order.
     AllKeysRandom,
-    /// Those with a deadline, the ones not used for long first.
+    /// Records with a deadline, the longest unused first.
     VolatileLru,
-    /// Those with a deadline, the ones used rarely first.
+    /// Records with a deadline, the least frequently used first.
     VolatileLfu,
-    /// Those with a deadline, in no order.
+    /// Records with a deadline, in no order.
     VolatileRandom,
-    /// Those with a deadline, the ones that stop existing first first.
+    /// Records with a deadline, the earliest deadline first.
     VolatileTtl,
 }
 
@@ -75,13 +75,13 @@ impl Policy {
         }
     }
 
-    /// Whether anything is kept of when records are used.
+    /// Whether the use of records is recorded in any way.
     #[inline]
     pub(crate) fn notes_use(self) -> bool {
         self.uses_marks() || self.clock_kind() != ClockKind::None
     }
 
-    /// Whether the marks that readers leave in the index are looked at.
+    /// Whether the marks that readers leave in the index are used.
     pub(crate) fn uses_marks(self) -> bool {
         matches!(self, Self::AllKeysLru | Self::VolatileLru)
     }
@@ -93,14 +93,14 @@ impl fmt::Display for Policy {
     }
 }
 
-/// No policy has that name.
+/// The error that no policy has that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPolicy;
 
 impl FromStr for Policy {
     type Err = UnknownPolicy;
 
-    /// The policy of a name, in any case.
+    /// Returns the policy with a name, in any case.
     fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
         let found = NAMES.iter().find(|(_, own)| own.eq_ignore_ascii_case(name));
         found.map(|(policy, _)| *policy).ok_or(UnknownPolicy)
@@ -110,9 +110,9 @@ impl FromStr for Policy {
 /// How the use counter of the LFU policies moves (`lfu-log-factor`, `lfu-decay-time`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LfuTuning {
-    /// The larger, the more uses a step of the counter takes.
+    /// The larger the factor, the more uses a step of the counter takes.
     pub log_factor: u16,
-    /// Minutes without use that take one from the counter; 0: never.
+    /// Minutes without use after which the counter drops by one; 0: never.
     pub decay_minutes: u16,
 }
 
@@ -133,42 +133,42 @@ pub(crate) enum ClockKind {
     None,
     /// The second of the last use.
     LastUse,
-    /// A logarithmic counter of uses, and the minute it was last brought up to date.
+    /// A logarithmic counter of uses, and the minute of its last update.
     Frequency,
 }
 
-/// The policy in force, as handles look it up once per batch.
+/// The policy in force; handles look it up once per batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InForce {
     pub(crate) policy: Policy,
     pub(crate) samples: u8,
     pub(crate) lfu: LfuTuning,
-    /// How far what is held has been replaced, in parts of [`TURNOVER_PARTS`]; it wraps. Counted
-    /// where the use of records is.
+    /// How far the records held have been replaced, in parts of [`TURNOVER_PARTS`]; it wraps.
+    /// Counted by policies that record use.
     pub(crate) turnover: u32,
-    /// Whether the marks that readers leave in the index are looked at whatever the policy: by the hand of
-    /// demotions.
+    /// Whether there is a tier. The hand of demotions then uses the marks that readers leave in the
+    /// index, whatever the policy.
     pub(crate) has_tier: bool,
 }
 
 impl InForce {
-    /// Whether the marks that readers leave in the index are looked at.
+    /// Whether the marks that readers leave in the index are used.
     #[inline]
     pub(crate) fn uses_marks(self) -> bool {
         self.has_tier || self.policy.uses_marks()
     }
 
-    /// Whether anything is kept of when records are used.
+    /// Whether the use of records is recorded in any way.
     #[inline]
     pub(crate) fn notes_use(self) -> bool {
         self.has_tier || self.policy.notes_use()
     }
 }
 
-/// Each time that as many records were evicted as there are, the turnover goes up by this much.
+/// The turnover goes up by this much each time that as many records were evicted as there are.
 pub(crate) const TURNOVER_PARTS: u32 = 16;
 
-/// The policy in force, changed at any time.
+/// The policy in force, which may change at any time.
 #[derive(Debug, Default)]
 pub(crate) struct PolicyCell {
     word: AtomicU64,
@@ -176,7 +176,7 @@ pub(crate) struct PolicyCell {
 }
 
 impl PolicyCell {
-    /// What is in force.
+    /// Loads what is in force.
     #[inline]
     pub(crate) fn load(&self) -> InForce {
         let [policy, samples, has_tier, _, f0, f1, d0, d1] =
@@ -198,12 +198,12 @@ impl PolicyCell {
         }
     }
 
-    /// Counts that another part of what was held is replaced.
+    /// Counts that one more part of the records was replaced.
     pub(crate) fn turn(&self) {
         self.turnover.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Puts something else in force; the turnover goes on.
+    /// Puts new settings in force; the turnover continues.
     pub(crate) fn store(&self, in_force: InForce) {
         let [f0, f1] = in_force.lfu.log_factor.to_le_bytes();
         let [d0, d1] = in_force.lfu.decay_minutes.to_le_bytes();
@@ -222,16 +222,16 @@ impl PolicyCell {
     }
 }
 
-/// The most records that one call evicts beyond what it needs itself, for when the limit was
-/// lowered a lot: the others follow with the next calls. Of the usual [tenacity](victims_max).
+/// Maximum number of records that one call evicts beyond its own need, for when the limit was
+/// lowered a lot: the next calls evict the others. At the usual [tenacity](victims_max).
 pub(crate) const VICTIMS_MAX: u32 = 64;
 
-/// The tenacity that nobody changed.
+/// The default tenacity.
 const TENACITY_USUAL: u8 = 10;
 
-/// Records that one call evicts at most beyond what it needs, at this tenacity. Up to the usual one in
-/// proportion, beyond it 15 hundredths more with each step (the time that Redis allows grows so), and
-/// any number at 100.
+/// Returns the maximum number of records that one call evicts beyond its need, at this tenacity. Up
+/// to the usual tenacity in proportion, beyond it 15 hundredths more with each step (as the time
+/// that Redis allows grows), and any number at 100.
 pub(crate) fn victims_max(tenacity: u8) -> u32 {
     match tenacity {
         0..TENACITY_USUAL => {

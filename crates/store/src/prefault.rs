@@ -1,18 +1,18 @@
-//! Memory that is there before it is needed, and huge pages.
+//! Memory that is provided before it is needed, and huge pages.
 //!
-//! The first touch of a huge page costs whoever does it the clearing of 2 MiB, some hundred
-//! microseconds to several milliseconds. So when the index or the arena come to a huge page, the
-//! next one is asked for here, and a thread of its own has the system clear it meanwhile.
+//! At the first touch of a huge page, the system clears 2 MiB, which costs the thread some hundred
+//! microseconds to several milliseconds. So when the index or the arena reaches a huge page, it
+//! requests the next one here, and a separate thread has the system clear that one meanwhile.
 //!
-//! A small store would notice the 2 MiB that are held from the first touch on, twice with the next one.
-//! There small pages are touched one by one, and moved to a huge one when 2 MiB are in use; that thread
-//! does the copying.
+//! In a small store, the 2 MiB that are held from the first touch on would be noticeable, and twice
+//! that with the next page. So it touches small pages one by one, and they move to a huge page once
+//! 2 MiB are in use; the separate thread does the copying.
 //!
-//! Page tables are the process', so there is one such thread for all stores, from the first request
-//! on. It is advice all the way: when the thread lags behind, the queue is full or the system does
-//! not know the call, who comes to the page first pays, as without it. That pages may be huge is
-//! said by that thread, too, so that who comes before it pays for 4 KiB where the system makes no
-//! huge pages unasked.
+//! Page tables belong to the process, so one such thread serves all stores, from the first request
+//! on. All of it is only advice: if the thread lags behind, the queue is full or the system does
+//! not know the call, the first thread to touch the page pays, as it would without the advice. The
+//! separate thread also marks the pages as eligible for huge pages. So a thread that touches the
+//! page before that pays for 4 KiB only, if the system makes no huge pages by default.
 
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -20,15 +20,15 @@ use std::thread;
 
 use crate::reservation::Advice;
 
-/// How much advice may wait.
+/// Maximum number of queued requests.
 const QUEUE_MAX: usize = 16;
 
 static QUEUE: OnceLock<Option<SyncSender<Advice>>> = OnceLock::new();
 
-/// Gives advice soon. What it is about stays mapped until then.
+/// Queues advice. The memory that it is about stays mapped until it is given.
 pub(crate) fn ask(advice: Advice) {
     if let Some(queue) = QUEUE.get_or_init(begin) {
-        // Full, or the thread is gone: nobody waits for it.
+        // The queue is full, or the thread is gone: no thread waits for the advice.
         let _refused = queue.try_send(advice);
     }
 }

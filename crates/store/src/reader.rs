@@ -1,17 +1,17 @@
-//! Looking a key up.
+//! Key look-ups.
 //!
-//! A reader takes no lock and writes no shared memory: it notes the bucket's word, searches, lets
-//! the visitor copy what it wants, and looks at the word again. If the word says that nothing was
-//! changed meanwhile, what the visitor saw was a record of that time; otherwise all of it is thrown
-//! away and done again. The lock is taken
+//! A reader takes no lock and writes no shared memory. It notes the bucket's word, searches, lets
+//! the visitor copy what it wants, and reads the word again. If the word says that nothing changed
+//! meanwhile, the visitor saw a record of that time; otherwise everything is thrown away and
+//! repeated. The reader takes the lock
 //!
 //! * after some failures, so that a busy bucket does not starve its readers,
 //! * for records that lead to more than their own words, or are so long that copying them by words
 //!   would cost more than the lock,
-//! * when the reader has something to write: the clock of a record, once a second,
+//! * to write something: the clock of a record, once a second,
 //! * inside a lock set, whose buckets are held already.
 //!
-//! Everything that is read before the word was looked at again may be torn: lengths are checked
+//! Everything that is read before the word was read again may be torn: lengths are checked
 //! ([`View::load`]) and chains are followed for a bounded number of steps.
 
 use structures::Object;
@@ -27,18 +27,19 @@ use crate::record::{Record, Visitor};
 use crate::shared::Shared;
 use crate::wait::Wait;
 
-/// Failures after which the lock is taken.
+/// Number of failures after which the lock is taken.
 const TRIES_MAX: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
-/// More keys than this are not looked at together without locks: the more there are, the sooner one of them is
-/// changed meanwhile.
+/// Maximum number of keys that are read together without locks: the more keys there are, the
+/// likelier it is that one of them changes meanwhile.
 const TOGETHER_MAX: usize = 16;
 
-/// Overflow buckets followed without the lock. A chain that is being recycled may lead in a circle.
+/// Maximum number of overflow buckets followed without the lock. A chain that is being recycled may
+/// lead in a circle.
 const HOPS_MAX: u32 = 16;
 
 impl Indexed {
-    /// Looks a key up and shows it to `visit`, expired ones as absent.
+    /// Looks a key up and shows its record to `visit`; an expired record is shown as absent.
     #[inline(never)]
     pub(crate) fn read<R>(
         &mut self,
@@ -48,9 +49,9 @@ impl Indexed {
         self.read_by(key, Closure(visit))
     }
 
-    /// As [`Indexed::read`], for a visitor that is compiled into the look.
+    /// As [`Indexed::read`], for a visitor that is inlined into the look-up.
     ///
-    /// Nearly every look is a brief one; that is in line, so that what it needs is in registers.
+    /// Nearly every look is a brief one. It is inlined, so that what it needs is in registers.
     #[inline(always)]
     pub(crate) fn read_by<V: Visitor>(&mut self, key: &Key<'_>, mut visitor: V) -> V::Answer {
         let trouble = match self.index(key) {
@@ -67,11 +68,11 @@ impl Indexed {
         self.look_properly(*key, visitor, trouble)
     }
 
-    /// Shows several keys as they all are at one moment, without a lock, if each can be looked at briefly; whether that
-    /// came to something. If not, what was shown counts for nothing.
+    /// Shows several keys as they all are at one moment, without a lock, if each can be looked at
+    /// briefly. Returns whether this succeeded. If not, what was shown does not count.
     ///
-    /// All buckets are looked at once more after the last key: where their words are what they were before the looks, nothing
-    /// in any of them was changed between the first of these and now.
+    /// All words are read once more after the last key. If they are what they were before the
+    /// looks, nothing in any of the buckets changed between the first of these looks and now.
     pub(crate) fn read_together_briefly<R>(
         &self,
         keys: &[Key<'_>],
@@ -118,8 +119,8 @@ impl Indexed {
         }
     }
 
-    /// As [`Indexed::read`], with the bucket held from the start: for keys that lead to objects
-    /// nearly always, which are not looked at otherwise.
+    /// As [`Indexed::read`], with the bucket held from the start: for keys that nearly always lead
+    /// to objects, which cannot be read without the lock.
     #[inline]
     pub(crate) fn read_held<R>(
         &mut self,
@@ -145,7 +146,8 @@ impl Indexed {
         answer
     }
 
-    /// Shows what all keys of the lock set in `keys` hold, at once, up to the first that does not fit.
+    /// Shows the records of all keys of the lock set in `keys` at once, up to the first that does
+    /// not fit.
     pub(crate) fn read_all<R>(
         &mut self,
         keys: &[Key<'_>],
@@ -189,7 +191,7 @@ impl Indexed {
         looks
     }
 
-    /// Looks at a key of the lock set, or at any by who has the whole store.
+    /// Looks at a key of the lock set, or at any key if this thread has the whole store.
     fn look_in_set<'a>(&'a self, key: &Key<'_>) -> Look<'a> {
         let (shared, local) = (&*self.shared, &*self.local);
         let Some(index) = self.index(key) else {
@@ -204,8 +206,8 @@ impl Indexed {
         look_locked(shared, local, index, index.bucket(number), key).0
     }
 
-    /// Shows the object at a key, if there is one, to somebody who only wants advice: it does not
-    /// count as a use, and nobody waits for it who could wait long.
+    /// Shows the object at a key, if there is one, to a caller that only wants advice: this does
+    /// not count as a use, and does not wait if the wait could be long.
     pub(crate) fn glance(&mut self, key: &Key<'_>, visit: impl FnOnce(&Object)) {
         if self.holds_several() || self.shared.parking.has_long() {
             return;
@@ -215,7 +217,7 @@ impl Indexed {
         let notes_use = std::mem::replace(&mut self.local.notes_use, false);
         let mut patience = Patience::default();
         let look = patience.look_held(&self.shared, &self.local, self.index(key), key);
-        // What is not in memory is not read for that.
+        // A cold value is not loaded for advice.
         let record = look.record(&self.local, key);
         let record = record.filter(|record| !record.is_cold());
         if let Some(object) = record.as_ref().and_then(Record::object) {
@@ -233,10 +235,9 @@ impl Indexed {
         self.seen.get(key.database()).map(|index| &**index)
     }
 
-    /// Looks once at the home bucket, and where that is full at the one behind it, for a short record or
-    /// none at all. Everything else comes to nothing, and has to be looked at
-    /// [properly](Self::look_properly); for what reason is told if it is known. What was seen is to be
-    /// [noted](Self::note).
+    /// Looks once at the home bucket, and if that is full at the first overflow bucket, for a short
+    /// record or none at all. Any other case fails and needs a [proper look](Self::look_properly);
+    /// the error is the reason, if known. The caller then [notes](Self::note) what was seen.
     #[inline(always)]
     fn look_briefly<'a, V: Visitor>(
         &self,
@@ -251,7 +252,8 @@ impl Indexed {
         self.look_watched(index, &Watched { bucket, word }, key, visitor)
     }
 
-    /// As [`Indexed::look_briefly`], with the home bucket and its word of before; the word is what it was afterwards.
+    /// As [`Indexed::look_briefly`], with the home bucket and its earlier word. On success, the
+    /// word has not changed.
     #[inline(always)]
     fn look_watched<'a, V: Visitor>(
         &self,
@@ -260,7 +262,7 @@ impl Indexed {
         key: &Key<'_>,
         visitor: &mut V,
     ) -> Result<(V::Answer, Seen<'a>), Option<Trouble>> {
-        // Another record with the same tag is so rare that nothing goes on here for it.
+        // Another record with the same tag is so rare that the search does not continue for it.
         match home.bucket.candidates(key.hash()).next() {
             Some(at) => self.show_briefly(home, home.bucket, at, key, visitor),
             None if home.word.overflow() == 0 => show_none(home, visitor),
@@ -268,7 +270,7 @@ impl Indexed {
         }
     }
 
-    /// As [`Indexed::look_briefly`], at the bucket behind the home bucket.
+    /// As [`Indexed::look_briefly`], at the first overflow bucket.
     #[inline(never)]
     fn look_behind<'a, V: Visitor>(
         &self,
@@ -285,7 +287,7 @@ impl Indexed {
         }
     }
 
-    /// Shows the record at a link, if it is the key's, short and in force.
+    /// Shows the record that a link names, if it is the key's, short and in force.
     #[inline(always)]
     fn show_briefly<'a, V: Visitor>(
         &self,
@@ -316,7 +318,8 @@ impl Indexed {
         Ok((answer, Some(Spot { bucket, at, link })))
     }
 
-    /// Looks a key up, whatever it holds and wherever it is; `trouble` was met before.
+    /// Looks a key up, whatever it holds and wherever it is; `trouble` is the reason why an earlier
+    /// look failed.
     #[inline(never)]
     fn look_properly<V: Visitor>(
         &mut self,
@@ -340,7 +343,8 @@ impl Indexed {
         answer
     }
 
-    /// None if `stops_at_expired` and there is a record that has expired; nothing was shown or noted then.
+    /// Looks a key up. Returns `None`, with nothing shown or noted, if `stops_at_expired` and the
+    /// record has expired.
     fn look<V: Visitor>(
         &self,
         key: &Key<'_>,
@@ -379,7 +383,7 @@ fn show_none<'a, V: Visitor>(
     Ok((answer, None))
 }
 
-/// Where a brief look found a record, if there is one.
+/// Where a brief look found a record, or `None` if there is none.
 type Seen<'a> = Option<Spot<'a>>;
 
 /// A closure as a visitor.
@@ -393,19 +397,19 @@ impl<R, F: FnMut(Option<&Record<'_>>) -> R> Visitor for Closure<F> {
         (self.0)(record)
     }
 
-    // It does so by itself.
+    // The closure does so by itself.
     #[inline(always)]
     fn forget(&mut self) {}
 }
 
-/// What a look at a key came to.
+/// The result of a look at a key.
 struct Look<'a> {
     /// The record, unless there is none or it has expired.
     found: Option<(Spot<'a>, View<'a>)>,
-    /// There is one that has expired.
+    /// Whether there is a record that has expired.
     met_expired: bool,
-    /// Says later whether what was seen without the lock may be believed. None for what stays as it is:
-    /// the bucket is held, or there is none.
+    /// Says later whether what was seen without the lock may be believed. `None` for what cannot
+    /// change: the bucket is held, or there is none.
     watched: Option<Watched<'a>>,
 }
 
@@ -416,33 +420,33 @@ struct Watched<'a> {
 }
 
 impl Watched<'_> {
-    /// Whether what was seen since, in the whole chain, was all of one time.
+    /// Whether everything seen in the whole chain since then is of one moment.
     #[inline(always)]
     fn is_as_it_was(&self) -> bool {
         self.word.validates(self.bucket.word_after())
     }
 }
 
-/// Why a look without the lock came to nothing.
+/// Why a look without the lock failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trouble {
-    /// Somebody holds the bucket, or it was just split.
+    /// Another thread holds the bucket, or it was just split.
     Busy,
-    /// What was seen cannot be whole.
+    /// The words seen cannot be a whole record.
     Torn,
     /// The lock is needed.
     NeedsLock,
 }
 
 impl Look<'_> {
-    /// In a database that has no table there is nothing.
+    /// The look in a database that has no table: there is nothing.
     const NOWHERE: Self = Self {
         found: None,
         met_expired: false,
         watched: None,
     };
 
-    /// The record, to be believed only if [`Look::may_be_believed`] afterwards.
+    /// Returns the record. It may be believed only if [`Look::may_be_believed`] afterwards.
     #[inline(always)]
     fn record<'l>(&'l self, local: &Local, key: &Key<'l>) -> Option<Record<'l>> {
         let (_, view) = self.found?;
@@ -450,18 +454,18 @@ impl Look<'_> {
         Some(match self.watched {
             Some(_) => Record::optimistic(key.bytes(), view, in_force, now),
             // SAFETY: what is found and not watched is in a bucket that is held for as long as the
-            // reader's `Patience` or the lock set lives, and the record is gone before that.
+            // reader's `Patience` or the lock set lives, and the record is gone before that ends.
             None => unsafe { Record::locked(key.bytes(), view, in_force, now) },
         })
     }
 
-    /// Whether what was seen since was all of one time.
+    /// Whether everything seen since then is of one moment.
     #[inline(always)]
     fn may_be_believed(&self) -> bool {
         self.watched.as_ref().is_none_or(Watched::is_as_it_was)
     }
 
-    /// Counts a look, and marks the record as used if the policy wants to know.
+    /// Counts a look, and marks the record as used if the policy needs that.
     #[inline]
     fn note(&self, shared: &Shared, local: &Local, key: &Key<'_>) {
         match &self.found {
@@ -472,7 +476,7 @@ impl Look<'_> {
 }
 
 impl Local {
-    /// Counts a look that found a record, and marks it as used if the policy wants to know.
+    /// Counts a look that found a record, and marks the record as used if the policy needs that.
     #[inline(always)]
     fn note_hit(&self, spot: &Spot<'_>) {
         self.cell.events.hits.count();
@@ -482,7 +486,7 @@ impl Local {
         }
     }
 
-    /// Counts a look that found none.
+    /// Counts a look that found no record.
     #[inline]
     fn note_miss(&self, shared: &Shared, key: &Key<'_>) {
         self.cell.events.misses.count();
@@ -490,7 +494,7 @@ impl Local {
     }
 }
 
-/// What is known when looks come to nothing: how many have, and the bucket, once it is held.
+/// State of repeated failing looks: their number, and the bucket once it is held.
 #[derive(Default)]
 struct Patience<'a> {
     tries: u32,
@@ -498,7 +502,7 @@ struct Patience<'a> {
     held: Option<Held<'a>>,
 }
 
-/// A bucket that was locked for a look, given back afterwards.
+/// A bucket that was locked for a look and is released afterwards.
 struct Held<'a> {
     home: &'a Bucket,
     changed: bool,
@@ -511,8 +515,8 @@ impl Drop for Held<'_> {
 }
 
 impl<'a> Patience<'a> {
-    /// Looks until something comes of it, with the lock in the end; what came in the way of the look
-    /// before, if there was one, is `trouble`.
+    /// Looks until a look succeeds, in the end with the lock. `trouble` is the reason why the look
+    /// before failed, if there was one.
     fn look(
         &mut self,
         shared: &'a Shared,
@@ -555,7 +559,7 @@ impl<'a> Patience<'a> {
             local.held[at].home.number
         };
         let home = index.bucket(number);
-        // From here on it is given back, whatever happens.
+        // From here on the bucket is released, whatever happens.
         let mut held = is_own.then(|| Held {
             home,
             changed: false,
@@ -569,7 +573,7 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// Looks into a bucket that is held; whether the look changed the record's clock.
+/// Looks into a bucket that is held. Returns also whether the look changed the record's clock.
 #[inline]
 fn look_locked<'a>(
     shared: &'a Shared,
@@ -603,7 +607,7 @@ fn look_locked<'a>(
     (look, changed)
 }
 
-/// Looks once, without the lock. What is found counts if the word stays as it was.
+/// Looks once, without the lock. The result counts if the word does not change.
 fn look_freely<'a>(
     shared: &'a Shared,
     local: &Local,
@@ -634,7 +638,8 @@ fn look_freely<'a>(
     })
 }
 
-/// The home bucket of a key and its word, unless somebody holds it or it was just split.
+/// Returns the home bucket of a key and its word, unless another thread holds it or it was just
+/// split.
 #[inline(always)]
 fn home_of<'a>(index: &'a Index, key: &Key<'_>) -> Option<(&'a Bucket, Word)> {
     let home = index.state().home(key.hash());
@@ -647,7 +652,7 @@ fn home_of<'a>(index: &'a Index, key: &Key<'_>) -> Option<(&'a Bucket, Word)> {
     }
 }
 
-/// Whether a record that has a deadline or a clock can be shown as it is: it has not expired, and its
+/// Whether a record with a deadline or a clock can be shown as it is: it has not expired, and its
 /// clock need not be set.
 #[inline(always)]
 fn is_current(local: &Local, view: &View<'_>) -> bool {
@@ -660,7 +665,7 @@ fn has_expired(local: &Local, found: Option<&(Spot<'_>, View<'_>)>) -> bool {
     !local.sees_expired && found.is_some_and(|(_, view)| view.is_expired(local.now_unix_ms))
 }
 
-/// The rest of a chain; few keys are not in their home bucket.
+/// Searches the rest of a chain; few keys are not in their home bucket.
 fn search_overflow<'a>(
     shared: &'a Shared,
     index: &'a Index,

@@ -20,32 +20,32 @@ use crate::policy::InForce;
 use crate::slab::class_bytes;
 use crate::value::{EMBEDDED_BYTES_MAX, Encoding, Kind, StoreError};
 
-/// What a record's place in the index costs: its share of a bucket at the load the table grows at.
+/// Index memory per record: its share of a bucket at the load at which the table grows.
 #[allow(clippy::cast_possible_truncation, reason = "a small constant")]
 const INDEX_SHARE_BYTES: usize = BUCKET_BYTES / LOAD as usize;
 
 /// A live record, as a reader sees it.
 ///
-/// A reader may look while a writer writes: what it was given counts only once the store has
-/// validated it, so a visitor may be run again and has to undo what it did before. That is why this
-/// type hands out copies and short-lived chunks, never a reference that outlives the visit.
+/// A reader may look while a writer writes. What it saw counts only once the store has validated
+/// it, so a visitor may run again and must undo what it did before. For that reason this type hands
+/// out copies and short-lived chunks, never a reference that outlives the visit.
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
     key: &'a [u8],
     source: Source<'a>,
 }
 
-/// Somebody who looks at the record of a key. Where a closure would do but is called rather than compiled
-/// into its caller, which for GET is a tenth of its cost.
+/// Code that looks at the record of a key. A closure would do, but it is called rather than inlined
+/// into its caller, and for GET that call is a tenth of the cost.
 pub trait Visitor {
-    /// What it says of a record.
+    /// The result of a visit.
     type Answer;
 
-    /// Looks at the record, or learns that there is none. May be called more than once (see
+    /// Looks at the record, or at `None` if there is none. May be called more than once (see
     /// [`Record`]); the last answer counts.
     fn visit(&mut self, record: Option<&Record<'_>>) -> Self::Answer;
 
-    /// Undoes what visits before did: called before every visit but the first.
+    /// Undoes what earlier visits did. Called before every visit except the first.
     fn forget(&mut self);
 }
 
@@ -57,8 +57,8 @@ enum Source<'a> {
     Naive(&'a Cell),
 }
 
-/// A record in its slot. Lengths of bytes and keys were read when the view was made and do not change;
-/// a number and a deadline are read when they are asked for.
+/// A record in its slot. Lengths of bytes and keys were read when the view was made and do not
+/// change; an integer and a deadline are read on demand.
 #[derive(Clone, Copy)]
 struct Slot<'a> {
     view: View<'a>,
@@ -83,8 +83,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// For a reader without the lock, who believes what it saw only once it was validated. Not for
-    /// records that lead to more than their own words.
+    /// Returns a record for a reader without the lock, which believes what it saw only after
+    /// validation. Not for records that lead to more than their own words.
     #[inline]
     pub(crate) fn optimistic(
         key: &'a [u8],
@@ -113,7 +113,7 @@ impl<'a> Record<'a> {
         self.key
     }
 
-    /// What TYPE answers.
+    /// The kind that TYPE replies.
     #[inline]
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -140,7 +140,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// What is known of the value if that is not in memory.
+    /// Kind of the value if it is cold.
     #[inline]
     fn cold_kind(&self) -> Option<ColdKind> {
         match &self.source {
@@ -150,14 +150,14 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Whether the value is not in memory (OBJECT TIER).
+    /// Whether the value is cold (OBJECT TIER).
     #[must_use]
     pub fn is_cold(&self) -> bool {
         self.cold_kind().is_some()
     }
 
-    /// Has the value, if it is not in memory, stay there for this thread until [`crate::release_held_values`]; whether it can
-    /// be read.
+    /// Keeps a cold value where it is for this thread until [`crate::release_held_values`]. Returns
+    /// whether the value can be read.
     #[must_use]
     pub fn hold_value(&self) -> bool {
         match &self.source {
@@ -175,10 +175,11 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// How many elements a value of this kind has that is not in memory (HLEN and its like).
+    /// Number of elements of a cold value of this kind (for HLEN and similar commands), or `None`
+    /// if the value is in memory.
     ///
     /// # Errors
-    /// [`StoreError::WrongKind`] when the key holds something else; none where the value is in memory.
+    /// [`StoreError::WrongKind`] if the key holds a cold value of another kind.
     pub fn cold_len(&self, kind: ObjectKind) -> Result<Option<usize>, StoreError> {
         match &self.source {
             Source::Slot(slot) => match slot.cold_kind() {
@@ -193,9 +194,10 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// What the key holds, if it is no string. A reader without the lock never meets one: the store
-    /// takes the lock for it, so that what is read here is the object itself. A small one is put together
-    /// for this from what the record has of it: who looks more than once keeps it.
+    /// The object that the key holds, or `None` if it holds a string. A reader without the lock
+    /// never meets an object: the store takes the lock for it, so what is read here is the object
+    /// itself. A small object is built from its record for each call: a caller that needs it more
+    /// than once keeps it.
     #[inline]
     #[must_use]
     pub fn object(&self) -> Option<Lent<'_, Object>> {
@@ -214,13 +216,13 @@ impl<'a> Record<'a> {
     /// The structure that the key holds.
     ///
     /// # Errors
-    /// [`StoreError::WrongKind`] when it holds something else.
+    /// [`StoreError::WrongKind`] if it holds another kind of value.
     #[inline(always)]
     pub fn structure<S: Structure>(&self) -> Result<Lent<'_, S>, StoreError> {
         self.kept().ok_or(StoreError::WrongKind)
     }
 
-    /// What OBJECT ENCODING answers.
+    /// The encoding that OBJECT ENCODING replies.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         match &self.source {
@@ -238,8 +240,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Length of the string in bytes (of its text, when it is kept as a number); of an object
-    /// nothing.
+    /// Length of the string in bytes (of its text, if it is kept as an integer); 0 for an object.
     #[inline(always)]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -256,7 +257,7 @@ impl<'a> Record<'a> {
         self.len() == 0
     }
 
-    /// The number, when the value is kept as one.
+    /// The integer, if the value is kept as one.
     #[inline(always)]
     #[must_use]
     pub fn integer(&self) -> Option<i64> {
@@ -267,7 +268,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// When the key stops existing, in milliseconds since 1970 UTC.
+    /// The key's deadline, in milliseconds since 1970 UTC.
     #[must_use]
     pub fn deadline_unix_ms(&self) -> Option<u64> {
         match &self.source {
@@ -277,7 +278,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// A number that counts changes of the value, for keys whose clients asked for that; 0 for others.
+    /// Number that counts changes of the value, for keys whose clients asked for it; 0 for others.
     #[must_use]
     pub fn etag(&self) -> u64 {
         match &self.source {
@@ -298,8 +299,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Calls `visit` with the bytes of `range` in order, in one or more pieces. A piece of a value
-    /// of several pages starts at a multiple of eight bytes from the value's start.
+    /// Calls `visit` with the bytes of `range` in order, in one or more pieces. Each piece of a
+    /// value of several pages starts at a multiple of eight bytes from the value's start.
     #[inline]
     pub fn for_each_chunk(&self, range: Range<usize>, visit: impl FnMut(&[u8])) {
         match &self.source {
@@ -311,8 +312,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Keeps the bytes of `range` (clamped to the value) as they are now without copying them, so
-    /// that they can be used after the visit; only for values that are long enough for that.
+    /// Pins the present bytes of `range` (clamped to the value) without copying them, so that they
+    /// can be used after the visit. Returns `None` for values that are too short for that.
     #[must_use]
     pub fn pin(&self, range: Range<usize>) -> Option<BlobRef> {
         match &self.source {
@@ -322,7 +323,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The whole string in a buffer of its own.
+    /// Returns the whole string in a new buffer.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len()];
@@ -343,7 +344,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Seconds since the record was last used, where the policy keeps a clock; otherwise 0.
+    /// Seconds since the record was last used, if the policy keeps a clock; otherwise 0.
     #[must_use]
     pub fn idle_seconds(&self) -> u64 {
         match &self.source {
@@ -356,7 +357,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The logarithmic use counter, where the policy keeps one; otherwise 0.
+    /// The logarithmic use counter, if the policy keeps one; otherwise 0.
     #[must_use]
     pub fn frequency(&self) -> u8 {
         match &self.source {
@@ -418,7 +419,7 @@ impl<'a> Slot<'a> {
                 range,
             )),
             Form::Bytes | Form::ChangedBytes if self.is_locked => {
-                // SAFETY: whoever made this a locked slot vouched for it.
+                // SAFETY: the caller that made this a locked slot vouched for it.
                 unsafe {
                     self.view
                         .with_inline_value(|bytes| visit(part(bytes, range)));
@@ -448,8 +449,8 @@ impl<'a> Slot<'a> {
         if self.view.form() != Form::Blob || !self.is_locked {
             return None;
         }
-        // SAFETY: whoever made this a locked slot holds the bucket, so the word is the record's and
-        // stays so for as long as `look` runs.
+        // SAFETY: the caller that made this a locked slot holds the bucket, so the word is the
+        // record's and stays so while `look` runs.
         let blob = unsafe { Blob::look(self.view.value_word()) };
         Some(look(&blob))
     }
@@ -462,7 +463,8 @@ impl<'a> Slot<'a> {
         if self.view.form() == Form::Cold {
             return self.kept_apart(key);
         }
-        // SAFETY: whoever made this a locked slot holds the bucket for as long as the slot lives.
+        // SAFETY: the caller that made this a locked slot holds the bucket for as long as the slot
+        // lives.
         unsafe { heap::look(&self.view) }
     }
 
@@ -506,8 +508,8 @@ impl<'a> Slot<'a> {
     }
 }
 
-/// [`Slot::copy_to`] of what is not bytes in the slot. Finds the record again, so that nobody has to
-/// have it in memory for a call that is rarely made.
+/// [`Slot::copy_to`] for a value that is not bytes in the slot. Finds the record again, so that
+/// callers need not keep the view in memory for this rare call.
 #[inline(never)]
 fn copy_apart(
     arena: &Arena,
@@ -523,8 +525,8 @@ fn copy_apart(
     match view.form() {
         Form::Integer => copy_from(IntegerText::new(view.integer()).as_bytes(), start, out),
         Form::Blob if is_locked => {
-            // SAFETY: whoever made this a locked slot holds the bucket, so the word is the record's and
-            // stays so meanwhile.
+            // SAFETY: the caller that made this a locked slot holds the bucket, so the word is the
+            // record's and stays so meanwhile.
             unsafe { Blob::look(view.value_word()) }.copy_to(start, out);
         }
         Form::Cold if is_locked => {
@@ -538,14 +540,14 @@ fn copy_apart(
     }
 }
 
-/// The part of `bytes` that lies in `range`.
+/// Returns the part of `bytes` that lies in `range`.
 #[inline]
 fn part(bytes: &[u8], range: Range<usize>) -> &[u8] {
     let end = range.end.min(bytes.len());
     &bytes[range.start.min(end)..end]
 }
 
-/// Copies what `bytes` has from `start` on, as far as `out` goes.
+/// Copies `bytes` from `start` on into `out`, as far as `out` reaches.
 #[inline]
 fn copy_from(bytes: &[u8], start: usize, out: &mut [u8]) {
     let source = part(bytes, start..start.saturating_add(out.len()));

@@ -1,25 +1,25 @@
-//! How long records are, on average, for who asks the cache for them.
+//! The average length of records, for code that prefetches them.
 
 use crate::arena::{Arena, Offset};
 use crate::bucket::{Bucket, LINKS};
 use crate::index::Index;
 use crate::slab::Slab;
 
-/// How far records reach, as far as that is asked for ahead: a line of the cache more at most, for the
-/// processor foresees what comes after two of them.
+/// How far a record reaches, as far as that is prefetched: at most one more cache line, because the
+/// processor itself prefetches what comes after two lines.
 ///
-/// With one line for records of 88 bytes a GET at pipeline 200 took 15 % more time, with two for records of 32
-/// bytes it takes 4 to 6 % more.
+/// With one line for records of 88 bytes a GET at pipeline 200 took 15 % more time; with two lines
+/// for records of 32 bytes it takes 4 to 6 % more.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecordSpan {
-    /// From the first byte of a record of average length to the last.
+    /// Distance from the first byte of a record of average length to its last.
     bytes: usize,
 }
 
 impl RecordSpan {
     const BYTES_MAX: u64 = 64;
 
-    /// Of so many records in so many bytes.
+    /// Returns the span of `records` records that occupy `bytes` bytes.
     fn average(records: u64, bytes: u64) -> Self {
         let average = bytes / records.max(1);
         let reach = average.saturating_sub(1).min(Self::BYTES_MAX);
@@ -28,31 +28,32 @@ impl RecordSpan {
         }
     }
 
-    /// Of the records of some indexes, by what was told of them; what lies in objects is not counted.
+    /// Returns the span of the records of `indexes`, by the counts that handles have reported.
+    /// Memory of objects is not counted.
     pub(crate) fn of<'a>(indexes: impl Iterator<Item = &'a Index>, slab: &Slab) -> Self {
         let told = indexes.map(|index| index.counts.about().keys);
         let records = told.sum::<i64>().max(0).unsigned_abs();
         Self::average(records, slab.usage().live_bytes)
     }
 
-    /// As [`Self::bytes`] told.
+    /// Returns the span for a result of [`Self::bytes`].
     pub(crate) fn of_bytes(bytes: usize) -> Self {
         Self { bytes }
     }
 
-    /// From the first byte to the last.
+    /// Distance from a record's first byte to its last.
     pub(crate) fn bytes(self) -> usize {
         self.bytes
     }
 
-    /// Asks for a record, with the line that it ends in if it is one of average length.
+    /// Prefetches the record at `offset`, and the line that a record of average length ends in.
     #[inline]
     pub(crate) fn prefetch(self, arena: &Arena, offset: Offset) {
         arena.prefetch(offset);
         arena.prefetch_behind(offset, self.bytes);
     }
 
-    /// Asks for all records of a bucket, but for those behind it.
+    /// Prefetches all records of a bucket, except those of its overflow buckets.
     pub(crate) fn prefetch_records(self, arena: &Arena, bucket: &Bucket) {
         for offset in (0..LINKS).filter_map(|at| bucket.link(at).offset()) {
             self.prefetch(arena, offset);

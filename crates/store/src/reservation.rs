@@ -1,14 +1,14 @@
-//! A reserved range of addresses that never moves and is backed by memory only where it is touched.
+//! A reserved range of address space that never moves. Memory is provided only where it is touched.
 //!
-//! The index and the record arena each live in one, so that growing them is a matter of touching
-//! the next page: nothing is copied and no pointer changes. Fresh memory reads as zero.
+//! The index and the record arena each live in one, so they grow by touching the next page: nothing
+//! is copied and no pointer changes. Fresh memory reads as zero.
 //!
-//! Reserving more than the machine has is free as long as it is not touched, except under limits
-//! on address space, strict overcommit, valgrind and sanitizers; there the size is halved until it
+//! Reserving more than the machine has is free as long as it is not touched, except under limits on
+//! address space, strict overcommit, valgrind and sanitizers; there the size is halved until it
 //! fits ([`Reservation::new`]). A page without access rights follows the range, so that a bulk copy
-//! whose length went wrong stops there.
+//! with a wrong length stops there.
 //!
-//! Under Miri the range is plain zeroed heap memory of the smallest size asked for.
+//! Under Miri the range is plain zeroed heap memory of the minimum size.
 
 use std::io;
 use std::ops::Range;
@@ -21,32 +21,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(miri))]
 use crate::prefault;
 
-/// Size of a page of the smallest kind; the guard page has this size, or that of one of the system's pages where those are
-/// larger (the mapping is 2 MiB longer than what is used).
+/// Size of the smallest kind of page. The guard page has this size, or that of one of the system's
+/// pages where those are larger (the mapping is 2 MiB longer than the used part).
 #[cfg(not(miri))]
 const PAGE_BYTES: usize = 4096;
 
 /// Size and alignment of a huge page on x86-64 and on AArch64 with 4 KiB pages.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Makes huge pages of memory at once, since Linux 6.1. `libc` has it for some C libraries only.
+/// Collapses memory into huge pages at once, since Linux 6.1. `libc` has this constant for some C
+/// libraries only.
 #[cfg(not(miri))]
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// Beyond this nothing is kept from becoming huge pages again: each change of that between neighbours is a mapping of its own
-/// for the system, of which a process may have 65,530.
+/// Beyond this, memory is no longer kept from becoming huge pages again: where that setting differs
+/// between neighbours, the system needs a separate mapping, and a process may have 65,530 of those.
 #[cfg(not(miri))]
 const SPLIT_BYTES_MAX: usize = 16 << 30;
 
-/// Bytes of a page of this system: 4 KiB, on 64-bit Arm 16 or 64 as well.
+/// Bytes of a page of this system: 4 KiB, or also 16 or 64 KiB on 64-bit Arm.
 #[cfg(not(miri))]
 fn page_bytes() -> usize {
-    // SAFETY: asks for a constant.
+    // SAFETY: reads a constant.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(1 << 16)
 }
 
-/// The pages that lie in a range whole; none, at its end, where it has none.
+/// Returns the whole pages of a range, or an empty range at its end if there are none.
 #[cfg(not(miri))]
 fn whole_pages(range: &Range<usize>, page_bytes: usize) -> Range<usize> {
     let start = range.start.next_multiple_of(page_bytes);
@@ -57,7 +58,7 @@ fn whole_pages(range: &Range<usize>, page_bytes: usize) -> Range<usize> {
     }
 }
 
-/// The huge page that a byte is in.
+/// Returns the huge page that a byte lies in.
 #[cfg(not(miri))]
 fn huge_page_of(at: usize) -> Range<usize> {
     let start = at / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
@@ -73,7 +74,7 @@ pub(crate) struct Reservation {
     mapped: Arc<Mapped>,
 }
 
-/// What was really mapped, around the aligned range that is used.
+/// The whole mapping, around the aligned range that is used.
 #[cfg(not(miri))]
 #[derive(Debug)]
 pub(crate) struct Mapped {
@@ -81,10 +82,10 @@ pub(crate) struct Mapped {
     bytes: usize,
 }
 
-// SAFETY: a name for a mapping, as `Reservation`.
+// SAFETY: it only names a mapping, as `Reservation` does.
 #[cfg(not(miri))]
 unsafe impl Send for Mapped {}
-// SAFETY: as for `Send`: nothing is done through it but to unmap it when nobody names it any more.
+// SAFETY: as for `Send`: it is only used to unmap the mapping once nothing names it any more.
 #[cfg(not(miri))]
 unsafe impl Sync for Mapped {}
 
@@ -93,29 +94,29 @@ unsafe impl Sync for Mapped {}
 #[derive(Debug)]
 pub(crate) struct Advice {
     mapped: Arc<Mapped>,
-    /// Bytes from the start of what is mapped.
+    /// Bytes from the start of the mapping.
     start: usize,
     bytes: usize,
     kind: AdviceKind,
 }
 
-/// What is asked of the system.
+/// The request to the system.
 #[cfg(not(miri))]
 #[derive(Clone, Copy, Debug)]
 enum AdviceKind {
-    /// To provide the memory, in huge pages where none of it is there yet.
+    /// Provides the memory, in huge pages where none of it is there yet.
     Populate,
-    /// To put what is there on huge pages. Who touches it meanwhile waits some tenths of a
-    /// millisecond.
+    /// Moves existing memory to huge pages. A thread that touches it meanwhile waits some tenths of
+    /// a millisecond.
     Collapse,
 }
 
 #[cfg(not(miri))]
 impl Advice {
-    /// About the part of `bytes` that begins `start` bytes behind the beginning of what is mapped.
+    /// Creates advice about `bytes` bytes of the mapping, from `start` bytes after its beginning.
     ///
     /// # Panics
-    /// When it does not lie inside.
+    /// If the part does not lie inside the mapping.
     fn new(mapped: &Arc<Mapped>, start: usize, bytes: usize, kind: AdviceKind) -> Self {
         assert!(
             start.saturating_add(bytes) <= mapped.bytes,
@@ -129,15 +130,15 @@ impl Advice {
         }
     }
 
-    /// Gives it. Content stays as it is, whoever uses it meanwhile.
+    /// Gives the advice to the system. The content stays as it is, even if it is in use meanwhile.
     pub(crate) fn run(&self) {
         let all: &[_] = match self.kind {
             AdviceKind::Populate => &[libc::MADV_HUGEPAGE, libc::MADV_POPULATE_WRITE],
             AdviceKind::Collapse => &[MADV_COLLAPSE],
         };
         for advice in all {
-            // SAFETY: inside the mapping (checked when this was made), which is there while it is named
-            // here. No such advice changes content; a refusal changes nothing.
+            // SAFETY: inside the mapping (checked when this was made), which exists while it is
+            // named here. No such advice changes content; a refusal changes nothing.
             unsafe {
                 let start = self.mapped.base.as_ptr().byte_add(self.start);
                 libc::madvise(start, self.bytes, *advice);
@@ -147,7 +148,7 @@ impl Advice {
 }
 
 // SAFETY: a `Reservation` only names a range that it owns; it gives out the address and never
-// touches the content itself. Whoever dereferences answers for the accesses.
+// touches the content itself. The code that dereferences the address answers for the accesses.
 unsafe impl Send for Reservation {}
 // SAFETY: as for `Send`; every method takes `&self` and is a system call without shared state here.
 unsafe impl Sync for Reservation {}
@@ -156,11 +157,11 @@ impl Reservation {
     /// Reserves `wanted_bytes`, or a half, a quarter … of it, but not less than `bytes_min`. Both
     /// must be multiples of 2 MiB, the range's alignment.
     ///
-    /// When the full size was refused, half of what would fit is taken, so that a process under a
+    /// If the full size is refused, half of the size that fits is taken, so that a process under a
     /// limit keeps address space for everything else.
     ///
     /// # Errors
-    /// What the system said when even `bytes_min` was refused.
+    /// The system's error if even `bytes_min` was refused.
     #[cfg(not(miri))]
     pub(crate) fn new(wanted_bytes: usize, bytes_min: usize) -> io::Result<Self> {
         let mut bytes = wanted_bytes.max(bytes_min);
@@ -188,7 +189,7 @@ impl Reservation {
             .checked_add(HUGE_PAGE_BYTES + PAGE_BYTES)
             .ok_or_else(too_large)?;
         // SAFETY: an anonymous private mapping at an address of the system's choice touches no
-        // memory of ours.
+        // memory of this process.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -213,7 +214,7 @@ impl Reservation {
             let base = mapped.base.cast::<u8>().add(aligned_by);
             (base, base.add(bytes))
         };
-        // SAFETY: the guard page was mapped above and nothing lives there.
+        // SAFETY: the guard page was mapped above and nothing uses it.
         if unsafe { libc::mprotect(guard.as_ptr().cast(), PAGE_BYTES, libc::PROT_NONE) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -224,7 +225,7 @@ impl Reservation {
         })
     }
 
-    /// As under a system, with zeroed heap memory of `bytes_min`.
+    /// As on a real system, with zeroed heap memory of `bytes_min`.
     #[cfg(miri)]
     pub(crate) fn new(_wanted_bytes: usize, bytes_min: usize) -> io::Result<Self> {
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
@@ -253,8 +254,8 @@ impl Reservation {
         self.bytes
     }
 
-    /// Has the memory of `range` (bytes from the base, multiples of 2 MiB) be there soon, in huge pages,
-    /// without waiting for it. Advice only.
+    /// Requests that the memory of `range` (bytes from the base, multiples of 2 MiB) be there soon,
+    /// in huge pages, without waiting for it. Advice only.
     pub(crate) fn prepare_huge(&self, range: Range<usize>) {
         #[cfg(not(miri))]
         prefault::ask(self.later(range, AdviceKind::Populate));
@@ -262,8 +263,8 @@ impl Reservation {
         let _ = range;
     }
 
-    /// Has what lies in `range` moved to huge pages soon, without waiting for it. For memory in full
-    /// use: what of it was never touched is provided, too.
+    /// Requests that the memory of `range` be moved to huge pages soon, without waiting for it. For
+    /// memory in full use: parts that were never touched are provided, too.
     pub(crate) fn make_huge(&self, range: Range<usize>) {
         #[cfg(not(miri))]
         prefault::ask(self.later(range, AdviceKind::Collapse));
@@ -277,11 +278,11 @@ impl Reservation {
         Advice::new(&self.mapped, before + range.start, range.len(), kind)
     }
 
-    /// Gives the memory behind `range` (bytes from the base, multiples of a word) back to the
-    /// system; it reads as zero from now on. Under Miri the content stays.
+    /// Returns the memory of `range` (bytes from the base, multiples of a word) to the system; it
+    /// reads as zero from now on. Under Miri the content stays.
     ///
-    /// The system takes whole pages, and takes those whole of which a part is named: of pages of 16 or 64 KiB the
-    /// neighbours' part would go, too. What is no whole page is zeroed.
+    /// The system takes whole pages, including those of which only a part is named: with pages of
+    /// 16 or 64 KiB the neighbours' part would go, too. So partial pages are zeroed instead.
     pub(crate) fn discard(&self, range: Range<usize>) {
         assert!(
             range.start <= range.end && range.end <= self.bytes,
@@ -302,15 +303,17 @@ impl Reservation {
         const WORD_BYTES: usize = size_of::<AtomicU64>();
         assert!(range.start.is_multiple_of(WORD_BYTES) && range.end.is_multiple_of(WORD_BYTES));
         for at in range.step_by(WORD_BYTES) {
-            // SAFETY: the range lies inside this mapping: whoever calls has looked. The word is aligned, as the base is a
-            // multiple of 2 MiB; all users treat the content as atomic words that may turn zero.
+            // SAFETY: the range lies inside this mapping: the caller has checked. The word is
+            // aligned, as the base is a multiple of 2 MiB; all users treat the content as atomic
+            // words that may turn zero.
             let word = unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) };
             word.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Sees to it that what is given back of a huge page stays so: in a range that asked for huge pages the system makes one
-    /// of every 2 MiB of which a page is in use, sooner or later. Of 2 MiB that are given back whole it may again.
+    /// Ensures that returned parts of a huge page stay returned: in a range with huge pages
+    /// enabled, the system sooner or later makes one of every 2 MiB of which a page is in use. For
+    /// 2 MiB that are returned as a whole, huge pages are enabled again.
     #[cfg(not(miri))]
     fn keep_given_back(&self, range: &Range<usize>) {
         let end = self.bytes.min(SPLIT_BYTES_MAX);
@@ -333,9 +336,9 @@ impl Reservation {
 
     #[cfg(not(miri))]
     fn advise(&self, range: Range<usize>, advice: libc::c_int) {
-        // SAFETY: the range lies inside this mapping: whoever calls has looked. The advice keeps it mapped, and all
-        // users treat its content as atomic words that may turn zero. A refusal changes nothing but
-        // residency, so the result is not looked at.
+        // SAFETY: the range lies inside this mapping: the caller has checked. The advice keeps it
+        // mapped, and all users treat its content as atomic words that may turn zero. A refusal
+        // changes nothing but residency, so the result is ignored.
         unsafe {
             let start = self.base.as_ptr().add(range.start);
             libc::madvise(start.cast(), range.len(), advice);
@@ -355,7 +358,7 @@ impl Drop for Mapped {
 #[cfg(miri)]
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, and nobody borrows from it any more.
+        // SAFETY: allocated in `new` with this layout, and nothing borrows from it any more.
         unsafe { std::alloc::dealloc(self.base.as_ptr(), Self::layout(self.bytes)) };
     }
 }
@@ -387,7 +390,7 @@ fn address_space_bytes() -> usize {
         rlim_cur: libc::RLIM_INFINITY,
         rlim_max: libc::RLIM_INFINITY,
     };
-    // SAFETY: `limit` is a valid place for the answer.
+    // SAFETY: `limit` is a valid place for the result.
     unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
     if limit.rlim_cur == libc::RLIM_INFINITY {
         usize::MAX
@@ -404,7 +407,7 @@ mod tests {
     fn reads_zero_and_keeps_what_is_written_until_discarded() {
         let range = Reservation::new(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES).unwrap();
         let last = range.bytes() - 1;
-        // SAFETY: inside the range; nobody else uses it.
+        // SAFETY: inside the range; nothing else uses it.
         unsafe {
             let address = range.base().as_ptr().add(last);
             assert_eq!(address.read(), 0);
@@ -416,13 +419,13 @@ mod tests {
         }
     }
 
-    /// What lies beside it stays, whatever pages the system has.
+    /// The words around the discarded range stay, whatever pages the system has.
     #[test]
     #[cfg(not(miri))]
     fn what_is_discarded_reads_as_zero_to_the_word() {
         let reservation = Reservation::new(HUGE_PAGE_BYTES, HUGE_PAGE_BYTES).unwrap();
         let words = |at: usize| {
-            // SAFETY: inside the range; nobody else uses it.
+            // SAFETY: inside the range; nothing else uses it.
             unsafe { AtomicU64::from_ptr(reservation.base().as_ptr().add(at).cast()) }
         };
         for range in [64..128, 4096..8192, 4160..200_000, 65_536..131_072] {
@@ -480,12 +483,12 @@ mod tests {
             assert_eq!(asked, 0);
             pages.iter().filter(|&page| page & 1 != 0).count()
         };
-        // SAFETY: inside the range; nobody else uses it.
+        // SAFETY: inside the range; nothing else uses it.
         unsafe { range.base().as_ptr().write(7) };
         assert_eq!(here(), 1);
         let advice = range.later(0..HUGE_PAGE_BYTES, kind);
         advice.run();
-        // All, or nothing where it is not known: before Linux 6.1, and under emulators.
+        // All of it, or nothing where the call is not known: before Linux 6.1, and under emulators.
         let provided = here();
         assert!(
             provided == HUGE_PAGE_BYTES / PAGE_BYTES || provided == 1,

@@ -1,9 +1,9 @@
-//! Walking a database: SCAN, and some key at random.
+//! Walks of a database: SCAN, and random keys.
 //!
 //! The cursor is the position where the next bucket's interval begins. Keys never change their
-//! position and growing only halves intervals, so a walk meets every record that is there from its
-//! beginning to its end, and meets none twice. When the table shrinks two neighbouring intervals
-//! become one: a walk that stood between them meets what was in the first once more.
+//! position and growing only halves intervals. So a walk meets every record that exists from its
+//! beginning to its end, and meets none twice. When the table shrinks, two neighbouring intervals
+//! become one: a walk that stood between them meets the records of the first once more.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::local::{Held, Local, view_of};
 use crate::record::Record;
 use crate::shared::Shared;
 
-/// A step looks at so many buckets per record that it should find, so that it ends soon in a
-/// table that was emptied.
+/// A step looks at this many buckets per requested record at most, so that it ends soon in a table
+/// that was emptied.
 const BUCKETS_PER_RECORD: usize = 10;
 
-/// A step looks at so many buckets at least. A fresh table has no more, so no page of it is empty while keys follow:
-/// some clients take an empty page for the end. A bucket is one line of the caches.
+/// A step looks at this many buckets at least. A fresh table has no more, so no page of it is empty
+/// while keys follow: some clients take an empty page for the end. A bucket is one cache line.
 const BUCKETS_MIN: usize = 64;
 
-/// Buckets that are tried at random before all are walked.
+/// Number of buckets tried at random before all are walked.
 const RANDOM_TRIES: u64 = 64;
 
 impl Indexed {
-    /// Visits the records from `cursor` on; the next cursor.
+    /// Visits the records from `cursor` on. Returns the next cursor.
     pub(crate) fn scan(
         &mut self,
         database: DatabaseId,
@@ -71,7 +71,7 @@ impl Indexed {
         next
     }
 
-    /// Some live key, chosen by `random`.
+    /// Returns a live key, chosen by `random`.
     pub(crate) fn random_key(&mut self, database: DatabaseId, random: u64) -> Option<Vec<u8>> {
         let entered = self.enter();
         let index = self.find_index(database).cloned();
@@ -87,7 +87,7 @@ impl Indexed {
         key
     }
 
-    /// The first live key of a walk that begins at a position and goes around.
+    /// Returns the first live key of a walk that begins at a position and wraps around.
     fn first_key_from(
         &self,
         database: DatabaseId,
@@ -114,7 +114,7 @@ impl Indexed {
         }
     }
 
-    /// One of the live keys in the bucket of `hash`.
+    /// Returns one of the live keys in the bucket of `hash`.
     fn key_of_bucket(
         &self,
         database: DatabaseId,
@@ -148,7 +148,8 @@ impl Indexed {
         }
     }
 
-    /// The same, but nothing if somebody holds it for long and that is not to be waited for.
+    /// As [`Indexed::look_at`], but returns `None` if the bucket is held for long and must not be
+    /// waited for.
     fn look_at_unless<'i>(
         &self,
         held_long: HeldLong,
@@ -164,7 +165,7 @@ impl Indexed {
         }
     }
 
-    /// A look at a bucket that this thread holds already.
+    /// Returns a look at a bucket that this thread already holds.
     fn own_look<'i>(&self, database: DatabaseId, index: &'i Index, hash: u64) -> Option<Look<'i>> {
         let home = index.state().home(hash);
         let is_own = |held: &Held| held.database == database && held.home == home;
@@ -181,15 +182,15 @@ impl Indexed {
 pub(crate) enum HeldLong {
     /// Waits until it is free.
     Awaited,
-    /// Goes on without what is in it.
+    /// Skips its records.
     PassedBy,
 }
 
-/// A bucket held to be looked at.
+/// A bucket that is held for a look.
 struct Look<'i> {
     bucket: &'i Bucket,
     home: Home,
-    /// Locked for this look.
+    /// Whether it was locked for this look.
     is_own: bool,
 }
 
@@ -211,15 +212,15 @@ impl Drop for Look<'_> {
     }
 }
 
-/// What was met in a chain.
+/// What a visit met in a chain.
 struct Seen {
-    /// Records, expired ones included.
+    /// Number of records, including expired ones.
     count: usize,
     /// Whether some of them have expired.
     expired: bool,
 }
 
-/// Visits the live records of a chain, which the caller holds.
+/// Visits the live records of a chain. The caller holds it.
 fn visit_all(
     shared: &Shared,
     local: &Local,

@@ -1,4 +1,4 @@
-//! What all threads share of a store: memory, databases, the gate, and the sums of counters.
+//! State that all threads of a store share: memory, databases, the gate, and the sums of counters.
 
 use std::io;
 
@@ -29,28 +29,28 @@ use crate::slab::Slab;
 use crate::snapshot::Snapshots;
 use crate::tally::Tallies;
 
-/// Removals are held because that was asked for, for a while.
+/// Removals are held for a while on request.
 const HELD_ASKED: u32 = 1;
-/// Removals are held because another server says what goes.
+/// Removals are held because another server decides what is removed.
 const HELD_FOLLOWER: u32 = 2;
 
-/// What all threads share of a store.
+/// State that all threads of a store share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) hasher: Hasher,
     pub(crate) slab: Arc<Slab>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) budget: Budget,
-    /// Records that one call evicts at most beyond what it needs.
+    /// Maximum number of records that one call evicts beyond what it needs.
     pub(crate) victims_max: AtomicU32,
     pub(crate) before_writes: BeforeWrites,
-    /// Events that somebody wants.
+    /// The events that have subscribers.
     pub(crate) wanted_events: Wanted,
     pub(crate) policy: PolicyCell,
     pub(crate) databases: Databases,
     pub(crate) gate: Gate,
     pub(crate) tallies: Tallies,
-    /// Keys that are here and belong to another node of a cluster.
+    /// Hash slots whose keys are here but belong to another node of a cluster.
     pub(crate) hidden: HiddenSlots,
     pub(crate) lazy: LazyFree,
     pub(crate) orphans: Orphans,
@@ -61,17 +61,17 @@ pub(crate) struct Shared {
     pub(crate) parking: Parking,
     pub(crate) listeners: Listeners,
     pub(crate) active_expire: AtomicBool,
-    /// Why nothing goes unasked for now, neither expired nor for want of memory: bits, 0 when it may.
+    /// Why neither expiry nor eviction may remove keys at present: bits, 0 if they may.
     removals_held: AtomicU32,
-    /// Whether any structure ever had members with deadlines: nobody looks for them before.
+    /// Whether any structure ever had members with deadlines; until then no code looks for them.
     pub(crate) has_member_deadlines: AtomicBool,
 }
 
 impl Shared {
-    /// An empty store.
+    /// Creates an empty store.
     ///
     /// # Errors
-    /// When the addresses cannot be had.
+    /// If the address space cannot be reserved.
     pub(crate) fn new(
         count: DatabaseId,
         hasher: Hasher,
@@ -106,10 +106,10 @@ impl Shared {
         })
     }
 
-    /// The arena that suits the machine.
+    /// Reserves the arena that suits the machine.
     ///
     /// # Errors
-    /// When the addresses cannot be had.
+    /// If the address space cannot be reserved.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn arena() -> io::Result<Arena> {
         Arena::new(HugePages::default())
@@ -121,19 +121,19 @@ impl Shared {
         self.slab.arena()
     }
 
-    /// Who keeps cold values.
+    /// The store of cold values.
     #[inline]
     pub(crate) fn cold(&self) -> &ColdPlace {
         self.arena_ref().cold()
     }
 
-    /// Memory that is held without being used: free slots and free chunks.
+    /// Memory that is held but not used: free slots and free chunks.
     #[inline]
     pub(crate) fn idle_bytes(&self) -> u64 {
         self.slab.usage().waste_bytes() + self.arena_ref().chunks().dirty_bytes()
     }
 
-    /// Limits what the process may hold; 0 is no limit.
+    /// Limits the memory that the process may hold; 0 is no limit.
     pub(crate) fn set_limit_bytes(&self, limit_bytes: u64) {
         self.before_writes
             .set(BeforeWrites::LIMIT, limit_bytes != 0);
@@ -145,29 +145,29 @@ impl Shared {
         self.arena_ref().chunks().set_dirty_max(dirty_max);
     }
 
-    /// Whether expired records are removed before anyone asks for them.
+    /// Whether expired records are removed before a client asks for them.
     pub(crate) fn expires_actively(&self) -> bool {
         self.active_expire.load(Ordering::Relaxed) && !self.holds_removals()
     }
 
-    /// Whether nothing goes unasked for now.
+    /// Whether expiry and eviction are held at present.
     #[inline]
     pub(crate) fn holds_removals(&self) -> bool {
         self.removals_held.load(Ordering::Relaxed) != 0
     }
 
-    /// Says whether removals are held because that was asked for.
+    /// Sets whether removals are held on request.
     pub(crate) fn set_holds_removals(&self, on: bool) {
         self.hold(HELD_ASKED, on);
     }
 
-    /// Whether another server says what goes.
+    /// Whether another server decides what is removed.
     #[inline]
     pub(crate) fn is_follower(&self) -> bool {
         self.removals_held.load(Ordering::Relaxed) & HELD_FOLLOWER != 0
     }
 
-    /// Says whether another server says what goes.
+    /// Sets whether another server decides what is removed.
     pub(crate) fn set_follower(&self, on: bool) {
         self.hold(HELD_FOLLOWER, on);
     }

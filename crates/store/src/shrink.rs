@@ -1,15 +1,15 @@
 //! Shrinking an index: the last bucket is merged into the one that it was split from.
 //!
-//! The reverse of [`crate::growth`], done in ticks when most records are gone. Both buckets are
-//! tried, never waited for: somebody uses one of them, or a snapshot has saved one and not the other,
-//! and it is done later. The records come to the lower bucket, the state is lowered, then the lower
-//! bucket is released with its new depth and the upper one with a depth that no search asks for. Who
-//! came to either with the old state sees the depth and looks again.
+//! The reverse of [`crate::growth`], done in ticks once most records are gone. Both buckets are
+//! tried, never waited for: if another thread uses one of them, or a snapshot has saved one and not
+//! the other, the merge is done later. The records go to the lower bucket, the state is lowered,
+//! then the lower bucket is released with its new depth and the upper one with a depth that no
+//! search asks for. A thread that came to either with the old state sees the depth and looks again.
 //!
-//! Memory behind the last bucket goes back to the system in steps, one step late, so that a table
-//! that goes up and down does not ask for it again at once. It reads as zero then, which is a bucket
-//! of depth 0: nobody who comes there late takes it for the one he looks for, for a table of one
-//! bucket has no other.
+//! Memory after the last bucket goes back to the system in steps, one step late, so that a table
+//! that grows and shrinks does not request it again at once. It then reads as zero, which is a
+//! bucket of depth 0. No late thread takes it for the bucket it looks for, because depth 0 exists
+//! only in a table of one bucket.
 
 pub(crate) mod state;
 
@@ -21,35 +21,36 @@ use crate::growth::LOAD;
 use crate::index::{Index, State};
 use crate::indexed::Indexed;
 
-/// Merges of one tick: some tens of microseconds.
+/// Maximum number of merges in one tick: some tens of microseconds.
 const MERGES_PER_TICK: i64 = 256;
 
-/// The table begins to shrink when it has so many times the buckets that it would have to have …
+/// The table begins to shrink when it has this many times the buckets that it needs …
 const SPARE_TIMES: u64 = 4;
-/// … and goes on until it has so many times.
+/// … and goes on until it has this many times.
 const KEPT_TIMES: u64 = 2;
 
-/// Memory of buckets goes back in steps of so many bytes …
+/// Memory of buckets goes back in steps of this many bytes …
 const STEP_BYTES: u64 = 64 << 10;
-/// … and where there are huge pages of so many.
+/// … and in steps of this many where there are huge pages.
 const HUGE_STEP_BYTES: u64 = 2 << 20;
 
-/// How far ahead buckets are brought into the cache.
+/// How many buckets ahead are prefetched.
 const BUCKETS_AHEAD: u64 = 4;
 
-/// What became of an attempt.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Merge {
     /// The table has one bucket less.
     Done,
-    /// Somebody else splits or merges, or uses one of the two buckets.
+    /// Another thread splits or merges, or uses one of the two buckets.
     Busy,
-    /// The table is as small as it was made.
+    /// The table has its initial size.
     Small,
 }
 
 impl Indexed {
-    /// Makes tables smaller of which most is empty, in a bounded step; whether there is more to do.
+    /// Shrinks tables that are mostly empty, in a bounded step. Returns whether there is more to
+    /// do.
     pub(crate) fn shrink_some(&mut self) -> bool {
         let (shared, local) = (&*self.shared, &mut *self.local);
         let mut left = MERGES_PER_TICK;
@@ -69,7 +70,7 @@ impl Indexed {
 }
 
 impl Index {
-    /// Whether the table should become smaller, having `keys` records.
+    /// Whether the table should shrink, given that it has `keys` records.
     #[inline]
     pub(crate) fn wants_merge(&self, keys: u64) -> bool {
         let buckets = self.state().buckets();
@@ -119,14 +120,14 @@ impl Index {
             Merge::Done
         } else {
             upper.unlock(false);
-            // A chain may have become longer.
+            // The chain may have become longer.
             lower.unlock(true);
             Merge::Busy
         }
     }
 
-    /// Moves all links of one chain to another. `false`, and nothing moved, when there are no
-    /// overflow buckets for them.
+    /// Moves all links of one chain to another. Returns `false`, with nothing moved, if there are
+    /// not enough overflow buckets.
     fn move_links(&self, from: &Bucket, to: &Bucket) -> bool {
         let mut count = 0;
         self.for_each(from, |_| count += 1);
@@ -142,7 +143,7 @@ impl Index {
         true
     }
 
-    /// Sees to it that a chain has `count` free links; whether it has.
+    /// Extends a chain until it has `count` free links. Returns whether it has.
     fn make_places(&self, home: &Bucket, count: usize) -> bool {
         let (mut free, mut last) = (0, home);
         loop {
@@ -160,8 +161,8 @@ impl Index {
         }
     }
 
-    /// Gives memory back that is no longer needed, and brings what the next merge needs into the
-    /// cache.
+    /// Returns memory that is no longer needed to the system, and prefetches what the next merge
+    /// needs.
     fn after_merge(&self, state: State) {
         let buckets = state.buckets();
         let is_huge = buckets * BUCKET_BYTES as u64 >= HUGE_FROM_BYTES as u64;

@@ -1,26 +1,26 @@
 //! Sizes of slots: 16 bytes apart up to 512, then four per doubling up to 16 KiB.
 //!
-//! So a record wastes at most 15 bytes when it is small and a fifth of its slot when it is large,
-//! and there are few enough classes for every thread to keep a list for each.
+//! A small record wastes at most 15 bytes, and a large one at most a fifth of its slot. There are
+//! few enough classes for every thread to keep a list for each.
 
 use crate::arena::CHUNK_BYTES;
 
-/// Classes of 16 bytes more each, up to 512 bytes.
+/// Number of classes up to 512 bytes, 16 bytes apart.
 const FINE_CLASSES: usize = 32;
 const FINE_STEP_BYTES: usize = 16;
 const FINE_BYTES_MAX: usize = FINE_CLASSES * FINE_STEP_BYTES;
 
-/// Classes per doubling above that.
+/// Number of classes per doubling above 512 bytes.
 const CLASSES_PER_OCTAVE: usize = 4;
 
 /// Number of size classes.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) const CLASS_COUNT: usize = FINE_CLASSES + 5 * CLASSES_PER_OCTAVE;
-/// Number of size classes while a model checker looks: 16 and 32 bytes.
+/// Number of size classes under a model checker: 16 and 32 bytes.
 #[cfg(any(loom, shuttle))]
 pub(crate) const CLASS_COUNT: usize = 2;
 
-/// The largest slot; longer values are blobs.
+/// Bytes of the largest slot; longer values are blobs.
 pub(crate) const SLOT_BYTES_MAX: usize = 16 << 10;
 
 /// A size class; by default the smallest.
@@ -28,7 +28,7 @@ pub(crate) const SLOT_BYTES_MAX: usize = 16 << 10;
 pub(crate) struct SizeClass(u8);
 
 impl SizeClass {
-    /// By its number, as kept in a record's header.
+    /// Returns the class of a number, as a record's header has it.
     #[inline]
     pub(crate) const fn from_number(number: u8) -> Option<Self> {
         if (number as usize) < CLASS_COUNT {
@@ -38,7 +38,7 @@ impl SizeClass {
         }
     }
 
-    /// All of them, smallest first.
+    /// Returns all classes, smallest first.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         (0..).map_while(Self::from_number)
     }
@@ -49,14 +49,14 @@ impl SizeClass {
         self.0
     }
 
-    /// The same, as a place in a table of [`CLASS_COUNT`].
+    /// The number as an index into a table of [`CLASS_COUNT`] items.
     #[inline]
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// The smallest class with room for `bytes`; none above [`SLOT_BYTES_MAX`].
+/// Returns the smallest class that fits `bytes`, or `None` above [`SLOT_BYTES_MAX`].
 #[inline]
 pub(crate) fn class_for(bytes: usize) -> Option<SizeClass> {
     let index = if bytes <= FINE_BYTES_MAX {
@@ -95,7 +95,7 @@ pub(crate) const CLASS_BYTES: [usize; CLASS_COUNT] = {
     bytes
 };
 
-/// Slots of a chunk of `class`.
+/// Number of slots in a chunk of `class`.
 pub(crate) fn capacity(class: SizeClass) -> u32 {
     u32::try_from(CHUNK_BYTES / class_bytes(class)).unwrap_or(u32::MAX)
 }

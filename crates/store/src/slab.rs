@@ -12,17 +12,18 @@
 //!
 //! Any thread frees any slot: a slot belongs to its chunk, not to a thread. Free slots are linked
 //! through their first word. A reader that came through an older entry may look at a slot at any
-//! time, free or not, so that word too is only written atomically; the memory is never unmapped
-//! (see [`crate::arena`]), which is why records need no epochs.
+//! time, free or not, so that word too is only written atomically. The memory is never unmapped
+//! (see [`crate::arena`]), so records need no epochs.
 //!
-//! A chunk counts the slots that are out: in use, or in a thread's cache. So the count changes only
-//! in batches, under the pool's lock, and the way to zero leads through there. What a thread
-//! strands per class is at most one list of 64 KiB and one chunk not yet cut.
+//! A chunk counts its slots that are in use or in a thread's cache ("out"). So the count changes
+//! only in batches, under the pool's lock, and it can become zero only there. A thread strands at
+//! most one list of 64 KiB and one chunk not yet cut per class.
 //!
-//! Moving records together: [`Slab::retire_surplus`] takes chunks out of service whose slots in use
-//! have room elsewhere; who walks them moves each record (allocate, copy, swap,
-//! [`SlabCache::free_moved`]); caches hand their free slots back ([`SlabCache::settle`], after the
-//! walk once more for [`Slab::recall`]), and the emptied chunk goes back to the arena by itself.
+//! Compaction: [`Slab::retire_surplus`] takes chunks out of service whose used slots fit into other
+//! chunks. The mover walks them and moves each record (allocate, copy, swap,
+//! [`SlabCache::free_moved`]). Caches hand their free slots back ([`SlabCache::settle`]; after the
+//! walk once more, because of [`Slab::recall`]), and the emptied chunk goes back to the arena by
+//! itself.
 
 use std::sync::Arc;
 
@@ -36,21 +37,21 @@ use crate::chunk::{CLEANED_AT_ONCE, ChunkId, ChunkInfo, lock};
 use crate::size_class::{CLASS_BYTES, CLASS_COUNT, capacity};
 pub(crate) use crate::size_class::{SLOT_BYTES_MAX, SizeClass, class_bytes, class_for};
 
-/// A thread keeps at most this much in one class's list …
+/// A thread keeps at most this many bytes in one class's list …
 const LIST_BYTES_MAX: usize = CHUNK_BYTES;
-/// … and at most so many slots, so that handing half of them over stays short.
+/// … and at most this many slots, so that handing half of them over is quick.
 #[cfg(not(any(loom, shuttle)))]
 const LIST_SLOTS_MAX: usize = 512;
 #[cfg(any(loom, shuttle))]
 const LIST_SLOTS_MAX: usize = 2;
 
-/// Slots taken from the pool at once. Few, because each is a cache miss under the lock.
+/// Number of slots taken from the pool at once. Few, because each is a cache miss under the lock.
 #[cfg(not(any(loom, shuttle)))]
 const REFILL_SLOTS: u32 = 32;
 #[cfg(any(loom, shuttle))]
 const REFILL_SLOTS: u32 = 1;
 
-/// Slots that a thread may keep in the list of `class`.
+/// Number of slots that a thread may keep in the list of `class`.
 #[inline]
 fn list_slots_max(class: SizeClass) -> u32 {
     LIST_MAX[class.index()]
@@ -74,15 +75,15 @@ const LIST_MAX: [u32; CLASS_COUNT] = {
     slots
 };
 
-/// [`ChunkInfo::state`]: free is 0, otherwise one of these uses and the flags below.
+/// Values of [`ChunkInfo::state`]: free is 0, otherwise one of these uses and the flags below.
 mod state {
     pub(super) const SLOTS: u32 = 1;
     pub(super) const PAGE: u32 = 2;
     pub(super) const USE_MASK: u32 = 0xff;
     pub(super) const CLASS_SHIFT: u32 = 8;
-    /// In its class's list of chunks with free slots.
+    /// The chunk is in its class's list of chunks with free slots.
     pub(super) const LISTED: u32 = 1 << 16;
-    /// Gives out no more slots.
+    /// The chunk gives out no more slots.
     pub(super) const RETIRED: u32 = 1 << 17;
 }
 
@@ -96,9 +97,9 @@ pub(crate) struct Slab {
     ledger: Arc<Ledger>,
     pools: Box<[CachePadded<Mutex<Pool>>]>,
     live: Ledger,
-    /// Chunks of all classes.
+    /// Number of chunks of all classes.
     chunks: CachePadded<AtomicU64>,
-    /// Raised whenever chunks were retired.
+    /// Raised each time chunks are retired.
     generation: AtomicU64,
 }
 
@@ -106,21 +107,22 @@ pub(crate) struct Slab {
 #[derive(Debug)]
 struct Pool {
     first: ChunkId,
-    /// Chunks of the class, with free slots or without.
+    /// Number of chunks of the class, with free slots or without.
     chunks: u64,
 }
 
-/// What the slots of a store amount to.
+/// Memory of a store's slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SlabUsage {
-    /// Bytes of the slots in use with their shares of chunks' ends, up to 64 KiB per thread old.
+    /// Bytes of the slots in use, with their shares of the chunks' ends. Up to 64 KiB per thread
+    /// are not yet counted.
     pub(crate) live_bytes: u64,
-    /// Bytes of the chunks that hold slots, free ones included.
+    /// Bytes of the chunks that hold slots, including free ones.
     pub(crate) held_bytes: u64,
 }
 
 impl SlabUsage {
-    /// Bytes held without being in use.
+    /// Bytes held but not in use.
     #[inline]
     pub(crate) fn waste_bytes(self) -> u64 {
         self.held_bytes.saturating_sub(self.live_bytes)
@@ -128,7 +130,7 @@ impl SlabUsage {
 }
 
 impl Slab {
-    /// Slots in `arena`; what they hold is added to `ledger`.
+    /// Creates slots in `arena`; what they hold is added to `ledger`.
     pub(crate) fn new(arena: Arc<Arena>, ledger: Arc<Ledger>) -> Arc<Self> {
         Arc::new(Self {
             arena,
@@ -153,13 +155,13 @@ impl Slab {
         &self.arena
     }
 
-    /// What the slots and pages of this arena are counted in.
+    /// The ledger that counts the slots and pages of this arena.
     #[inline]
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// A cache for one thread.
+    /// Returns a cache for one thread.
     pub(crate) fn cache(self: &Arc<Self>) -> SlabCache {
         SlabCache {
             slab: Arc::clone(self),
@@ -169,7 +171,7 @@ impl Slab {
         }
     }
 
-    /// Sums over all classes: two loads.
+    /// Returns the sums over all classes: two loads.
     #[inline]
     pub(crate) fn usage(&self) -> SlabUsage {
         SlabUsage {
@@ -184,8 +186,8 @@ impl Slab {
         lock(&self.pools[class.index()]).chunks * CHUNK_BYTES as u64
     }
 
-    /// Takes chunks out of service of which less than `percent` of the slots are out; how many it
-    /// took.
+    /// Takes chunks out of service of whose slots less than `percent` are out. Returns their
+    /// number.
     #[cfg(test)]
     pub(crate) fn retire_sparse(&self, percent: u32) -> usize {
         let retired = self
@@ -202,9 +204,10 @@ impl Slab {
         retired
     }
 
-    /// Takes chunks out of service whose slots in use have room in the other chunks of their class:
-    /// the emptiest first, of those of which less than `percent` is in use, until about `goal_bytes`
-    /// of chunks were taken. Looks at all chunks ever used, twice, a few nanoseconds each.
+    /// Takes chunks out of service whose used slots fit into the other chunks of their class. Only
+    /// chunks with less than `percent` of their slots in use are eligible. Takes the emptiest
+    /// first, until about `goal_bytes` of chunks are taken. Looks twice at every chunk ever used, a
+    /// few nanoseconds each.
     pub(crate) fn retire_surplus(&self, percent: u32, goal_bytes: u64) -> Vec<ChunkId> {
         let mut surplus = Surplus::default();
         for chunk in self.all_chunks() {
@@ -228,7 +231,7 @@ impl Slab {
         retired
     }
 
-    /// Puts a retired chunk back into service, for what is in it cannot be moved now.
+    /// Puts a retired chunk back into service, because its content cannot be moved now.
     pub(crate) fn reinstate(&self, chunk: ChunkId) {
         let info = self.arena.chunks().info(chunk);
         let Some(class) = class_of(info.state.load(Ordering::Acquire)) else {
@@ -247,12 +250,12 @@ impl Slab {
         }
     }
 
-    /// All chunks that were ever used.
+    /// Returns all chunks that were ever used.
     pub(crate) fn all_chunks(&self) -> impl Iterator<Item = ChunkId> + use<> {
         (1..self.arena.chunks().unused().number()).map(ChunkId::from_number)
     }
 
-    /// The class of a chunk of slots.
+    /// Returns the class of a chunk, or `None` if it holds no slots.
     #[inline]
     pub(crate) fn class_of_chunk(&self, chunk: ChunkId) -> Option<SizeClass> {
         class_of(
@@ -264,7 +267,7 @@ impl Slab {
         )
     }
 
-    /// The class of a chunk that gives out slots, and how many of them are out.
+    /// Returns the class of a chunk that gives out slots, and how many of them are out.
     fn in_service(&self, chunk: ChunkId) -> Option<(SizeClass, u32)> {
         let info = self.arena.chunks().info(chunk);
         let now = info.state.load(Ordering::Acquire);
@@ -272,13 +275,13 @@ impl Slab {
         Some((class, info.count.load(Ordering::Relaxed)))
     }
 
-    /// Makes every cache hand its free slots back the next time it settles: what was freed in
-    /// retired chunks since the last time may be all that keeps them.
+    /// Makes every cache hand its free slots back when it next settles. Slots of retired chunks
+    /// that were freed since the last time may be all that keeps those chunks.
     pub(crate) fn recall(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether the record at `offset` should be moved away.
+    /// Whether the record at `offset` should be moved.
     #[inline]
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn is_retired(&self, offset: Offset) -> bool {
@@ -292,14 +295,14 @@ impl Slab {
         info.state.load(Ordering::Relaxed) & state::RETIRED != 0
     }
 
-    /// Takes a chunk out of service if its class and the number of its slots that are out suit.
+    /// Takes a chunk out of service if its class and its number of slots that are out suit.
     fn retire_if(&self, chunk: ChunkId, suits: impl Fn(SizeClass, u32) -> bool) -> bool {
         let info = self.arena.chunks().info(chunk);
         let Some(class) = class_of(info.state.load(Ordering::Acquire)) else {
             return false;
         };
         let mut pool = lock(&self.pools[class.index()]);
-        // Only under the lock of its class does a chunk keep its class.
+        // A chunk keeps its class only under the lock of that class.
         let now = info.state.load(Ordering::Relaxed);
         let out = info.count.load(Ordering::Relaxed);
         if class_of(now) != Some(class) || now & state::RETIRED != 0 || !suits(class, out) {
@@ -329,7 +332,8 @@ impl Slab {
         info.count.store(capacity(class), Ordering::Relaxed);
         info.free_head.store(0, Ordering::Relaxed);
         info.fresh.store(end, Ordering::Relaxed);
-        // Last: who sees the class under its lock sees the rest, for the lock was free before.
+        // Stored last: a thread that sees the class under its lock sees the rest too, because the
+        // lock was free before.
         let state = state::SLOTS | u32::from(class.number()) << state::CLASS_SHIFT;
         info.state.store(state, Ordering::Release);
         list.set_fresh(chunk, 0, end);
@@ -365,7 +369,8 @@ impl Slab {
         }
     }
 
-    /// Takes `count` slots of `class` back, linked from `head` on; the slot after the last of them.
+    /// Takes back `count` slots of `class`, linked from `head` on. Returns the slot after the last
+    /// of them.
     fn give_back(&self, class: SizeClass, head: u64, count: u32) -> u64 {
         let mut emptied = Vec::new();
         let mut next = head;
@@ -406,7 +411,7 @@ impl Slab {
         }
     }
 
-    /// Puts a slot into the list of its chunk. Under the pool's lock.
+    /// Puts a slot into the list of its chunk. The caller holds the pool's lock.
     fn return_slot(&self, offset: Offset) -> ChunkId {
         let chunk = ChunkId::of(offset);
         let info = self.arena.chunks().info(chunk);
@@ -420,7 +425,8 @@ impl Slab {
         chunk
     }
 
-    /// Counts `slots` returned to `chunk`; whether it is wholly free now, and no longer the class's.
+    /// Counts `slots` returned to `chunk`. Returns whether the chunk is now wholly free and no
+    /// longer the class's.
     fn after_return(&self, pool: &mut Pool, chunk: ChunkId, slots: u32) -> bool {
         let info = self.arena.chunks().info(chunk);
         let out = info.count.load(Ordering::Relaxed) - slots;
@@ -453,7 +459,7 @@ impl Slab {
         set_flag(info, state::LISTED);
     }
 
-    /// Takes `chunk` out of the pool's list, if it is in it.
+    /// Removes `chunk` from the pool's list, if it is in it.
     fn unlist(&self, pool: &mut Pool, chunk: ChunkId) {
         let chunks = self.arena.chunks();
         let info = chunks.info(chunk);
@@ -477,7 +483,7 @@ impl Slab {
     }
 }
 
-/// One thread's way to slots. Not shared; gives all it holds back when dropped.
+/// One thread's access to slots. Not shared; returns all it holds when dropped.
 #[derive(Debug)]
 pub(crate) struct SlabCache {
     slab: Arc<Slab>,
@@ -489,9 +495,9 @@ pub(crate) struct SlabCache {
 /// Free slots of one class.
 #[derive(Debug, Default)]
 struct List {
-    /// Offset of the first free slot, 0 for none; each names the next in its first word.
+    /// Offset of the first free slot, 0 for none; each free slot names the next in its first word.
     head: u64,
-    /// Offset of the first slot that was never cut, up to `fresh_end`.
+    /// Offset of the first slot that was never cut; the uncut rest ends at `fresh_end`.
     fresh_at: u64,
     fresh_end: u64,
     count: u32,
@@ -511,10 +517,10 @@ impl SlabCache {
         &self.slab.arena
     }
 
-    /// A slot of `class`; its content may be anything.
+    /// Allocates a slot of `class`; its content may be anything.
     ///
     /// # Errors
-    /// [`OutOfMemory`] when the reserved range is used up.
+    /// [`OutOfMemory`] if the reserved range is used up.
     #[inline]
     pub(crate) fn allocate(&mut self, class: SizeClass) -> Result<Offset, OutOfMemory> {
         let bytes = class_bytes(class);
@@ -523,7 +529,7 @@ impl SlabCache {
             if let Some(offset) = Offset::new(list.head) {
                 list.head = self.slab.arena.word(offset, 0).load(Ordering::Relaxed);
                 list.count -= 1;
-                // The next of them will be asked for its link.
+                // The next allocation reads the link in the next slot.
                 if let Some(next) = Offset::new(list.head) {
                     self.slab.arena.prefetch(next);
                 }
@@ -569,14 +575,15 @@ impl SlabCache {
         self.count_live(-share_bytes(class));
     }
 
-    /// Frees a slot of a retired chunk: not into the list, which would give it out again.
+    /// Frees a slot of a retired chunk. The slot does not go into the list, which would give it out
+    /// again.
     pub(crate) fn free_moved(&mut self, offset: Offset, class: SizeClass) {
         self.slab.give_back(class, offset.bytes(), 1);
         self.count_live(-share_bytes(class));
     }
 
-    /// Hands all free slots back when chunks were retired since the last call; one load if not. To
-    /// be called once per tick.
+    /// Hands all free slots back if chunks were retired since the last call; one load if not.
+    /// Called once per tick.
     #[inline]
     pub(crate) fn settle(&mut self) {
         let generation = self.slab.generation.load(Ordering::Acquire);
@@ -586,13 +593,13 @@ impl SlabCache {
         }
     }
 
-    /// What this thread counted and did not tell yet.
+    /// Bytes that this thread counted and has not yet reported.
     #[inline]
     pub(crate) fn pending_bytes(&self) -> i64 {
         self.live.pending()
     }
 
-    /// Tells the shared counters what this thread counted.
+    /// Adds the bytes that this thread counted to the shared counters.
     pub(crate) fn flush(&mut self) {
         let bytes = self.live.take();
         self.tell(bytes);
@@ -630,7 +637,7 @@ impl Drop for SlabCache {
     }
 }
 
-/// Which chunks are more than their class needs: counted by how full they are.
+/// Chooses the chunks that their class does not need, from counts by fullness.
 struct Surplus {
     classes: Vec<ClassFill>,
 }
@@ -641,11 +648,11 @@ struct ClassFill {
     chunks: u64,
     out: u64,
     by_fill: [u32; FILLS],
-    /// How many of each fill are to be taken.
+    /// Number of chunks to take, by fullness.
     wanted: [u32; FILLS],
 }
 
-/// Degrees of fullness told apart.
+/// Number of degrees of fullness.
 const FILLS: usize = 32;
 
 impl Default for Surplus {
@@ -669,7 +676,7 @@ impl Surplus {
         of_class.by_fill[Self::fill(class, out)] += 1;
     }
 
-    /// Decides how many chunks of each class and fill are to be taken.
+    /// Decides how many chunks of each class and fullness to take.
     fn choose(&mut self, percent: u32, goal_bytes: u64) {
         let mut goal = u32::try_from(goal_bytes.div_ceil(CHUNK_BYTES as u64)).unwrap_or(u32::MAX);
         let fullest = FILLS * distance(u64::from(percent)) / 100;
@@ -692,7 +699,7 @@ impl Surplus {
         }
     }
 
-    /// Whether a chunk is one of those to be taken.
+    /// Whether a chunk is one of those to take.
     fn take(&mut self, class: SizeClass, out: u32) -> bool {
         let wanted = &mut self.classes[class.index()].wanted[Self::fill(class, out)];
         let takes = *wanted > 0;
@@ -701,8 +708,8 @@ impl Surplus {
     }
 }
 
-/// Bytes of a chunk that a slot of `class` stands for: those of the slot, and its share of what is
-/// left at the chunk's end.
+/// Bytes of a chunk that a slot of `class` accounts for: the slot, and its share of the rest at the
+/// chunk's end.
 #[inline]
 fn share_bytes(class: SizeClass) -> i64 {
     SHARE_BYTES[class.index()]
@@ -732,12 +739,12 @@ fn slots_end(class: SizeClass) -> u32 {
     capacity(class) * slot_bytes(class)
 }
 
-/// The slot that a chunk's list names with `head`.
+/// Returns the slot that a chunk's list names with `head`.
 fn slot_at(chunk: ChunkId, head: u32) -> Option<Offset> {
     chunk.offset(head.checked_sub(1)?)
 }
 
-/// The class of a chunk of slots.
+/// Returns the class of a chunk of slots.
 fn class_of(state: u32) -> Option<SizeClass> {
     if state & state::USE_MASK != state::SLOTS {
         return None;

@@ -1,5 +1,6 @@
-//! How many keys each hash slot has, in cluster mode: counted by every handle in cells of its own, as all that is counted
-//! is. Keys that one handle added and another removed make counts below zero; their sum is right.
+//! How many keys each hash slot has, in cluster mode. Every handle counts in its own cells, as with
+//! all counters. If one handle adds keys and another removes them, a count is below zero; the sum
+//! is right.
 
 use std::sync::OnceLock;
 
@@ -9,7 +10,7 @@ use base::sync::atomic::{AtomicI64, Ordering};
 use crate::hidden::HiddenSlots;
 use crate::key::DatabaseId;
 
-/// The counts of one handle, or of those that are gone.
+/// The counts of one handle, or of all handles that are gone.
 #[derive(Debug)]
 pub(crate) struct SlotCounts(Box<[OnceLock<Box<[AtomicI64]>>]>);
 
@@ -18,7 +19,7 @@ impl SlotCounts {
         Self((0..databases).map(|_| OnceLock::new()).collect())
     }
 
-    /// Counts a key that came (1) or went (-1); for the owner.
+    /// Counts a key that came (1) or went (-1). Only the owner calls this.
     pub(crate) fn count(&self, database: DatabaseId, key: &[u8], change: i64) {
         self.add(database, usize::from(hash_slot::of(key)), change);
     }
@@ -32,7 +33,8 @@ impl SlotCounts {
         }
     }
 
-    /// Forgets a database, whose keys are all gone; for who has the store for itself.
+    /// Clears the counts of a database whose keys are all gone. The caller has the store for
+    /// itself.
     pub(crate) fn forget(&self, database: DatabaseId) {
         let counts = self.0.get(usize::from(database)).and_then(OnceLock::get);
         for count in counts.into_iter().flatten() {
@@ -40,14 +42,14 @@ impl SlotCounts {
         }
     }
 
-    /// The keys of a slot in all databases.
+    /// Number of keys of a slot in all databases.
     pub(crate) fn of(&self, slot: u16) -> i64 {
         let databases = self.0.iter().filter_map(OnceLock::get);
         let counts = databases.filter_map(|counts| counts.get(usize::from(slot)));
         counts.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// The keys of the hidden slots in a database, or of all others.
+    /// Number of keys of a database in the hidden slots, or in all others.
     pub(crate) fn sum(&self, database: DatabaseId, hidden: &HiddenSlots, are_hidden: bool) -> i64 {
         let counts = self.0.get(usize::from(database)).and_then(OnceLock::get);
         let counts = (0..).zip(counts.into_iter().flatten());
@@ -55,7 +57,7 @@ impl SlotCounts {
         meant.map(|(_, count)| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Adds what another counted.
+    /// Adds the counts of another handle.
     pub(crate) fn add_all(&self, other: &Self) {
         for (database, counts) in (0..).zip(&other.0) {
             for (slot, count) in counts.get().into_iter().flatten().enumerate() {

@@ -9,49 +9,53 @@
 //!              saved by the scanner, which goes on with 4
 //! ```
 //!
-//! The cut is one number that goes up. A write that holds all of its buckets reads it **once**: with
-//! the old number it belongs to the snapshot as a whole, with the new one not at all. Before it
-//! changes a bucket that is on the other side it puts the records of the bucket, as they are, into a
-//! buffer, and the bucket on its own side. A scanner walks all buckets and does the same where
-//! nobody did yet. It visits without changing a version, so it disturbs no reader.
+//! The cut is one number that goes up. A write that holds all of its buckets reads it **once**:
+//! with the old number the write belongs to the snapshot as a whole, with the new one not at all.
+//! Before it changes a bucket on the other side, it puts the bucket's records, as they are, into a
+//! buffer, and puts the bucket on its own side. A scanner walks all buckets and does the same for
+//! those not yet saved. It visits without changing a version, so it disturbs no reader.
 //!
-//! A record that is merely overwritten in its place, as by SET of a text, is saved **alone**: its link is marked
-//! ([`crate::bucket::Link::SAVED`]), and its bucket stays behind. The four beside it, which are in no cache, are the scanner's then, or
-//! of who changes them. Who saves the bucket later leaves out what is marked and takes the marks away.
+//! A record that is merely overwritten in its place, as by SET of a text, is saved **alone**: its
+//! link is marked ([`crate::bucket::Link::SAVED`]), and its bucket stays behind. The four records
+//! beside it, which are in no cache, are left to the scanner or to a thread that changes them. A
+//! thread that saves the bucket later leaves out the marked records and clears the marks.
 //!
 //! Why that is consistent: a bucket's lock puts "saved" and every write in one order. A write of
-//! several keys that read the old number holds all of its buckets since before, so the scanner comes
-//! to them only after it has ended. One that read the new number saves what it is about to change.
-//! Reading the number anew for each bucket would let the cut go through the middle of a write; a
-//! test does so on purpose and finds broken sums.
+//! several keys that read the old number has held all of its buckets since before, so the scanner
+//! comes to them only after it has ended. A write that read the new number saves what it is about
+//! to change. Reading the number anew for each bucket would let the cut go through the middle of a
+//! write; a test does so on purpose and finds broken sums.
 //!
 //! Rules
-//!  1. The cut is made while nobody has the store for itself, so that what happens there is on one
-//!     side as a whole, and while no database gets an index or loses it.
-//!  2. Whoever changes what is in a bucket calls [`crate::local::Local::choose_side`] once it holds
-//!     all of its buckets, and [`crate::local::Local::save_first`] before its first change of each:
-//!     [`crate::writer`], [`crate::expire`], [`crate::members`], [`crate::evict`]. Who only overwrites a record
-//!     calls [`crate::local::Local::save_alone`] instead: its link must stay what it is.
-//!  3. Who splits a bucket passes its side on. Who merges two leaves them alone while they are on
-//!     different sides: the scanner brings them together.
-//!  4. Who moves records changes no content and need not look.
-//!  5. An index that is emptied or given another number meanwhile is walked to its end all the same,
-//!     and its records are saved under the number it had at the cut.
-//!  6. A link is marked only in a bucket that is behind: whoever puts a bucket on the other side takes the marks
-//!     away, saved or given up. Otherwise the next snapshot would lack those records. Links that are moved to
-//!     another bucket of the same side, and records that are moved, keep the mark.
-//!  7. A lock set that is on the old side is not given a bucket with a mark: somebody was there behind the cut.
+//!  1. The cut is made while no thread has the store for itself, so that what happens there is on
+//!     one side as a whole, and while no database gets an index or loses it.
+//!  2. A thread that changes the content of a bucket calls [`crate::local::Local::choose_side`]
+//!     once it holds all of its buckets, and [`crate::local::Local::save_first`] before its first
+//!     change of each: [`crate::writer`], [`crate::expire`], [`crate::members`], [`crate::evict`].
+//!     A thread that only overwrites a record calls [`crate::local::Local::save_alone`] instead:
+//!     the record's link must stay what it is.
+//!  3. A split passes the bucket's side on. Two buckets on different sides are not merged: the
+//!     scanner brings them to one side.
+//!  4. A thread that moves records changes no content and need not check the side.
+//!  5. An index that is emptied or given another number meanwhile is walked to its end all the
+//!     same, and its records are saved under the number it had at the cut.
+//!  6. A link is marked only in a bucket that is behind: a thread that puts a bucket on the other
+//!     side clears the marks, whether the records are saved or given up. Otherwise the next
+//!     snapshot would lack those records. Links that are moved to another bucket of the same side,
+//!     and records that are moved, keep the mark.
+//!  7. A lock set that is on the old side is not given a bucket with a mark: another thread was
+//!     there after the cut.
 //!  8. No cut while a snapshot is in progress, which it is until all buckets are on the new side.
 //!
-//! Memory: what is saved counts as held until the sink drops it. The scanner pauses at half of the
-//! soft limit; at the soft limit writers are slowed down before they take their first lock
+//! Memory: saved data counts as held until the sink drops it. The scanner pauses at half of the
+//! soft limit. At the soft limit writers are slowed down before they take their first lock
 //! ([`crate::Handle::make_room`]), unless they ask and do something else meanwhile
-//! ([`crate::Handle::should_back_off`]); at the hard limit the snapshot is given up. Nobody ever
-//! waits with a bucket held. A snapshot that was given up or cancelled still puts all buckets on the
-//! new side, without saving any.
+//! ([`crate::Handle::should_back_off`]). At the hard limit the snapshot is given up. No thread ever
+//! waits with a bucket held. A snapshot that was given up or cancelled still puts all buckets on
+//! the new side, without saving any.
 //!
-//! A large object is not copied whole with its bucket held: it shares its nodes with the copy, and who
-//! changes it later copies the nodes that he changes.
+//! A large object is not copied whole with its bucket held: it shares its nodes with the copy, and
+//! a thread that changes the object later copies the nodes that it changes.
 //!
 //! Source: the cut without a drain phase follows from Garnet's checkpoints (PVLDB 19(2), 5.1);
 //! bucket-wise pre-images stand for its record versions.
@@ -82,24 +86,24 @@ use crate::before_writes::BeforeWrites;
 use batch::Held;
 use place::Walk;
 
-/// Buffers of writers: each has its own while there are no more threads than this.
+/// Number of writers' buffers: each thread has its own while there are no more threads than this.
 const BUFFERS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-/// Takes what a snapshot saves. Called by whoever drives the scanner, with no lock of the store
-/// held: it may take its time, though meanwhile what writers save is held in memory. A snapshot that
-/// was given up may come to its end in the tick of any thread.
+/// Takes what a snapshot saves. The thread that drives the scanner calls it, with no lock of the
+/// store held. It may take its time, though meanwhile what writers save is held in memory. A
+/// snapshot that was given up may end in the tick of any thread.
 pub trait SnapshotSink: Send {
     /// Takes some records. They come in no order, each record of the cut once. Their memory counts
     /// as held by the snapshot until the batch is dropped. A break cancels the snapshot.
     fn take(&mut self, batch: Batch) -> ControlFlow<()>;
 
-    /// Whether it looks at the values that are not in memory ([`Batch::records`]), and not only at where they are
+    /// Whether the sink reads cold values ([`Batch::records`]), and not only their locators
     /// ([`Batch::records_unread`]).
     fn reads_cold(&self) -> bool {
         true
     }
 
-    /// The last call: how it ended, and what was taken until then.
+    /// Receives how the snapshot ended, and what the sink took until then. The last call.
     fn end(&mut self, ending: Ending, totals: &Totals);
 }
 
@@ -108,9 +112,9 @@ pub trait SnapshotSink: Send {
 pub enum Ending {
     /// The sink was given every record of the cut.
     Complete,
-    /// Somebody cancelled it.
+    /// A caller cancelled it.
     Cancelled,
-    /// Writers changed more than the sink took, up to the hard limit.
+    /// Writers saved more than the sink took, up to the hard limit.
     OverLimit,
 }
 
@@ -119,21 +123,21 @@ pub enum Ending {
 pub struct Totals {
     /// The generation that began with the cut.
     pub generation: u64,
-    /// Records given to the sink.
+    /// Number of records given to the sink.
     pub records: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
-    /// The most memory that was held for it at a time.
+    /// Maximum memory that was held for it at a time.
     pub held_bytes_max: u64,
 }
 
 /// How much memory a snapshot may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotLimits {
-    /// From here on writers are slowed down; from half of it the scanner pauses.
+    /// Writers are slowed down above this; the scanner pauses above half of it.
     pub soft_bytes: u64,
-    /// From here on, counting only what writers saved, the snapshot is given up. One bucket of each
-    /// thread may come on top.
+    /// The snapshot is given up above this, counting only what writers saved. One bucket per thread
+    /// may come on top.
     pub hard_bytes: u64,
 }
 
@@ -146,7 +150,7 @@ impl Default for SnapshotLimits {
     }
 }
 
-/// What a call of [`crate::Handle::advance_snapshot`] came to.
+/// Outcome of a call of [`crate::Handle::advance_snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotStep {
     /// No snapshot is in progress.
@@ -157,24 +161,25 @@ pub enum SnapshotStep {
     Later,
 }
 
-/// How far a snapshot has come.
+/// Progress of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotProgress {
     /// What was given to the sink so far.
     pub totals: Totals,
     /// Memory held for it now.
     pub held_bytes: u64,
-    /// Buckets that the scanner has passed.
+    /// Number of buckets that the scanner has passed.
     pub buckets_done: u64,
-    /// Buckets of the databases of the cut when it began; tables may have grown since.
+    /// Number of buckets of the databases of the cut when it began; tables may have grown since.
     pub buckets: u64,
-    /// Whether it goes on only to put all buckets on one side, saving none.
+    /// Whether the snapshot continues only to put all buckets on one side, saving none.
     pub is_given_up: bool,
-    /// Whether records that nobody else needs, of a database that was emptied, stay in memory until it is over.
+    /// Whether records of an emptied database, which nothing else needs, stay in memory until it is
+    /// over.
     pub keeps_emptied: bool,
 }
 
-/// A snapshot is in progress already.
+/// The error that a snapshot is already in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotInProgress;
 
@@ -197,15 +202,15 @@ pub(crate) struct Snapshots {
     span_bytes: AtomicUsize,
     counts: Counts,
     held: std::sync::Arc<Held>,
-    /// What writers save, until it is worth handing over.
+    /// Records that writers saved, until there are enough to hand over.
     buffers: [CachePadded<Mutex<Option<Batch>>>; BUFFERS],
     next_buffer: AtomicU64,
-    /// What is to be given to the sink.
+    /// Batches that the sink has not yet been given.
     ready: Mutex<Vec<Batch>>,
     /// Locked after `delivery`, and before a database gets or loses its index.
     walk: Mutex<Option<Walk>>,
     delivery: Mutex<Option<Box<dyn SnapshotSink>>>,
-    /// For a test that plants a bug: the generation is read for each bucket.
+    /// For a test that plants a bug: whether the generation is read for each bucket.
     #[cfg(test)]
     pub(crate) reads_for_each_bucket: AtomicBool,
 }
@@ -217,9 +222,9 @@ struct Counts {
     bytes: AtomicU64,
     buckets_done: AtomicU64,
     buckets: AtomicU64,
-    /// Every record was put into a batch.
+    /// Whether every record was put into a batch.
     is_walked: AtomicBool,
-    /// Indexes that were emptied since the cut are kept.
+    /// Whether indexes that were emptied since the cut are kept.
     keeps_emptied: AtomicBool,
 }
 
@@ -234,14 +239,14 @@ impl Counts {
     }
 }
 
-/// What a snapshot is doing.
+/// The state of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Idle,
     Saving,
     Cancelled,
     OverLimit,
-    /// The sink has everything.
+    /// The sink has all records.
     Ending,
 }
 
@@ -268,21 +273,22 @@ impl Phase {
 }
 
 impl Snapshots {
-    /// How many cuts there were; who changes buckets reads it once it holds all of them.
+    /// Number of cuts so far. A thread that changes buckets reads it once it holds all of them.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// That number, while a snapshot is in progress. Only advice may follow from it.
+    /// The generation while a snapshot is in progress. Only advice may follow from it.
     #[inline]
     pub(crate) fn cut_in_progress(&self, before_writes: &BeforeWrites) -> Option<u64> {
         let is_there = before_writes.get() & BeforeWrites::SNAPSHOT != 0;
         is_there.then(|| self.generation())
     }
 
-    /// Raises the number to `at_least`, or to the one behind it: its lowest bit stays as it is, and with
-    /// it the side of every bucket, so nobody who changes something meanwhile need know.
+    /// Raises the generation to `at_least`, or to the number after it. Its lowest bit does not
+    /// change, nor does the side of any bucket, so threads that change something meanwhile need not
+    /// know.
     pub(crate) fn raise_generation(&self, at_least: u64) -> Result<u64, SnapshotInProgress> {
         let _nobody_begins = lock(&self.delivery);
         if self.phase() != Phase::Idle {
@@ -295,13 +301,13 @@ impl Snapshots {
         Ok(raised)
     }
 
-    /// A buffer for one thread, by number.
+    /// Returns the number of a buffer for one thread.
     pub(crate) fn assign_buffer(&self) -> usize {
         let next = self.next_buffer.fetch_add(1, Ordering::Relaxed);
         usize::try_from(next).unwrap_or(0) % BUFFERS
     }
 
-    /// Whether so much is held that who is about to lock should wait a moment first.
+    /// Whether so much is held that a writer should wait a moment before it locks.
     #[inline]
     pub(crate) fn is_pressing(&self) -> bool {
         self.phase() == Phase::Saving && self.held.sum() >= self.soft_bytes.load(Ordering::Relaxed)
@@ -312,12 +318,12 @@ impl Snapshots {
         self.held.sum()
     }
 
-    /// Stops saving; whether there was a snapshot to stop.
+    /// Stops saving. Returns whether there was a snapshot to stop.
     pub(crate) fn cancel(&self) -> bool {
         self.leave_saving(Phase::Cancelled)
     }
 
-    /// How far the snapshot in progress has come.
+    /// The progress of the snapshot in progress, or `None` if there is none.
     pub(crate) fn progress(&self) -> Option<SnapshotProgress> {
         let phase = self.phase();
         (phase != Phase::Idle).then(|| SnapshotProgress {
@@ -348,7 +354,7 @@ impl Snapshots {
         self.phase.store(phase.to_word(), Ordering::Release);
     }
 
-    /// From saving to `phase`; whether it was saving.
+    /// Changes from saving to `phase`. Returns whether it was saving.
     fn leave_saving(&self, phase: Phase) -> bool {
         let (saving, next) = (Phase::Saving.to_word(), phase.to_word());
         self.phase

@@ -22,7 +22,7 @@ use crate::policy::{InForce, LfuTuning, Policy, victims_max};
 use crate::shared::Shared;
 use crate::snapshot::{SnapshotInProgress, SnapshotProgress};
 
-/// How a store is made.
+/// Options of a new store.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Number of logical databases.
@@ -40,17 +40,17 @@ impl Default for Options {
 pub struct Store {
     pub(crate) backend: Backend,
     count: DatabaseId,
-    /// Held while a cut is made, and by who wants none meanwhile.
+    /// Held while a cut is made, and by threads that must exclude a cut.
     batches: Mutex<()>,
 }
 
-/// While it lives no snapshot begins; see [`Store::batch_turn`].
+/// While it lives, no snapshot begins; see [`Store::batch_turn`].
 #[derive(Debug)]
 pub struct BatchTurn<'s> {
     _held: MutexGuard<'s, ()>,
 }
 
-/// What is behind the surface.
+/// The implementation behind the interface.
 #[derive(Debug)]
 pub(crate) enum Backend {
     Indexed(Arc<Shared>),
@@ -58,40 +58,41 @@ pub(crate) enum Backend {
     Naive(naive::Databases, Hasher),
 }
 
-/// What a store counts. Sums over all handles, a moment old.
+/// Counters of a store: sums over all handles, which may already be out of date.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
     /// Bytes held for records, index and their bookkeeping.
     pub used_bytes: u64,
     /// Reads that found a live record.
     pub hits: u64,
-    /// Reads that found none.
+    /// Reads that found no live record.
     pub misses: u64,
-    /// Records that went away because their deadline passed.
+    /// Records that were removed because their deadline had passed.
     pub expired: u64,
-    /// Members of structures, such as fields of hashes, that went away because their deadline passed.
+    /// Members of structures, such as fields of hashes, that were removed because their deadline
+    /// had passed.
     pub expired_members: u64,
-    /// Steps of housekeeping that left something expired for the next one, for want of time.
+    /// Steps of housekeeping that left expired records for the next step, for lack of time.
     pub expiry_left: u64,
-    /// Records that went away because memory was needed.
+    /// Records that were removed because memory was needed.
     pub evicted: u64,
-    /// Effects stated since the start, whether somebody listened or not.
+    /// Effects stated since the start, whether there was a sink or not.
     pub changes: u64,
-    /// Records moved so that memory becomes free.
+    /// Records moved to free memory.
     pub moved: u64,
-    /// Places looked at for that and left as they are.
+    /// Places that were considered for a move and left as they are.
     pub left: u64,
     /// Whether records are being moved now.
     pub is_moving: bool,
-    /// Large values that wait to be freed behind the scenes.
+    /// Large values that wait to be freed in the background.
     pub lazyfree_pending: u64,
-    /// Large values freed behind the scenes since this was last forgotten.
+    /// Large values freed in the background since the last reset.
     pub lazyfreed: u64,
-    /// Where the bytes are.
+    /// The memory by use.
     pub memory: MemoryUsage,
 }
 
-/// What is going on about the memory that a store holds.
+/// The state of the memory that a store holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Held {
     /// Whether records are being moved now.
@@ -100,18 +101,18 @@ pub struct Held {
     pub is_over_limit: bool,
 }
 
-/// Where the bytes of a store are (MEMORY STATS).
+/// The memory of a store by use (MEMORY STATS).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryUsage {
     /// The indexes of all databases.
     pub index_bytes: u64,
     /// Slots in use: records with their keys and short values.
     pub slot_bytes: u64,
-    /// Memory held for slots, free ones included.
+    /// Memory held for slots, including free ones.
     pub slot_held_bytes: u64,
-    /// Long values, and what collections have besides their records.
+    /// Long values, and the parts of collections outside their records.
     pub long_value_bytes: u64,
-    /// The part of them that lies in memory of the store's own, as that of slots does.
+    /// The part of those in the store's own memory, as slots are.
     pub page_bytes: u64,
     /// The limit; 0 is none.
     pub limit_bytes: u64,
@@ -121,22 +122,22 @@ pub struct MemoryUsage {
 #[cfg(not(any(loom, shuttle)))]
 const LEVEL: u32 = 6;
 
-/// The most overflow buckets of one index.
+/// Maximum number of overflow buckets of one index.
 #[cfg(not(any(loom, shuttle)))]
 const OVERFLOW_MAX: usize = 1 << 24;
 
 impl Store {
-    /// An empty store.
+    /// Creates an empty store.
     ///
     /// # Errors
-    /// When the address range cannot be reserved.
+    /// If the address range cannot be reserved.
     #[cfg(not(any(loom, shuttle)))]
     pub fn new(options: &Options) -> io::Result<StdArc<Self>> {
         let hasher = Hasher::new(KeyHasher::from_os());
         Self::with_shape(options, hasher, shape_for_machine())
     }
 
-    /// As [`Store::new`], with what tests choose.
+    /// As [`Store::new`], with parameters that tests choose.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn with_shape(
         options: &Options,
@@ -152,7 +153,7 @@ impl Store {
         }))
     }
 
-    /// For a model checker: with an arena of `chunks`.
+    /// Creates a store for a model checker, with an arena of `chunks` chunks.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn for_model(chunks: usize, shape: Shape) -> StdArc<Self> {
         let hasher = Hasher::new(KeyHasher::seeded(1));
@@ -165,8 +166,8 @@ impl Store {
         })
     }
 
-    /// An empty store that is a plain map behind a lock, for tests that prove that whoever uses a
-    /// store needs nothing but its surface.
+    /// Creates an empty store that is a plain map behind a lock, for tests that prove that users of
+    /// a store need nothing but its interface.
     #[cfg(any(test, feature = "naive"))]
     #[must_use]
     pub fn naive(options: &Options) -> StdArc<Self> {
@@ -178,7 +179,7 @@ impl Store {
         })
     }
 
-    /// A way into the store for one thread.
+    /// Returns a handle for one thread.
     #[must_use]
     pub fn handle(self: &StdArc<Self>) -> Handle {
         Handle::new(self)
@@ -190,7 +191,7 @@ impl Store {
         self.count
     }
 
-    /// Says which events somebody wants, from now on.
+    /// Sets the classes of events that have subscribers, from now on.
     pub fn set_wanted_events(&self, classes: EventClass) {
         match &self.backend {
             Backend::Indexed(shared) => shared.wanted_events.set(classes),
@@ -199,37 +200,39 @@ impl Store {
         }
     }
 
-    /// Has the keys of hash slots counted, by the handles that are made from now on: for cluster mode, where databases
-    /// are not exchanged. To be called before the first.
+    /// Makes handles created from now on count the keys of hash slots: for cluster mode, where
+    /// databases are not swapped. Called before the first handle.
     pub fn count_hash_slots(&self) {
         if let Some(shared) = self.shared() {
             shared.tallies.count_slots();
         }
     }
 
-    /// How many keys a hash slot has in all databases, a moment old; 0 where they are not counted.
+    /// Number of keys of a hash slot in all databases; it may already be out of date. 0 if keys are
+    /// not counted by hash slot.
     #[must_use]
     pub fn keys_in_hash_slot(&self, slot: u16) -> u64 {
         self.shared()
             .map_or(0, |shared| shared.tallies.keys_in_slot(slot))
     }
 
-    /// Hides the keys of these hash slots, first and last of each range, and no others: they are here, and belong to another
-    /// node. Who walks the keyspace for a client asks [`Store::hides`].
+    /// Hides the keys of these hash slots, first and last of each range, and no others: they are
+    /// here, but belong to another node. Code that walks the keyspace for a client asks
+    /// [`Store::hides`].
     pub fn hide_hash_slots(&self, ranges: &[(u16, u16)]) {
         if let Some(shared) = self.shared() {
             shared.hidden.set(ranges);
         }
     }
 
-    /// Whether a key is of a hash slot that is [hidden](Store::hide_hash_slots).
+    /// Whether a key belongs to a [hidden](Store::hide_hash_slots) hash slot.
     #[inline]
     #[must_use]
     pub fn hides(&self, key: &[u8]) -> bool {
         self.shared().is_some_and(|shared| shared.hidden.hides(key))
     }
 
-    /// How many keys of a database are hidden, a moment old.
+    /// Number of hidden keys of a database; it may already be out of date.
     #[must_use]
     pub fn hidden_len(&self, database: DatabaseId) -> usize {
         let shared = self.shared().filter(|shared| shared.hidden.is_any());
@@ -239,7 +242,7 @@ impl Store {
         })
     }
 
-    /// How many keys of a database are shown, where some hash slots are hidden.
+    /// Number of visible keys of a database, or `None` if no hash slot is hidden.
     #[must_use]
     pub fn shown_len(&self, database: DatabaseId) -> Option<usize> {
         let shared = self.shared().filter(|shared| shared.hidden.is_any())?;
@@ -249,7 +252,7 @@ impl Store {
         Some(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
-    /// Forgets what was counted (CONFIG RESETSTAT).
+    /// Resets the counters (CONFIG RESETSTAT).
     pub fn reset_statistics(&self) {
         if let Some(shared) = self.shared() {
             shared.tallies.reset();
@@ -257,15 +260,17 @@ impl Store {
         }
     }
 
-    /// Whether expired records are removed before anyone asks for them (DEBUG SET-ACTIVE-EXPIRE).
+    /// Sets whether expired records are removed before a client asks for them (DEBUG
+    /// SET-ACTIVE-EXPIRE).
     pub fn set_active_expire(&self, on: bool) {
         if let Some(shared) = self.shared() {
             shared.active_expire.store(on, Ordering::Relaxed);
         }
     }
 
-    /// Waits for the turn to apply what belongs together: all of it lies on one side of every cut. A follower
-    /// applies its primary's stream so, in which a cut names one place. To be taken outside of all operations.
+    /// Waits for the turn to apply a batch as a unit: all of it lies on one side of every cut. A
+    /// follower applies its primary's stream in this way, so that a cut names one position. The
+    /// caller is outside of all operations.
     pub fn batch_turn(&self) -> BatchTurn<'_> {
         let held = self.batches.lock();
         BatchTurn {
@@ -279,38 +284,38 @@ impl Store {
         self.shared().is_some_and(|shared| shared.holds_removals())
     }
 
-    /// Says whether records stay that have expired or should go for want of memory (CLIENT PAUSE):
-    /// readers do not see the expired ones, and a write to such a key still removes it.
+    /// Sets whether expired records stay and eviction stops (CLIENT PAUSE). Readers do not see
+    /// expired records, and a write to such a key still removes it.
     pub fn hold_removals(&self, on: bool) {
         if let Some(shared) = self.shared() {
             shared.set_holds_removals(on);
         }
     }
 
-    /// Says whether another server says what goes (a replica): nothing expires and nothing is evicted, and neither
-    /// readers nor writers remove what is due. Readers do not see it; who [applies](crate::Handle::set_ageless)
-    /// what that server says does.
+    /// Sets whether another server decides what is removed (a replica): nothing expires and nothing
+    /// is evicted, and neither readers nor writers remove expired records. Readers do not see
+    /// these; a handle that [applies](crate::Handle::set_ageless) that server's effects does.
     pub fn set_follower(&self, on: bool) {
         if let Some(shared) = self.shared() {
             shared.set_follower(on);
         }
     }
 
-    /// Whether another server says what goes.
+    /// Whether another server decides what is removed.
     #[must_use]
     pub fn is_follower(&self) -> bool {
         self.shared().is_some_and(|shared| shared.is_follower())
     }
 
-    /// Says what the process holds besides the store, which counts for the limit of memory.
+    /// Sets the memory that the process holds besides the store; it counts for the memory limit.
     pub fn set_other_bytes(&self, other_bytes: u64) {
         if let Some(shared) = self.shared() {
             shared.budget.set_other_bytes(other_bytes);
         }
     }
 
-    /// Limits what the process may hold to `limit_bytes` (0: no limit). What is over is evicted by
-    /// `policy`, which looks at `samples` records where it has to choose among some.
+    /// Limits the memory that the process may hold to `limit_bytes` (0: no limit). Excess is
+    /// evicted by `policy`, which looks at `samples` records if it samples.
     pub fn set_memory_limit(&self, limit_bytes: u64, policy: Policy, samples: u8) {
         if let Some(shared) = self.shared() {
             shared.set_limit_bytes(limit_bytes);
@@ -322,8 +327,8 @@ impl Store {
         }
     }
 
-    /// Says who keeps values that are not in memory, once and before there are any; whether nobody did so far. From
-    /// then on use is noted whatever the policy.
+    /// Sets the store of cold values, once and before there are any. Returns whether there was none
+    /// so far. From then on use is recorded whatever the policy.
     pub fn set_cold_values(&self, values: Arc<dyn ColdValues>) -> bool {
         self.shared().is_some_and(|shared| {
             let is_first = shared.cold().set(values);
@@ -336,22 +341,22 @@ impl Store {
         })
     }
 
-    /// Whether more memory is held than the limit says, and values are leaving it.
+    /// Whether more memory is held than the limit, and values are being demoted.
     #[must_use]
     pub fn waits_for_demotion(&self) -> bool {
         let (used, limit) = self.used_and_limit_bytes();
         limit > 0 && used > limit && self.shared().is_some_and(|shared| shared.cold().has_room())
     }
 
-    /// Says whether there is room for more values out of memory: then nothing is evicted or refused for want
-    /// of memory, and somebody demotes what is over the limit.
+    /// Sets whether the cold store has space for more values. Then nothing is evicted or refused
+    /// for lack of memory, and a background thread demotes what is over the limit.
     pub fn set_cold_room(&self, on: bool) {
         if let Some(shared) = self.shared() {
             shared.cold().set_has_room(on);
         }
     }
 
-    /// Bytes that the process holds, as far as they count for the limit, and the limit (0: none).
+    /// The bytes held by the process that count for the limit, and the limit (0: none).
     #[must_use]
     pub fn used_and_limit_bytes(&self) -> (u64, u64) {
         self.shared().map_or((0, 0), |shared| {
@@ -363,8 +368,8 @@ impl Store {
         })
     }
 
-    /// How much one call at most evicts beyond what it needs itself: 0 little, 10 what it does unless
-    /// told otherwise, 100 all that is over the limit.
+    /// Sets how much one call at most evicts beyond its own need: 0 little, 10 the default, 100
+    /// everything over the limit.
     pub fn set_tenacity(&self, tenacity: u8) {
         if let Some(shared) = self.shared() {
             let victims = victims_max(tenacity);
@@ -372,8 +377,9 @@ impl Store {
         }
     }
 
-    /// Says from when on records are moved together without being asked: when at least `ignore_bytes`
-    /// and `threshold_percent` of what is in use lie idle. `None` is the store's own choice.
+    /// Sets the threshold from which records are compacted without a request: at least
+    /// `ignore_bytes` and `threshold_percent` of the memory in use are idle. `None` is the store's
+    /// own choice.
     pub fn set_moving(&self, threshold: Option<(u64, u64)>) {
         if let Some(shared) = self.shared() {
             let own = (Mover::IGNORE_BYTES, Mover::THRESHOLD_PERCENT);
@@ -382,8 +388,8 @@ impl Store {
         }
     }
 
-    /// Has the thread that drops large things call a function once it rests: what its allocator keeps for it can be
-    /// handed back there. The first one counts.
+    /// Sets a function that the thread that frees large values calls once it rests: it can return
+    /// what the allocator keeps for that thread. Only the first call counts.
     pub fn set_at_rest_of_lazy_free(&self, function: fn()) {
         if let Some(shared) = self.shared() {
             shared.lazy.set_at_rest(function);
@@ -398,31 +404,32 @@ impl Store {
         }
     }
 
-    /// Cancels the snapshot in progress; whether there was one. Another can begin once
+    /// Cancels the snapshot in progress. Returns whether there was one. Another can begin once
     /// [`Handle::advance_snapshot`] says that it is over.
     pub fn cancel_snapshot(&self) -> bool {
         self.shared()
             .is_some_and(|shared| shared.snapshots.cancel())
     }
 
-    /// Counts cuts on from at least `generation`: effects that were stated in a life before belong to
-    /// older generations than all that are still to come. Returns the generation that is in force now.
+    /// Counts cuts from at least `generation` on, so that effects stated by an earlier process
+    /// belong to older generations than all future ones. Returns the generation that is now in
+    /// force.
     ///
     /// # Errors
-    /// [`SnapshotInProgress`]; nothing is changed then.
+    /// [`SnapshotInProgress`]; then nothing is changed.
     pub fn raise_generation(&self, generation: u64) -> Result<u64, SnapshotInProgress> {
         self.shared().map_or(Ok(0), |shared| {
             shared.snapshots.raise_generation(generation)
         })
     }
 
-    /// How far the snapshot in progress has come; none when there is none.
+    /// The progress of the snapshot in progress, or `None` if there is none.
     #[must_use]
     pub fn snapshot_progress(&self) -> Option<SnapshotProgress> {
         self.shared()?.snapshots.progress()
     }
 
-    /// What is going on about the memory that the store holds. Takes no lock.
+    /// The state of the memory that the store holds. Takes no lock.
     #[must_use]
     pub fn held(&self) -> Held {
         self.shared().map_or_else(Held::default, |shared| Held {
@@ -431,7 +438,7 @@ impl Store {
         })
     }
 
-    /// What the store counted so far.
+    /// Counters of the store.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.shared().map_or_else(Statistics::default, statistics)
@@ -478,7 +485,7 @@ fn statistics(shared: &Arc<Shared>) -> Statistics {
     }
 }
 
-/// Buckets for more records than the machine's memory holds.
+/// Returns a shape with buckets for more records than the machine's memory holds.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) fn shape_for_machine() -> Shape {
     let memory_bytes = crate::reservation::machine_memory_bytes();

@@ -1,7 +1,8 @@
-//! Counting without sharing: every handle counts in a cell of its own, readers sum the cells.
+//! Counting without sharing: every handle counts in its own cell, readers sum the cells.
 //!
-//! Only the owner of a cell writes it, with a plain load and store; so a count costs no locked
-//! instruction and no line that moves between cores. What a handle counted stays when it goes.
+//! Only the owner of a cell writes it, with a plain load and store. So a count costs no locked
+//! instruction, and no cache line moves between cores. The counts of a handle stay when the handle
+//! is dropped.
 
 use base::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 use base::sync::{CachePadded, Mutex, MutexGuard};
@@ -11,21 +12,21 @@ use crate::hidden::HiddenSlots;
 use crate::key::DatabaseId;
 use crate::slot_counts::SlotCounts;
 
-/// A handle tells the index about its records once it has so many more or fewer.
+/// A handle reports its records to the index once their number has changed by this much.
 const TOLD_EVERY: i64 = 16;
 
-/// What is counted per handle.
+/// Counters of one handle.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     pub(crate) hits: Event,
     pub(crate) misses: Event,
     pub(crate) expired: Event,
-    /// Members of structures whose deadline passed.
+    /// Members of structures that were removed because their deadline had passed.
     pub(crate) expired_members: Event,
-    /// Ticks that left something for the next that had expired.
+    /// Ticks that left expired records for the next tick.
     pub(crate) expiry_left: Event,
     pub(crate) evicted: Event,
-    /// Effects stated, whether somebody listened or not.
+    /// Effects stated, whether there was a sink or not.
     pub(crate) changes: Event,
 }
 
@@ -34,19 +35,19 @@ pub(crate) struct Events {
 pub(crate) struct Event(AtomicU64);
 
 impl Event {
-    /// Counts one; for the owner.
+    /// Counts one. Only the owner calls this.
     #[inline]
     pub(crate) fn count(&self) {
         self.add(1);
     }
 
-    /// Counts several; for the owner.
+    /// Counts several. Only the owner calls this.
     pub(crate) fn add(&self, more: u64) {
         let sum = self.0.load(Ordering::Relaxed).wrapping_add(more);
         self.0.store(sum, Ordering::Relaxed);
     }
 
-    /// The count, a moment old.
+    /// The count; it may already be out of date.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -64,7 +65,8 @@ impl Events {
     }
 }
 
-/// Records of one database that came and went through one handle and that its index was not told.
+/// Records of one database that came and went through one handle and that its index does not know
+/// of yet.
 #[derive(Debug, Default)]
 pub(crate) struct Delta {
     pub(crate) keys: Pending,
@@ -72,19 +74,19 @@ pub(crate) struct Delta {
 }
 
 impl Delta {
-    /// Forgets what was counted, for its index is gone.
+    /// Discards the counts, because their index is gone.
     pub(crate) fn forget(&self) {
         self.keys.take();
         self.deadlines.take();
     }
 }
 
-/// A number that its owner changes, and whoever has the store for itself.
+/// A number that only its owner changes, or a thread that has the store for itself.
 #[derive(Debug, Default)]
 pub(crate) struct Pending(AtomicI64);
 
 impl Pending {
-    /// Adds `change`; whether it is time to tell the index.
+    /// Adds `change`. Returns whether it is time to report to the index.
     #[inline]
     pub(crate) fn add(&self, change: i64) -> bool {
         let sum = self.0.load(Ordering::Relaxed) + change;
@@ -92,13 +94,13 @@ impl Pending {
         sum.abs() >= TOLD_EVERY
     }
 
-    /// What was not told yet.
+    /// The changes not yet reported.
     #[inline]
     pub(crate) fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Takes what was not told yet.
+    /// Takes the changes not yet reported.
     pub(crate) fn take(&self) -> i64 {
         let sum = self.0.load(Ordering::Relaxed);
         self.0.store(0, Ordering::Relaxed);
@@ -106,7 +108,7 @@ impl Pending {
     }
 }
 
-/// What handles told an index about its records.
+/// The counts of an index's records that handles have reported.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     keys: AtomicI64,
@@ -122,11 +124,11 @@ pub(crate) struct Records {
     pub(crate) deadlines: i64,
 }
 
-/// Sums that were begun anew because somebody told meanwhile.
+/// Maximum number of attempts to sum while handles report.
 const SUM_TRIES: u32 = 100;
 
 impl Counts {
-    /// What was told so far.
+    /// The sum of all reports so far.
     #[inline]
     pub(crate) fn about(&self) -> Records {
         Records {
@@ -135,7 +137,7 @@ impl Counts {
         }
     }
 
-    /// Moves what a delta holds here. Who sums meanwhile notices, and sums again.
+    /// Moves the counts of a delta here. A thread that sums meanwhile notices, and sums again.
     pub(crate) fn tell(&self, delta: &Delta) {
         self.begun.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -151,18 +153,18 @@ impl Counts {
 pub(crate) struct Cell {
     pub(crate) events: CachePadded<Events>,
     deltas: Box<[Delta]>,
-    /// In cluster mode.
+    /// Present in cluster mode.
     slots: Option<SlotCounts>,
 }
 
 impl Cell {
-    /// What the index of a database was not told.
+    /// The counts that the index of a database does not know yet.
     #[inline]
     pub(crate) fn delta(&self, database: DatabaseId) -> &Delta {
         &self.deltas[usize::from(database)]
     }
 
-    /// In cluster mode, the counts of hash slots.
+    /// The counts of hash slots, in cluster mode.
     #[inline]
     pub(crate) fn slots(&self) -> Option<&SlotCounts> {
         self.slots.as_ref()
@@ -174,16 +176,16 @@ impl Cell {
 pub(crate) struct Tallies {
     cells: Mutex<Cells>,
     databases: usize,
-    /// What handles counted of hash slots that are gone; in cluster mode.
+    /// The hash-slot counts of handles that are gone; in cluster mode.
     slots_gone: OnceLock<SlotCounts>,
 }
 
 #[derive(Debug, Default)]
 struct Cells {
     live: Vec<Arc<Cell>>,
-    /// What handles counted that are gone.
+    /// The counts of handles that are gone.
     gone: Events,
-    /// What is subtracted since counting was last started anew.
+    /// The counts at the last reset, which are subtracted.
     forgotten: Events,
 }
 
@@ -196,12 +198,12 @@ pub(crate) struct Sums {
     pub(crate) expired_members: u64,
     pub(crate) expiry_left: u64,
     pub(crate) evicted: u64,
-    /// Since the start, whenever counting was started anew.
+    /// Since the start, regardless of resets.
     pub(crate) changes: u64,
 }
 
 impl Tallies {
-    /// For `databases` databases.
+    /// Creates the cells for `databases` databases.
     pub(crate) fn new(databases: DatabaseId) -> Self {
         Self {
             cells: Mutex::new(Cells::default()),
@@ -210,13 +212,13 @@ impl Tallies {
         }
     }
 
-    /// Has handles that are made from now on count the keys of hash slots.
+    /// Makes all handles created from now on count the keys of hash slots.
     pub(crate) fn count_slots(&self) {
         self.slots_gone
             .get_or_init(|| SlotCounts::new(self.databases));
     }
 
-    /// How many keys a hash slot has; 0 where nobody counts.
+    /// Number of keys in a hash slot; 0 if hash slots are not counted.
     pub(crate) fn keys_in_slot(&self, slot: u16) -> u64 {
         let cells = self.lock();
         let gone = self.slots_gone.get().map_or(0, |gone| gone.of(slot));
@@ -225,7 +227,7 @@ impl Tallies {
         sum.max(0).unsigned_abs()
     }
 
-    /// How many keys the hidden slots have in a database, or all others.
+    /// Number of keys of a database in the hidden slots, or in all others.
     pub(crate) fn keys_in_slots(
         &self,
         database: DatabaseId,
@@ -241,7 +243,7 @@ impl Tallies {
         sum.max(0).unsigned_abs()
     }
 
-    /// Forgets the hash slots of a database, all of whose keys are gone.
+    /// Clears the hash-slot counts of a database whose keys are all gone.
     pub(crate) fn forget_slots(&self, database: DatabaseId) {
         let cells = self.lock();
         let live = cells.live.iter().filter_map(|cell| cell.slots());
@@ -250,7 +252,7 @@ impl Tallies {
         }
     }
 
-    /// A cell for a new handle.
+    /// Returns a cell for a new handle.
     pub(crate) fn join(&self) -> Arc<Cell> {
         let cell = Arc::new(Cell {
             events: CachePadded::new(Events::default()),
@@ -264,7 +266,7 @@ impl Tallies {
         cell
     }
 
-    /// Keeps what a handle counted that goes. Its deltas must be told already.
+    /// Keeps the counts of a handle that is dropped. Its deltas must have been reported already.
     pub(crate) fn part(&self, cell: &Arc<Cell>) {
         let mut cells = self.lock();
         cells.live.retain(|other| !Arc::ptr_eq(other, cell));
@@ -274,7 +276,7 @@ impl Tallies {
         }
     }
 
-    /// Events since counting was last started anew.
+    /// Events since the last reset.
     pub(crate) fn sums(&self) -> Sums {
         let cells = self.lock();
         let all = cells.total();
@@ -291,22 +293,22 @@ impl Tallies {
         }
     }
 
-    /// Starts counting anew.
+    /// Resets the counters.
     pub(crate) fn reset(&self) {
         let mut cells = self.lock();
         cells.forgotten = cells.total();
     }
 
-    /// Records of a database whose index was told `counts`: what it was at some time meanwhile, for two
-    /// sums one behind the other are of the same parts. Where others write so much that none are, give
-    /// or take who came and went during the sum.
+    /// Number of records of a database whose index has `counts`. The result was exact at some time
+    /// during the call, because two consecutive sums have the same parts. If other threads write so
+    /// much that no two sums agree, it may be off by the records that came or went during the sum.
     pub(crate) fn records(&self, database: DatabaseId, counts: &Counts) -> Records {
         let mut sum = Records::default();
         let mut before = None;
         for _ in 0..SUM_TRIES {
             let ended = counts.ended.load(Ordering::Acquire);
             sum = counts.about();
-            // Tells sums of different parts from each other.
+            // Distinguishes sums of different parts.
             let mut parts = 0_i64;
             self.for_each_delta(database, |delta| {
                 let (keys, deadlines) = (delta.keys.get(), delta.deadlines.get());
@@ -327,7 +329,7 @@ impl Tallies {
         sum
     }
 
-    /// Calls `visit` with what each handle did not tell about a database.
+    /// Calls `visit` with each handle's unreported counts of a database.
     pub(crate) fn for_each_delta(&self, database: DatabaseId, visit: impl FnMut(&Delta)) {
         let cells = self.lock();
         cells

@@ -1,4 +1,4 @@
-//! Tests of the whole store through its surface. What they share is here.
+//! Tests of the whole store through its interface, and what they share.
 
 mod collections;
 mod demotion;
@@ -30,19 +30,19 @@ use crate::key::DatabaseId;
 use crate::store::{Options, Store};
 use crate::value::Cause;
 
-/// How a store under test is forced to its limits.
+/// Parameters that force a store under test to its limits.
 #[derive(Clone, Copy, Debug)]
 struct Force {
     /// The table starts with `2^level` buckets.
     level: u32,
-    /// Only these bits of a hash are used.
+    /// Bits of a hash that are used.
     hash_mask: u64,
-    /// The table cannot have more buckets.
+    /// Maximum number of buckets of the table.
     buckets_max: usize,
 }
 
 impl Force {
-    /// One bucket to start with; otherwise as in production.
+    /// One bucket at the start; otherwise as in production.
     const TINY: Self = Self {
         level: 0,
         hash_mask: u64::MAX,
@@ -60,7 +60,7 @@ impl Force {
     }
 }
 
-/// What a sink was told.
+/// A call of a sink.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Told {
     Command(DatabaseId, Vec<Vec<u8>>),
@@ -69,7 +69,7 @@ enum Told {
     End,
 }
 
-/// A sink that writes down what it is told.
+/// A sink that records its calls.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Told>>>);
 

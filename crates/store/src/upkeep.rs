@@ -1,4 +1,4 @@
-//! Housekeeping between commands: what expired, what the process holds, what can be given back.
+//! Housekeeping between commands: expiry, memory measurement, return of free memory.
 
 use crate::accounting::resident_bytes;
 use crate::chunk::CLEANED_AT_ONCE;
@@ -6,20 +6,21 @@ use crate::indexed::Indexed;
 use crate::record_span::RecordSpan;
 use crate::shared::Shared;
 
-/// The resident set is measured so often.
+/// Milliseconds between measurements of the resident set …
 const MEASURE_EVERY_MS: u64 = 100;
 
-/// … and so often by writers that evict: at a gigabyte a second, 10 MB come between two measurements.
+/// … and between those of writers that evict: at a gigabyte a second, 10 MB come between two
+/// measurements.
 const MEASURE_WRITING_EVERY_MS: u64 = 10;
 
-/// Buckets of a snapshot that was given up that are passed in one tick: some ten microseconds.
+/// Number of buckets of a given-up snapshot that one tick passes: some ten microseconds.
 const BUCKETS_PER_TICK: usize = 256;
 
-/// It is looked so often whether records should be moved together.
+/// Milliseconds between checks whether records should be compacted.
 const MOVE_EVERY_MS: u64 = 1_000;
 
 impl Indexed {
-    /// One bounded step; whether more is waiting.
+    /// Does one bounded step. Returns whether more is waiting.
     pub(crate) fn tick(&mut self, now_unix_ms: u64) -> bool {
         let entered = self.enter();
         self.local.set_time(now_unix_ms);
@@ -49,8 +50,8 @@ impl Indexed {
         more
     }
 
-    /// Gives free memory back to the system: what is free at once, and what is wholly free once the
-    /// records that lie in its way were moved, in the ticks that follow.
+    /// Returns free memory to the system: what is free now at once, and what becomes free once
+    /// records have been moved in the following ticks.
     pub(crate) fn purge(&mut self) {
         let shared = &*self.shared;
         self.local.tell_bytes(shared);
@@ -60,7 +61,7 @@ impl Indexed {
         shared.arena_ref().give_dirty();
     }
 
-    /// Corrects what the counters say, for a writer that is about to evict.
+    /// Corrects the counters by a measurement, for a writer that is about to evict.
     pub(crate) fn measure_writing(&self) {
         measure(
             &self.shared,
@@ -69,7 +70,7 @@ impl Indexed {
         );
     }
 
-    /// Whether this thread has not told what it counted for a while.
+    /// Whether this thread has not reported its counts for a while.
     fn is_measure_due(&mut self, now_unix_ms: u64) -> bool {
         // The clock may have been set back.
         let since = now_unix_ms.abs_diff(self.told_unix_ms);
@@ -81,13 +82,13 @@ impl Indexed {
     }
 }
 
-/// Corrects what the counters say by what the system says, where there is a limit.
+/// Corrects the counters by the system's measurement, if there is a memory limit.
 fn measure(shared: &Shared, now_unix_ms: u64, every_ms: u64) {
     if shared.budget.limit_bytes() == 0 || !shared.last_measure.is_due(now_unix_ms, every_ms) {
         return;
     }
     if let Ok(resident) = resident_bytes() {
-        // As Redis leaves out what is on its way to disk or replicas: no record goes for it.
+        // Redis also leaves out data on its way to disk or replicas: no record is evicted for it.
         let resident = resident.saturating_sub(shared.snapshots.held_bytes());
         let used = shared.ledger.used_bytes();
         shared.budget.correct(resident, used, shared.idle_bytes());

@@ -1,20 +1,20 @@
-//! What a record holds, in words that say nothing of how it is held.
+//! What a record holds, in terms that do not depend on how it is kept.
 
 use std::fmt;
 
 use structures::{Encoding as ObjectEncoding, Kind as ObjectKind};
 
-/// What kind of value a key holds (the answer of TYPE).
+/// Kind of value that a key holds (the reply of TYPE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes or a whole number.
+    /// Bytes or an integer.
     String,
     /// A structure.
     Object(ObjectKind),
 }
 
 impl Kind {
-    /// All there are.
+    /// All kinds.
     pub const ALL: [Self; 6] = [
         Self::String,
         Self::Object(ObjectKind::List),
@@ -24,7 +24,7 @@ impl Kind {
         Self::Object(ObjectKind::Stream),
     ];
 
-    /// The word that TYPE answers.
+    /// The word that TYPE replies.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,12 +43,12 @@ pub enum Encoding {
     Embedded,
     /// A long string, or one that was changed in place (`raw`).
     Raw,
-    /// That of a structure.
+    /// The encoding of a structure.
     Object(ObjectEncoding),
 }
 
 impl Encoding {
-    /// The word that OBJECT ENCODING answers.
+    /// The word that OBJECT ENCODING replies.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,36 +63,37 @@ impl Encoding {
 /// Longest string that OBJECT ENCODING calls `embstr`.
 pub const EMBEDDED_BYTES_MAX: usize = 44;
 
-/// The highest etag: clients read them as signed numbers.
+/// The highest etag, because clients read etags as signed numbers.
 pub const ETAG_MAX: u64 = i64::MAX.cast_unsigned();
 
-/// The etag behind another; behind the last comes none.
+/// Returns the etag after `etag`. The highest etag is followed by itself.
 #[must_use]
 pub fn next_etag(etag: u64) -> u64 {
     etag.saturating_add(1).min(ETAG_MAX)
 }
 
-/// What a write does to the time at which the key stops existing.
+/// What a write does to the key's deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// Leave it as it is. Such a write changes the value that is there: an etag is kept, one higher.
+    /// The deadline stays as it is. Such a write changes the existing value: its etag is kept and
+    /// raised by one.
     Keep,
-    /// The key lives on until it is deleted.
+    /// The key lives until it is deleted.
     Never,
-    /// The key stops existing at this time, in milliseconds since 1970 UTC.
+    /// The key expires at this time, in milliseconds since 1970 UTC.
     At(u64),
 }
 
 /// How a record was used before it came here (RESTORE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Last so many seconds ago.
+    /// It was last used this many seconds ago.
     IdleSeconds(u64),
-    /// So often, as the logarithmic counter of the LFU policies has it.
+    /// The logarithmic use counter of the LFU policies.
     Frequency(u8),
 }
 
-/// Why a record went away; every deletion names one.
+/// Why a record was removed; every deletion names a cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Its deadline passed.
@@ -101,12 +102,12 @@ pub enum Cause {
     Evicted,
 }
 
-/// Why the store refused.
+/// Why the store refused an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreError {
     /// `maxmemory` is reached and the policy found nothing to evict, or the reserved range is full.
     OutOfMemory,
-    /// A bound of the format (length of key or value) would be passed.
+    /// A bound of the format (length of key or value) would be exceeded.
     TooLarge,
     /// The key holds another kind of value; the record is unchanged.
     WrongKind,

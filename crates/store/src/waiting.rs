@@ -19,7 +19,7 @@
 //!     exchange of one word ([`Waiter::claim`]): the winner has to answer. A thread that takes an element for
 //!     a waiter claims it before it changes anything, so nothing is taken for a client that is gone.
 //!  4. A client that comes while others wait takes nothing before their turn ([`Waiters::is_ahead`]): until
-//!     then, some thread has been notified, is about to serve this key, and will serve whoever is in the
+//!     then, some thread has been notified, is about to serve this key, and will serve every client in the
 //!     queue by then.
 
 use std::collections::{BTreeMap, HashMap};
@@ -36,10 +36,10 @@ use crate::listeners::{ChangeKind, Interest, KeyChange, Listener};
 use crate::parking::Hold;
 use crate::value::Kind;
 
-/// Locks of the table: many, for under each stands what happens to one key in 64.
+/// Number of locks of the table: many, because a lock covers the waiters of one key in 64.
 const SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
-/// What somebody waits for at a key.
+/// Kind of value that a waiter wants at a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A list.
@@ -48,18 +48,18 @@ pub enum Wanted {
     SortedSet,
     /// A stream.
     Stream,
-    /// A stream that was there in the beginning: it matters, too, when the key holds something else or
-    /// nothing at all.
+    /// A stream that existed in the beginning: the waiter must also learn if the key holds another
+    /// kind of value or nothing at all.
     KnownStream,
 }
 
-/// How many there are.
+/// Number of these kinds.
 const WANTED: usize = 4;
 
 impl Wanted {
     const ALL: [Self; WANTED] = [Self::List, Self::SortedSet, Self::Stream, Self::KnownStream];
 
-    /// Whether a key that holds this matters.
+    /// Whether a key that holds this kind matters.
     fn heeds(self, kind: Option<Kind>) -> bool {
         let wanted = match self {
             Self::List => ObjectKind::List,
@@ -71,16 +71,16 @@ impl Wanted {
     }
 }
 
-/// Who waits for keys of a store. `T` is what could not be done yet.
+/// The waiters for keys of a store. `T` is the request that could not be done yet.
 pub struct Waiters<T> {
     shards: Box<[Mutex<Shard<T>>]>,
     hasher: KeyHasher,
     last_ticket: AtomicU64,
-    /// Places taken in all lines.
+    /// Number of places taken in all queues.
     places: AtomicUsize,
 }
 
-/// One that waits for keys.
+/// A client that waits for keys.
 pub struct Waiter<T> {
     ticket: u64,
     database: DatabaseId,
@@ -88,16 +88,17 @@ pub struct Waiter<T> {
     wanted: Wanted,
     waits: AtomicBool,
     stands_in_line: AtomicBool,
-    /// What could not be done yet.
+    /// The request that could not be done yet.
     pub subject: T,
 }
 
-/// What came of another try.
+/// Outcome of another attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// The waiter has what it wanted, is in line no longer, or there still is nothing for it.
+    /// The waiter has what it wanted, has left the queue, or there still is nothing for it.
     Done,
-    /// It could not be made now, for keys are held for long: nobody behind may have a try before.
+    /// The attempt was not possible now, because keys are held for long: no later waiter may try
+    /// before.
     Busy,
 }
 
@@ -107,32 +108,33 @@ struct Shard<T> {
     keys: BTreeMap<DatabaseId, HashMap<Box<[u8]>, Lines<T>>>,
 }
 
-/// How many keys somebody waits for.
+/// Numbers of keys that have waiters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitedKeys {
-    /// All of them.
+    /// All keys that have waiters.
     pub all: usize,
-    /// Those whose end somebody waits for, too.
+    /// Those with a waiter that must also learn of their removal.
     pub known_streams: usize,
 }
 
 impl<T> Waiter<T> {
-    /// Ends the wait; whether this call did. Then the caller has to answer, and nobody else will.
+    /// Ends the wait. Returns whether this call did. If so, the caller has to answer, and no other
+    /// thread will.
     pub fn claim(&self) -> bool {
         self.waits.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether nothing ended the wait yet.
+    /// Whether nothing has ended the wait yet.
     pub fn waits(&self) -> bool {
         self.waits.load(Ordering::Acquire)
     }
 
-    /// A number that is larger the later the wait began.
+    /// The later the wait began, the larger this number is.
     pub fn ticket(&self) -> u64 {
         self.ticket
     }
 
-    /// Whether this is one of the keys it waits for. Looks at all of them.
+    /// Whether this is one of the waiter's keys. Looks at all of them.
     pub fn waits_for(&self, database: DatabaseId, key: &[u8]) -> bool {
         database == self.database && self.keys.iter().any(|one| **one == *key)
     }
@@ -155,8 +157,8 @@ impl<T> Default for Waiters<T> {
 }
 
 impl<T: Send + Sync + 'static> Waiters<T> {
-    /// Takes a place behind all others at each of `keys`, which are of one database. To be called
-    /// while these are [locked](Handle::locked) and nothing was found under them.
+    /// Joins the end of the queue at each of `keys`, which are of one database. Called while these
+    /// are [locked](Handle::locked) and nothing was found at them.
     pub fn wait(
         self: &Arc<Self>,
         handle: &mut Handle,
@@ -181,11 +183,11 @@ impl<T: Send + Sync + 'static> Waiters<T> {
         waiter
     }
 
-    /// Whether somebody waits for this of `key`, and longer than who has that ticket (`None`: who
-    /// does not wait yet). To be called while the key is locked.
+    /// Whether another waiter waits for this kind of value at `key`, and longer than the one with
+    /// `ticket` (`None`: a client that does not wait yet). Called while the key is locked.
     #[inline]
     pub fn is_ahead(&self, key: &Key<'_>, wanted: Wanted, ticket: Option<u64>) -> bool {
-        // Whoever waits for this key took its place under the lock that is held.
+        // All waiters for this key joined the queue under the lock that is held.
         self.places.load(Ordering::Relaxed) > 0 && self.is_ahead_in_line(key, wanted, ticket)
     }
 
@@ -200,10 +202,10 @@ impl<T: Send + Sync + 'static> Waiters<T> {
         first.is_some_and(|(first, _)| ticket.is_none_or(|ticket| *first < ticket))
     }
 
-    /// Gives those who wait for a key another try, the first that came first; `false` when that has to
-    /// be done again, once keys that are held for long are given back. Not to be called with keys
-    /// locked. An attempt locks what it needs of the waiter's keys, [claims](Waiter::claim) it before
-    /// anything is changed, and takes it [out of the line](Waiters::leave) then.
+    /// Gives the waiters for a key another attempt, in the order of the queue. Returns `false` if
+    /// that has to be done again, once keys that are held for long are released. The caller has no
+    /// keys locked. An attempt locks the waiter's keys that it needs, [claims](Waiter::claim) the
+    /// waiter before anything is changed, and then removes it [from the queue](Waiters::leave).
     pub fn serve(
         &self,
         handle: &mut Handle,
@@ -213,7 +215,7 @@ impl<T: Send + Sync + 'static> Waiters<T> {
     ) -> bool {
         for wanted in Wanted::ALL {
             let mut ticket = 0;
-            // The kind is found out anew each time: an attempt may have taken the last element.
+            // The kind is looked up anew each time: an attempt may have taken the last element.
             while let Some(waiter) = self.next_behind(database, key, wanted, ticket) {
                 let name = handle.key(database, key);
                 let kind = handle.peek(&name, |record| record.map(|record| record.kind()));
@@ -229,7 +231,7 @@ impl<T: Send + Sync + 'static> Waiters<T> {
         true
     }
 
-    /// The first behind a ticket who still waits for this of a key.
+    /// Returns the first waiter after a ticket that still waits for this kind of value at a key.
     fn next_behind(
         &self,
         database: DatabaseId,
@@ -244,8 +246,9 @@ impl<T: Send + Sync + 'static> Waiters<T> {
         Some(Arc::clone(waiter))
     }
 
-    /// Takes a waiter whose wait has ended out of all lines; a no-op when it stands in none. Keys that
-    /// nobody waits for then are listened to no longer. If keys are locked, then all of the waiter's.
+    /// Removes a waiter whose wait has ended from all queues; a no-op if it is in none. Stops
+    /// listening to keys that then have no waiter. If keys are locked, they must be all of the
+    /// waiter's.
     pub fn leave(self: &Arc<Self>, handle: &mut Handle, waiter: &Arc<Waiter<T>>) {
         debug_assert!(!waiter.waits(), "gives its place up and still waits");
         if !waiter.stands_in_line.swap(false, Ordering::AcqRel) {
@@ -260,8 +263,8 @@ impl<T: Send + Sync + 'static> Waiters<T> {
         self.forsake(handle, &forsaken);
     }
 
-    /// Stops listening to keys, unless somebody took a place meanwhile: places are taken under the
-    /// locks that are held here. What is held for long now is left: it is forgotten with its next
+    /// Stops listening to keys, unless a waiter joined meanwhile: waiters join under the locks that
+    /// are held here. A key that is held for long now is left: its listener is removed at its next
     /// change.
     fn forsake(self: &Arc<Self>, handle: &mut Handle, keys: &[Key<'_>]) {
         let listener: Arc<dyn Listener> = Arc::<Self>::clone(self);
@@ -291,7 +294,7 @@ impl<T: Send + Sync + 'static> Waiters<T> {
         }
     }
 
-    /// Takes a waiter out of the line of one key; whether nobody waits for that key any more.
+    /// Removes a waiter from the queue of one key. Returns whether that key has no waiter any more.
     fn leave_line(&self, key: &[u8], waiter: &Waiter<T>) -> bool {
         let mut shard = self.shard(key);
         let Some(keys) = shard.keys.get_mut(&waiter.database) else {
@@ -318,8 +321,8 @@ impl<T: Send + Sync + 'static> Waiters<T> {
 }
 
 impl<T> Waiters<T> {
-    /// How many keys somebody waits for. Looks at each; who still stands in line though the wait has ended
-    /// counts no more.
+    /// Returns the numbers of keys that have waiters. Looks at each key. A waiter that is still in
+    /// the queue after its wait has ended does not count.
     pub fn waited_keys(&self) -> WaitedKeys {
         let mut count = WaitedKeys::default();
         let waits = |line: &BTreeMap<u64, Arc<Waiter<T>>>| line.values().any(|one| one.waits());

@@ -9,16 +9,16 @@
 //!   level 1: 256 slots of 256 ms    level 3: 256 of 4.7 h     … to the end of 64 bits
 //! ```
 //!
-//! When time reaches the start of a slot of level 0, its entries are visited; of a higher level,
-//! they are spread over the levels below, which takes 13 ns an entry and may be done in parts.
-//! Until it is done later entries wait: with ten million keys that live for an hour, for 2 ms once
-//! in 65 s. Empty slots are skipped by a bitmap, so time may jump.
+//! When time reaches the start of a slot of level 0, its entries are visited. At a slot of a higher
+//! level they are spread over the levels below, which takes 13 ns an entry and may be done in
+//! parts. Until that is done, later entries wait: with ten million keys that live for an hour, for
+//! 2 ms once in 65 s. Empty slots are skipped by a bitmap, so time may jump.
 //!
-//! An entry is one word: 40 bits of the key's hash, which find its bucket in any table there can
-//! be, and of the deadline 24 bits of what its slot does not say. That is all of it below level 4.
-//! A deadline that differs from now in a higher digit (50 days ahead, or across one of the
-//! boundaries 50 days apart) is therefore met up to a part in 2^24 early; the visitor, who looks at
-//! the record anyway because it may have changed, gives it back with its time.
+//! An entry is one word: 40 bits of the key's hash, which find its bucket in a table of any size,
+//! and 24 bits of the deadline that its slot does not determine. Below level 4 these are all bits
+//! of the deadline. If a deadline differs from now in a higher digit (50 days ahead, or across one
+//! of the boundaries 50 days apart), it is met early, by up to a part in 2^24. The visitor, which
+//! looks at the record anyway because it may have changed, then gives the entry back with its time.
 //!
 //! Invariants
 //!  1. An entry of level k agrees with the time in all digits above k, and is ahead in digit k. So
@@ -27,10 +27,10 @@
 
 use crate::blocks::{Blocks, List};
 
-/// Low bits of a hash that a wheel keeps.
+/// Number of low bits of a hash that a wheel keeps.
 pub(crate) const POSITION_BITS: u32 = 40;
 
-/// Bits of the deadline kept in an entry.
+/// Number of bits of the deadline that an entry keeps.
 const REST_BITS: u32 = u64::BITS - POSITION_BITS;
 
 const DIGIT_BITS: u32 = 8;
@@ -43,15 +43,15 @@ pub(crate) struct Wheel {
     now_unix_ms: u64,
     blocks: Blocks,
     levels: [Option<Box<Level>>; LEVELS],
-    /// To be visited now.
+    /// Entries to visit now.
     due: List,
-    /// To be spread now: the entries of the slot that starts now, and the slot's level.
+    /// Entries to spread now: those of the slot that starts now, with the slot's level.
     spreading: (u32, List),
     len: usize,
 }
 
 impl Wheel {
-    /// Nothing armed; time starts at `now_unix_ms`.
+    /// Creates an empty wheel; time starts at `now_unix_ms`.
     pub(crate) fn new(now_unix_ms: u64) -> Self {
         Self {
             now_unix_ms,
@@ -63,19 +63,19 @@ impl Wheel {
         }
     }
 
-    /// Asks for a visit at `deadline_unix_ms` to the keys whose hash ends in the low
-    /// [`POSITION_BITS`] bits of `hash`. Constant time.
+    /// Arms a visit at `deadline_unix_ms` of the keys whose hash ends in the low [`POSITION_BITS`]
+    /// bits of `hash`. Constant time.
     pub(crate) fn arm(&mut self, hash: u64, deadline_unix_ms: u64) {
         self.len += 1;
         self.file(position(hash), deadline_unix_ms);
     }
 
-    /// Lets time come to `now_unix_ms` and visits what is due, in order; whether more is to be done
-    /// because `work_max` entries were visited or spread.
+    /// Advances time to `now_unix_ms` and visits due entries, in order. Returns whether there is
+    /// more to do because `work_max` entries were visited or spread.
     ///
     /// `visit` gets the low [`POSITION_BITS`] bits of a hash. It looks at the records there, frees
-    /// what is due, and gives the time for the next visit on account of this entry, if one is
-    /// needed: because it came early (see the module head), because the deadline was moved, or
+    /// the expired ones, and returns the time for the next visit for this entry, if one is needed:
+    /// because the visit came early (see the module's comment), because the deadline was moved, or
     /// because the bucket was busy. A time that has passed means the millisecond after
     /// `now_unix_ms`.
     pub(crate) fn advance(
@@ -104,7 +104,7 @@ impl Wheel {
         }
     }
 
-    /// When there is something to do next, if ever; not later than the earliest deadline.
+    /// Returns when there is something to do next, or `None`; not later than the earliest deadline.
     pub(crate) fn next_unix_ms(&self) -> Option<u64> {
         if self.due.is_empty() && self.spreading.1.is_empty() {
             self.next_slot().map(|(_, _, start)| start)
@@ -113,23 +113,23 @@ impl Wheel {
         }
     }
 
-    /// Entries, those included whose key is gone or lives longer by now.
+    /// Number of entries, including those whose key is gone or now lives longer.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes that hold entries, or held them.
+    /// Bytes of memory that hold entries, or held them.
     pub(crate) fn bytes(&self) -> usize {
         self.blocks.bytes()
     }
 
-    /// Memory of entries that are gone, if there is much and nothing else is in it.
+    /// Takes the memory of entries that are gone, if it is much and nothing else is in it.
     pub(crate) fn take_empty(&mut self) -> Option<Blocks> {
         self.blocks.take_empty()
     }
 
-    /// Forgets all entries and frees their memory; time stays. The way to get rid of entries that
-    /// mean nothing any more is to clear, and to arm again what a walk over the records finds.
+    /// Removes all entries and frees their memory; time stays. To get rid of obsolete entries,
+    /// clear the wheel and then arm again what a walk over the records finds.
     #[cfg_attr(
         not(test),
         allow(dead_code, reason = "wheels are ticked and replaced, not asked")
@@ -138,7 +138,7 @@ impl Wheel {
         *self = Self::new(self.now_unix_ms);
     }
 
-    /// Puts an entry where it belongs at this time.
+    /// Puts an entry into its slot at the present time.
     fn file(&mut self, position: u64, deadline_unix_ms: u64) {
         if deadline_unix_ms <= self.now_unix_ms {
             self.due.push(&mut self.blocks, position);
@@ -152,7 +152,7 @@ impl Wheel {
             .push(&mut self.blocks, slot, position | rest);
     }
 
-    /// Spreads what is to be spread; whether all of it was.
+    /// Spreads the entries that are to be spread. Returns whether all of them were.
     fn spread(&mut self, work_left: &mut usize) -> bool {
         let level = self.spreading.0;
         while *work_left > 0 {
@@ -160,14 +160,14 @@ impl Wheel {
                 return true;
             };
             *work_left -= 1;
-            // Time stands at the start of the slot, so all digits below `level` are zero in it.
+            // Time is at the start of the slot, so all its digits below `level` are zero.
             let deadline_unix_ms = self.now_unix_ms | deadline_rest(level, entry >> POSITION_BITS);
             self.file(position(entry), deadline_unix_ms);
         }
         self.spreading.1.is_empty()
     }
 
-    /// Visits what is due; whether all of it was.
+    /// Visits the due entries. Returns whether all of them were visited.
     fn visit(
         &mut self,
         now_unix_ms: u64,
@@ -182,7 +182,7 @@ impl Wheel {
             match visit(position) {
                 None => self.len -= 1,
                 Some(again) if again > self.now_unix_ms => self.file(position, again),
-                // Not into `due`: this loop would meet it again.
+                // Not into `due`, because this loop would meet it again.
                 Some(_) => {
                     let after = self.now_unix_ms.max(now_unix_ms).saturating_add(1);
                     self.file(position, after);
@@ -192,7 +192,7 @@ impl Wheel {
         self.due.is_empty()
     }
 
-    /// The first slot with entries: its level, number and start.
+    /// Returns the first slot with entries: its level, number and start.
     fn next_slot(&self) -> Option<(u32, usize, u64)> {
         let (level, found) = (0..)
             .zip(&self.levels)
@@ -210,29 +210,29 @@ impl Wheel {
     }
 }
 
-/// The part of a hash, or of an entry, that names the bucket.
+/// Returns the part of a hash, or of an entry, that names the bucket.
 fn position(word: u64) -> u64 {
     word & ((1 << POSITION_BITS) - 1)
 }
 
-/// Digit `level` of a time.
+/// Returns digit `level` of a time.
 fn digit(level: u32, unix_ms: u64) -> usize {
     usize::from(unix_ms.to_le_bytes()[level as usize])
 }
 
-/// The highest [`REST_BITS`] bits of the digits below `level`.
+/// Returns the highest [`REST_BITS`] bits of the digits below `level`.
 fn rest_of(level: u32, deadline_unix_ms: u64) -> u64 {
     let below_bits = level * DIGIT_BITS;
     let below = deadline_unix_ms & ((1 << below_bits) - 1);
     below >> below_bits.saturating_sub(REST_BITS)
 }
 
-/// What [`rest_of`] kept, back in its place.
+/// Puts the bits that [`rest_of`] kept back in their place.
 fn deadline_rest(level: u32, rest: u64) -> u64 {
     rest << (level * DIGIT_BITS).saturating_sub(REST_BITS)
 }
 
-/// 256 slots and which of them have entries.
+/// 256 slots, and a bitmap of those with entries.
 #[derive(Debug)]
 struct Level {
     occupied: [u64; SLOTS / 64],
@@ -257,7 +257,7 @@ impl Level {
         std::mem::take(&mut self.slots[slot])
     }
 
-    /// The first slot with entries.
+    /// Returns the first slot with entries.
     fn first(&self) -> Option<usize> {
         let word = self.occupied.iter().position(|&word| word != 0)?;
         Some(word * 64 + self.occupied[word].trailing_zeros() as usize)

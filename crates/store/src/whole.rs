@@ -1,8 +1,8 @@
-//! What concerns whole databases: emptying and exchanging them.
+//! Operations on whole databases: emptying and swapping them.
 //!
-//! Both happen while one thread has the store for itself. Emptying detaches the index and lets the
-//! records be freed behind the scenes: nobody can find them any more, and their slots stay readable
-//! memory until they are used again.
+//! Both happen while one thread has the store for itself. Emptying detaches the index, and the
+//! records are freed in the background: no thread can find them any more, and their slots stay
+//! readable memory until they are used again.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::shared::Shared;
 use crate::tally::Delta;
 
 impl Indexed {
-    /// Empties a database; how many records it had. For who has the store for itself.
+    /// Empties a database. Returns how many records it had. The caller has the store for itself.
     pub(crate) fn flush(&mut self, database: DatabaseId) -> usize {
         debug_assert!(self.is_alone());
         let count = self.len(database);
@@ -38,7 +38,7 @@ impl Indexed {
         count
     }
 
-    /// Exchanges two databases. For who has the store for itself.
+    /// Swaps two databases. The caller has the store for itself.
     pub(crate) fn swap(&mut self, one: DatabaseId, other: DatabaseId) {
         debug_assert!(self.is_alone());
         let listened = [one, other].map(|database| {
@@ -51,7 +51,7 @@ impl Indexed {
                 let tell = |delta: &Delta| index.counts.tell(delta);
                 self.shared.tallies.for_each_delta(database, tell);
             } else {
-                // What is left is from an index that is gone.
+                // The remaining counts are from an index that is gone.
                 self.shared.tallies.for_each_delta(database, Delta::forget);
             }
         }

@@ -1,8 +1,8 @@
-//! One key's place in the index, locked for a change: what an [`Entry`] is made of.
+//! One key's place in the index, locked for a change: the backend of an [`Entry`].
 //!
-//! A change is made in the slot where the new value fits and fills at least half of it. Otherwise a
-//! draft is built in a slot of its own, where nobody can see it, then its link replaces the old one,
-//! and the old slot is freed. So a record that cannot be written (no memory) is left as it was.
+//! A change is made in the slot if the new value fits and fills at least half of it. Otherwise a
+//! draft is built in a slot of its own, where no thread can see it. Then its link replaces the old
+//! one, and the old slot is freed. So a record that cannot be written (no memory) stays as it was.
 
 use std::mem::MaybeUninit;
 
@@ -32,7 +32,7 @@ use crate::shared::Shared;
 use crate::slab::{OutOfMemory, SLOT_BYTES_MAX, class_bytes, class_for};
 use crate::value::{Cause, Deadline, StoreError, Use, next_etag};
 
-/// The deadline word of a record that has none is 0.
+/// The deadline word 0 means no deadline, so deadlines are at least this.
 const DEADLINE_MIN_UNIX_MS: u64 = 1;
 
 impl Indexed {
@@ -46,8 +46,8 @@ impl Indexed {
         self.modify_for(key, None, change)
     }
 
-    /// As [`Indexed::modify`], for a `change` that does no more than to [set](Writer::set) a value without deadline,
-    /// if one is given.
+    /// As [`Indexed::modify`]. If `value` is given, `change` does nothing but [set](Writer::set)
+    /// that value, without a deadline.
     #[inline]
     pub(crate) fn modify_for<R>(
         &mut self,
@@ -90,7 +90,7 @@ pub(crate) struct Writer<'a> {
     local: &'a mut Local,
     index: &'a Index,
     home: &'a Bucket,
-    /// Which of the buckets of the lock set this is, if it was locked before.
+    /// Index of the bucket in the lock set, if it was locked before.
     held_at: Option<usize>,
     key: Key<'a>,
     spot: Option<Spot<'a>>,
@@ -98,24 +98,26 @@ pub(crate) struct Writer<'a> {
     inserted: bool,
     /// Whether the etag was raised: one change of a key raises it once.
     raised: bool,
-    /// Whether a structure was given out to be changed, so that who says that it was raises the etag.
+    /// Whether a structure was lent for a change. If the change is then announced, the etag is
+    /// raised.
     changed_structure: bool,
     /// Whether a new record is an event by itself.
     tells_new: bool,
 }
 
-/// What was done to the content of a bucket.
+/// How the content of a bucket was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Changed {
     No,
-    /// It may not be what it was, but the key was not changed as its clients see it: so far, for a
-    /// structure that may have been left as it was; or what has expired went, and was told of.
+    /// The content may have changed, but clients see no change of the key yet. For instance, a
+    /// structure may have been left as it was, or an expired record was removed and its listeners
+    /// notified.
     Quietly,
-    /// The key was changed: who listens to it is to be told.
+    /// The key was changed: its listeners must be notified.
     Announced,
 }
 
-/// What a record has besides key and value.
+/// Attributes that a record has besides key and value.
 #[derive(Clone, Copy, Debug, Default)]
 struct Attributes {
     deadline: Option<u64>,
@@ -150,9 +152,9 @@ impl Drop for Writer<'_> {
 }
 
 impl<'a> Writer<'a> {
-    /// Locks the key's bucket, finds its record and removes it if it has expired, unless another server says what
-    /// goes: who writes then finds it as it is. With a `value` that is all that
-    /// will be done: to set it, without a deadline.
+    /// Locks the key's bucket, finds its record and removes it if it has expired, unless another
+    /// server decides what is removed: the writer then finds the record as it is. If `value` is
+    /// given, the only change will be to set it, without a deadline.
     #[inline]
     fn open(
         shared: &'a Shared,
@@ -234,7 +236,7 @@ impl<'a> Writer<'a> {
         self.spot.is_some()
     }
 
-    /// Whether a record was added that was not there.
+    /// Whether a record was added that did not exist before.
     #[inline]
     pub(crate) fn has_inserted(&self) -> bool {
         self.inserted
@@ -249,7 +251,7 @@ impl<'a> Writer<'a> {
         Some(unsafe { Record::locked(self.key.bytes(), view, in_force, now_unix_ms) })
     }
 
-    /// Makes the key hold `value`, as a number if it spells one.
+    /// Makes the key hold `value`, as an integer if it spells one.
     #[inline]
     pub(crate) fn set(&mut self, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
         match parse_i64(value) {
@@ -275,7 +277,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Makes the key hold a number.
+    /// Makes the key hold an integer.
     #[inline]
     pub(crate) fn set_integer(
         &mut self,
@@ -333,8 +335,8 @@ impl<'a> Writer<'a> {
         self.publish(draft, OldValue::Free)
     }
 
-    /// Puts a short value in the place of another where there is nothing else to heed, as in most
-    /// writes: what [`Writer::reuse`] comes to then, in a third of its steps. Whether that was so.
+    /// Overwrites a value with a short one if there is nothing else to consider, as in most writes.
+    /// Does what [`Writer::reuse`] would do, in a third of its steps. Returns whether it did.
     #[inline]
     fn overwrite(&mut self, bytes: &[u8]) -> bool {
         let Some(link) = self.spot.map(|spot| spot.link) else {
@@ -361,7 +363,7 @@ impl<'a> Writer<'a> {
         self.publish(draft, old_value)
     }
 
-    /// Makes the key hold an object. Where there is an object already, this does not fail.
+    /// Makes the key hold an object. This does not fail if the key already holds an object.
     fn set_object(
         &mut self,
         object: Body,
@@ -403,8 +405,8 @@ impl<'a> Writer<'a> {
         self.local.count_object(self.shared, 0, bytes);
     }
 
-    /// Asks for a look at the key when the first of its members is due, unless one at the time that was
-    /// `armed` comes before.
+    /// Arms a visit of the key at its first member deadline, unless a visit at or before that time
+    /// is already `armed`.
     #[cold]
     fn arm_members(&mut self, object: &mut Object, armed: Option<u64>) {
         let Some(deadline) = object.first_member_deadline_unix_ms() else {
@@ -420,8 +422,8 @@ impl<'a> Writer<'a> {
         self.local.deadlines.arm(id, self.key.hash(), deadline, now);
     }
 
-    /// Runs `change` on the structure that the key holds, if it exists; then counts what it takes,
-    /// and removes the key if nothing is left in it.
+    /// Runs `change` on the structure that the key holds, if it exists. Then counts its bytes, and
+    /// removes the key if the structure is empty.
     #[inline]
     pub(crate) fn change<S: Structure, R>(
         &mut self,
@@ -438,8 +440,8 @@ impl<'a> Writer<'a> {
         }
         let before = view.second_word();
         let mut due = None;
-        // Where a structure lies meanwhile that is in no box. It is not dropped, and need not be: once the
-        // change is closed it is empty.
+        // Holds a structure without a box during the change. It is not dropped, and need not be:
+        // once the change is closed, it is empty.
         let mut place = MaybeUninit::uninit();
         let structure = if view.form() == Form::Object {
             // SAFETY: the bucket is held, and all other uses of the object go through `self`.
@@ -464,8 +466,8 @@ impl<'a> Writer<'a> {
         Ok(Some(answer))
     }
 
-    /// Ends a change of the object in the record's box, which was counted with `before` bytes, and of which
-    /// a member was `due` first.
+    /// Ends a change of the object in the record's box. It was counted with `before` bytes, and its
+    /// first member deadline was `due`.
     #[inline(always)]
     fn close_boxed(&mut self, view: &View<'a>, before: u64, due: Option<u64>) {
         // SAFETY: the bucket is held, and all other uses of the object go through `self`.
@@ -485,7 +487,8 @@ impl<'a> Writer<'a> {
         self.use_again(view);
     }
 
-    /// Ends a change of a structure that was in no box; `before` is the record's second word from then.
+    /// Ends a change of a structure without a box; `before` is the record's second word before the
+    /// change.
     #[inline(always)]
     fn close_compact(&mut self, view: &mut View<'a>, before: u64, structure: &mut impl Structure) {
         let is_to_be_removed = structure.is_to_be_removed();
@@ -502,7 +505,8 @@ impl<'a> Writer<'a> {
         self.use_again(view);
     }
 
-    /// Asks for a look at a structure that came into a box, as one does whose members got deadlines.
+    /// Arms a visit of a structure that moved into a box, as happens when its members get
+    /// deadlines.
     #[cold]
     fn arm_boxed(&mut self, view: &View<'a>) {
         // SAFETY: the bucket is held, and all other uses of the object go through `self`.
@@ -525,13 +529,14 @@ impl<'a> Writer<'a> {
         answer.ok_or(StoreError::OutOfMemory)
     }
 
-    /// Adds `tail` behind the string; the new length.
+    /// Appends `tail` to the string. Returns the new length.
     pub(crate) fn append(&mut self, tail: &[u8]) -> Result<usize, StoreError> {
         let len = self.record().map_or(0, |record| record.len());
         self.write_at(len, tail)
     }
 
-    /// Overwrites from `offset` on, with zeroes up to there; the new length.
+    /// Overwrites the string from `offset` on, and fills a gap before it with zeroes. Returns the
+    /// new length.
     pub(crate) fn write_at(&mut self, offset: usize, data: &[u8]) -> Result<usize, StoreError> {
         if self.is_cold() {
             self.promote()?;
@@ -571,7 +576,7 @@ impl<'a> Writer<'a> {
         Ok(written?)
     }
 
-    /// Writes into the slot, where the value has room for it.
+    /// Writes into the slot, if the value fits there.
     fn write_inline(
         &mut self,
         mut view: View<'a>,
@@ -655,7 +660,7 @@ impl<'a> Writer<'a> {
         self.rebuild(view, Attributes { deadline, etag })
     }
 
-    /// Moves the value of the record to a new one, which has room for all attributes.
+    /// Moves the value of the record to a new record, which has words for all attributes.
     fn rebuild(&mut self, view: View<'a>, attributes: Attributes) -> Result<(), StoreError> {
         let (form, header) = (view.form(), view.header());
         if form == Form::Integer {
@@ -682,7 +687,7 @@ impl<'a> Writer<'a> {
         self.publish(draft, OldValue::Free)
     }
 
-    /// Deletes the record; whether there was one.
+    /// Deletes the record. Returns whether there was one.
     pub(crate) fn remove(&mut self) -> bool {
         let Some(spot) = self.spot.take() else {
             return false;
@@ -733,7 +738,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// A copy of the value; a blob is shared until one of the two is changed.
+    /// Returns a copy of the value; a blob is shared until one of the two changes.
     pub(crate) fn duplicate(&self) -> Option<Owned> {
         let view = self.view()?;
         let content = match view.form() {
@@ -760,13 +765,13 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Whether the value is not in memory.
+    /// Whether the value is cold.
     #[inline]
     fn is_cold(&self) -> bool {
         self.view().is_some_and(|view| view.form() == Form::Cold)
     }
 
-    /// The value of a stub.
+    /// Loads the value of a stub.
     #[cold]
     fn loaded(&self, view: &View<'a>) -> Option<Content> {
         let word = view.value_word();
@@ -780,7 +785,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Makes the key hold a value that lies elsewhere: a string of so many bytes, or so many elements.
+    /// Makes the key hold a cold value: a string of `len` bytes, or `len` elements.
     pub(crate) fn set_cold(
         &mut self,
         locator: Locator,
@@ -790,7 +795,7 @@ impl<'a> Writer<'a> {
     ) -> Result<(), StoreError> {
         let deadline = deadline.map(|at| at.max(DEADLINE_MIN_UNIX_MS));
         let attributes = Attributes { deadline, etag };
-        // Counted first: one that is refused counts as gone.
+        // Counted first: a value that is refused counts as gone.
         self.shared.cold().came();
         let draft = self.draft(Form::Cold, WORD_BYTES, len, attributes);
         let draft = draft.inspect_err(|_| self.shared.cold().forget(locator.to_word()))?;
@@ -798,7 +803,8 @@ impl<'a> Writer<'a> {
         self.publish(draft, OldValue::Free)
     }
 
-    /// Brings the value of a stub into memory. That is no change of the key: nobody is told of it.
+    /// Loads the value of a stub into memory. That is no change of the key: no listener is
+    /// notified.
     #[cold]
     pub(crate) fn promote(&mut self) -> Result<(), StoreError> {
         let Some(view) = self.view().filter(|view| view.form() == Form::Cold) else {
@@ -860,7 +866,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Says that the key was changed by what is stated as an effect on another key.
+    /// Notes that an effect stated for another key changed this key.
     #[inline]
     pub(crate) fn announce(&mut self) {
         self.changed = Changed::Announced;
@@ -871,7 +877,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Tells who listens to the key.
+    /// Notifies the listeners of the key.
     #[cold]
     fn tell_listeners(&mut self) {
         let kind = if self.is_present() {
@@ -893,7 +899,7 @@ impl<'a> Writer<'a> {
         self.local.tell(scene, self.key.hash(), &change);
     }
 
-    /// Counts a change and states it, if somebody listens.
+    /// Counts a change and states it, if there is a sink.
     #[inline]
     pub(crate) fn effect(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         self.announce();
@@ -903,8 +909,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// States the etag of a structure that was changed: who repeats what was stated about it may have
-    /// raised it more often.
+    /// States the etag of a structure that was changed, because a replica that repeats the stated
+    /// effects may have raised it more often.
     #[inline]
     fn state_etag(&mut self) {
         let etag = self.view().map_or(0, |view| view.etag());
@@ -915,14 +921,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// As [`Writer::effect`], but does not say that the key was changed.
+    /// As [`Writer::effect`], but does not announce a change of the key.
     #[inline]
     pub(crate) fn effect_elsewhere(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         self.local.cell.events.changes.count();
         self.state_effect(state);
     }
 
-    /// States all that was done to the record, which is no change.
+    /// States everything that was done to the record, without a change as clients see it.
     pub(crate) fn effect_unnoticed(&mut self, state: impl FnOnce(&mut Effect<'_>)) {
         self.changed = self.changed.min(Changed::Quietly);
         self.state_effect(state);
@@ -936,13 +942,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Says what happened, if somebody wants to know.
+    /// States an event, if it has subscribers.
     #[inline]
     pub(crate) fn event(&self, class: EventClass, name: &'static str) {
         self.local.event(self.shared, &self.key, class, name);
     }
 
-    /// Counts members of a structure that were found expired.
+    /// Counts members of a structure that were found to be expired.
     pub(crate) fn note_expired_members(&self, count: usize) {
         self.local.cell.events.expired_members.add(count as u64);
     }
@@ -963,8 +969,8 @@ impl<'a> Writer<'a> {
         self.tells_new = false;
     }
 
-    /// What the record will have: who keeps the deadline changes the value that is there, and the
-    /// etag counts that; otherwise it is another value, without one.
+    /// Returns the attributes that the record will have. A write that keeps the deadline changes
+    /// the existing value and raises its etag; any other write sets a new value, without an etag.
     #[inline]
     fn resolve(&mut self, deadline: Deadline) -> Attributes {
         match deadline {
@@ -982,7 +988,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The etag after a change: the next, once.
+    /// Returns the etag after a change: raised by one, but only once.
     #[inline]
     fn raised(&mut self, etag: u64) -> u64 {
         if etag == 0 || std::mem::replace(&mut self.raised, true) {
@@ -991,7 +997,7 @@ impl<'a> Writer<'a> {
         next_etag(etag)
     }
 
-    /// Counts a change of the value in place.
+    /// Raises the etag for a change of the value in place.
     #[inline]
     fn raise_etag(&mut self, view: &View<'a>) {
         if view.header().has_etag() {
@@ -999,7 +1005,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What a new record of this key has besides its value.
+    /// Returns the fields of a new record of this key.
     #[inline]
     fn fields(&self, attributes: Attributes) -> Fields {
         let len = self.key.bytes().len();
@@ -1017,7 +1023,7 @@ impl<'a> Writer<'a> {
         value_bytes <= SLOT_BYTES_MAX - self.fields(attributes).bytes()
     }
 
-    /// Prepares the slot the record is in for another value, if that fits and fills half of it.
+    /// Prepares the slot of the record for another value, if that fits and fills half of it.
     #[inline]
     fn reuse(
         &mut self,
@@ -1070,7 +1076,7 @@ impl<'a> Writer<'a> {
         let class = class_for(fields.bytes() + value_bytes).ok_or(StoreError::TooLarge)?;
         let long_key = match fields.inline_key {
             None if self.spot.is_none() => {
-                // A snapshot keeps it as a value's, when it is too late to refuse it.
+                // A snapshot saves the key with a value's length, and could not refuse it any more.
                 length(self.key.bytes().len())?;
                 Some(Blob::from_bytes(&self.shared.slab, self.key.bytes())?)
             }
@@ -1095,7 +1101,7 @@ impl<'a> Writer<'a> {
         Ok(view)
     }
 
-    /// Lets a draft take the place of the record, or be the record if there is none. The key of a
+    /// Replaces the record with a draft, or adds the draft if there is no record. The key of a
     /// draft that replaces a record was that record's.
     fn publish(&mut self, draft: View<'a>, old_value: OldValue) -> Result<(), StoreError> {
         let deadline = draft.deadline_unix_ms();
@@ -1125,7 +1131,7 @@ impl<'a> Writer<'a> {
         self.changed = Changed::Announced;
         self.spot = self.index.insert(self.home, link);
         if self.spot.is_none() {
-            // SAFETY: nobody else knows of the draft.
+            // SAFETY: no other thread knows of the draft.
             unsafe { self.local.free(self.shared, &draft) };
             return Err(StoreError::OutOfMemory);
         }
@@ -1141,7 +1147,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Counts and arms what changed about the deadline. The link is the caller's.
+    /// Counts and arms a change of the deadline. The caller updates the link.
     #[inline]
     fn note_deadline(&mut self, old: Option<u64>, new: Option<u64>) {
         let database = self.key.database();
@@ -1162,7 +1168,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Brings the link's flags and the clock up to date after a change in the slot.
+    /// Updates the link's flags and the clock after a change in the slot.
     #[inline]
     fn use_again(&mut self, view: &View<'a>) {
         if let Some(clock) = view.clock().and_then(|word| self.local.clock().used(word)) {
@@ -1184,8 +1190,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The record of a link and the length of `bytes`, if these can be put in the place of its value, as
-/// [`Writer::overwrite`] does.
+/// Returns the record of a link and the length of `bytes`, if [`Writer::overwrite`] can put these
+/// in the place of its value.
 #[inline]
 fn to_overwrite<'s>(
     shared: &'s Shared,
@@ -1201,8 +1207,8 @@ fn to_overwrite<'s>(
     (fits && bytes.len() <= OPTIMISTIC_BYTES_MAX && !notes_use).then_some((view, len))
 }
 
-/// Saves what is to be saved before a change of `key`, whose bucket is held and behind: one record if all that will be
-/// done is to overwrite that with a `value`, and the bucket otherwise.
+/// Saves what must be saved before a change of `key`, whose bucket is held and behind: only one
+/// record if the change will only overwrite it with a `value`, otherwise the whole bucket.
 #[cold]
 fn save_before(
     shared: &Shared,
@@ -1216,7 +1222,7 @@ fn save_before(
         // SAFETY: the bucket is held.
         view_of(shared, link).is_some_and(|view| unsafe { view.key_is(key.bytes()) })
     };
-    // What is not a text that is kept as it is goes other ways.
+    // A value that is not kept as text takes another path.
     let text = value.filter(|value| parse_i64(value).is_none());
     if let Some(text) = text
         && let Some(spot) = index.find(home, key.hash(), is)
@@ -1228,16 +1234,16 @@ fn save_before(
     local.save_first(shared, index, home);
 }
 
-/// What becomes of the value of a record that is replaced.
+/// What happens to the value of a record that is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OldValue {
     /// It is freed.
     Free,
-    /// The new record has it.
+    /// It moves to the new record.
     Moved,
 }
 
-/// What the link says of a record.
+/// Returns the flags of a record's link.
 #[inline]
 fn flags_of(view: &View<'_>) -> u64 {
     let header = view.header();
@@ -1255,8 +1261,8 @@ fn flags_of(view: &View<'_>) -> u64 {
     flags
 }
 
-/// Runs `look` with the text of a record that is neither blob nor object; of none, with nothing. The
-/// caller holds its bucket.
+/// Runs `look` with the text of a record that is neither blob nor object, or with an empty text if
+/// there is none. The caller holds its bucket.
 fn with_text<R>(view: Option<View<'_>>, look: impl FnOnce(&[u8]) -> R) -> R {
     match view {
         None => look(b""),
@@ -1268,7 +1274,7 @@ fn with_text<R>(view: Option<View<'_>>, look: impl FnOnce(&[u8]) -> R) -> R {
     }
 }
 
-/// A value's length as the header keeps it.
+/// Returns a value's length as the header keeps it.
 #[inline]
 fn length(len: usize) -> Result<u32, StoreError> {
     u32::try_from(len).map_err(|_| StoreError::TooLarge)

@@ -1,6 +1,6 @@
-//! Steady work allocates nothing: a counting allocator looks on.
+//! Steady work allocates nothing: a counting allocator checks that.
 //!
-//! In a binary of its own, for it replaces the allocator.
+//! A separate binary, because it replaces the allocator.
 
 #![allow(clippy::unwrap_used, reason = "a wrong test fails")]
 
@@ -9,7 +9,8 @@ use std::cell::Cell;
 
 use store::{Deadline, Handle, Options, Store};
 
-/// The system's allocator, with a count per thread: what runs the tests allocates where one takes long.
+/// The system's allocator, with a count per thread, because the test runner allocates if a test
+/// takes long.
 struct Counting;
 
 thread_local! {
@@ -21,11 +22,11 @@ fn allocations() -> u64 {
 }
 
 fn count() {
-    // A thread that is going away has no count any more, and does not matter.
+    // A thread that is ending has no count any more, and does not matter.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: everything is passed on to the system's allocator.
+// SAFETY: every call is passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -109,7 +110,7 @@ fn steady_work_allocates_nothing() {
     let mut handle = store.handle();
     let values = [[b'v'; 90], [b'w'; 90]];
     let mut out = [0; 128];
-    // Everything is there, and everything that is kept for later was once needed.
+    // All keys exist, and everything that is kept for reuse has been needed once.
     for number in 0..KEYS {
         increment(&mut handle, number);
         set(&mut handle, number, &values[0][..80 + number % 10]);
@@ -123,7 +124,7 @@ fn steady_work_allocates_nothing() {
         handle.enter();
         let number = operation % KEYS;
         increment(&mut handle, number);
-        // Of sizes that stay in the slot, and some that do not.
+        // With sizes that stay in the slot, and some that do not.
         let len = if operation % 10 == 0 { 40 } else { 90 };
         set(&mut handle, number, &values[operation % 2][..len]);
         assert_eq!(get(&mut handle, number, &mut out), len);

@@ -1,4 +1,4 @@
-//! What goes away goes in time, and what takes long is done behind a client's back.
+//! Removals happen in time, and what takes long is done in the background.
 //!
 //! The full sizes are run by hand, one at a time:
 //! `cargo test -p store --release --test behind -- --ignored --nocapture --test-threads=1`.
@@ -30,18 +30,18 @@ fn set(handle: &mut Handle, number: u64, value: &[u8], deadline: Deadline) {
     handle.upsert(&key, value, deadline, |_| ()).unwrap();
 }
 
-/// Processor time of this thread in nanoseconds.
+/// Returns the processor time of this thread in nanoseconds.
 fn thread_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a valid place for the answer.
+    // SAFETY: `time` is a valid place for the result.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap()
 }
 
-/// Processor and wall time of one step, in nanoseconds.
+/// Returns processor and wall time of one step, in nanoseconds.
 fn timed(step: impl FnOnce()) -> (u64, u64) {
     let clock = SystemClock::new();
     let (thread, wall) = (thread_ns(), clock.monotonic_ns());
@@ -53,7 +53,7 @@ fn micros(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// Waits until what was deleted is freed.
+/// Waits until all deleted values are freed.
 fn wait_for_reclaim(handle: &mut Handle) {
     while handle.statistics().lazyfree_pending > 0 {
         handle.tick(START);
@@ -61,8 +61,8 @@ fn wait_for_reclaim(handle: &mut Handle) {
     }
 }
 
-/// Keys with deadlines spread over a time are all gone with the tick of their deadline; what ticks
-/// took, in order.
+/// Checks that keys with deadlines spread over a time are all gone with the tick of their deadline.
+/// Returns the times of the ticks, in order.
 fn expire(keys: u64, spread_ms: u64) -> Vec<u64> {
     let (_store, mut handle) = store();
     handle.begin(START);
@@ -133,7 +133,7 @@ fn what_expires_is_gone_with_its_tick_in_full() {
     );
 }
 
-/// Flushes a store of some keys; processor and wall time of that.
+/// Flushes a store of some keys. Returns processor and wall time.
 fn flush(keys: u64) -> (u64, u64) {
     let (_store, mut handle) = store();
     handle.begin(START);
@@ -179,7 +179,7 @@ fn a_flush_takes_no_time_in_full() {
     assert!(thread < 1_000_000);
 }
 
-/// Deletes one long value; processor and wall time of that.
+/// Deletes one long value. Returns processor and wall time.
 fn delete_long(len: usize) -> (u64, u64) {
     let (_store, mut handle) = store();
     handle.begin(START);

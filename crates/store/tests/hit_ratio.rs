@@ -1,10 +1,10 @@
-//! How often a key is found in a store with too little room for all, under each policy.
+//! How often a key is found in a store that is too small for all keys, under each policy.
 //!
-//! A request looks a key up and, if it is not there, sets it: a cache in front of something slower.
+//! A request looks a key up and, if it is missing, sets it: a cache in front of something slower.
 //! The traces have the shapes that are published for such caches: popularity by Zipf's law, with
-//! keys that are asked for once, with scans, and with popularity that drifts. The small size runs
-//! always and is compared with an exact LRU list; the full size is compared with `redis-server` under
-//! the same policy and with room for as many keys:
+//! keys that are requested once, with scans, and with popularity that drifts. The small size always
+//! runs and is compared with an exact LRU list; the full size is compared with `redis-server` under
+//! the same policy and with space for as many keys:
 //! `cargo test -p store --release --test hit_ratio -- --ignored --nocapture`.
 
 #![allow(
@@ -24,7 +24,7 @@ use store::{Deadline, Handle, Options, Policy, Store};
 
 const VALUE: [u8; 100] = [b'v'; 100];
 
-/// Requests looked up together, as a client that pipelines would.
+/// Number of requests looked up together, as a client that pipelines does.
 const BATCH: usize = 16;
 
 /// A shape of a trace.
@@ -32,7 +32,7 @@ const BATCH: usize = 16;
 enum Shape {
     Zipf08,
     Zipf099,
-    /// Three of ten keys are asked for only once.
+    /// Three of ten keys are requested only once.
     OneHit,
     /// Walks over cold keys between requests by Zipf's law.
     Scans,
@@ -71,7 +71,7 @@ impl Zipf {
     }
 }
 
-/// The numbers of the keys of a trace.
+/// Returns the key numbers of a trace.
 fn trace(shape: Shape, keys: u32, requests: u32) -> Vec<u64> {
     const ONCE: u64 = 1 << 40;
     const COLD: u64 = 1 << 41;
@@ -89,7 +89,7 @@ fn trace(shape: Shape, keys: u32, requests: u32) -> Vec<u64> {
             Shape::OneHit if random.below(10) < 3 => ONCE + at,
             // One request in four belongs to a walk over a tenth as many cold keys.
             Shape::Scans if at / scan % 4 == 3 => COLD + at % scan + at / (scan * 40) * scan,
-            // In the whole trace what is popular moves on by as many keys as there are.
+            // Over the whole trace, popularity moves on by as many keys as there are.
             Shape::Drift => (rank + at * u64::from(keys) / u64::from(requests)) % u64::from(keys),
             _ => rank,
         }
@@ -97,11 +97,11 @@ fn trace(shape: Shape, keys: u32, requests: u32) -> Vec<u64> {
     (0..u64::from(requests)).map(request).collect()
 }
 
-/// A cache that is asked for some keys; how many it did not have.
+/// A cache under test. Returns how many of the requested keys it did not have.
 trait Cache {
     fn ask(&mut self, keys: &[u64]) -> usize;
 
-    /// Misses per hundred requests, of the second half of a trace.
+    /// Returns misses per hundred requests, of the second half of a trace.
     fn run(&mut self, trace: &[u64]) -> f64 {
         let (warm_up, rest) = trace.split_at(trace.len() / 2);
         warm_up.chunks(BATCH).for_each(|keys| {
@@ -129,12 +129,12 @@ impl Deadlines {
     }
 }
 
-/// What a cache takes for the time.
+/// The time that a cache uses.
 #[derive(Clone, Copy)]
 enum Time {
-    /// The machine's.
+    /// The machine's time.
     Real(SystemClock),
-    /// A millisecond a look: how quick the machine is, and where a minute ends, changes nothing.
+    /// A millisecond per look: the speed of the machine, and where a minute ends, change nothing.
     Counted(u64),
 }
 
@@ -170,7 +170,7 @@ impl Ours {
         }
     }
 
-    /// With room for `keys` keys.
+    /// Creates a store with space for `keys` keys.
     fn with_room(policy: Policy, keys: u64, time: Time) -> Self {
         let mut limit = keys * 160;
         for _ in 0..4 {
@@ -210,7 +210,7 @@ impl Cache for Ours {
     }
 }
 
-/// The list that evicts what was not used for longest.
+/// A list that evicts the longest unused key.
 struct Lru {
     room: usize,
     now: u64,
@@ -315,7 +315,7 @@ impl Redis {
         self.request.clear();
     }
 
-    /// The first line of a reply, and whether it is a value.
+    /// Returns the first line of a reply, and whether it is a value.
     fn receive(&mut self) -> (String, bool) {
         let mut line = String::new();
         self.stream.read_line(&mut line).unwrap();
@@ -383,7 +383,7 @@ fn a_cache_misses_no_more_often_than_an_exact_list() {
             println!("{what:28} {policy:12} misses {misses:5.2} list {list:5.2} keys {left}");
             let is_lfu = policy == Policy::AllKeysLfu;
             let allowed = match shape {
-                // What was popular is forgotten slowly.
+                // Earlier popularity is forgotten slowly.
                 Shape::Drift if is_lfu => 25.0,
                 Shape::Drift => 3.0,
                 _ => 0.3,
@@ -396,8 +396,8 @@ fn a_cache_misses_no_more_often_than_an_exact_list() {
     }
 }
 
-/// Waits for the first half of a minute where counters decay by the minute: servers of which one
-/// came by the end of a minute and the other did not are not to be compared.
+/// Waits for the first half of a minute if counters decay by the minute: two servers are not
+/// comparable if only one of them passes the end of a minute.
 fn early_in_a_minute(policy: Policy) {
     let is_lfu = matches!(policy, Policy::AllKeysLfu | Policy::VolatileLfu);
     while is_lfu && SystemClock::new().now_unix_ms() % 60_000 > 30_000 {

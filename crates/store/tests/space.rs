@@ -1,7 +1,7 @@
-//! What the store holds for what is in it, after the workloads that leave memory lying about.
+//! How much memory the store holds for its contents, after workloads that leave much memory idle.
 //!
-//! In a binary of its own, for some of it is measured by what the process holds. Small sizes run
-//! always and look at the store's own figures; the full sizes are run by hand, one at a time:
+//! A separate binary, because some of it measures the memory of the process. Small sizes always run
+//! and use the store's own figures; the full sizes are run by hand, one at a time:
 //! `cargo test -p store --release --test space -- --ignored --nocapture --test-threads=1`.
 
 #![allow(
@@ -23,7 +23,7 @@ fn store() -> (Arc<Store>, Handle) {
     (store, handle)
 }
 
-/// Keys of 16 bytes.
+/// Returns a key of 16 bytes.
 fn name(number: u64) -> [u8; 16] {
     let mut name = *b"key:000000000000";
     let mut rest = number;
@@ -57,7 +57,7 @@ fn remove(handle: &mut Handle, number: u64) {
     handle.delete(&key, |_| ());
 }
 
-/// Ticks as a server does until nothing is left to do; how many ticks.
+/// Ticks as a server does until nothing is left to do. Returns the number of ticks.
 fn settle(handle: &mut Handle, now_unix_ms: &mut u64) -> u32 {
     let mut ticks = 0;
     for _ in 0..5 {
@@ -80,8 +80,8 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / MIB as f64
 }
 
-/// Every value rewritten to a random 50 to 149 bytes, three times; what is held then, and what a
-/// fresh load of the same values holds.
+/// Rewrites every value to a random 50 to 149 bytes, three times. Returns the bytes then held, and
+/// those that a fresh load of the same values holds.
 fn rewritten(keys: u64, measure: impl Fn(&Handle) -> u64) -> (u64, u64) {
     let mut lens = vec![100; usize::try_from(keys).unwrap()];
     let mut random = Prng::seeded(1);
@@ -117,7 +117,7 @@ fn rewritten(keys: u64, measure: impl Fn(&Handle) -> u64) -> (u64, u64) {
 #[test]
 fn rewritten_values_cost_what_new_ones_do() {
     let (rewritten, fresh) = rewritten(20_000, held_bytes);
-    // A chunk of each class and thread is not full, which counts for more in a small store.
+    // A chunk of each class and thread is not full, which weighs more in a small store.
     let slack = 52 * (64 << 10);
     assert!(
         rewritten <= fresh + fresh / 10 + slack,
@@ -134,10 +134,10 @@ fn rewritten_values_cost_what_new_ones_do_in_full() {
     assert!(rewritten <= fresh + fresh / 10);
 }
 
-/// Deletes nine of ten keys; what was held before loading, full, and afterwards.
+/// Deletes nine of ten keys. Returns the bytes held before loading, full, and afterwards.
 fn deleted(keys: u64, measure: impl Fn(&Handle) -> u64) -> [u64; 3] {
     let (store, mut handle) = store();
-    // From a few megabytes on, for the small size has not more.
+    // From a few megabytes on, because the small size has no more.
     store.set_moving(Some((2 * MIB, 20)));
     let mut now = 1_000;
     let before = measure(&handle);
@@ -195,8 +195,8 @@ const POLICIES: [Policy; 7] = [
     Policy::VolatileTtl,
 ];
 
-/// Writes as fast as it can, ticking as a server does; the most that was held beyond the limit, in
-/// per cent of it.
+/// A writer that writes as fast as it can and ticks as a server does. It records the maximum held
+/// beyond the limit, in per cent of the limit.
 struct Churn {
     handle: Handle,
     limit_bytes: u64,
@@ -223,7 +223,7 @@ impl Churn {
         (store, churn)
     }
 
-    /// `writes` of keys below `keys` with values of up to `len_max` bytes.
+    /// Does `writes` writes of keys below `keys` with values of up to `len_max` bytes.
     fn run(&mut self, writes: u64, keys: u64, len_max: usize, measure: &impl Fn(&Handle) -> u64) {
         let every = (64 << 10) / u64::try_from(len_max).unwrap() + 1;
         for _ in 0..writes {

@@ -1,4 +1,4 @@
-//! The arena's words and copies, as one thread sees them.
+//! The arena's words and copies, from one thread.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +37,7 @@ fn words_and_bytes_are_the_same_memory() {
     assert_eq!(bytes[..8], [0; 8]);
     assert_eq!(bytes[8..16], [255; 8]);
     assert_eq!(bytes[16..], [0; 8]);
-    // SAFETY: nobody else knows this arena.
+    // SAFETY: no other thread knows this arena.
     let seen = unsafe { arena.bytes_under_lock(at, 4..12) };
     assert_eq!(seen, [0, 0, 0, 0, 255, 255, 255, 255]);
 }
@@ -72,14 +72,15 @@ fn the_whole_range_may_be_used() {
     assert_eq!(bytes, [9; 256]);
 }
 
-/// What was asked for ahead of its use goes back when so much is free that it will not be needed soon.
+/// Memory that was requested ahead of its use goes back if so much is free that it will not be
+/// needed soon.
 #[test]
 #[cfg_attr(miri, ignore = "the content stays there")]
 fn memory_that_was_prepared_in_vain_is_given_back() {
     let huge_pages = HugePages::After { bytes: 0 };
     let arena = Arena::with_reserve(16 * MIB, 16 * MIB, huge_pages).unwrap();
     let taken: Vec<_> = (0..70).map(|_| arena.take_chunk().unwrap()).collect();
-    // Of the second 2 MiB behind the 2 MiB that the last of them lies in.
+    // In the 2 MiB after those that the last of them lies in.
     let prepared = offset(7 * MIB as u64);
     let word = || arena.word(prepared, 0).load(Ordering::Relaxed);
     arena.word(prepared, 0).store(7, Ordering::Relaxed);
@@ -94,7 +95,7 @@ fn memory_that_was_prepared_in_vain_is_given_back() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
 
-    /// Word loops and the bulk copy against a plain vector, at every alignment.
+    /// Compares word loops and the bulk copy with a plain vector, at every alignment.
     #[test]
     fn copies_do_what_a_vector_does(
         writes in prop::collection::vec((0_usize..2000, 0_usize..2500, any::<u8>()), 1..8),
@@ -119,7 +120,7 @@ proptest! {
         let mut part = vec![1; len];
         arena.copy_out(at, start, &mut part);
         prop_assert_eq!(&part[..], &twin[start..start + len]);
-        // SAFETY: nobody else knows this arena.
+        // SAFETY: no other thread knows this arena.
         let seen = unsafe { arena.bytes_under_lock(at, start..start + len) };
         prop_assert_eq!(seen, &twin[start..start + len]);
         if let Some(last) = part.last_mut() {

@@ -1,7 +1,7 @@
-//! A long value on its way in: received straight into the pages that it will have.
+//! A long value that is being received: its bytes go straight into the pages that it will have.
 //!
-//! Pages are taken as bytes come, so that a length that was only announced costs nothing. Until it
-//! is put under a key the value belongs to whoever sends it: the store's ledger does not know it.
+//! Pages are taken as bytes come, so that a merely announced length costs nothing. Until it is put
+//! under a key, the value belongs to its sender: the store's ledger does not count it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
@@ -11,10 +11,10 @@ use crate::owned::{Content, Owned};
 use crate::slab::Slab;
 use crate::value::StoreError;
 
-/// The shortest one: shorter values are copied.
+/// Length of the shortest incoming value; shorter values are copied.
 pub const INCOMING_BYTES_MIN: usize = 64 * 1024;
 
-/// A value of known length of which the first bytes are there.
+/// A value of known length whose first bytes have been received.
 #[derive(Debug)]
 pub struct Incoming {
     body: Body,
@@ -23,7 +23,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// One of `len` bytes, at least [`INCOMING_BYTES_MIN`].
+    /// Creates a value of `len` bytes; `None` below [`INCOMING_BYTES_MIN`].
     pub(crate) fn new(slab: &Arc<Slab>, len: usize) -> Option<Self> {
         (len >= INCOMING_BYTES_MIN).then(|| Self {
             body: Body::new(slab),
@@ -32,42 +32,42 @@ impl Incoming {
         })
     }
 
-    /// The length it will have, in bytes.
+    /// Final length of the value in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never: there are no short ones.
+    /// Always false, because no incoming value is short.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many bytes are there.
+    /// Number of bytes received.
     #[must_use]
     pub fn filled_bytes(&self) -> usize {
         self.filled
     }
 
-    /// Whether all bytes are there.
+    /// Whether all bytes have been received.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.filled == self.len
     }
 
-    /// Bytes of memory it takes so far.
+    /// Bytes of memory that the value takes so far.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.body.pages.len() * PAGE_BYTES + self.body.own_bytes()
     }
 
-    /// Where the next bytes go: at most 64 KiB, and some as long as it is not complete. The bytes
-    /// are atomic because readers of records may still look at the page, as one of the time when
-    /// it held slots.
+    /// Returns the place for the next bytes: at most 64 KiB, and not empty unless the value is
+    /// complete. The bytes are atomic because readers of records may still look at the page through
+    /// an offset from the time when it held slots.
     ///
     /// # Errors
-    /// [`StoreError::OutOfMemory`] when no page is left.
+    /// [`StoreError::OutOfMemory`] if no page is left.
     pub fn room(&mut self) -> Result<&[AtomicU8], StoreError> {
         let (index, within) = (self.filled / PAGE_BYTES, self.filled % PAGE_BYTES);
         if index == self.len / PAGE_BYTES {
@@ -83,7 +83,7 @@ impl Incoming {
             self.body.pages.push(page);
         }
         let page = self.body.pages[index];
-        // SAFETY: the page was taken for this body, which nobody else knows.
+        // SAFETY: the page was taken for this body, which no other thread knows.
         Ok(unsafe { self.body.slab.arena().chunk_room(page, within..PAGE_BYTES) })
     }
 
@@ -95,17 +95,17 @@ impl Incoming {
             tail.resize(len, 0);
         }
         let rest = &mut tail[within..];
-        // SAFETY: an atomic byte has the layout of a byte, and the slice is borrowed alone for as
-        // long as the result lives.
+        // SAFETY: an atomic byte has the layout of a byte, and the slice is borrowed exclusively
+        // for as long as the result lives.
         Ok(unsafe { &*(std::ptr::from_mut(rest) as *const [AtomicU8]) })
     }
 
-    /// Counts the first `count` bytes of the last [`room`](Self::room) as there.
+    /// Counts the first `count` bytes of the last [`room`](Self::room) as received.
     pub fn advance(&mut self, count: usize) {
         self.filled = self.len.min(self.filled + count);
     }
 
-    /// Copies as many of `bytes` as are missing; how many that were.
+    /// Copies as many of `bytes` as are missing. Returns their number.
     ///
     /// # Errors
     /// As [`room`](Self::room).
@@ -123,7 +123,8 @@ impl Incoming {
         Ok(bytes.len() - rest.len())
     }
 
-    /// A copy of its first bytes, at most `count` of them, of which all must be there.
+    /// Returns a copy of the first bytes, at most `count` of them. All of these must have been
+    /// received.
     #[must_use]
     pub fn beginning(&self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count.min(self.filled)];
@@ -132,7 +133,7 @@ impl Incoming {
         bytes
     }
 
-    /// The value, to be [put](crate::Entry::put) under a key; `None` while it is not complete.
+    /// Returns the value, to be [put](crate::Entry::put) under a key; `None` if it is not complete.
     #[must_use]
     pub fn finish(mut self, deadline_unix_ms: Option<u64>) -> Option<Owned> {
         if !self.is_complete() {
@@ -152,7 +153,7 @@ impl Incoming {
 }
 
 impl Drop for Incoming {
-    /// Makes good for what the pages, when they are given back, take from the ledger.
+    /// Compensates for the bytes that the pages subtract from the ledger when they are given back.
     fn drop(&mut self) {
         self.body.slab.ledger().add(pages_bytes(&self.body));
     }

@@ -223,7 +223,8 @@ proptest! {
                 Step::Copy => copies.push((blob.clone(), twin.clone())),
             }
             prop_assert_eq!(blob.len(), twin.len());
-            // Rewriting the whole value each time would copy gigabytes; steps stay small enough.
+            // Rewriting the whole value each time would copy gigabytes; so values stay small
+            // enough.
             if twin.len() > 4 * MIB {
                 blob.truncate(MIB);
                 twin.truncate(MIB);
@@ -242,7 +243,8 @@ proptest! {
     }
 }
 
-/// Received in pieces of any size; the ledger hears of it when it is whole, and of nothing else.
+/// Receives a value in pieces of any size. The ledger counts it once it is complete, and nothing
+/// before.
 #[test]
 fn a_value_on_its_way_in_belongs_to_nobody_yet() {
     let slab = slab_of(8 * MIB);

@@ -1,10 +1,11 @@
-//! Victims by sample: for the policies that compare records by what stands in them.
+//! Victims by sample, for the policies that compare records by their content.
 //!
-//! As many records as are asked for are looked at, neighbours in the index, from a random place on;
-//! the best victims of this and earlier samples are remembered, and the best of them goes. Exactly
-//! as many: with whole buckets the choice is sharper, and what was popular once stays for longer.
+//! A sample looks at the configured number of records, neighbours in the index, from a random place
+//! on. The best victims of this and earlier samples are remembered, and the best of them is
+//! evicted. A sample has exactly that many records: with whole buckets the choice would be sharper,
+//! but what was popular once would stay longer.
 //!
-//! Who evicts counts the turnover for [`crate::clock`].
+//! The evicting thread counts the turnover for [`crate::clock`].
 
 use std::sync::Arc;
 
@@ -18,29 +19,29 @@ use crate::local::{Local, view_of};
 use crate::policy::{InForce, Policy, TURNOVER_PARTS};
 use crate::shared::Shared;
 
-/// Victims remembered from samples.
+/// Maximum number of victims remembered from samples.
 const POOL_MAX: usize = 16;
 
-/// A record that may go.
+/// A record that may be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate {
-    /// The lower, the sooner it goes.
+    /// The lower the score, the sooner the record is evicted.
     score: u64,
     index_id: u64,
     hash: u64,
 }
 
-/// What one thread remembers of its samples.
+/// The samples that one thread remembers.
 #[derive(Debug, Default)]
 pub(super) struct Sampled {
     /// The best victim is the last.
     pool: Vec<Candidate>,
-    /// Victims until the next turn.
+    /// Number of victims until the next turn.
     turn_left: u64,
 }
 
 impl Indexed {
-    /// Samples some records and evicts the best victim remembered.
+    /// Samples some records and evicts the best remembered victim.
     pub(super) fn evict_by_sample(&mut self, in_force: InForce) -> Option<u64> {
         let databases = self.shared.databases.count();
         for attempt in 0..2 * databases {
@@ -57,7 +58,7 @@ impl Indexed {
         None
     }
 
-    /// Adds to the pool what some neighbouring buckets hold. Goes on `until_found` if wanted.
+    /// Adds records of some neighbouring buckets to the pool. Continues `until_found` if wanted.
     fn sample(&mut self, in_force: InForce, until_found: bool) {
         let database = self.local.evictor.database;
         let Some(index) = self.seen.get(database).map(Arc::clone) else {
@@ -103,7 +104,8 @@ impl Indexed {
         }
     }
 
-    /// Counts a victim; so many of them that they are a part of what is held are a turn.
+    /// Counts a victim. Once the victims amount to one part of all records, the policy's turnover
+    /// goes up.
     fn count_turnover(&mut self) {
         let turn_left = &mut self.local.evictor.sampled.turn_left;
         *turn_left = turn_left.saturating_sub(1);
@@ -117,12 +119,12 @@ impl Indexed {
         self.shared.policy.turn();
     }
 
-    /// Evicts a record that was remembered, if it is still there.
+    /// Evicts a remembered record, if it still exists.
     fn evict_candidate(&mut self, candidate: Candidate) -> Option<u64> {
         let (database, index) = self.seen.by_id(candidate.index_id)?;
         let index = Arc::clone(index);
         let shared = &*self.shared;
-        // What somebody holds for long is in use, and not waited for.
+        // A bucket held for long is in use, and not waited for.
         let home = index.lock_unless_long(candidate.hash)?;
         let bucket = index.bucket(home.number);
         let is = |link: Link| hash_of(shared, link) == candidate.hash;
@@ -137,7 +139,7 @@ impl Indexed {
     }
 }
 
-/// A group of buckets that a sample goes through, to find out whether it is noted in vain.
+/// A group of buckets that a sample walks through, to find out whether its note is obsolete.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     number: Option<u64>,
@@ -145,7 +147,8 @@ struct Group {
 }
 
 impl Group {
-    /// Comes to a bucket; forgets the group that was left if it has no record with a deadline.
+    /// Enters a bucket. Clears the note of the group that was left if it has no record with a
+    /// deadline.
     fn come_to(&mut self, index: &Index, number: u64) {
         let group = number / GROUP_BUCKETS;
         if self.number == Some(group) {
@@ -155,14 +158,15 @@ impl Group {
             let first = left * GROUP_BUCKETS;
             forget_group(index, first..first + GROUP_BUCKETS);
         }
-        // Of a group that is entered in its middle nothing can be said.
+        // Nothing can be said about a group that is entered in its middle.
         self.has_any = !number.is_multiple_of(GROUP_BUCKETS);
         self.number = Some(group);
     }
 }
 
-/// Remembers the records of a chain that are better victims than those remembered; how many it
-/// looked at, `wanted` at most, from one that chance picks on. The caller holds the bucket.
+/// Remembers the records of a chain that are better victims than the remembered ones. Looks at
+/// `wanted` records at most, from a random one on, and returns their number. The caller holds the
+/// bucket.
 fn sample_in(
     shared: &Shared,
     local: &mut Local,

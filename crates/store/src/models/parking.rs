@@ -12,8 +12,8 @@ use super::{check_deeply, moving, set, store};
 use crate::handle::Handle;
 use crate::parking::{Busy, Hold};
 
-/// Tries to lock two keys; what it left a note with if they are held for long, and stay so until
-/// that note is left.
+/// Tries to lock two keys until it either has them or has left a note, because they are held for
+/// long. Returns the flag of that note.
 fn lock_or_park(handle: &mut Handle, names: [u8; 2]) -> Option<Arc<AtomicBool>> {
     let names = names.map(|name| [name]);
     let keys = names.each_ref().map(|name| handle.key(0, name));
@@ -30,11 +30,11 @@ fn lock_or_park(handle: &mut Handle, names: [u8; 2]) -> Option<Arc<AtomicBool>> 
     }
 }
 
-/// Whoever left a note is woken, by the time the keys have been given back.
+/// A thread that left a note is woken by the time the keys have been released.
 #[test]
 fn no_wake_up_is_lost() {
     static PARKED: AtomicU64 = AtomicU64::new(0);
-    // With few preemptions the holder is done before a note is left.
+    // With few preemptions the holder ends before a note is left.
     check_deeply(8, || {
         let store = store(2);
         let mut handle = store.handle();
@@ -60,7 +60,7 @@ fn no_wake_up_is_lost() {
     assert!(parked > 0, "nobody met what was held for long");
 }
 
-/// Two that wait, for the same bucket and for another of the set.
+/// Two waiters, one for the same bucket and one for another bucket of the set.
 #[cfg(all(shuttle, not(loom)))]
 #[test]
 fn everybody_is_woken() {

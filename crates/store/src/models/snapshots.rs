@@ -61,8 +61,8 @@ fn snapshot(handle: &mut Handle) -> Numbers {
     }
 }
 
-/// A write of two keys in two buckets and a snapshot. Texts are overwritten in their records, which are saved
-/// alone for that; numbers are not.
+/// A write of two keys in two buckets, and a snapshot. Texts are overwritten in their records, so
+/// these are saved alone; integers are not.
 fn write_two_keys(is_planted: bool, are_texts: bool) {
     let store = store(2);
     plant(&store, is_planted);
@@ -124,8 +124,8 @@ fn it_is_found_out_of_records_that_are_saved_alone() {
     check(|| write_two_keys(true, true));
 }
 
-/// One thread overwrites a key, adds one, which splits the bucket, and overwrites another: a snapshot has the first of
-/// these changes up to some point and none behind it, and each key once.
+/// One thread overwrites a key, adds one, which splits the bucket, and overwrites another: a
+/// snapshot has these changes up to some point and none after it, and each key once.
 #[test]
 fn a_split_takes_along_which_records_were_saved() {
     check(|| {
@@ -155,7 +155,7 @@ fn a_split_takes_along_which_records_were_saved() {
 }
 
 /// One thread changes a key, adds one, which splits the bucket, and changes another: a snapshot has
-/// the first of these changes up to some point and none behind it.
+/// these changes up to some point and none after it.
 #[test]
 fn a_split_hides_nothing_from_a_snapshot() {
     check(|| {
@@ -184,8 +184,8 @@ fn a_split_hides_nothing_from_a_snapshot() {
     });
 }
 
-/// Two buckets become one while there is a snapshot: it has both keys, from before a change or from
-/// behind it.
+/// Two buckets become one during a snapshot: it has both keys, from before a change or from after
+/// it.
 #[test]
 fn a_merge_hides_nothing_from_a_snapshot() {
     check(|| {
@@ -205,7 +205,7 @@ fn a_merge_hides_nothing_from_a_snapshot() {
     });
 }
 
-/// What was in the store at the cut is saved whoever empties it.
+/// The records in the store at the cut are saved, whichever thread empties it.
 #[test]
 fn a_flush_is_before_or_after_a_cut() {
     check(|| {

@@ -1,5 +1,5 @@
-//! Waiting for keys to be changed, under a model checker: a number at a key says how much there is to
-//! take, and who finds nothing waits.
+//! Waiting for keys to change, under a model checker: an integer at a key says how many units there
+//! are to take, and a thread that finds none waits.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::waiting::{Attempt, Waiter, Waiters, Wanted};
 
 type TestWaiter = Arc<Waiter<()>>;
 
-/// Takes one if there is any, and says so.
+/// Takes one unit if there is any. Returns whether it did.
 fn take(handle: &mut Handle, key: &Key<'_>) -> bool {
     handle.modify(key, |entry| {
         let found = entry.record().and_then(|record| record.integer());
@@ -22,7 +22,7 @@ fn take(handle: &mut Handle, key: &Key<'_>) -> bool {
     })
 }
 
-/// Takes one from one of `names`, or stands in line.
+/// Takes one unit from one of `names`, or joins the queue.
 fn take_or_wait(
     handle: &mut Handle,
     waiters: &Arc<Waiters<()>>,
@@ -41,13 +41,13 @@ fn take_or_wait(
     place
 }
 
-/// Adds one, and serves who waits for it.
+/// Adds one unit, and serves its waiters.
 fn give(handle: &mut Handle, waiters: &Arc<Waiters<()>>, name: u8, all: &[u8]) {
     increment(handle, &[name]);
     serve(handle, waiters, all);
 }
 
-/// As an engine does: every waiter for the keys of `all`.
+/// Serves every waiter for the keys of `all`, as an engine does.
 fn serve(handle: &mut Handle, waiters: &Arc<Waiters<()>>, all: &[u8]) {
     for (database, key) in handle.take_served() {
         waiters.serve(handle, database, &key, |handle, waiter| {
@@ -71,13 +71,13 @@ fn serve(handle: &mut Handle, waiters: &Arc<Waiters<()>>, all: &[u8]) {
     }
 }
 
-/// How much nobody took.
+/// Number of units that no waiter took.
 fn left(handle: &mut Handle, names: &[u8]) -> i64 {
     let each = names.chunks(1).map(|name| number(handle, name));
     each.map(|number| number.unwrap_or(0)).sum()
 }
 
-/// Who finds nothing gets what comes, whatever the two do at once.
+/// A waiter that found nothing gets the next unit, whatever the two do at once.
 #[test]
 fn nobody_waits_for_what_is_there() {
     check(|| {
@@ -93,7 +93,7 @@ fn nobody_waits_for_what_is_there() {
     });
 }
 
-/// Two who wait and two who give: each gets one.
+/// Two waiters and two givers: each waiter gets one unit.
 #[cfg(all(shuttle, not(loom)))]
 #[test]
 fn everybody_gets_one() {
@@ -117,7 +117,7 @@ fn everybody_gets_one() {
     });
 }
 
-/// One who waits for two keys, which are given something at once, gets one of both.
+/// A waiter for two keys, both of which are given a unit at once, gets one of them.
 #[test]
 fn who_waits_for_two_keys_gets_one() {
     check(|| {
@@ -135,7 +135,7 @@ fn who_waits_for_two_keys_gets_one() {
     });
 }
 
-/// Time is over at the very moment at which something comes: it is either taken or still there.
+/// A timeout at the very moment at which a unit comes: the unit is either taken or still there.
 #[test]
 fn nothing_is_taken_for_who_has_gone() {
     check(|| {
@@ -154,7 +154,7 @@ fn nothing_is_taken_for_who_has_gone() {
     });
 }
 
-/// The last who waits for a key goes while another comes: who comes is not forgotten with it.
+/// The last waiter for a key leaves while another comes: the new waiter is not forgotten with it.
 #[test]
 fn who_comes_is_not_forgotten_with_who_goes() {
     check(|| {
@@ -172,7 +172,7 @@ fn who_comes_is_not_forgotten_with_who_goes() {
     });
 }
 
-/// Who has waited gets what comes, not who comes in the moment between.
+/// The thread that has waited gets the unit, not the one that comes in the moment between.
 #[test]
 fn the_first_to_come_is_the_first_served() {
     check(|| {

@@ -1,12 +1,14 @@
-//! Moving the pieces that objects are made of, which lie in the memory of the process' allocator.
+//! Moving the pieces of objects, which lie in the memory of the process' allocator.
 //!
-//! Records move together by [`crate::mover`]; what an object has besides its record does not lie in the store's
-//! chunks. Only the allocator knows where a piece lies badly, so it is asked, piece by piece, by a thread that goes
-//! through all buckets. A bucket in use is passed by, and one that is held for long, too: the next round looks again.
+//! [`crate::mover`] moves records; the parts of an object outside its record do not lie in the
+//! store's chunks. Only the allocator knows which pieces lie badly. So a thread that goes through
+//! all buckets asks it, piece by piece. It skips a bucket that is in use or held for long; the next
+//! round looks again.
 //!
-//! A move is no change of the key: no effect, no event, no observer hears of it, and a snapshot need not save the
-//! record first. Nobody follows the pointer in a record without the bucket. The version of the bucket goes up all the
-//! same, since the words of a record change.
+//! A move is no change of the key: no effect, no event, no notification of observers, and a
+//! snapshot need not save the record first. No thread follows the pointer in a record without
+//! holding the bucket. The version of the bucket goes up all the same, because the words of a
+//! record change.
 
 use std::sync::Arc;
 
@@ -23,17 +25,17 @@ use crate::local::view_of;
 use crate::shared::Shared;
 use crate::store::Store;
 
-/// What it costs to look at a bucket, as bytes moved.
+/// Cost of looking at a bucket, in bytes moved.
 const BUCKET_COST: u64 = 64;
 
-/// Where the hand is that moves pieces of objects.
+/// Position of the hand that moves pieces of objects.
 #[derive(Debug, Default)]
 pub struct PieceHand {
     database: DatabaseId,
     bucket: u64,
-    /// Objects of the bucket that are done.
+    /// Number of objects of the bucket that are done.
     objects: usize,
-    /// Pieces of the next object that are done.
+    /// Number of pieces of the next object that are done.
     pieces: usize,
 }
 
@@ -45,15 +47,16 @@ impl PieceHand {
 }
 
 impl Store {
-    /// Says whether somebody moves pieces of objects ([`Handle::move_pieces`]), for who asks what goes on.
+    /// Notes whether a thread moves pieces of objects ([`Handle::move_pieces`]), for status
+    /// reports.
     pub fn set_moving_pieces(&self, on: bool) {
         if let Some(shared) = self.shared() {
             shared.mover.is_moving_pieces.store(on, Ordering::Relaxed);
         }
     }
 
-    /// Whether so much lies idle beside what is in use that it is worth the work of moving
-    /// ([`Store::set_moving`]): one rule for records and for pieces of objects.
+    /// Whether enough memory is idle, compared with the memory in use, to be worth the work of
+    /// moving ([`Store::set_moving`]): one rule for records and for pieces of objects.
     #[must_use]
     pub fn is_worth_moving(&self, idle_bytes: u64, used_bytes: u64) -> bool {
         self.shared()
@@ -62,9 +65,10 @@ impl Store {
 }
 
 impl Handle {
-    /// Moves pieces of objects for which `wants_move` says that they lie badly, from where the hand is, with about as
-    /// much work as it takes to move `work_bytes`; whether there is more until the hand is at the beginning again.
-    /// `wants_move` is called with a bucket held: it must not use the store.
+    /// Moves pieces of objects for which `wants_move` says that they lie badly, from the hand's
+    /// position on, with about as much work as it takes to move `work_bytes`. Returns whether there
+    /// is more before the hand is at the beginning again. `wants_move` is called with a bucket
+    /// held: it must not use the store.
     pub fn move_pieces(
         &mut self,
         hand: &mut PieceHand,
@@ -123,7 +127,7 @@ impl Indexed {
     }
 }
 
-/// What moving pieces of the objects in a bucket takes.
+/// State for moving pieces of the objects in a bucket.
 struct PieceMoving<'a> {
     shared: &'a Shared,
     work_left: u64,
@@ -132,7 +136,8 @@ struct PieceMoving<'a> {
 }
 
 impl PieceMoving<'_> {
-    /// Moves pieces of the objects in the chain of `home`, which the caller holds, as far as there is work left.
+    /// Moves pieces of the objects in the chain of `home`, as far as there is work left. The caller
+    /// holds `home`.
     fn bucket(&mut self, index: &Index, home: &Bucket, hand: &mut PieceHand) {
         let (mut number, done) = (0, hand.objects);
         index.for_each(home, |spot| {
@@ -153,11 +158,12 @@ impl PieceMoving<'_> {
         }
     }
 
-    /// Moves pieces of the object behind a link from one of them on; where to go on with it, if that is not the end.
+    /// Moves pieces of the object that a link leads to, from one piece on. Returns the piece at
+    /// which to continue, or `None` at the end.
     fn object(&mut self, link: Link, from: usize) -> Option<usize> {
         let view = view_of(self.shared, link)?;
         let mut relocation = Relocation::new(from, self.work_left, self.wants_move);
-        // SAFETY: the caller holds the bucket, and looks at the object through this alone.
+        // SAFETY: the caller holds the bucket, and uses the object through this alone.
         unsafe { heap::move_pieces(&view, &mut relocation) };
         self.work_left = relocation.work_left();
         let (moved, _) = relocation.counts();

@@ -1,4 +1,4 @@
-//! The way of slots between threads, under a model checker: `--cfg loom` tries every interleaving
+//! The path of slots between threads, under a model checker: `--cfg loom` tries every interleaving
 //! of two threads (with three preemptions), `--cfg shuttle` random ones of four.
 
 #![allow(clippy::unwrap_used, reason = "a wrong test fails")]
@@ -14,7 +14,7 @@ fn slab_of(chunks: usize) -> Arc<Slab> {
     Slab::new(Arc::new(arena), Arc::default())
 }
 
-/// Takes a slot, makes it its own, and finds it so afterwards: nobody else was given the same.
+/// Takes a slot, marks it, and finds the mark unchanged: no other thread was given the same slot.
 fn use_slot(cache: &mut SlabCache, class: SizeClass, mark: u64) -> Option<Offset> {
     let offset = cache.allocate(class).ok()?;
     for index in 0..class_bytes(class) / 8 {
@@ -35,7 +35,7 @@ fn drop_slot(cache: &mut SlabCache, class: SizeClass, slot: Option<Offset>, mark
     cache.free(offset, class);
 }
 
-/// One thread's work: so many slots held at once that lists and chunks are handed over.
+/// The work of one thread: holds so many slots at once that lists and chunks are handed over.
 fn work(slab: &Arc<Slab>, class: SizeClass, held: usize, mark: u64) {
     let mut cache = slab.cache();
     let slots: Vec<_> = (0..held)
@@ -76,7 +76,7 @@ fn slots_handed_over_have_one_owner() {
     });
 }
 
-/// The chunk that one class empties is the only one the other can have.
+/// The chunk that one class empties is the only one that the other can have.
 #[test]
 fn an_emptied_chunk_changes_its_class() {
     check(|| {
@@ -89,7 +89,7 @@ fn an_emptied_chunk_changes_its_class() {
     });
 }
 
-/// A slot allocated here, freed there.
+/// A slot is allocated by one thread and freed by another.
 #[test]
 fn a_slot_may_be_freed_by_another_thread() {
     check(|| {
@@ -109,7 +109,7 @@ fn a_slot_may_be_freed_by_another_thread() {
     });
 }
 
-/// Chunks are retired while others allocate and free.
+/// Chunks are retired while other threads allocate and free.
 #[test]
 fn retiring_takes_nobodys_slots() {
     check(|| {

@@ -1,4 +1,4 @@
-//! Slots as one and as several threads see them.
+//! Slots, from one and from several threads.
 
 #![allow(
     clippy::unwrap_used,
@@ -72,7 +72,7 @@ fn uses_the_whole_range_and_says_when_it_is_full() {
         }
     };
     assert_eq!(refused, OutOfMemory);
-    // All chunks but the one of zeroes, four slots each.
+    // All chunks except the page of zeroes, four slots each.
     assert_eq!(slots.len(), (2 * MIB / CHUNK_BYTES - 1) * 4);
     assert_eq!(cache.allocate(class_for(1).unwrap()), Err(OutOfMemory));
     let freed = slots.pop().unwrap();
@@ -144,7 +144,7 @@ fn sparse_chunks_are_emptied_by_moving_what_is_left() {
     let class = class(256);
     let count = 4 * MIB / 256;
     let slots: Vec<_> = (0..count).map(|_| cache.allocate(class).unwrap()).collect();
-    // Three of four go, half of them to another thread's cache.
+    // Three of four are freed, half of them into another thread's cache.
     let mut kept = Vec::new();
     for (index, slot) in slots.into_iter().enumerate() {
         match index % 8 {
@@ -205,7 +205,7 @@ fn many_freed_chunks_go_back_to_the_system() {
     assert!(cfg!(miri) || zeroed >= 2000 - 4 * MIB / (16 << 10));
 }
 
-/// Threads allocate, check, pass on and free, while another looks at whatever it pleases.
+/// Threads allocate, check, pass on and free slots, while another reads at random places.
 #[test]
 fn slots_keep_their_content_under_many_threads() {
     const THREADS: u64 = 4;

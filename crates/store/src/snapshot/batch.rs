@@ -1,13 +1,14 @@
-//! Records that were saved: copies of what is short and of objects, references to what is long.
+//! Saved records: copies of short values and of objects, references to long values.
 //!
 //! ```text
 //!   bytes   │ head │ key │ value │ head │ key │ head │ key │ value │ …
 //!   beside                                └ a long value or an object, in the same order
 //! ```
 //!
-//! A record is one run of bytes because a writer saves it between two others that it would rather serve:
-//! what it writes to, and what is read of that later, are lines of memory that it then lacks. Heads are those of
-//! [`base::record_head`], so that where nothing is beside, the run can be written to a file as it is.
+//! A record is one run of bytes, because a writer saves it between two requests that it would
+//! rather serve. The lines of memory that it writes to, and that are read later, then displace
+//! others from its cache. Heads are those of [`base::record_head`], so that a run without values
+//! beside it can be written to a file as it is.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -25,27 +26,29 @@ use crate::key::DatabaseId;
 use super::lock;
 use super::saved_cold::SavedCold;
 
-/// A batch with so many bytes copied is handed over …
+/// A batch is handed over with this many copied bytes …
 const FULL_BYTES: usize = if cfg!(any(loom, shuttle)) {
     64
 } else {
     64 << 10
 };
-/// … or with so many records …
+/// … or with this many records …
 const FULL_RECORDS: usize = if cfg!(any(loom, shuttle)) { 4 } else { 1_024 };
-/// … or with long values of so many bytes.
+/// … or with long values of this many bytes.
 const FULL_LONG_BYTES: u64 = 1 << 20;
 
-/// A batch begins with room for the bucket that makes it full: asking for more would copy it.
+/// Initial capacity of a batch. It includes the bucket that makes the batch full, because growing
+/// would copy it.
 const ROOM_BYTES: usize = FULL_BYTES + FULL_BYTES / 8;
 
-/// Most records are shorter.
+/// Bytes prefetched for the next record. Most records are shorter.
 const AHEAD_BYTES: usize = 256;
 
-/// BatchBuffers of so many batches is kept to be filled again while a snapshot is in progress: some megabytes.
+/// Maximum number of batches whose buffers are kept for reuse while a snapshot is in progress: some
+/// megabytes.
 const SPARES_MAX: usize = 32;
 
-/// Who filled a batch.
+/// The kind of thread that filled a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Writer,
@@ -58,13 +61,13 @@ pub(super) struct Held {
     by_writers: AtomicU64,
     by_scanner: AtomicU64,
     sum_max: AtomicU64,
-    /// Whether values that are not in memory come there when the sink looks at them.
+    /// Whether cold values are loaded into memory when the sink looks at them.
     reads_cold: AtomicBool,
     spares: Spares,
 }
 
-/// BatchBuffers of batches that are gone, for those that come: a page that is new costs who fills it more than what
-/// is copied there. None is kept while no snapshot is in progress.
+/// Buffers of dropped batches, for new ones: a fresh page costs the thread that fills it more than
+/// the copying does. None is kept while no snapshot is in progress.
 #[derive(Debug, Default)]
 struct Spares(Mutex<Option<Vec<BatchBuffers>>>);
 
@@ -87,30 +90,30 @@ impl Spares {
 }
 
 impl Held {
-    /// What writers saved.
+    /// Bytes held by batches that writers filled.
     pub(super) fn by_writers(&self) -> u64 {
         self.by_writers.load(Ordering::Relaxed)
     }
 
-    /// All of it.
+    /// Bytes held by all batches.
     pub(super) fn sum(&self) -> u64 {
         let by_scanner = self.by_scanner.load(Ordering::Relaxed);
         self.by_writers().saturating_add(by_scanner)
     }
 
-    /// The most that the sum was.
+    /// Maximum of the sum so far.
     pub(super) fn sum_max(&self) -> u64 {
         self.sum_max.load(Ordering::Relaxed)
     }
 
-    /// A snapshot begins: forgets the most that the sum was, and keeps room from here on.
+    /// Begins a snapshot: resets the maximum of the sum, and keeps buffers from here on.
     pub(super) fn begin(&self, reads_cold: bool) {
         self.reads_cold.store(reads_cold, Ordering::Relaxed);
         self.sum_max.store(self.sum(), Ordering::Relaxed);
         *lock(&self.spares.0) = Some(Vec::new());
     }
 
-    /// The snapshot has ended: gives the room back that is kept.
+    /// Ends the snapshot: frees the buffers that are kept.
     pub(super) fn end(&self) {
         let spares = lock(&self.spares.0).take();
         drop(spares);
@@ -135,11 +138,11 @@ pub struct Batch {
     bytes: Vec<u8>,
     beside: Vec<Beside>,
     records: usize,
-    /// That of the first record.
+    /// The database of the first record.
     database: DatabaseId,
-    /// All records are of that one, and none has anything beside.
+    /// Whether all records are of that database, and none has a value beside the bytes.
     is_run: bool,
-    /// Bytes of keys and values; of objects what they take in memory.
+    /// Bytes of keys and values; for objects the memory that they take.
     content_bytes: u64,
     long_bytes: u64,
     has_large_object: bool,
@@ -148,13 +151,13 @@ pub struct Batch {
     origin: Origin,
 }
 
-/// Records of one database that lie as bytes one behind the other, each a head ([`base::record_head`]), its key and
-/// its value: a text or a number.
+/// Records of one database as consecutive bytes: for each a head ([`base::record_head`]), its key
+/// and its value, which is a text or an integer.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'b> {
-    /// The database they were in.
+    /// The database of the records.
     pub database: DatabaseId,
-    /// How many they are: at least one.
+    /// Number of records: at least one.
     pub records: usize,
     /// The bytes.
     pub bytes: &'b [u8],
@@ -163,35 +166,35 @@ pub struct Run<'b> {
 /// One record of a cut.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'b> {
-    /// The database it was in.
+    /// The database of the record.
     pub database: DatabaseId,
     /// Its key.
     pub key: &'b [u8],
-    /// When it stops existing, in milliseconds since 1970 UTC. That may have passed.
+    /// Its deadline, in milliseconds since 1970 UTC. It may have passed.
     pub deadline_unix_ms: Option<u64>,
     /// Its etag; 0 for none.
     pub etag: u64,
-    /// What it held.
+    /// Its value.
     pub value: SavedValue<'b>,
 }
 
-/// What a record held.
+/// The value of a record.
 #[derive(Clone, Copy, Debug)]
 pub enum SavedValue<'b> {
-    /// A string that is kept as a number.
+    /// A string that is kept as an integer.
     Integer(i64),
     /// A string.
     Bytes(&'b [u8]),
     /// A long string.
     Blob(&'b BlobRef),
-    /// What is no string.
+    /// A value that is not a string.
     Object(&'b Object),
-    /// A value on a device that cannot be read: who keeps what is saved fails with that.
+    /// A value on a device that cannot be read: a sink that stores the records fails with that.
     Unreadable,
 }
 
 impl<'b> SavedValue<'b> {
-    /// A value that was read.
+    /// Returns the value that was read.
     #[must_use]
     pub fn of_cold(value: &'b ColdValue) -> Self {
         match value {
@@ -202,7 +205,7 @@ impl<'b> SavedValue<'b> {
 }
 
 impl SavedValue<'_> {
-    /// The string in a buffer of its own; of an object nothing.
+    /// Returns the string in a new buffer; empty for an object.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         match self {
@@ -222,7 +225,7 @@ enum Beside {
     Cold(SavedCold),
 }
 
-/// What is saved of a record besides its value.
+/// Data saved of a record besides its value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named<'k> {
     pub(super) database: DatabaseId,
@@ -258,13 +261,13 @@ impl Batch {
         self.records
     }
 
-    /// Whether there are no records in it.
+    /// Whether the batch has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// The records, [`len`](Self::len) of them; values that are not in memory are read.
+    /// Returns the [`len`](Self::len) records; cold values are read.
     pub fn records(&self) -> impl Iterator<Item = Saved<'_>> {
         self.records_unread().map(|(saved, cold)| match cold {
             Some(cold) => Saved {
@@ -275,7 +278,7 @@ impl Batch {
         })
     }
 
-    /// The records, [`len`](Self::len) of them; in place of a value that is not in memory, what tells where it is.
+    /// Returns the [`len`](Self::len) records; a cold value is replaced by its locator.
     pub fn records_unread(&self) -> impl Iterator<Item = (Saved<'_>, Option<&SavedCold>)> {
         let mut rest = self.bytes.as_slice();
         let mut beside = self.beside.iter();
@@ -314,7 +317,7 @@ impl Batch {
         })
     }
 
-    /// All records as bytes, if that is what they are.
+    /// Returns all records as one run of bytes, if they are one.
     #[must_use]
     pub fn run(&self) -> Option<Run<'_>> {
         self.is_run.then_some(Run {
@@ -324,12 +327,12 @@ impl Batch {
         })
     }
 
-    /// Bytes of keys and values; of objects what they take in memory.
+    /// Bytes of keys and values; for objects the memory that they take.
     pub(super) fn content_bytes(&self) -> u64 {
         self.content_bytes
     }
 
-    /// Whether it is worth handing over.
+    /// Whether the batch is large enough to be handed over.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.len() >= FULL_BYTES
             || self.records >= FULL_RECORDS
@@ -354,8 +357,9 @@ impl Batch {
         self.beside.push(Beside::Blob(blob));
     }
 
-    /// Adds a copy of an object. What a large one shares with it is not counted: only what is changed
-    /// until the batch is dropped becomes more memory, and a large object is handed over at once.
+    /// Adds a copy of an object. The parts that a large object shares with its copy are not
+    /// counted: only what is changed until the batch is dropped takes more memory, and a large
+    /// object is handed over at once.
     pub(super) fn push_object(&mut self, named: Named<'_>, object: &Object) {
         self.content_bytes += object.memory_bytes() as u64;
         self.long_bytes += object.copy_bytes() as u64;
@@ -364,7 +368,8 @@ impl Batch {
         self.beside.push(Beside::Object(Box::new(object.clone())));
     }
 
-    /// Adds a value that is not in memory, and counts it as if it were where it will be looked at: so much is then.
+    /// Adds a cold value. If the sink reads cold values, it is counted as if it were in memory,
+    /// because it will be then.
     pub(super) fn push_cold(&mut self, named: Named<'_>, cold: SavedCold) {
         self.content_bytes += cold.bytes();
         if self.held.reads_cold.load(Ordering::Relaxed) {
@@ -398,7 +403,7 @@ impl Batch {
         self.records += 1;
     }
 
-    /// Asks the cache for where the next record goes.
+    /// Prefetches the place of the next record.
     #[inline]
     pub(super) fn look_ahead(&mut self) {
         let room = self.bytes.spare_capacity_mut();
@@ -411,7 +416,7 @@ impl Batch {
     pub(super) fn count(&mut self) {
         let own = self.bytes.capacity() + self.beside.capacity() * size_of::<Beside>();
         let bytes = own as u64 + self.long_bytes;
-        // Most buckets have room in what was counted already.
+        // Most buckets fit into what was counted already.
         if bytes != self.counted_bytes {
             self.held.add(self.origin, bytes - self.counted_bytes);
             self.counted_bytes = bytes;
@@ -424,7 +429,7 @@ impl Drop for Batch {
         let held = self.held.of(self.origin);
         held.fetch_sub(self.counted_bytes, Ordering::Relaxed);
         let (bytes, beside) = (take(&mut self.bytes), take(&mut self.beside));
-        // What an extraordinary bucket made longer is not to be longer for ever.
+        // A buffer that an extraordinary bucket made longer is not kept.
         if bytes.capacity() == ROOM_BYTES {
             self.held.spares.keep((bytes, beside));
         }

@@ -9,7 +9,7 @@ use structures::Object;
 use super::{Batch, Ending, SavedValue, SnapshotSink, Totals};
 use crate::key::DatabaseId;
 
-/// What a snapshot gave. Clones share it.
+/// The records of a snapshot. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Collected(Arc<Mutex<State>>);
 
@@ -27,7 +27,7 @@ impl Collected {
         self.0.lock().expect("no test panics in here")
     }
 
-    /// Everything, once it is complete.
+    /// Returns all records. The snapshot must be complete.
     pub(crate) fn complete(&self) -> Records {
         let state = self.state();
         let (ending, totals) = state.ended.expect("it ended");

@@ -1,4 +1,4 @@
-//! How far the scanner of a snapshot has come.
+//! The scanner's position in a snapshot.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use crate::detached::Detached;
 use crate::index::Index;
 use crate::record_span::RecordSpan;
 
-/// How far the scanner has come.
+/// The scanner's position.
 pub(super) struct Walk {
-    /// The indexes that there were at the cut.
+    /// The indexes that existed at the cut.
     pub(super) indexes: Vec<Arc<Index>>,
-    /// The index it is in, and the bucket.
+    /// The current index, and the bucket in it.
     pub(super) at: usize,
     pub(super) number: u64,
     /// How far records reach, on average at the cut.

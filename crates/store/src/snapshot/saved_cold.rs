@@ -1,11 +1,11 @@
-//! A value that was not in memory when it was saved: what tells where it is, and keeps it there.
+//! A value that was cold when it was saved: its locator, and a pin that keeps it there.
 
 use std::sync::{Arc, OnceLock};
 
 use super::batch::SavedValue;
 use crate::cold::{COLD_UNIT_BYTES, ColdValue, ColdValues, Locator};
 
-/// A value that a snapshot saw as a stub: loaded when it is asked for.
+/// A value that a snapshot saw as a stub; it is loaded on demand.
 #[derive(Debug)]
 pub struct SavedCold {
     values: Arc<dyn ColdValues>,
@@ -26,7 +26,7 @@ impl SavedCold {
         }
     }
 
-    /// Where it is, for as long as this lives.
+    /// The value's locator, valid as long as this lives.
     #[must_use]
     pub fn locator(&self) -> Locator {
         self.locator
@@ -38,18 +38,18 @@ impl SavedCold {
         self.len
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the value is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of the entry.
+    /// Length of the entry in bytes.
     pub(super) fn bytes(&self) -> u64 {
         u64::from(self.locator.units()) * COLD_UNIT_BYTES as u64
     }
 
-    /// The value, which is read now.
+    /// Reads and returns the value, which stays in memory.
     #[must_use]
     pub fn value(&self, key: &[u8]) -> SavedValue<'_> {
         let value = self
@@ -60,7 +60,7 @@ impl SavedCold {
             .map_or(SavedValue::Unreadable, SavedValue::of_cold)
     }
 
-    /// As [`SavedCold::value`], for who keeps it no longer than it needs it.
+    /// As [`SavedCold::value`], for a caller that keeps the value no longer than it needs it.
     #[must_use]
     pub fn load(&self, key: &[u8]) -> Option<Arc<ColdValue>> {
         self.values.load_in_background(key, self.locator)

@@ -1,4 +1,4 @@
-//! Saving the records of one bucket, by who holds it.
+//! Saving the records of one bucket. The caller holds it.
 
 use base::clock::{Clock as _, SystemClock};
 use base::sync::atomic::{Ordering, fence};
@@ -18,16 +18,16 @@ use crate::local::{Local, view_of};
 use crate::record_span::RecordSpan;
 use crate::shared::Shared;
 
-/// Times that a writer lets others run while a snapshot holds too much: some ten microseconds where
-/// nobody else wants the core.
+/// Number of times that a writer yields to other threads while a snapshot holds too much: some ten
+/// microseconds if no other thread wants the core.
 const BACK_OFF_YIELDS: u32 = 64;
-/// Where others want it, the first times take so long: then they have had it. On a busy machine each time takes
-/// milliseconds.
+/// Maximum time of yielding. If others want the core, the first yields take this long: then they
+/// have had it. On a busy machine each yield takes milliseconds.
 const BACK_OFF_NS: u64 = 200_000;
 
 impl Indexed {
-    /// Lets others run for a moment if a snapshot holds too much, so that it can be given away. Called
-    /// with no bucket held.
+    /// Yields for a moment if a snapshot holds too much, so that the sink can take it. The caller
+    /// holds no bucket.
     #[cold]
     pub(crate) fn back_off(&self) {
         debug_assert!(self.local.held.is_empty(), "waits with buckets held");
@@ -42,15 +42,15 @@ impl Indexed {
 }
 
 impl Local {
-    /// Decides on which side of the cut the next changes are. Called once for a write, when it holds
+    /// Decides on which side of the cut the next changes are. Called once per write, when it holds
     /// all of its buckets.
     #[inline]
     pub(crate) fn choose_side(&mut self, shared: &Shared) {
         self.generation = shared.snapshots.generation();
     }
 
-    /// Saves what is in the chain of `home`, which the caller holds and is about to change, if it is
-    /// still to be saved. Costs a load and a test when it is not.
+    /// Saves the chain of `home`, if that is not yet done. The caller holds `home` and is about to
+    /// change it. Costs a load and a test if the chain is saved.
     #[inline]
     pub(crate) fn save_first(&self, shared: &Shared, index: &Index, home: &Bucket) {
         if home.is_behind(self.generation) {
@@ -58,8 +58,9 @@ impl Local {
         }
     }
 
-    /// Saves one record of a bucket that is behind, which the caller holds, and marks it, so that it alone may be
-    /// overwritten: it stays the record of its key, in its place. Whether that was done; if not, nothing was.
+    /// Saves one record of a bucket that is behind, and marks it, so that it alone may be
+    /// overwritten: it stays the record of its key, in its place. The caller holds the bucket.
+    /// Returns whether this was done; if not, nothing was.
     pub(crate) fn save_alone(&self, shared: &Shared, index: &Index, spot: Spot<'_>) -> bool {
         fence(Ordering::Acquire);
         let snapshots = &shared.snapshots;
@@ -79,7 +80,7 @@ impl Local {
         true
     }
 
-    /// Has something put into this thread's batch.
+    /// Runs `save` with this thread's batch.
     fn save_with(&self, snapshots: &Snapshots, save: impl FnOnce(&mut Batch)) {
         let mut place = lock(&snapshots.buffers[self.buffer]);
         let batch = place.get_or_insert_with(|| Batch::new(&snapshots.held, Origin::Writer));
@@ -92,11 +93,13 @@ impl Local {
 
     #[cold]
     fn save(&self, shared: &Shared, index: &Index, home: &Bucket) {
-        // The generation was read without order; what the cut set before it is looked at now.
+        // The generation was read without ordering; the fence orders the following reads after it,
+        // so they see what the cut set before.
         fence(Ordering::Acquire);
         let snapshots = &shared.snapshots;
         if snapshots.may_save() {
-            // The one that is to be changed is in the cache, those beside it are not: waited for together.
+            // The record to be changed is in the cache, its neighbours are not: their cache misses
+            // overlap.
             let span = snapshots.span_bytes.load(Ordering::Relaxed);
             RecordSpan::of_bytes(span).prefetch_records(shared.arena_ref(), home);
             let mut has_marks = false;
@@ -111,8 +114,8 @@ impl Local {
 }
 
 impl Snapshots {
-    /// Whether a writer may save what it is about to change; if memory does not allow it, nobody
-    /// may any more.
+    /// Whether a writer may save what it is about to change. If memory does not allow it, no thread
+    /// may save any more.
     fn may_save(&self) -> bool {
         if self.phase() != Phase::Saving {
             return false;
@@ -124,7 +127,7 @@ impl Snapshots {
         !is_over
     }
 
-    /// Lets the sink have a batch when somebody next comes by.
+    /// Queues batches, for the next thread that delivers to the sink.
     pub(super) fn hand_over(&self, batch: impl IntoIterator<Item = Batch>) {
         for batch in batch {
             lock(&self.ready).push(batch);
@@ -132,8 +135,8 @@ impl Snapshots {
     }
 }
 
-/// Puts a chain on the side of `generation`, where no record is marked; now some may be, or none is. The caller holds
-/// the bucket.
+/// Puts a chain on the side of `generation`, where no record may be marked. `has_marks` says
+/// whether there may be marks now. The caller holds the bucket.
 pub(super) fn put_on_side(index: &Index, home: &Bucket, generation: u64, has_marks: bool) {
     if has_marks {
         index.for_each(home, |spot| {
@@ -147,8 +150,8 @@ pub(super) fn put_on_side(index: &Index, home: &Bucket, generation: u64, has_mar
     home.set_side(generation);
 }
 
-/// Adds the records of a chain to a batch, but for those that were saved alone; whether there are any. The caller
-/// holds the bucket.
+/// Adds the records of a chain to a batch, except those that were saved alone. Returns whether
+/// there are any of these. The caller holds the bucket.
 pub(super) fn save_chain(shared: &Shared, index: &Index, home: &Bucket, batch: &mut Batch) -> bool {
     let mut has_marks = false;
     let database = index.cut_database();
@@ -202,7 +205,7 @@ fn save_record(view: &View<'_>, database: DatabaseId, key: &[u8], batch: &mut Ba
 
 #[cfg(test)]
 impl Snapshots {
-    /// The bug that a test plants: a write of several keys that reads the generation for each.
+    /// Applies the bug that a test plants: a write of several keys reads the generation for each.
     pub(crate) fn tempt(&self, local: &mut Local) {
         if self.reads_for_each_bucket.load(Ordering::Relaxed) {
             local.generation = self.generation();

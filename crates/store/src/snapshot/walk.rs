@@ -1,11 +1,11 @@
-//! The scanner: making the cut, walking all buckets in slices, and giving the sink what was saved.
+//! The scanner: makes the cut, walks all buckets in slices, and gives the sink what was saved.
 //!
-//! The walk goes by the numbers of buckets. A split adds a bucket behind all others, on the side of
-//! the one it was split off; so the walk meets it if there is something left to save in it. A merge
-//! takes the last bucket away, into one in front of it that is on the same side.
+//! The walk goes by the numbers of buckets. A split adds a bucket after all others, on the side of
+//! its origin, so the walk meets it if there is something left to save in it. A merge moves the
+//! last bucket into an earlier one on the same side.
 //!
-//! Walking happens inside the gate, giving away outside of it: a sink that takes long keeps nobody
-//! from having the store for himself.
+//! Walking happens inside the gate, delivery outside of it: a slow sink keeps no thread from having
+//! the store for itself.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ use crate::record_span::RecordSpan;
 use crate::shared::Shared;
 use crate::wait::Wait;
 
-/// How often the scanner waits a moment for a bucket before it does something else.
+/// Number of short waits for a bucket before the scanner does something else.
 const WAITS_MAX: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 200 };
 
-/// How far ahead records are brought into the cache.
+/// How many buckets ahead records are prefetched.
 const RECORDS_AHEAD: u64 = 4;
 
-/// What trying to lock a bucket that is still to be saved came to.
+/// Outcome of an attempt to lock a bucket that is not yet saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lock {
     Taken,
@@ -41,7 +41,7 @@ enum Lock {
 }
 
 impl Indexed {
-    /// Makes the cut; the generation that begins with it.
+    /// Makes the cut. Returns the generation that begins with it.
     pub(crate) fn begin_snapshot(
         &mut self,
         sink: Box<dyn SnapshotSink>,
@@ -88,8 +88,8 @@ impl Indexed {
         }
     }
 
-    /// Goes on with a snapshot that was given up, if there is one: nobody may drive it any more.
-    /// Whether there is more to do.
+    /// Continues a snapshot that was given up, if there is one, because no thread may drive it any
+    /// more. Returns whether there is more to do.
     pub(crate) fn finish_given_up(&mut self, buckets: usize) -> bool {
         let phase = self.shared.snapshots.phase();
         matches!(phase, Phase::Cancelled | Phase::OverLimit)
@@ -120,7 +120,7 @@ impl Snapshots {
             self.counts.reset(indexes.iter().map(live).sum());
             self.set_phase(Phase::Saving);
             shared.before_writes.set(BeforeWrites::SNAPSHOT, true);
-            // Released, for who sees the new generation to see the rest as well.
+            // A release store, so that a thread that sees the new generation sees the rest as well.
             self.generation.fetch_add(1, Ordering::Release);
             indexes
         });
@@ -138,8 +138,8 @@ impl Snapshots {
         Ok(self.generation())
     }
 
-    /// Keeps the records of an index that is no database's any more if they are still to be saved;
-    /// otherwise gives it back. For who has the store for itself.
+    /// Keeps the records of an index without a database if they are not yet saved; otherwise
+    /// returns it. The caller has the store for itself.
     pub(crate) fn keep(&self, detached: Detached) -> Option<Detached> {
         let mut walk = lock(&self.walk);
         match walk.as_mut() {
@@ -152,7 +152,7 @@ impl Snapshots {
         }
     }
 
-    /// Passes some buckets; whether it passed any. The caller is inside the gate.
+    /// Passes some buckets. Returns whether it passed any. The caller is inside the gate.
     fn walk_some(&self, shared: &Shared, buckets: usize) -> bool {
         let Ok(mut guard) = self.walk.try_lock() else {
             return false;
@@ -178,7 +178,7 @@ impl Snapshots {
         }
         self.hand_over(walk.batch.take_if(|batch| batch.is_full()));
         if self.is_paused() {
-            // So that no memory is held that the sink cannot give back.
+            // So that no memory is held that the sink cannot release.
             self.hand_over(walk.batch.take());
             self.collect_buffers();
         }
@@ -193,7 +193,8 @@ impl Snapshots {
         self.held.sum() > limit && self.phase() == Phase::Saving
     }
 
-    /// Passes up to so many buckets of one index; how many. None when somebody holds the next one for long.
+    /// Passes up to `buckets` buckets of one index. Returns their number: 0 if another thread holds
+    /// the next one for long.
     fn pass_row(&self, shared: &Shared, index: &Index, walk: &mut Walk, buckets: usize) -> usize {
         let mut passed = 0;
         while passed < buckets && walk.number < index.state().buckets() && !self.is_paused() {
@@ -206,8 +207,8 @@ impl Snapshots {
         passed
     }
 
-    /// Puts the bucket at the walk's place on the new side, saved if need be; `false` when somebody
-    /// holds it for long.
+    /// Puts the bucket at the walk's place on the new side, and saves it if need be. Returns
+    /// `false` if another thread holds it for long.
     fn pass(&self, shared: &Shared, index: &Index, walk: &mut Walk) -> bool {
         let generation = self.generation();
         let bucket = index.bucket(walk.number);
@@ -228,7 +229,8 @@ impl Snapshots {
         true
     }
 
-    /// Everything is saved or given up: hands over what lies in buffers, frees what was kept.
+    /// Ends the walk after everything is saved or given up: hands over the buffers, and frees the
+    /// kept indexes.
     fn finish_walk(&self, shared: &Shared, walk: &mut Walk) {
         shared.before_writes.set(BeforeWrites::SNAPSHOT, false);
         self.hand_over(walk.batch.take());
@@ -247,8 +249,8 @@ impl Snapshots {
         }
     }
 
-    /// Gives the sink what is ready and ends the snapshot if that was all; whether anything was
-    /// given.
+    /// Gives the sink what is ready, and ends the snapshot if that was all. Returns whether
+    /// anything was given.
     fn give_ready(&self) -> bool {
         let Ok(mut guard) = self.delivery.try_lock() else {
             return false;
@@ -256,7 +258,7 @@ impl Snapshots {
         let Some(sink) = guard.as_deref_mut() else {
             return false;
         };
-        // Looked at before what is ready, which is complete then.
+        // Read before `ready` is taken: if it is set, `ready` is complete.
         let is_walked = self.counts.is_walked.load(Ordering::Acquire);
         let ready = std::mem::take(&mut *lock(&self.ready));
         let given = !ready.is_empty();
@@ -283,7 +285,7 @@ impl Snapshots {
         }
     }
 
-    /// The last step. Until then no other cut can be made.
+    /// Ends the snapshot. Until this last step no other cut can be made.
     fn end(&self, sink: &mut dyn SnapshotSink) {
         self.leave_saving(Phase::Ending);
         let ending = match self.phase() {
@@ -306,12 +308,12 @@ impl Walk {
     }
 }
 
-/// Locks a bucket if it is still to be saved.
+/// Locks a bucket if it is not yet saved.
 fn lock_behind(index: &Index, number: u64, generation: u64) -> Lock {
     let mut wait = Wait::default();
     for _ in 0..=WAITS_MAX {
         let Some(depth) = index.state().depth_of(number) else {
-            // Merged with one before it, which the walk has passed: both were saved.
+            // Merged with an earlier bucket, which the walk has passed: both were saved.
             return Lock::SavedAlready;
         };
         let bucket = index.bucket(number);
@@ -331,7 +333,7 @@ fn lock_behind(index: &Index, number: u64, generation: u64) -> Lock {
     Lock::Busy
 }
 
-/// Brings the records that the scanner comes to soon into the cache.
+/// Prefetches the records that the scanner will reach soon.
 fn look_ahead(shared: &Shared, index: &Index, walk: &Walk) {
     let ahead = walk.number + RECORDS_AHEAD;
     if ahead < index.state().buckets() {

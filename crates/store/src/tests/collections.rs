@@ -12,21 +12,21 @@ use crate::handle::Handle;
 use crate::key::DatabaseId;
 use crate::value::{Deadline, StoreError};
 
-/// A change of a member of a collection, which is made if need be.
+/// A change of a member of a collection, which is created if need be.
 #[derive(Clone, Debug)]
 pub(super) struct Collect {
     kind: Kind,
     member: Vec<u8>,
-    /// Adds the member with this; otherwise removes it.
+    /// Adds the member with this value; `None` removes it.
     value: Option<Vec<u8>>,
-    /// Up to so many members there is one buffer.
+    /// Maximum number of members in one buffer.
     entries: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Hash,
-    /// A hash whose field gets a deadline that is far away.
+    /// A hash whose field gets a deadline far ahead.
     Expiring,
     Set,
     SortedSet,
@@ -51,11 +51,11 @@ pub(super) fn collect() -> impl Strategy<Value = Collect> {
     let value = prop_oneof![
         9 => proptest::collection::vec(any::<u8>(), 0..20),
         1 => Just(vec![b'v'; BUFFER_VALUE_BYTES + 1]),
-        // One buffer that is too long for a record to have it in parts.
+        // One buffer that is too long for a record to keep it in parts.
         1 => Just(vec![b'w'; 66_000]),
     ];
     let value = proptest::option::weighted(0.7, value);
-    // As if it were configured anew each time.
+    // As if the configuration changed each time.
     let entries = prop_oneof![Just(4), Just(16), Just(1 << 20)];
     (kind, member, value, entries).prop_map(|(kind, member, value, entries)| Collect {
         kind,
@@ -66,7 +66,7 @@ pub(super) fn collect() -> impl Strategy<Value = Collect> {
 }
 
 impl Collect {
-    /// How many members there are then.
+    /// Runs the change. Returns the number of members afterwards.
     pub(super) fn run(&self, entry: &mut Entry<'_>) -> Result<usize, StoreError> {
         match self.kind {
             Kind::Hash | Kind::Expiring => entry.change_or_create(|hash| self.change_hash(hash)),
@@ -76,7 +76,7 @@ impl Collect {
         .map_err(|_| StoreError::TooLarge)
     }
 
-    /// A long value counts as short where one buffer may have any number of members.
+    /// A long value counts as short if one buffer may have any number of members.
     fn value_bytes(&self) -> usize {
         if self.entries == 1 << 20 {
             1 << 20
@@ -136,7 +136,7 @@ impl Collect {
     }
 }
 
-/// Few keys, so that much happens to each.
+/// Few keys, so that many steps change each.
 fn name() -> impl Strategy<Value = Name> {
     (0..6_u32).prop_map(|number| Name {
         database: 0,
@@ -163,8 +163,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What all that is counted comes to, to the byte: long enough after the last look that the thread tells
-/// what it counted.
+/// Returns the exact sum of all counted bytes: advances time far enough that the thread reports its
+/// counts.
 fn used_bytes(handle: &mut Handle, now_unix_ms: &mut u64) -> u64 {
     *now_unix_ms += 10_000;
     handle.begin(*now_unix_ms);
@@ -172,7 +172,7 @@ fn used_bytes(handle: &mut Handle, now_unix_ms: &mut u64) -> u64 {
     handle.statistics().used_bytes
 }
 
-/// Runs the steps, removes all keys, and finds that nothing is left that was counted.
+/// Runs the steps, removes all keys, and checks that no counted bytes are left.
 fn leaves_nothing(steps: &[Step]) {
     let store = Force::TINY.store(2);
     let mut handle = store.handle();

@@ -1,4 +1,4 @@
-//! Values that lie elsewhere, and come back when they are needed.
+//! Cold values, and their promotion when they are needed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ const LIMITS: structures::SetLimits = structures::SetLimits {
 /// A key, and its value as bytes.
 type Kept = (Vec<u8>, Vec<u8>);
 
-/// Cold values in memory; of objects the members of a set.
+/// Cold values in memory; for objects the members of a set.
 #[derive(Debug, Default)]
 struct Elsewhere {
     bodies: Mutex<HashMap<u32, Kept>>,
@@ -280,7 +280,7 @@ fn what_cannot_be_read_is_told_and_left_alone() {
 #[test]
 fn a_look_ahead_tells_which_values_are_in_memory() {
     let (mut handle, elsewhere) = store();
-    // So many that some are not in their home buckets.
+    // Enough keys that some are not in their home buckets.
     let names: Vec<String> = (0..500).map(|number| format!("key {number}")).collect();
     for name in &names {
         set(&mut handle, name, &[1; 200], Deadline::Never);

@@ -1,4 +1,4 @@
-//! Etags: what counts them up, and what clears them.
+//! Etags: what raises them, and what clears them.
 
 use crate::entry::Entry;
 use crate::handle::Handle;

@@ -1,4 +1,4 @@
-//! Events: which are stated, where to, in which order.
+//! Events: which are stated, to which sink, in which order.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ const ALL: EventClass = EventClass::GENERIC
     .and(EventClass::KEY_MISS)
     .and(EventClass::NEW);
 
-/// A sink that writes down what it is told, as `name database key`.
+/// A sink that records events, as `name database key`.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 
@@ -49,7 +49,7 @@ fn listen(store: &Arc<Store>, classes: EventClass) -> (Handle, Heard) {
     (handle, heard)
 }
 
-/// The same for both stores behind the surface.
+/// The real and the naive store.
 fn stores() -> [Arc<Store>; 2] {
     [
         Force::TINY.store(2),

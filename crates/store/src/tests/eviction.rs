@@ -9,7 +9,7 @@ use crate::value::{Deadline, StoreError};
 
 const LIMIT_BYTES: u64 = 4 << 20;
 
-/// What a thread may have counted without telling, and what it evicts ahead.
+/// Bytes that a thread may have counted without a report, and that it evicts ahead.
 const SLACK_BYTES: u64 = 128 << 10;
 
 fn set(handle: &mut Handle, key: &str, value: &[u8], deadline: Deadline) -> Result<(), StoreError> {
@@ -18,7 +18,7 @@ fn set(handle: &mut Handle, key: &str, value: &[u8], deadline: Deadline) -> Resu
     handle.upsert(&key, value, deadline, |_| ())
 }
 
-/// As many records of a kilobyte.
+/// Adds `count` records of a kilobyte.
 fn fill(handle: &mut Handle, count: usize) {
     for number in 0..count {
         let key = format!("key:{number}");
@@ -32,7 +32,7 @@ fn exists(handle: &mut Handle, key: &str) -> bool {
 }
 
 fn used_bytes(handle: &mut Handle, now: u64) -> u64 {
-    // A tick tells what was counted.
+    // A tick reports what was counted.
     handle.tick(now);
     handle.statistics().used_bytes
 }
@@ -47,7 +47,7 @@ const ALL: [Policy; 7] = [
     Policy::VolatileTtl,
 ];
 
-/// What one call leaves over the limit to the next ones is less the more tenacious it is.
+/// The more tenacious a call is, the less it leaves over the limit for the next ones.
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
 fn a_tenacious_call_evicts_more_of_what_a_lowered_limit_leaves() {
@@ -202,7 +202,7 @@ fn volatile_policies_spare_what_has_no_deadline() {
             Told::Removed(0, key, "evicted") => key.starts_with(b"goes:"),
             _ => false,
         }));
-        // With nothing left that may go, writes are refused.
+        // If no eligible record is left, writes are refused.
         handle.flush(None);
         let refused = (0..20_000).any(|number| {
             set(
@@ -335,7 +335,7 @@ const VOLATILE: [Policy; 4] = [
     Policy::VolatileTtl,
 ];
 
-/// Evicts until nothing is left that may go; how many buckets were looked into.
+/// Evicts until no eligible record is left. Returns how many buckets were looked into.
 fn evict_all(handle: &mut Handle) -> u64 {
     let before = handle.looked();
     while handle.make_room(1 << 30).is_ok() {}

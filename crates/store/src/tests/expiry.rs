@@ -1,4 +1,4 @@
-//! Deadlines: to the millisecond, for readers, writers and the clock alone.
+//! Deadlines: exact to the millisecond, for readers, for writers, and when only time passes.
 
 use structures::{FieldDeadline, Hash, HashLimits};
 
@@ -292,7 +292,7 @@ fn deadlines_of_members_move_with_their_key() {
     assert_eq!(handle.len(0), 0);
 }
 
-/// More than one visit removes, and more marks than a wheel may have without being replaced.
+/// More members than one visit removes, and more than a wheel may have without being replaced.
 #[test]
 fn many_members_go_in_their_tick() {
     let store = Force::TINY.store(1);
@@ -323,7 +323,8 @@ fn the_next_expiry_is_never_later_than_the_first_deadline() {
     set(&mut handle, "later", Deadline::At(START + 100_000));
     set(&mut handle, "soon", Deadline::At(START + 10));
     assert_eq!(handle.next_expiry_unix_ms(), Some(START + 10));
-    // Whoever sleeps until it is told to wakes a bounded number of times, and removes each key in its millisecond.
+    // A thread that sleeps until the announced time wakes a bounded number of times, and removes
+    // each key in its millisecond.
     let mut wakes = 0;
     let mut now = START;
     while let Some(next) = handle.next_expiry_unix_ms() {

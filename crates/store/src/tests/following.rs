@@ -1,4 +1,5 @@
-//! A store in which another server says what goes: nothing goes by itself, and what is due is hidden.
+//! A store in which another server decides what is removed: it removes nothing by itself, and hides
+//! expired records.
 
 use super::{Force, Notes};
 use crate::handle::Handle;

@@ -1,4 +1,4 @@
-//! What an insertion pays for the growth of the table, and how seldom a tag misleads.
+//! What an insertion pays for the growth of the table, and how rarely a tag misleads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use crate::index::Index;
 use crate::indexed::hash_of;
 use crate::value::{Deadline, StoreError};
 
-/// The most buckets that one insertion splits.
+/// Maximum number of buckets that one insertion splits.
 const SPLITS_MAX: u64 = 2;
 
 const KEYS: u64 = if cfg!(miri) { 500 } else { 100_000 };
@@ -45,7 +45,7 @@ fn an_insertion_splits_two_buckets_at_most() {
     assert!(before >= KEYS / 5 - SPLITS_MAX, "and keeps up: {before}");
 }
 
-/// Two others put records all the while, each of which is in a bucket's way now and then.
+/// Two other threads add records all the while, and each of them sometimes holds a needed bucket.
 #[test]
 fn room_for_records_is_made_beside_others_who_put_some() {
     let store = Force::TINY.store(1);
@@ -80,7 +80,7 @@ fn a_table_that_expects_records_has_their_room_and_keeps_it_meanwhile() {
     assert!(buckets >= KEYS / 5, "{buckets}");
     let mut now_unix_ms = 1_000;
     let mut rest = |handle: &mut Handle| {
-        // More steps than it takes to make such a table small.
+        // More steps than it takes to shrink such a table.
         for _ in 0..KEYS / 5 {
             now_unix_ms += 1;
             handle.tick(now_unix_ms);
@@ -128,7 +128,8 @@ fn a_tag_misleads_less_than_one_lookup_of_a_hundred() {
     assert!(misled * 100 < 2 * KEYS, "{misled}");
 }
 
-/// Its length would not fit in what a snapshot says of it. The pages of the key are all the same one.
+/// The length of such a key would not fit into the head of a saved record. All pages of the key are
+/// the same page.
 #[test]
 #[cfg(target_pointer_width = "64")]
 #[ignore = "takes a quarter of a minute, to hash it"]

@@ -1,4 +1,4 @@
-//! Who listens to a key is told of every change of it, and of nothing else.
+//! A listener of a key is notified of every change of it, and of nothing else.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ const LIMITS: HashLimits = HashLimits {
     listpack_value_bytes: 64,
 };
 
-/// Writes down what it is told, and answers the same each time.
+/// Records its notifications, and returns the same result each time.
 struct Ear {
     answer: Interest,
     heard: Mutex<Vec<(String, u16, ChangeKind, u64)>>,
@@ -58,7 +58,7 @@ fn set_until(handle: &mut Handle, key: &str, deadline: Deadline) {
         .unwrap();
 }
 
-/// Stores with one bucket for all keys, with many buckets, and the plain map.
+/// Returns stores with one bucket for all keys, with many buckets, and the plain map.
 fn stores() -> [Arc<Store>; 3] {
     let one_bucket = Force {
         hash_mask: 0,

@@ -1,4 +1,4 @@
-//! Several keys as one, and the whole store for one.
+//! Several keys as one, and the whole store for one thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -243,7 +243,7 @@ fn a_key_that_was_not_declared_is_refused() {
     let keys: Vec<_> = (0..64_u8).map(|byte| [byte]).collect();
     let declared = handle.key(0, &keys[0]);
     handle.locked(&[declared], |handle| {
-        // At least one of them is in another bucket.
+        // At least one of the keys is in another bucket.
         for key in &keys {
             let key = handle.key(0, key);
             handle.delete(&key, |_| ());
@@ -302,7 +302,8 @@ fn handles_come_and_go_while_one_wants_the_store_for_itself() {
                 std::thread::yield_now();
                 assert_eq!(handle.len(0), before);
             });
-            // Or it wins hundreds of times before another comes in, where cores are taken by others.
+            // Without the sleep it would win hundreds of times before another thread comes in, if
+            // the cores are in use.
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
         handle.leave();
@@ -347,7 +348,8 @@ fn no_half_of_a_set_is_counted() {
     assert_eq!(handle.len(0), 0);
 }
 
-/// What a reader of several keys sees without a lock is of one moment, whatever others write meanwhile.
+/// A reader of several keys without a lock sees them at one moment, whatever other threads write
+/// meanwhile.
 #[test]
 fn keys_that_are_read_together_are_of_one_moment() {
     let store = Force::TINY.store(1);
@@ -396,7 +398,7 @@ fn keys_that_are_read_together_are_of_one_moment() {
     });
 }
 
-/// A look at several keys counts each once, whichever way it is done.
+/// A look at several keys counts each once, whether or not it takes the lock.
 #[test]
 fn keys_that_are_read_together_are_counted_once() {
     // The plain map counts nothing.
@@ -421,7 +423,8 @@ fn keys_that_are_read_together_are_counted_once() {
             let statistics = store.statistics();
             (statistics.hits, statistics.misses)
         };
-        // Briefly, then with what needs the lock behind what does not, then with what is to be removed.
+        // First briefly, then with a key that needs the lock after one that does not, then with an
+        // expired key that is removed.
         for (names, now, lengths) in [
             (["a", "none", "a"], 1_000, [1, 0, 1]),
             (["a", "none", "long"], 1_000, [1, 0, 40_000]),

@@ -1,4 +1,4 @@
-//! Records that are moved together while nobody notices.
+//! Records that are moved without a visible effect.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

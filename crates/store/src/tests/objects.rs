@@ -9,7 +9,7 @@ use crate::handle::Handle;
 use crate::policy::Policy;
 use crate::value::{Deadline, Kind, StoreError};
 
-/// Enough elements that freeing them is left to the thread for that.
+/// So many elements that freeing them is left to the separate thread.
 const MANY: i64 = 300_000;
 
 fn push(handle: &mut Handle, name: &str, numbers: std::ops::Range<i64>) {
@@ -39,14 +39,14 @@ fn used_bytes(handle: &mut Handle) -> u64 {
     handle.statistics().used_bytes
 }
 
-/// The same to the byte: long enough after the last look that the thread tells what it counted.
+/// The same to the byte: advances time far enough that the thread reports its counts.
 fn exactly_used_bytes(handle: &mut Handle) -> u64 {
     let later = handle.now_unix_ms() + 10_000;
     handle.begin(later);
     used_bytes(handle)
 }
 
-/// Waits until nothing is left to be freed.
+/// Waits until no object is left to be freed.
 fn wait_for_lazy_free(handle: &Handle) {
     while handle.statistics().lazyfree_pending > 0 {
         std::thread::yield_now();
@@ -107,7 +107,7 @@ fn what_objects_take_is_counted_while_they_change_and_when_they_go() {
         assert!(grown > before + 20_000 * 3, "way {number}: {grown}");
         end(&mut handle);
         assert!(len(&mut handle, "l").is_none(), "way {number}");
-        // A deadline leaves a little behind: the wheel that knew it.
+        // A deadline leaves a little memory behind: that of its wheel.
         assert!(used_bytes(&mut handle) <= before + 1024, "way {number}");
     }
     push(&mut handle, "l", 0..20_000);
@@ -145,7 +145,7 @@ fn a_small_collection_is_its_record_and_one_buffer() {
             handle.delete(&other, |_| ());
         },
         |handle| {
-            // More than a buffer it has a box, and keeps it.
+            // Once it is more than a buffer it has a box, and keeps it.
             push(handle, "l", 9..20_000);
             assert_eq!(len(handle, "l"), Some(20_000));
             let key = handle.key(0, b"l");
@@ -188,7 +188,7 @@ fn a_small_collection_is_its_record_and_one_buffer() {
     assert_eq!(exactly_used_bytes(&mut handle), before, "there was room");
 }
 
-/// What it had is lost, but it is nowhere twice. (The binary ends at any panic.)
+/// The content is lost, but it never has two owners. (The binary ends at any panic.)
 #[test]
 fn a_change_that_panics_leaves_a_small_collection_empty() {
     let store = Force::TINY.store(1);
@@ -198,7 +198,8 @@ fn a_change_that_panics_leaves_a_small_collection_empty() {
     for _ in 0..2 {
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let change = |list: &mut List| {
-                // What the record must not lead to any more. (What is left at the panic is never freed.)
+                // The record must not lead to this buffer any more. (What is left at the panic is
+                // never freed.)
                 *list = List::new();
                 panic!("in the middle of a change");
             };
@@ -227,7 +228,7 @@ fn a_long_object_is_freed_by_another_thread() {
     assert_eq!(handle.statistics().lazyfreed, 1);
     store.reset_statistics();
     assert_eq!(handle.statistics().lazyfreed, 0);
-    // Emptying a database of a few keys looks at what they lead to.
+    // Emptying a database of a few keys checks how much memory they lead to.
     for (long, freed) in [(0..10, 0), (0..MANY, 2)] {
         push(&mut handle, "long", long);
         push(&mut handle, "short", 0..10);
@@ -299,7 +300,7 @@ fn the_memory_limit_counts_objects() {
     }
 }
 
-/// Readers without the lock meet keys that turn from strings into lists and back.
+/// Readers without the lock meet keys that change from strings into lists and back.
 #[test]
 fn readers_never_follow_what_another_thread_frees() {
     let store = Force::TINY.store(1);

@@ -1,4 +1,4 @@
-//! Keys held for long: nobody stands in line for them, and nobody who waits is forgotten.
+//! Keys held for long: no thread blocks on them, and no waiter is forgotten.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::policy::Policy;
 use crate::store::{Backend, Store};
 use crate::value::{Deadline, StoreError};
 
-/// Much longer than any machine takes; a lost wake-up would last for ever.
+/// Much longer than any machine needs; a lost wake-up would last for ever.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A table in which some keys are in different buckets.
@@ -35,7 +35,7 @@ fn waiting(store: &Store) -> u64 {
     }
 }
 
-/// Something to leave, and what hears of it.
+/// Returns a callback to leave, and a channel that receives its call.
 fn bell() -> (Wake, mpsc::Receiver<()>) {
     let (sender, receiver) = mpsc::channel();
     (Box::new(move || sender.send(()).unwrap()), receiver)
@@ -67,7 +67,8 @@ fn a_survey_passes_by_what_is_held_for_long() {
     assert!((900..1000).contains(&seen.unwrap()), "{seen:?}");
 }
 
-/// Who makes room remembers records that may go. They may be held for long when their time comes.
+/// The evicting thread remembers eligible records. These may be held for long when their turn
+/// comes.
 #[test]
 fn who_makes_room_waits_for_nothing_that_is_held_for_long() {
     let store = wide();
@@ -131,7 +132,7 @@ fn what_was_locked_before_a_busy_key_is_given_back() {
     holder
         .try_locked(&keys[20..21], Hold::Long, |holder| {
             assert_eq!(waiter.try_locked(&keys, Hold::Long, |_| ()), Err(Busy));
-            // Whatever is not in the holder's bucket can be used.
+            // All keys that are not in the holder's bucket can be used.
             let mut busy = 0;
             for key in &keys {
                 let taken = waiter.try_locked(&[*key], Hold::Short, |_| ());
@@ -163,7 +164,7 @@ fn a_panic_wakes_who_waits() {
     assert!(rang.try_recv().is_ok());
 }
 
-/// Threads that hold pairs of keys for long, and wait for each other without standing in line.
+/// Threads hold pairs of keys for long, and wait for each other without blocking.
 #[test]
 fn everybody_comes_to_his_turn() {
     let store = wide();
@@ -178,7 +179,7 @@ fn everybody_comes_to_his_turn() {
                 for round in 0..rounds {
                     let names = [0; 2].map(|_: u8| format!("key:{}", random.below(6)));
                     take_turn(&mut handle, &names, parked);
-                    // New buckets come meanwhile.
+                    // New buckets are added meanwhile.
                     let name = format!("other:{thread}:{round}");
                     let key = handle.key(0, name.as_bytes());
                     handle.upsert(&key, b"1", Deadline::Never, |_| ()).unwrap();
@@ -224,8 +225,8 @@ fn take_turn(handle: &mut Handle, names: &[String; 2], parked: &AtomicU64) {
     }
 }
 
-/// Who is inside while somebody asks for keys for long is finished first, and sees from its entry to
-/// its exit that nothing is held.
+/// A thread that is inside while another asks for keys for long finishes first, and sees from its
+/// entry to its exit that nothing is held.
 #[test]
 fn keys_are_taken_for_long_while_nobody_is_inside() {
     let store = wide();
@@ -264,7 +265,7 @@ fn keys_are_taken_for_long_while_nobody_is_inside() {
     assert_eq!(handle.try_locked(&[key], Hold::Short, |_| ()), Ok(()));
 }
 
-/// A transaction without keys takes a set, and what it runs takes one inside of it.
+/// A transaction without keys takes a set, and a command in it takes another one.
 #[test]
 fn a_set_inside_of_one_without_keys_is_counted_once() {
     let store = wide();

@@ -1,4 +1,4 @@
-//! Pieces of objects that are moved while nobody notices.
+//! Pieces of objects that are moved without a visible effect.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -57,7 +57,7 @@ fn texts(count: i64) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Moves everything, in steps of so much work; how many steps that took.
+/// Moves everything, in steps of `work_bytes`. Returns the number of steps.
 fn move_all(handle: &mut Handle, work_bytes: u64) -> usize {
     let (mut hand, mut steps) = (PieceHand::default(), 1);
     while handle.move_pieces(&mut hand, work_bytes, &mut |_| true) {
@@ -66,7 +66,8 @@ fn move_all(handle: &mut Handle, work_bytes: u64) -> usize {
     steps
 }
 
-/// A store with lists and sets, short ones in parts and long ones in boxes, and strings between them.
+/// Fills a store with lists and sets, short ones in parts and long ones in boxes, and strings
+/// between them.
 fn fill(handle: &mut Handle) {
     for number in 0..100 {
         push(handle, &format!("short:{number}"), 0..number % 10 + 1);
@@ -113,7 +114,7 @@ fn what_was_moved_is_what_it_was_and_nobody_is_told() {
     assert_eq!(after.used_bytes, before.used_bytes);
     assert_filled(&mut handle);
     assert!(notes.take().is_empty());
-    // What is counted follows what was counted before, also when it goes.
+    // The counts stay consistent with those before the move, also when the objects are removed.
     let short = handle.key(0, b"short:9");
     let long = handle.key(0, b"long");
     assert!(handle.delete(&short, |_| ()) && handle.delete(&long, |_| ()));

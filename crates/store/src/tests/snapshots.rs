@@ -1,4 +1,4 @@
-//! Snapshots: what they hold is what the store held at the cut, whatever happens meanwhile.
+//! Snapshots: they hold what the store held at the cut, whatever happens meanwhile.
 
 mod alone;
 mod bank;
@@ -43,7 +43,7 @@ fn delete(handle: &mut Handle, database: DatabaseId, name: &str) {
     assert!(handle.delete(&key, |_| ()));
 }
 
-/// Keys `key:0` … of database 0 with their numbers as values.
+/// Sets keys `key:0` … of database 0 to their numbers.
 fn fill(handle: &mut Handle, count: usize) {
     for number in 0..count {
         let (name, value) = (format!("key:{number}"), number.to_string());
@@ -51,7 +51,7 @@ fn fill(handle: &mut Handle, count: usize) {
     }
 }
 
-/// Checks that a snapshot has what [`fill`] made.
+/// Checks that a snapshot has the records that [`fill`] made.
 fn assert_filled(sink: &Collected, count: usize) {
     let records = sink.complete();
     assert_eq!(records.len(), count);
@@ -80,7 +80,7 @@ fn every_kind_of_value_is_saved_as_it_was() {
     }
     set(&mut handle, 0, &long_name, b"value", Deadline::Never);
     let sink = begin(&mut handle);
-    // Each is changed in its slot or its pages, not only replaced.
+    // Each value is changed in its slot or its pages, not only replaced.
     for at in 0..values.len() {
         let name = at.to_string();
         let key = handle.key(1, name.as_bytes());
@@ -167,7 +167,7 @@ fn a_flush_and_a_swap_leave_the_cut_alone() {
         let saved = &records[&(0, format!("key:{number}").into_bytes())];
         saved.0 == number.to_string().as_bytes()
     }));
-    // What was kept for the snapshot is freed with it.
+    // Records that were kept for the snapshot are freed with it.
     while store.statistics().lazyfree_pending > 0 {
         std::thread::yield_now();
     }
@@ -276,7 +276,7 @@ fn a_table_that_shrinks_meanwhile_loses_nothing() {
         let mut now = 1;
         while handle.advance_snapshot(buckets) != SnapshotStep::Idle {
             handle.tick(now);
-            // Some buckets are on the new side before the scanner comes to them.
+            // Some buckets are on the new side before the scanner reaches them.
             set(
                 &mut handle,
                 0,
@@ -335,7 +335,7 @@ fn there_is_one_at_a_time_and_a_cancelled_one_ends_first() {
     let third = handle.begin_snapshot(Box::new(Collected::default()), SnapshotLimits::default());
     assert_eq!(third, Err(SnapshotInProgress));
     set(&mut handle, 0, "key:1", b"other", Deadline::Never);
-    // Whoever comes by finishes it.
+    // Any thread that ticks finishes it.
     while handle.tick(1) {}
     assert_eq!(store.snapshot_progress(), None);
     assert_eq!(sink.state().ended.unwrap().0, Ending::Cancelled);
@@ -345,7 +345,7 @@ fn there_is_one_at_a_time_and_a_cancelled_one_ends_first() {
     assert_filled(&sink, 500);
 }
 
-/// Stops after the first batch.
+/// A sink that stops after the first batch.
 struct Full(Collected);
 
 impl SnapshotSink for Full {
@@ -379,7 +379,7 @@ fn a_sink_that_takes_no_more_cancels() {
 
 #[test]
 fn a_batch_outlives_the_store() {
-    /// Keeps batches.
+    /// A sink that keeps batches.
     struct Keep(Arc<std::sync::Mutex<Vec<Batch>>>);
     impl SnapshotSink for Keep {
         fn take(&mut self, batch: Batch) -> ControlFlow<()> {
@@ -448,7 +448,7 @@ fn generations_go_on_from_a_life_before() {
     assert_eq!(sink.complete().len(), 100);
 }
 
-/// The keys of [`fill`] that are not locked.
+/// Returns the keys of [`fill`] that are not locked.
 fn not_held(handle: &Handle, count: usize) -> Vec<String> {
     let names = (0..count).map(|number| format!("key:{number}"));
     names
@@ -456,7 +456,7 @@ fn not_held(handle: &Handle, count: usize) -> Vec<String> {
         .collect()
 }
 
-/// A cut, and the scanner gone on until it comes to what is locked here.
+/// Makes a cut, and advances the scanner until it meets a bucket that this thread holds.
 fn cut_by_another_thread(store: &Arc<Store>) -> Collected {
     let cut = || {
         let mut other = store.handle();
@@ -467,8 +467,8 @@ fn cut_by_another_thread(store: &Arc<Store>) -> Collected {
     std::thread::scope(|scope| scope.spawn(cut).join().unwrap())
 }
 
-/// Changes one key, has a cut made that goes as far as it can, and changes all that may be locked then;
-/// how many could be, and how many not.
+/// Changes one key, has a cut made that advances as far as it can, and changes all keys that may
+/// then be locked. Returns how many could be locked, and how many not.
 fn change_across_a_cut(first: &str) -> (usize, usize) {
     const COUNT: usize = 200;
     let store = Force::TINY.store(1);
@@ -503,7 +503,7 @@ fn change_across_a_cut(first: &str) -> (usize, usize) {
 
 #[test]
 fn a_lock_set_that_grows_stays_on_one_side_of_a_cut() {
-    // Where the scanner stops depends on where the first key lies.
+    // Where the scanner stops depends on the position of the first key.
     let names = (0..20).map(|number| format!("key:{number}"));
     let counts: Vec<_> = names.map(|name| change_across_a_cut(&name)).collect();
     assert!(counts.iter().any(|(changed, _)| *changed > 1));

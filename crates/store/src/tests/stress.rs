@@ -1,4 +1,4 @@
-//! Values that check themselves, from several threads, while the table grows.
+//! Values that verify themselves, from several threads, while the table grows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,8 +9,8 @@ use crate::handle::Handle;
 use crate::record::Record;
 use crate::value::Deadline;
 
-/// A value whose every word is told by its key, its length and its round; so that a value made of
-/// parts of several is found out.
+/// Returns a value whose every word follows from its key, its length and its round, so that a value
+/// made of parts of several is detected.
 fn value(key: u64, round: u64, len: usize) -> Vec<u8> {
     let seed = key << 32 ^ round;
     let mut bytes = vec![0; 16 + len];
@@ -61,7 +61,7 @@ fn no_value_is_ever_torn() {
                 let mut handle = store.handle();
                 let mut random = Prng::seeded(thread);
                 for round in 0..rounds {
-                    // The keys in play become more, so that the table grows all the time.
+                    // The number of keys in use rises, so that the table grows all the time.
                     let key = random.below(8 + round);
                     let len_max = if random.below(50) == 0 { 3_000 } else { 150 };
                     let len = random.index(len_max);
@@ -84,7 +84,7 @@ fn what_is_never_deleted_is_never_missed() {
     (0..steady).for_each(|key| write(&mut handle, key, 0, 20));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // One rewrites them at other sizes, one makes the table grow, two look.
+        // One thread rewrites them at other sizes, one makes the table grow, two read.
         scope.spawn(|| {
             let mut handle = store.handle();
             let mut random = Prng::seeded(1);

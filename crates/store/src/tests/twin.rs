@@ -1,4 +1,4 @@
-//! The real store against its naive twin: the same operations, the same answers, the same effects.
+//! The real store against its naive twin: the same operations, the same results, the same effects.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ fn seen(record: &Record<'_>) -> Seen {
     let object = record.object();
     assert_eq!(record.is_string(), object.is_none());
     let text_bytes = value.len().min(8);
-    // A small one needs nothing that leads to its buffer.
+    // A small object needs nothing that leads to its buffer.
     let box_bytes = allocated(size_of::<Object>());
     let least_bytes = object
         .as_deref()
@@ -168,7 +168,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a step answered, in words that both stores must agree on.
+/// The result of a step, in terms that both stores must agree on.
 #[derive(Debug, PartialEq)]
 pub(super) enum Answer {
     Nothing,
@@ -357,7 +357,7 @@ fn run_on_object(handle: &mut Handle, step: &Step) -> Answer {
     }
 }
 
-/// Everything in a database, by walking it.
+/// Returns everything in a database, by walking it.
 fn dump(handle: &mut Handle, database: DatabaseId) -> BTreeMap<Vec<u8>, Seen> {
     let mut all = BTreeMap::new();
     let mut cursor = 0;
@@ -386,7 +386,7 @@ pub(super) fn compare(force: Force, steps: &[Step]) {
         handle.set_sink(Some(Box::new(notes.clone())));
         handle.begin(1_000_000);
     }
-    // Removals of expired records come when somebody looks, or on a tick: both may be right.
+    // An expired record is removed at a look or on a tick: both may be right.
     let told = |notes: &Notes| {
         let mut told = notes.take();
         told.retain(|told| !matches!(told, super::Told::Removed(..)));

@@ -13,7 +13,7 @@ fn set(handle: &mut Handle, key: &str) {
         .unwrap();
 }
 
-/// A walk of the whole database, with `between` run after every step.
+/// Walks the whole database, and runs `between` after every step.
 fn walk(
     handle: &mut Handle,
     count: usize,
@@ -67,7 +67,7 @@ fn a_walk_loses_nothing_while_the_table_shrinks() {
         let key = handle.key(0, name.as_bytes());
         handle.delete(&key, |_| ());
     }
-    // A walk of the large table ends in the small one.
+    // A walk that begins in the large table ends in the small one.
     let mut sizes = HashSet::new();
     let seen = walk(&mut handle, 1, |handle| {
         sizes.insert(handle.buckets(0));
@@ -258,7 +258,7 @@ fn a_flush_gives_the_memory_back() {
 
 #[test]
 fn no_page_of_a_fresh_table_is_empty() {
-    // Each store draws secrets of its own, so keys lie elsewhere in each.
+    // Each store draws secrets of its own, so keys have other positions in each.
     for round in 0..200 {
         let store = crate::Store::new(&crate::Options::default()).unwrap();
         let mut handle = store.handle();

@@ -9,7 +9,7 @@ const YEAR_MS: u64 = 365 * DAY_MS;
 /// Some day in 2024.
 const NOW: u64 = 1_712_345_678_901;
 
-/// What a store would do: remembers each key's deadline, and says so when visited early.
+/// Does what a store would do: keeps each key's deadline, and returns it when visited early.
 #[derive(Default)]
 struct Keys {
     deadlines: BTreeMap<u64, u64>,
@@ -189,7 +189,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 512 }))]
 
     /// After every advance exactly the keys have fired whose deadline has come, and early visits
-    /// were only paid to deadlines that differed from the time above the low 32 bits.
+    /// were made only for deadlines that differed from the time above the low 32 bits.
     #[test]
     fn fires_what_an_ordered_map_would(steps in prop::collection::vec(step(), 1..60)) {
         let mut now = NOW;
@@ -207,7 +207,7 @@ proptest! {
                     arm(&mut wheel, &mut keys, next_key, deadline);
                     next_key += 1;
                 }
-                // As a store does: armed again only when earlier, found later when visited.
+                // As a store does: armed again only if earlier, otherwise found at the visit.
                 Step::Rearm { which, ahead } => {
                     let deadline = now.saturating_add(ahead);
                     let count = keys.deadlines.len().max(1);

@@ -1,4 +1,5 @@
-//! Records that are saved alone, because they are merely overwritten, while the rest of their bucket is not saved yet.
+//! Records that are saved alone, because they are merely overwritten, while the rest of their
+//! bucket is not yet saved.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +41,7 @@ fn assert_filled(sink: &Collected, count: usize) {
     }
 }
 
-/// How many records are marked as saved.
+/// Returns the number of records that are marked as saved.
 fn marked(store: &Store) -> usize {
     let Backend::Indexed(shared) = &store.backend else {
         unreachable!("the store of these tests has an index");
@@ -68,7 +69,8 @@ fn one_of_a_bucket_is_saved_and_the_others_are_not() {
         put(&mut handle, 7, b"other:0007");
         assert_eq!(marked(&store), 1);
     }
-    // What is no longer a text of about the length is not merely overwritten.
+    // A value that is no longer a text of about the same length does not merely overwrite the
+    // record.
     put(&mut handle, 7, b"7");
     assert_eq!(marked(&store), 0);
     put(&mut handle, 7, b"other:0008");
@@ -89,7 +91,7 @@ fn no_mark_outlives_a_snapshot() {
         assert!(marked(&store) > COUNT / 2);
         if is_cancelled {
             assert!(store.cancel_snapshot());
-            // Who comes by meanwhile saves nothing and leaves no mark.
+            // A writer that comes meanwhile saves nothing and leaves no mark.
             put(&mut handle, 250, b"third:0000");
         }
         finish(&mut handle);
@@ -183,7 +185,7 @@ fn a_lock_set_is_not_given_what_was_overwritten_behind_its_cut() {
     assert!(refused > 0);
 }
 
-/// A key of what a snapshot holds, and its value and deadline.
+/// The contents of a snapshot: the value and deadline of each key.
 type Contents = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
 fn step(handle: &mut Handle, random: &mut Prng, model: &mut Contents) {
@@ -243,7 +245,7 @@ fn whatever_happens_each_record_of_the_cut_is_saved_once() {
                 }
                 handle.tick(now);
                 now += 1;
-                // The walk has to come to its end some time.
+                // The walk has to end at some time.
                 handle.advance_snapshot(1);
             }
             let records = sink.complete();

@@ -1,4 +1,4 @@
-//! Money moves between accounts while snapshots are taken: none is made or lost in any of them.
+//! Money moves between accounts while snapshots are taken: none is created or lost in any of them.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,8 +33,8 @@ fn add(handle: &mut Handle, name: &str, amount: i64) {
     });
 }
 
-/// Keys that come with a deadline, are evicted, flushed and swapped, moved together, and expire,
-/// around the bank.
+/// Sets keys with a deadline around the bank, has keys evicted, flushed, swapped and compacted, and
+/// lets them expire.
 fn make_weather(store: &Arc<Store>, seed: u64, done: &AtomicBool) {
     let mut handle = store.handle();
     let mut random = Prng::seeded(seed);
@@ -70,7 +70,7 @@ fn transfer(handle: &mut Handle, from: &str, to: &str, between: impl FnOnce()) {
     });
 }
 
-/// A sink that adds up what the accounts hold.
+/// A sink that sums the balances of the accounts.
 #[derive(Clone, Debug, Default)]
 struct Balance(Arc<Mutex<(usize, i64)>>);
 
@@ -101,7 +101,7 @@ fn begin(handle: &mut Handle) -> Balance {
     sink
 }
 
-/// How many accounts a snapshot has, and what they hold together.
+/// Returns the number of accounts in a snapshot, and the sum of their balances.
 fn total(sink: &Balance) -> (usize, i64) {
     *sink.0.lock().unwrap()
 }
@@ -114,7 +114,7 @@ fn plant_the_bug(store: &Store) {
     planted.store(true, Ordering::Relaxed);
 }
 
-/// A cut in the middle of a transfer; whether the snapshot is balanced.
+/// Makes a cut in the middle of a transfer. Returns whether the snapshot is balanced.
 fn cut_in_the_middle(is_planted: bool) -> bool {
     let store = Force {
         level: 6,
@@ -150,7 +150,7 @@ fn reading_the_generation_for_each_bucket_would_break_it() {
     assert!(!cut_in_the_middle(true));
 }
 
-/// What a run of the bank showed.
+/// The results of a run of the bank.
 #[derive(Debug, Default)]
 struct Outcome {
     transfers: u64,
@@ -159,7 +159,7 @@ struct Outcome {
     keys: usize,
 }
 
-/// What goes on beside the bank.
+/// Work that runs beside the bank.
 type Beside = fn(&Arc<Store>, &AtomicBool);
 
 fn run_bank(snapshots: u64, beside: &[Beside]) -> Outcome {

@@ -17,14 +17,14 @@ use crate::value::{Cause, Deadline};
 
 type Contents = BTreeMap<(DatabaseId, Vec<u8>), Vec<u8>>;
 
-/// One effect: the value that a key has afterwards, if it has one.
+/// One effect: the value that a key has afterwards, or `None`.
 struct Line {
     generation: u64,
     key: (DatabaseId, Vec<u8>),
     value: Option<Vec<u8>>,
 }
 
-/// What happened, in the order of the store for each key: it is written with the bucket held.
+/// The effects, in the order of the store for each key: they are written with the bucket held.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<Line>>>);
 
@@ -33,7 +33,7 @@ impl Log {
         self.0.lock().unwrap().len()
     }
 
-    /// What becomes of `contents` with the effects from `generation` on.
+    /// Applies the effects from `generation` on to `contents`.
     fn replay(&self, mut contents: Contents, generation: u64) -> Contents {
         let lines = self.0.lock().unwrap();
         for line in lines.iter().filter(|line| line.generation >= generation) {
@@ -46,7 +46,7 @@ impl Log {
     }
 }
 
-/// One thread's way to the log.
+/// One thread's access to the log.
 struct Writer {
     log: Log,
     generation: u64,

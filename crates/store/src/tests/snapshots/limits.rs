@@ -1,4 +1,4 @@
-//! What a snapshot holds in memory stays under its limits, whoever writes as fast as it can.
+//! The memory that a snapshot holds stays below its limits, however fast a writer writes.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -16,12 +16,12 @@ const LIMITS: SnapshotLimits = SnapshotLimits {
     hard_bytes: 4 << 20,
 };
 
-/// A bucket of one thread that may come on top, and what buffers grow by.
+/// One bucket of a thread, which may come on top, and the growth of buffers.
 const SLACK_BYTES: u64 = 512 << 10;
 
 const KEYS: usize = 40_000;
 
-/// A slow sink: it keeps batches until it is told to let some go.
+/// A slow sink: it keeps batches until the test releases some.
 #[derive(Clone, Default)]
 struct Slow {
     batches: Arc<Mutex<Vec<Batch>>>,
@@ -49,7 +49,7 @@ impl SnapshotSink for Slow {
     }
 }
 
-/// Values of a kilobyte, so that all of them are many times the limits.
+/// Fills the store with values of a kilobyte, in sum many times the limits.
 fn fill_long(handle: &mut Handle) {
     fill(handle, KEYS);
     write_all(handle, |_| ());
@@ -123,8 +123,8 @@ fn who_backs_off_when_told_stays_under_the_soft_limit() {
     assert!(totals.held_bytes_max < LIMITS.soft_bytes + SLACK_BYTES);
 }
 
-/// A writer that does nothing but what every command does, and nobody who takes anything meanwhile:
-/// it waits a little each time, and never for good.
+/// A writer that does nothing but what every command does, while no sink takes anything: it waits a
+/// little each time, and never for ever.
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
 fn who_makes_room_first_is_slowed_down_and_goes_on() {
@@ -135,7 +135,7 @@ fn who_makes_room_first_is_slowed_down_and_goes_on() {
     handle
         .begin_snapshot(Box::new(sink.clone()), LIMITS)
         .unwrap();
-    // On a busy machine each that is slowed down waits for its turn: some are enough.
+    // On a busy machine each slowed-down write waits for its turn: some are enough.
     let mut pressed = 0;
     for number in 0..KEYS {
         pressed += usize::from(handle.should_back_off());
@@ -169,13 +169,14 @@ fn at_the_hard_limit_it_is_given_up() {
     assert_eq!(ending, Ending::OverLimit);
     assert!(totals.held_bytes_max >= LIMITS.hard_bytes);
     assert!(totals.held_bytes_max < LIMITS.hard_bytes + SLACK_BYTES);
-    // And nothing is left of it: the next one is complete.
+    // Nothing is left of it: the next snapshot is complete.
     let sink = super::begin(&mut handle);
     super::finish(&mut handle);
     assert_eq!(sink.complete().len(), KEYS);
 }
 
-/// With a thread that drives and lets go, and one that writes as fast as it can without looking.
+/// One thread drives the snapshot and releases batches, and one writes as fast as it can without
+/// backing off.
 #[test]
 fn a_writer_at_full_speed_is_never_the_end_of_memory() {
     let store = Force::TINY.store(1);
@@ -199,7 +200,7 @@ fn a_writer_at_full_speed_is_never_the_end_of_memory() {
     }
 }
 
-/// A list of many times the limits shares its blocks with what is saved of it.
+/// A list of many times the limits shares its blocks with its saved copy.
 #[test]
 fn a_large_object_fits_below_the_limits() {
     let store = Force::TINY.store(1);

@@ -1,4 +1,5 @@
-//! A snapshot at any point of a random sequence of commands is what the naive store held there.
+//! A snapshot at any point of a random sequence of commands equals the contents of the naive store
+//! at that point.
 
 use proptest::prelude::*;
 
