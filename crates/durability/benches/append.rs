@@ -1,8 +1,8 @@
-//! What appending an effect costs: `SET` of a key of 16 bytes and a value of 100, in processor time, and
-//! what it costs to write it out. `cargo bench -p durability --bench append [-- FRAMES]`.
+//! What appending an effect costs: `SET` of a key of 16 bytes and a value of 100, in processor
+//! time, and what writing it out costs. `cargo bench -p durability --bench append [-- FRAMES]`.
 //!
-//! For instructions run it under `valgrind --tool=callgrind` with two numbers of frames and take the
-//! difference.
+//! To count instructions, run it under `valgrind --tool=callgrind` with two numbers of frames and
+//! take the difference.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -17,14 +17,14 @@ use durability::disk::{Disk, DiskFile, SystemDisk};
 use durability::log::{Appender, Log, Options};
 
 const FRAMES: u64 = 2_000_000;
-/// Frames between two looks at the file, as at pipeline 100.
+/// Frames between two checks of the file, as at pipeline 100.
 const FRAMES_PER_TURN: u64 = 100;
-/// Frames between two looks at the clock, where writing is not counted.
+/// Frames between two clock readings, where writing is not counted.
 const FRAMES_AT_ONCE: u64 = 10_000;
-/// What is held in memory before it counts as durable, as half a second of writes at everysec.
+/// Bytes held in memory before they count as durable, as half a second of writes at everysec.
 const HELD_BYTES: u64 = 32 << 20;
 
-/// The system's, but for syncs: how long a device takes is not the question.
+/// The system's disk without syncs, because the device's speed is not measured.
 #[derive(Debug)]
 struct Unsynced(SystemDisk);
 
@@ -93,7 +93,7 @@ fn main() -> io::Result<()> {
     let disk: Arc<dyn Disk> = Arc::new(Unsynced(SystemDisk));
     let log = Log::open(disk, clock, &directory, 0, Options::default())?;
     let mut appender = log.appender();
-    // What memory costs for the first time is not the question either.
+    // The first use of memory is not measured either.
     append(&mut appender, 0, frames / 2);
     make_room(&log)?;
 
@@ -129,7 +129,7 @@ fn append(appender: &mut Appender, turn: u64, frames: u64) {
         appender.generation(1);
         appender.set_time(turn);
         let parts: [&[u8]; 3] = [b"SET", &key, &value];
-        // Of lengths that the compiler does not know.
+        // The compiler does not know the lengths.
         appender.command(0, black_box(&parts));
     }
 }
@@ -140,7 +140,8 @@ fn make_room(log: &Log) -> io::Result<()> {
     log.cut(log.durable())
 }
 
-/// Processor time of this thread, as far as the system tells; reading it takes about a microsecond.
+/// Returns the processor time of this thread, as far as the system reports it. A read takes about a
+/// microsecond.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ')

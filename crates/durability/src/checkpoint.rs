@@ -1,4 +1,4 @@
-//! Checkpoints: all records as of one moment, in files that were written side by side.
+//! Checkpoints: all records of one moment, in files that are written in parallel.
 //!
 //! ```text
 //!   <directory>/MANIFEST                    names the one checkpoint that counts, and every file of it
@@ -6,19 +6,20 @@
 //!   <directory>/checkpoint-7-1/0001.part
 //! ```
 //!
-//! A part has no beginning that another one must be read for: as many threads as there are write them
-//! and read them. A checkpoint exists from the moment the manifest is renamed into place, and the one
-//! before it until that moment; what neither of them names is rubbish of an attempt that failed.
+//! A part can be read without any other part, so any number of threads can write and read them. A
+//! checkpoint exists from the moment the manifest is renamed into place, and the previous one until
+//! that moment. Files that neither of them names are left over from a failed attempt.
 //!
-//! Who calls: the server, which knows what a record's body means. Here it is a code and bytes.
+//! The caller is the server, which knows the meaning of a record's body. Here it is a code and
+//! bytes.
 //!
 //! Rules
-//!  1. Every byte of a file is under a checksum, and every file is named with its length and digest.
-//!     What was changed, cut, lengthened, left out, exchanged with another one, or taken from another
-//!     checkpoint is refused with file and place.
-//!  2. Parts are durable and were read again before the manifest is written, the manifest is durable
-//!     before it is renamed, and the rename is durable before anything older is removed.
-//!  3. A reader takes as much memory as it has received bytes, whatever those say.
+//!  1. Every byte of a file is under a checksum, and every file is named with its length and
+//!     digest. Whatever was changed, cut, lengthened, left out, swapped, or taken from another
+//!     checkpoint is refused with file and offset.
+//!  2. Parts are durable and were read again before the manifest is written, the manifest is
+//!     durable before it is renamed, and the rename is durable before anything older is removed.
+//!  3. A reader takes as much memory as it has received bytes, whatever those state.
 //!
 //! The formats are described in `docs/formats/checkpoint.md`.
 

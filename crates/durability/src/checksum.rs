@@ -1,28 +1,29 @@
 //! The checksum of everything this room writes: CRC-32C (Castagnoli), which processors compute.
 //!
 //! Polynomial 0x1edc6f41, reflected, initial value and final inversion of all ones. It finds every
-//! burst of up to 32 bits and every flip of up to five bits in a frame of a common size; it resists
-//! no adversary, who could write the files anyway.
+//! burst of up to 32 bits and every flip of up to five bits in a frame of a common size. It does
+//! not resist an adversary, who could write the files anyway.
 //!
-//! A sum goes on where another ended, so what is in several pieces needs no copy.
+//! A sum can continue where another ended, so data in several pieces needs no copy.
 
 use base::sync::atomic::{AtomicU64, Ordering};
 
-/// The sum of `bytes`. About 8 bytes in 3 cycles for short ones; faster from a KiB on.
+/// Returns the sum of `bytes`. About 8 bytes in 3 cycles for short inputs; faster from a KiB on.
 #[inline]
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     append(0, bytes)
 }
 
-/// The sum of what `sum` is the sum of, with `bytes` behind it. `append(0, bytes)` is `crc32c(bytes)`.
+/// Extends `sum` by `bytes`: returns the sum of the earlier bytes with `bytes` behind them.
+/// `append(0, bytes)` is `crc32c(bytes)`.
 #[inline]
 #[must_use]
 pub fn append(sum: u32, bytes: &[u8]) -> u32 {
     ::crc32c::crc32c_append(sum, bytes)
 }
 
-/// The sum of a piece that is whole words, and of `last` behind them, in the fewest instructions.
+/// Returns the sum of whole words with `last` behind them, in the fewest instructions.
 #[inline]
 #[must_use]
 pub fn of_words(words: &[[u8; 8]], last: [u8; 8]) -> u32 {
@@ -30,8 +31,8 @@ pub fn of_words(words: &[[u8; 8]], last: [u8; 8]) -> u32 {
         .unwrap_or_else(|| append(crc32c(words.as_flattened()), &last))
 }
 
-/// As [`of_words`], and stores each word but `last` in a place, relaxed, as its bytes lie in memory. There are as many
-/// places as words.
+/// Returns the same sum as [`of_words`], and stores each word except `last` into its place with a
+/// relaxed store, in memory byte order. There are as many places as words.
 #[inline]
 #[must_use]
 pub fn of_stored_words(words: &[[u8; 8]], places: &[AtomicU64], last: [u8; 8]) -> u32 {
@@ -43,8 +44,8 @@ pub fn of_stored_words(words: &[[u8; 8]], places: &[AtomicU64], last: [u8; 8]) -
     })
 }
 
-/// The sum of two pieces, from the sum of each and how many bytes the second one has: for who summed
-/// the second before the first was known. O(log `second_len`).
+/// Returns the sum of two consecutive pieces, from the sum of each and the second one's length in
+/// bytes. For callers that summed the second piece before the first was known. O(log `second_len`).
 #[must_use]
 pub fn combine(first: u32, second: u32, second_len: usize) -> u32 {
     ::crc32c::crc32c_combine(first, second, second_len)
@@ -66,7 +67,7 @@ mod tests {
         assert_eq!(crc32c(&ascending), 0x46dd_794e);
     }
 
-    /// Any number of words, for the parts they are summed in are of other lengths.
+    /// Tests many numbers of words, because the parts that are summed at once differ in length.
     #[test]
     fn words_of_any_number() {
         let words: Vec<[u8; 8]> = (1..500_u64)
@@ -83,7 +84,7 @@ mod tests {
         }
     }
 
-    /// As the definition says, a bit at a time.
+    /// Computes the sum by its definition, one bit at a time.
     fn by_definition(bytes: &[u8]) -> u32 {
         let by_bit = |sum: u32, _| (sum >> 1) ^ (0x82f6_3b78 & (sum & 1).wrapping_neg());
         !bytes.iter().fold(u32::MAX, |sum, &byte| {

@@ -1,8 +1,9 @@
-//! The way to files: a narrow surface, so that a simulated device can stand in for the system's.
+//! Access to files: a narrow interface, so that a simulated device can replace the system's.
 //!
-//! Everything of this room that is kept goes through [`Disk`]. It is as narrow as that is possible:
-//! whole writes at known places, an explicit step that makes a file's bytes durable, and another one
-//! for the names in a directory. What was not made durable may be lost, in part and in any order.
+//! All data that this room keeps goes through [`Disk`]. The interface is as narrow as possible:
+//! whole writes at known positions, an explicit step that makes a file's bytes durable, and another
+//! one for the names in a directory. Whatever was not made durable may be lost, in part and in any
+//! order.
 
 mod direct;
 
@@ -20,35 +21,37 @@ use base::sync::atomic::{AtomicU64, Ordering};
 
 use direct::Helper;
 
-/// Rows of words that are written at once.
+/// Maximum number of rows of words in one write.
 pub const ROWS_MAX: usize = base::gather_write::ROWS_MAX;
 
 /// Files and directories.
 ///
-/// Errors are those of the system: [`io::ErrorKind::NotFound`], [`io::ErrorKind::StorageFull`] and so on.
+/// Errors are those of the system: [`io::ErrorKind::NotFound`], [`io::ErrorKind::StorageFull`] and
+/// so on.
 pub trait Disk: Send + Sync + fmt::Debug {
-    /// Opens a file that exists, for reading.
+    /// Opens an existing file for reading.
     ///
     /// # Errors
     /// Those of the system.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Opens a file that exists, for reading and writing.
+    /// Opens an existing file for reading and writing.
     ///
     /// # Errors
     /// Those of the system.
     fn open_for_writing(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Makes a file that must not exist yet, for reading and writing. Its name is durable after
-    /// [`Disk::sync_directory`].
+    /// Creates a file for reading and writing. The file must not exist yet. Its name is durable
+    /// after [`Disk::sync_directory`].
     ///
     /// # Errors
     /// Those of the system.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Makes a file as [`Disk::create`] does, for who writes it from front to back and has nobody read it before
-    /// [`DiskFile::sync`]: until then what was written may stay with this process, and what could not be written
-    /// may be told by any later call. Dropped before that, the file is rubbish.
+    /// Creates a file as [`Disk::create`] does, for a caller that writes it from front to back and
+    /// lets no other reader read it before [`DiskFile::sync`]. Until then written bytes may stay in
+    /// this process, and any later call may report a failed write. If the file is dropped before
+    /// the sync, its content is undefined.
     ///
     /// # Errors
     /// Those of the system.
@@ -56,8 +59,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
         self.create(path)
     }
 
-    /// As [`Disk::create_stream`], for who writes long pieces, waits for the device meanwhile, and goes on
-    /// behind a sync.
+    /// Like [`Disk::create_stream`], for a caller that writes long pieces, waits for the device
+    /// meanwhile, and continues after a sync.
     ///
     /// # Errors
     /// Those of the system.
@@ -65,8 +68,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
         self.create(path)
     }
 
-    /// Opens a file that exists, to be written as one that [`Disk::create_direct`] made: what it held counts no
-    /// more.
+    /// Opens an existing file, to be written like one that [`Disk::create_direct`] made. Its old
+    /// content no longer counts.
     ///
     /// # Errors
     /// Those of the system.
@@ -74,8 +77,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
         self.open_for_writing(path)
     }
 
-    /// Opens a file that exists, for who reads it from front to back and only once: from the device, where
-    /// that can be had.
+    /// Opens an existing file for a caller that reads it once, from front to back. Reads bypass the
+    /// cache where the system supports it.
     ///
     /// # Errors
     /// Those of the system.
@@ -83,15 +86,17 @@ pub trait Disk: Send + Sync + fmt::Debug {
         self.open(path)
     }
 
-    /// Opens a file that exists once more, for who has the kernel read from it past the system's cache: what was
-    /// [settled](DiskFile::settle), in whole blocks. None where that cannot be had.
+    /// Opens an existing file once more, for a caller that has the kernel read whole blocks from it
+    /// past the system's cache. Only [settled](DiskFile::settle) bytes may be read. Returns `None`
+    /// where this is not supported.
     fn open_blocks(&self, path: &Path) -> Option<BlockFile> {
         let _ = path;
         None
     }
 
-    /// Gives a file another name, in place of what had that name. Durable after
-    /// [`Disk::sync_directory`]; until then either of them is found, never a mixture.
+    /// Renames a file, and replaces any file that had the new name. The rename is durable after
+    /// [`Disk::sync_directory`]; until then a reader finds either of the two files, never a
+    /// mixture.
     ///
     /// # Errors
     /// Those of the system.
@@ -103,8 +108,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Those of the system.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// As [`Disk::remove`], of a file that may be long and was synced: takes its time over it, so that nobody who
-    /// wants the core waits until all of its pages are forgotten, nor who wants the device until it has all room back.
+    /// Removes a synced file that may be long. In contrast to [`Disk::remove`] it works in small
+    /// steps, so that a thread that wants the core does not wait until all of the file's pages are
+    /// dropped, nor a user of the device until all of its space is freed.
     ///
     /// # Errors
     /// Those of the system.
@@ -112,19 +118,19 @@ pub trait Disk: Send + Sync + fmt::Debug {
         self.remove(path)
     }
 
-    /// Makes a directory and those above it; that it exists already is no error.
+    /// Creates a directory and its parents. An existing directory is no error.
     ///
     /// # Errors
     /// Those of the system.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
 
-    /// Removes a directory, which is empty.
+    /// Removes an empty directory.
     ///
     /// # Errors
     /// Those of the system.
     fn remove_directory(&self, path: &Path) -> io::Result<()>;
 
-    /// The names in a directory, sorted.
+    /// Returns the names in a directory, sorted.
     ///
     /// # Errors
     /// Those of the system.
@@ -136,32 +142,34 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Those of the system.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// Bytes that files in a directory could still take of the device, if that is known.
+    /// Returns the bytes of the device that files in a directory can still take, if known.
     fn room_bytes(&self, directory: &Path) -> Option<u64> {
         let _ = directory;
         None
     }
 }
 
-/// A file of the system that is read past its cache.
+/// A file of the system that is read past the system's cache.
 #[derive(Clone, Debug)]
 pub struct BlockFile {
     /// The file.
     pub file: Arc<File>,
-    /// What is asked for begins and ends with blocks of so many bytes, in a buffer that begins a page.
+    /// Block size in bytes: each read begins and ends at a multiple of it, and its buffer begins at
+    /// a page.
     pub block_bytes: usize,
 }
 
 /// An open file.
 pub trait DiskFile: Send + Sync + fmt::Debug {
-    /// Writes all of `bytes` at `offset`, making the file longer where needed.
+    /// Writes all of `bytes` at `offset`, and extends the file where needed.
     ///
     /// # Errors
     /// Those of the system; any part of the bytes may have been written then.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Writes `head` and behind it rows of words, up to [`ROWS_MAX`] of them, as their bytes lie in memory: as
-    /// [`DiskFile::write_at`] does of one piece. Nobody changes them meanwhile.
+    /// Writes `head` and, behind it, up to [`ROWS_MAX`] rows of words, as their bytes lie in
+    /// memory. Equivalent to one [`DiskFile::write_at`] of all of them. No thread may change the
+    /// words meanwhile.
     ///
     /// # Errors
     /// Those of the system; any part of the bytes may have been written then.
@@ -173,19 +181,21 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
         self.write_at(&bytes, offset)
     }
 
-    /// Reads at `offset`; how many bytes. Fewer than asked for only at the end of the file.
+    /// Reads at `offset` and returns the number of bytes. It is less than asked for only at the end
+    /// of the file.
     ///
     /// # Errors
     /// Those of the system.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Begins with what [`DiskFile::sync`] has to do for a range, and takes its time over it, so that nobody who
-    /// wants the core waits until all of it is done. Nothing is durable for that, and errors are told by the sync.
+    /// Starts the work that [`DiskFile::sync`] has to do for a range. It works in small steps, so
+    /// that a thread that wants the core does not wait until all of it is done. It makes nothing
+    /// durable; the sync reports its errors.
     fn begin_sync(&self, range: Range<u64>) {
         let _ = range;
     }
 
-    /// Sees to it that what was written is with the system, where it outlives this process.
+    /// Passes the written bytes to the system, where they outlive this process.
     ///
     /// # Errors
     /// Those of the system.
@@ -193,34 +203,34 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Makes durable what was written and how long the file is. After an error nobody knows what of it
-    /// is durable, and asking again would not tell.
+    /// Makes the written bytes and the file's length durable. After an error it is unknown which of
+    /// them are durable, and a second call would not reveal it.
     ///
     /// # Errors
     /// Those of the system.
     fn sync(&self) -> io::Result<()>;
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     ///
     /// # Errors
     /// Those of the system.
     fn size(&self) -> io::Result<u64>;
 
-    /// Makes the file so long, with zeroes where it grows.
+    /// Sets the length of the file, with zeroes where it grows.
     ///
     /// # Errors
     /// Those of the system.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Sees to it that the first `len` bytes have room on the device, as zeroes where nothing was written.
-    /// The file is that long afterwards.
+    /// Reserves space on the device for the first `len` bytes, which read as zeroes where nothing
+    /// was written. The file has that length afterwards.
     ///
     /// # Errors
     /// Those of the system, [`io::ErrorKind::StorageFull`] above all.
     fn allocate(&self, len: u64) -> io::Result<()>;
 
-    /// As [`DiskFile::allocate`], of a part of a file that is long enough. What it gives no room to is refused when it
-    /// is written.
+    /// Like [`DiskFile::allocate`], for a part of a file that is already long enough. Writes to a
+    /// part without space are refused.
     ///
     /// # Errors
     /// Those of the system, [`io::ErrorKind::StorageFull`] above all.
@@ -229,9 +239,9 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// The first `count` words of a file that is as long as that, to be written to by any thread: what is there is
-    /// with the system at once, and durable after [`DiskFile::sync`] or before. None where that cannot be had
-    /// without danger.
+    /// Returns the first `count` words of a file of that length. Any thread may write to them:
+    /// their bytes are with the system at once, and durable after [`DiskFile::sync`] or before.
+    /// Returns `None` where this is not safe.
     ///
     /// # Errors
     /// Those of the system.
@@ -240,20 +250,20 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// The file itself, for who has the kernel read from it by other means than a call of its own. None where it is not the
-    /// system's.
+    /// Returns the file itself, for a caller that has the kernel read from it by means other than
+    /// [`DiskFile::read_at`]. Returns `None` if it is not a file of the system.
     fn system_file(&self) -> Option<&Arc<File>> {
         None
     }
 
-    /// Sees to it that the device has what was written to a range, and the system's cache nothing of it, as far as that
-    /// can be had. Nothing is durable for that. Takes its time.
+    /// Moves the written bytes of a range to the device and out of the system's cache, as far as
+    /// the system supports it. It makes nothing durable. May take long.
     fn settle(&self, range: Range<u64>) {
         let _ = range;
     }
 
-    /// Whether what is written goes to the device at once, so that the system has no heap of it that it would
-    /// have to get rid of some time. Nothing is durable for that.
+    /// Whether writes go to the device at once, so that the system does not accumulate dirty pages
+    /// which it must write back later. They are not durable for that.
     fn is_past_cache(&self) -> bool {
         false
     }
@@ -307,7 +317,8 @@ impl Disk for SystemDisk {
     }
 
     fn retire(&self, path: &Path) -> io::Result<()> {
-        // What is in the way of that is in the way of removing it, or costs no more than time.
+        // Errors are ignored: the same cause also makes the removal fail, or the call only takes
+        // longer.
         let file = OpenOptions::new().write(true).open(path);
         let _kept = file.as_ref().map(cached_file::forget);
         fs::remove_file(path)?;
@@ -339,7 +350,7 @@ impl Disk for SystemDisk {
 
     fn room_bytes(&self, directory: &Path) -> Option<u64> {
         let room = rustix::fs::statvfs(directory).ok()?;
-        // A file system in memory without a limit says that it has no blocks.
+        // A file system in memory without a limit reports zero blocks.
         (room.f_blocks > 0).then(|| room.f_bavail.saturating_mul(room.f_frsize))
     }
 }
@@ -358,7 +369,7 @@ impl DiskFile for SystemFile {
         self.0.write_all_at(bytes, offset)
     }
 
-    /// Without a copy. Under a model checker words are more than their bytes.
+    /// Does not copy. Under a model checker, words are larger than their bytes.
     #[cfg(not(any(loom, shuttle)))]
     fn write_words_at(&self, head: &[u8], rows: &[&[AtomicU64]], offset: u64) -> io::Result<()> {
         base::gather_write::write_words_at(&self.0, head, rows, offset)
@@ -418,7 +429,7 @@ impl DiskFile for SystemFile {
     fn allocate(&self, len: u64) -> io::Result<()> {
         let flags = rustix::fs::FallocateFlags::empty();
         match rustix::fs::fallocate(&self.0, flags, 0, len) {
-            // Not every file system can: then the room is found when it is needed.
+            // Not every file system supports this: then space is found when it is needed.
             Err(rustix::io::Errno::OPNOTSUPP) if self.size()? < len => self.set_len(len),
             Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             result => result.map_err(Into::into),
@@ -457,7 +468,7 @@ mod tests {
         settled.settle(0..8);
         assert_eq!(settled.read_at(&mut bytes, 4).unwrap(), 4);
         assert!(settled.system_file().is_some());
-        // Not every file system has blocks that can be read.
+        // Not every file system supports reads of blocks.
         if let Some(blocks) = disk.open_blocks(&other) {
             assert!(blocks.block_bytes.is_power_of_two() && blocks.block_bytes <= 4096);
         }

@@ -1,4 +1,4 @@
-//! What is kept on disk: the operation log, checkpoints, and the way to files.
+//! The data that is kept on disk: the operation log, checkpoints, and access to files.
 //!
 //! ```text
 //!   effects ──► log ──► segments ┐
@@ -6,11 +6,12 @@
 //!   records ──► checkpoint ──────┘
 //! ```
 //!
-//! This room takes and returns bytes: it knows no key's value, no command and no socket. It promises that all
-//! bytes below the durable watermark come back, in order and whole, or that the reader gets an error which names
-//! the damaged file and the position. It never returns only some of them.
+//! This room takes and returns bytes: it knows no key's value, no command and no socket. It
+//! promises that all bytes below the durable watermark come back, in order and whole, or that the
+//! reader gets an error which names the damaged file and the position. It never returns only some
+//! of them.
 //!
-//! Formats are papers in `docs/formats/`, with golden files among the tests.
+//! The formats are described in `docs/formats/`; the tests contain golden files.
 
 #![forbid(unsafe_code)]
 

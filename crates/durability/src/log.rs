@@ -1,4 +1,5 @@
-//! The operation log: what writes did, as bytes that come back in order and whole, or not at all.
+//! The operation log: the effects of writes, as bytes that come back in order and whole, or not at
+//! all.
 //!
 //! ```text
 //!   directory  0000000000000000.log  0000000004000010.log  …      named by their first sequence
@@ -7,17 +8,17 @@
 //!   frame      head │ effect, or a group of them                  applied whole or not at all
 //! ```
 //!
-//! A **sequence** is a place in the log: how many bytes of frames were ever written before it. It names
-//! a frame, orders what happened and says how far something is durable.
+//! A **sequence** is a position in the log: the number of bytes of frames ever written before it.
+//! It identifies a frame, orders effects and says how far the log is durable.
 //!
 //! Invariants
 //!  1. The sequences of frames follow each other without a gap, within a segment and from one to the next.
-//!  2. A segment is read up to where the next one begins. What stands behind that place was never made
-//!     durable, and was written again.
-//!  3. Each block states what was durable when it was written. Damage below the highest such statement
-//!     is refused; what is unreadable above it is the tail that a power cut left.
+//!  2. A segment is read up to the sequence at which the next one begins. Bytes behind that
+//!     position were never made durable, and were written again into the next segment.
+//!  3. Each block states what was durable when it was written. Damage below the highest such
+//!     statement is refused. Unreadable bytes above it are the tail that a power cut left.
 //!
-//! The bytes are a paper: `docs/formats/log.md`.
+//! The byte format is described in `docs/formats/log.md`.
 //!
 //! ```text
 //!   threads ── Appender ──► memory ── write_out ──► segment ── sync_step ──► durable
@@ -25,7 +26,8 @@
 //!              copy a frame           one at a time            owns the watermark
 //! ```
 //!
-//! Where memory is a ring that is mapped, it is with the system at once: then whoever syncs writes, too.
+//! If the memory is a mapped ring, its bytes are with the system at once: then the thread that
+//! syncs writes, too.
 //!
 //! Replication uses the same log at both ends; this room knows nothing of peers.
 //!
@@ -36,13 +38,14 @@
 //!             Cursor::read from what was applied last ─► frames() ─► effects and controls
 //! ```
 //!
-//! A sender arms its [`Waker`], reads with one [`Cursor`] for each replica until all are at the tail, and sleeps. A cursor
-//! that was lapped, or that found damage, means a full sync. A replica has one [`Follower`] and no [`Appender`], asks
-//! [`Log::has_room`] before it appends, and truncates where its history left that of its primary. A primary without files
+//! A sender arms its [`Waker`], reads with one [`Cursor`] for each replica until all are at the
+//! tail, and sleeps. A cursor that was lapped, or that found damage, means a full sync. A replica
+//! has one [`Follower`] and no [`Appender`]. It asks [`Log::has_room`] before it appends, and
+//! truncates its log where its history departs from that of its primary. A primary without files
 //! has a log [in memory](Log::in_memory). Terms and the like are [`Control`]s among the effects.
 //!
-//! Nobody waits for a device to append. Frames stay in memory until they are durable, so that those of
-//! a segment that failed are written again into another one.
+//! No thread waits for a device in order to append. Frames stay in memory until they are durable,
+//! so that the frames of a failed segment can be written again into another one.
 
 mod appender;
 mod backlog;

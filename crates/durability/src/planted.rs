@@ -1,27 +1,27 @@
-//! Bugs that tests plant, to see that they find them.
+//! Bugs that tests plant, to check that they find them.
 //!
-//! In a build for users the question whether one is on is a constant.
+//! In a build for users, the check whether a bug is planted is a constant.
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// Sums of frames are not looked at when they are read.
+    /// The sums of frames are not checked when they are read.
     NoChecksum,
-    /// A sync that failed counts as one that did not.
+    /// A failed sync counts as a successful one.
     FailedSyncBelieved,
-    /// Deletions are passed over when the log is read: what was deleted comes back.
+    /// Deletions are skipped when the log is read: deleted keys come back.
     DeletePassedOver,
     /// The last effect of a group is left out.
     GroupCutShort,
-    /// A manifest is renamed that was not synced.
+    /// A manifest is renamed before it was synced.
     ManifestUnsynced,
-    /// A manifest is called durable whose directory was not synced.
+    /// A manifest is reported durable although its directory was not synced.
     ManifestNameUnsynced,
-    /// Segments are called durable that were not synced.
+    /// Segments are reported durable although they were not synced.
     SyncSkipped,
-    /// Segments are called durable whose directory was not synced.
+    /// Segments are reported durable although their directory was not synced.
     DirectorySyncSkipped,
-    /// What is being synced is called durable before it is.
+    /// Bytes are reported durable before their sync has ended.
     AcknowledgedEarly,
 }
 

@@ -1,4 +1,5 @@
-//! A device in memory which forgets as a real one may: for tests of what is kept and what comes back.
+//! A device in memory that loses data as a real one may: for tests of what is kept and what comes
+//! back.
 //!
 //! ```text
 //!             write_at            sync
@@ -9,25 +10,26 @@
 //!   crash(seed):   durable + some of pending ──► the device as it is found afterwards
 //! ```
 //!
-//! [`SimulatedDisk::crash`] lets what was pending survive in any way that a device, its cache and a
-//! file system without promises of their own could have left it in:
+//! [`SimulatedDisk::crash`] lets pending changes survive in any way in which a device, its cache
+//! and a file system without promises of their own may leave them:
 //!
 //! - any subset of the writes, whole or in part, cut at 512 or at 4,096 bytes;
-//! - a file's length apart from its bytes: a longer file with zeroes, or with what lay on the device
-//!   before, where the bytes did not arrive; a shorter one where only they did;
-//! - any subset of the names made, changed and removed. A name that is replaced is the old or the new
-//!   file, never a mixture. Whatever is in a directory whose own name is lost is lost with it. That a file
-//!   was synced says nothing about its name.
+//! - a file's length apart from its bytes: a longer file with zeroes, or with earlier content of
+//!   the device, where the bytes did not arrive; a shorter one where only they did;
+//! - any subset of the names made, changed and removed. A replaced name refers to the old or the
+//!   new file, never a mixture. The content of a directory whose own name is lost is lost with it.
+//!   A synced file may still lose its name.
 //!
-//! Faults are asked for by the number of the operation. As with Linux, a file's sync that fails forgets what
-//! was pending, while readers go on seeing it; **the next one succeeds**. Whoever believes that one loses data,
-//! and the tests see it. Names stay pending when the sync of their directory fails: a file system that
-//! cannot keep those stops altogether.
+//! Faults are requested by the number of the operation. As with Linux, a file's failed sync forgets
+//! the pending changes, while readers go on seeing them; **the next one succeeds**. Code that
+//! trusts that one loses data, and the tests detect it. Names stay pending when the sync of their
+//! directory fails: a file system that cannot keep those stops altogether.
 //!
-//! Words that are [mapped](DiskFile::words) are what they are for readers. A device gets a page of them as often as
-//! something is synced, as one more pending write: a crash leaves each page as it was at some time.
+//! Readers see the current values of [mapped](DiskFile::words) words. At each sync the device gets
+//! the changed pages of them, as one more pending write: a crash leaves each page as it was at some
+//! time.
 //!
-//! Everything follows from the seeds as long as one thread at a time uses the device.
+//! All results follow from the seeds if one thread at a time uses the device.
 
 mod content;
 mod faults;
@@ -54,12 +56,12 @@ use names::{Entry, Names};
 #[derive(Clone)]
 pub struct SimulatedDisk {
     state: Arc<Mutex<State>>,
-    /// Whether reads get no answer for now, and who is told when they do.
+    /// Whether reads are stalled at present, and the condition that wakes them.
     stall: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl SimulatedDisk {
-    /// An empty device; `seed` decides what half-done operations leave behind.
+    /// Returns an empty device; `seed` decides what half-done operations leave behind.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self::of(State {
@@ -80,31 +82,32 @@ impl SimulatedDisk {
         }
     }
 
-    /// How many operations there have been, those that failed included: also the number of the next one.
+    /// Returns the number of operations so far, including failed ones. It is also the number of the
+    /// next one.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.lock().plan.operations()
     }
 
-    /// How many operations have failed because that was asked for.
+    /// Returns the number of operations that failed on request.
     #[must_use]
     pub fn faults_struck(&self) -> u64 {
         self.lock().plan.struck()
     }
 
-    /// Lets the operations of these numbers fail. A kind that cannot happen to an operation
-    /// (a reader is not out of room) leaves it alone.
+    /// Makes the operations of these numbers fail. An operation to which the kind cannot happen (a
+    /// reader cannot run out of space) is not affected.
     pub fn fail(&self, operations: Range<u64>, fault: Fault) {
         self.lock().plan.fail(operations, fault);
     }
 
-    /// Ends all faults that were asked for.
+    /// Ends all requested faults.
     pub fn heal(&self) {
         self.lock().plan.heal();
     }
 
-    /// Cuts the power while the operation of this number is under way: it and all behind it fail. What comes
-    /// back is [`SimulatedDisk::crash`]'s to say.
+    /// Cuts the power during the operation of this number: it and all later ones fail.
+    /// [`SimulatedDisk::crash`] decides what comes back.
     pub fn cut_power_at(&self, operation: u64) {
         self.lock().plan.cut_power_at(operation);
     }
@@ -115,7 +118,7 @@ impl SimulatedDisk {
         self.lock().plan.is_off()
     }
 
-    /// Lets reads of files wait until this is called with `false`.
+    /// Makes reads of files wait until this is called with `false`.
     pub fn stall_reads(&self, on: bool) {
         let (is_on, changed) = &*self.stall;
         *is_on.lock().unwrap_or_else(PoisonError::into_inner) = on;
@@ -125,16 +128,17 @@ impl SimulatedDisk {
     fn wait_while_stalled(&self) {
         let (is_on, changed) = &*self.stall;
         let is_on = is_on.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who was woken for good looks no more.
+        // The stall has ended, so the state is not checked again.
         let _awake = changed.wait_while(is_on, |is_on| *is_on);
     }
 
-    /// How many bytes the files may take together from now on; whoever asks for more is out of room.
+    /// Limits the bytes of all files together from now on. Operations that need more fail for lack
+    /// of space.
     pub fn set_capacity(&self, capacity_bytes: u64) {
         self.lock().capacity_bytes = capacity_bytes;
     }
 
-    /// How many bytes the files take.
+    /// Returns the bytes that the files take.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.lock().used_bytes()
@@ -148,8 +152,8 @@ impl SimulatedDisk {
         state.files.iter_mut().for_each(Content::sync);
     }
 
-    /// The device as it is found after a power cut at this moment; the old one is off from here on. Each seed
-    /// is another way in which it may have happened. No fault and no limit carries over.
+    /// Returns the device as it is found after a power cut at this moment; the old one is off from
+    /// here on. Each seed is another possible outcome. No fault and no limit carries over.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
         let mut state = self.lock();
@@ -274,10 +278,10 @@ impl Disk for SimulatedDisk {
     }
 }
 
-/// What is mapped goes to a device in pieces of this length.
+/// Mapped words go to a device in pieces of this length.
 const PAGE_BYTES: usize = 4096;
 
-/// An open file; it stays usable when its name is gone.
+/// An open file; it stays usable after its name is gone.
 struct SimulatedFile {
     disk: SimulatedDisk,
     file: usize,
@@ -285,7 +289,7 @@ struct SimulatedFile {
 }
 
 impl SimulatedFile {
-    /// The device, when this file may be changed.
+    /// Locks the device, if this file may be changed.
     fn for_change(&self) -> io::Result<MutexGuard<'_, State>> {
         if self.is_writable {
             Ok(self.disk.lock())
@@ -346,11 +350,11 @@ impl DiskFile for SimulatedFile {
 
 struct State {
     names: Names,
-    /// By number; those without a name stay, for whoever has them open.
+    /// Files by number. Files without a name stay, because they may still be open.
     files: Vec<Content>,
-    /// Files by number, and words that they begin with.
+    /// Files by number, and the mapped words that they begin with.
     mapped: Vec<(usize, SharedWords)>,
-    /// What was in files that are gone: a device may show it where new bytes did not arrive.
+    /// Content of removed files: a device may show it where new bytes did not arrive.
     remains: Vec<Vec<u8>>,
     plan: Plan,
     capacity_bytes: u64,
@@ -366,7 +370,7 @@ impl State {
         if planned.is_err() && !self.plan.is_cut_now() {
             return planned;
         }
-        // Under way when the power went: pending like those before it.
+        // Under way when the power was cut: pending like the changes before it.
         change(&mut self.names, &mut self.files)?;
         planned
     }
@@ -413,7 +417,7 @@ impl State {
         planned
     }
 
-    /// Takes what was changed in words that are mapped, page by page.
+    /// Takes the changes of mapped words over, page by page.
     fn take_mapped(&mut self) {
         for (file, words) in &self.mapped {
             for (page, words) in words
@@ -433,7 +437,8 @@ impl State {
         }
     }
 
-    /// Puts a part of what a file has into the words that are mapped of it. Threads may write to others meanwhile.
+    /// Copies a part of a file's content to its mapped words. Threads may write to other words
+    /// meanwhile.
     fn show_mapped(&self, file: usize, range: Range<usize>) {
         let mapped = self.mapped.iter().filter(|(one, _)| *one == file);
         let range =
@@ -452,13 +457,13 @@ impl State {
         files.map(|file| self.files[file].live_bytes()).sum()
     }
 
-    /// Whether a file may be so long.
+    /// Whether a file may have this length.
     fn has_room(&self, file: usize, len: u64) -> bool {
         let more = len.saturating_sub(self.files[file].live_bytes());
         more == 0 || self.used_bytes().saturating_add(more) <= self.capacity_bytes
     }
 
-    /// How long a file may become.
+    /// Returns the maximum length that a file may reach.
     fn room_bytes(&self, file: usize) -> usize {
         let free = self.capacity_bytes.saturating_sub(self.used_bytes());
         let room = self.files[file].live_bytes().saturating_add(free);
@@ -466,7 +471,7 @@ impl State {
     }
 
     fn leaves_remains(&mut self, file: Option<usize>) {
-        /// Of how many files, the newest ones.
+        /// Number of removed files whose content is kept, newest first.
         const REMAINS_MAX: usize = 4;
         if let Some(file) = file {
             self.remains.push(self.files[file].live().to_vec());

@@ -1,4 +1,5 @@
-//! Small files that are written whole: what was there is there, or what is to be, whenever the power fails.
+//! Small files that are written whole: after a power cut at any time, a file has its old content or
+//! the new one.
 //!
 //! ```text
 //!   NAME.new: written, synced ─► renamed to NAME ─► the directory synced
@@ -9,10 +10,11 @@ use std::path::Path;
 
 use crate::disk::{Disk, DiskFile};
 
-/// Puts bytes in the place of what a file has; durable when this returns. The file, open.
+/// Replaces the content of a file; the new content is durable on return. Returns the open file.
 ///
 /// # Errors
-/// Those of the system: then the file has either, which a start finds out.
+/// Those of the system: then the file has the old or the new content, and the next start finds out
+/// which.
 pub fn replace(
     disk: &dyn Disk,
     directory: &Path,
@@ -29,10 +31,10 @@ pub fn replace(
     Ok(file)
 }
 
-/// What a file has; none where there is no such file.
+/// Returns the content of a file, or `None` if there is no such file.
 ///
 /// # Errors
-/// Those of the system, and [`io::ErrorKind::InvalidData`] where it is longer than `bytes_max`.
+/// Those of the system, and [`io::ErrorKind::InvalidData`] if the file is longer than `bytes_max`.
 pub fn read(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     match disk.open(path) {
         Ok(file) => read_all(&*file, bytes_max).map(Some),
@@ -41,7 +43,7 @@ pub fn read(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Option<V
     }
 }
 
-/// What an open file has.
+/// Returns the content of an open file.
 ///
 /// # Errors
 /// As [`read`].
@@ -57,7 +59,7 @@ pub fn read_all(file: &dyn DiskFile, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Removes a file, if it is there.
+/// Removes a file if it exists.
 ///
 /// # Errors
 /// Those of the system.
@@ -68,7 +70,7 @@ pub fn remove(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory, if it is not there; its name is durable then.
+/// Creates a directory if it does not exist, and makes its name durable.
 ///
 /// # Errors
 /// Those of the system.

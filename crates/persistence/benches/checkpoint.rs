@@ -1,7 +1,8 @@
-//! How long a checkpoint takes to write and to load: `cargo bench -p persistence --bench checkpoint -- KEYS DIR`.
+//! How long a checkpoint takes to write and to load: `cargo bench -p persistence --bench checkpoint
+//! -- KEYS DIR`.
 //!
-//! Keys of 16 bytes, values of 100 bytes; ten million and a directory below the current one when nothing is
-//! said. The walk into memory alone is measured as well, so that the share of the files is seen.
+//! Keys of 16 bytes, values of 100 bytes; by default ten million of them and a directory below the
+//! current one. The walk into memory alone is measured as well, to show the share of the files.
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 #![allow(clippy::unwrap_used, reason = "a failure ends the run")]
 

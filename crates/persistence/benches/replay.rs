@@ -1,5 +1,5 @@
-//! What one replayed SET costs, on the thread that applies it: `cargo bench -p persistence --bench replay`,
-//! with `--profile dist` for figures that mean something.
+//! What one replayed SET costs on the thread that applies it: `cargo bench -p persistence --bench
+//! replay`, with `--profile dist` for meaningful figures.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "run by hand")]
 
@@ -12,7 +12,7 @@ use store::{Options, Store};
 const KEYS: u64 = 1_000_000;
 const ROUNDS: u64 = 3;
 
-/// SETs of keys of 16 bytes and values of 100, each key in every round.
+/// Returns SETs of keys of 16 bytes and values of 100; each round has each key.
 fn requests() -> Vec<Vec<u8>> {
     let value = [b'v'; 100];
     let request = |number: u64| {
@@ -24,7 +24,7 @@ fn requests() -> Vec<Vec<u8>> {
     (0..KEYS).map(request).collect()
 }
 
-/// Says how long `work` took for each of the requests of all rounds.
+/// Prints the time of `work` per request, over all rounds.
 fn measure(name: &str, work: impl FnOnce()) {
     let clock = SystemClock::new();
     let started_ns = clock.monotonic_ns();

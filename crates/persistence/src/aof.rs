@@ -1,4 +1,4 @@
-//! Append-only files of Redis: in directories with a manifest, and single ones of older servers.
+//! Append-only files of Redis: in directories with a manifest, and single files of older servers.
 //!
 //! ```text
 //!   source      which files, in which order             manifest ─ appendonly.aof.manifest
@@ -7,10 +7,10 @@
 //!   load        into the store: records of a base by the importer, requests by lanes
 //! ```
 //!
-//! A file may begin as an RDB file does; what stands behind that are requests. The last file may end
-//! within a request or a transaction, as a server leaves it that was stopped: that much is left out, if
-//! `aof-load-truncated` says so. Everything else that is not whole is refused with file and offset, and
-//! nothing that was read before counts then.
+//! A file may begin like an RDB file, with requests behind that. The last file may end within a
+//! request or a transaction, as a stopped server leaves it: that part is left out if
+//! `aof-load-truncated` allows it. Any other incomplete content is refused with file and offset,
+//! and then nothing that was read before counts.
 
 use std::fmt;
 use std::io;
@@ -34,13 +34,13 @@ pub use source::Source;
 /// Why append-only files are refused.
 #[derive(Debug)]
 pub struct AofFault {
-    /// Which file it is about.
+    /// The file that is the cause.
     pub file: PathBuf,
-    /// What is wrong with it.
+    /// Its flaw.
     pub flaw: Flaw,
 }
 
-/// What is wrong with a file.
+/// A flaw of a file.
 #[derive(Debug)]
 pub enum Flaw {
     /// It cannot be read.
@@ -49,25 +49,25 @@ pub enum Flaw {
     Manifest(ManifestFault),
     /// There is no manifest in the directory, or more than one.
     NoManifest,
-    /// It ends within the request or the transaction that begins at an offset.
+    /// It ends within the request or the transaction that begins at `offset`.
     Short {
-        /// Where that is.
+        /// Where that begins.
         offset: u64,
-        /// Whether it is the last file, of which it may be let pass.
+        /// Whether it is the last file, for which this may be accepted.
         is_last: bool,
     },
-    /// What stands at an offset is no request.
+    /// The bytes at an offset are no request.
     Damaged(u64),
-    /// There is a request at an offset that no such file has, or that this server does not know.
+    /// The request at `offset` does not belong in such a file, or this server does not know it.
     Request {
-        /// Where it begins.
+        /// Where the request begins.
         offset: u64,
         /// The name of the command.
         name: String,
     },
     /// The transaction that begins at an offset takes too many bytes.
     LongTransaction(u64),
-    /// What it begins with is refused.
+    /// The records at its beginning are refused.
     Base(ImportError),
     /// Its requests cannot be applied; the position is an offset.
     Replay(ReplayFault),

@@ -1,15 +1,15 @@
-//! A checkpoint that is loaded while its parts arrive, one part after the other.
+//! Loads a checkpoint while its parts are being received, one part after the other.
 //!
 //! ```text
 //!   pieces of parts ─► queue ─► a thread that reads blocks ─► queue ─┬─► a thread that puts records ─► store
 //!                                (all sums of a part)                └─► another one
 //! ```
 //!
-//! Blocks stand for themselves, so those of one part are put side by side. Both queues are short: who brings pieces waits
-//! for those who put them.
+//! Blocks are independent, so those of one part are put in parallel. Both queues are short: the
+//! thread that receives pieces waits for those that put them.
 //!
-//! What is in the store before [`Arriving::finish`] has come back well is a part of a checkpoint and no data: whoever began
-//! this empties the store when it fails, or is given up.
+//! Before [`Arriving::finish`] has succeeded, the store holds a part of a checkpoint and no valid
+//! data: the caller empties the store if the load fails or is given up.
 
 mod queue;
 mod spares;
@@ -37,15 +37,16 @@ use queue::Queue;
 use spares::Spares;
 use stream::Stream;
 
-/// So many pieces wait at most.
+/// Maximum number of waiting pieces.
 const PIECES_MAX: usize = 16;
-/// A piece of this length is used again, and a longer one is not.
+/// Maximum length of a piece whose memory is reused.
 const PIECE_BYTES_MAX: usize = 256 << 10;
-/// So many blocks wait at most, for each thread that puts them.
+/// Maximum number of waiting blocks for each thread that puts them.
 const BLOCKS_MAX: usize = 2;
-/// Room is made in so large steps, for no more than so many times twice the records that were met: memory is taken for
-/// what is there, whatever is said of it. The last step looks at all records again that are there, while nobody puts others:
-/// it is to be long before the end.
+/// Space is prepared in steps that grow by this factor, for at most this factor times twice the
+/// records met: memory is allocated for records that exist, whatever the sender states. The last
+/// step visits all present records again, while no thread puts others, so it should come long
+/// before the end.
 const EXPECTED_TIMES: u64 = 64;
 
 /// See the module.
@@ -57,9 +58,9 @@ pub struct Arriving {
 struct Shared {
     env: Arc<Environment>,
     limits: Limits,
-    /// Where the parts are said to be, for who is told of a fault.
+    /// Stated directory of the parts, for fault messages.
     directory: PathBuf,
-    /// How many records there will be, as it is said.
+    /// Stated number of records.
     records: u64,
     pieces: Arc<Queue<Piece>>,
     blocks: Queue<Work>,
@@ -69,30 +70,31 @@ struct Shared {
     first_fault: Mutex<Option<LoadFault>>,
 }
 
-/// What arrives.
+/// A received piece.
 enum Piece {
     Bytes(Vec<u8>),
-    /// The part is whole.
+    /// The part is complete.
     End,
 }
 
-/// What one thread puts into the store.
+/// Records that one thread puts into the store.
 struct Work {
     block: OwnedBlock,
     version: u16,
     part: u32,
-    /// Where the block ends in its part.
+    /// End of the block in its part.
     before: u64,
-    /// How long it is there.
+    /// Length of the block there.
     bytes: u64,
 }
 
 impl Arriving {
-    /// Begins to load what will arrive into databases that are empty, with at most `threads` threads that put records.
-    /// `records`: how many there will be, as far as anybody knows. `directory` is named in faults.
+    /// Begins to load a checkpoint into empty databases, with at most `threads` threads that put
+    /// records. `records` is the expected number of records, as far as known. `directory` is named
+    /// in faults.
     ///
     /// # Errors
-    /// When there are no threads to be had.
+    /// If no threads can be started.
     pub fn begin(
         env: &Arc<Environment>,
         directory: &Path,
@@ -143,8 +145,9 @@ impl Arriving {
         Ok(())
     }
 
-    /// The next bytes of the part that is arriving. Waits while too much waits to be loaded; `goes_on` is asked meanwhile,
-    /// several times a second. False where no more is wanted: [`Arriving::finish`] says why.
+    /// Passes on the next bytes of the current part. Waits while too much waits to be loaded; calls
+    /// `goes_on` meanwhile, several times a second. Returns `false` if no more is wanted:
+    /// [`Arriving::finish`] says why.
     pub fn piece(&self, bytes: &[u8], goes_on: &dyn Fn() -> bool) -> bool {
         let mut piece = self.shared.spare_pieces.take();
         piece.clear();
@@ -152,18 +155,18 @@ impl Arriving {
         self.shared.pieces.push(Piece::Bytes(piece), goes_on)
     }
 
-    /// The part is whole; as [`Arriving::piece`].
+    /// Ends the part; otherwise like [`Arriving::piece`].
     pub fn end_part(&self, goes_on: &dyn Fn() -> bool) -> bool {
         self.shared.pieces.push(Piece::End, goes_on)
     }
 
-    /// Why no more is wanted.
+    /// Takes the fault because of which no more is wanted.
     #[must_use]
     pub fn take_fault(&self) -> Option<LoadFault> {
         lock(&self.shared.first_fault).take()
     }
 
-    /// Nothing more arrives: waits until all is loaded, and holds it against the manifest.
+    /// Ends the input: waits until everything is loaded, and checks it against the manifest.
     ///
     /// # Errors
     /// [`LoadFault`]: then the store has some of the records and must not be served.
@@ -183,9 +186,9 @@ impl Arriving {
         check_counts(manifest, &mut handle)
     }
 
-    /// Whether all threads came to their ends.
+    /// Waits for all threads; returns whether none panicked.
     fn join(&mut self) -> bool {
-        // Each is waited for, also after one that panicked.
+        // Each thread is joined, also after one that panicked.
         let joined = self.threads.drain(..).map(JoinHandle::join);
         let panicked = joined.filter(Result::is_err).count();
         panicked == 0
@@ -199,14 +202,14 @@ impl fmt::Debug for Arriving {
 }
 
 impl Drop for Arriving {
-    /// Gives it up, if it is not finished.
+    /// Gives the load up, unless it is finished.
     fn drop(&mut self) {
         self.shared.close();
         let _whole = self.join();
     }
 }
 
-/// Has nobody wait for a thread that panicked.
+/// Keeps other threads from waiting for a thread that panicked.
 struct Ending<'s>(&'s Shared);
 
 impl Drop for Ending<'_> {
@@ -232,7 +235,7 @@ impl Shared {
         self.directory.join(part_name(part))
     }
 
-    /// Reads blocks out of pieces, and checks them.
+    /// Reads blocks from pieces, and checks them.
     fn read(&self) -> Result<(), LoadFault> {
         let mut handle = self.env.store.handle();
         let mut met = BTreeMap::new();
@@ -259,7 +262,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads one part; whether others are to be read.
+    /// Reads one part; returns whether more may follow.
     fn read_part(
         &self,
         number: u32,
@@ -307,7 +310,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// Makes room in a database of which so many more records were met: for more than that, in few steps.
+    /// Prepares space in a database for `records` more records: in advance, in few steps.
     fn expect(
         &self,
         database: u16,
@@ -361,7 +364,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Holds what arrived against what a manifest says.
+    /// Compares the received parts with a manifest.
     fn compare(
         &self,
         found: &[(PartHead, PartEntry)],
@@ -385,7 +388,7 @@ impl Shared {
     }
 }
 
-/// So many records are made room for where so many were met.
+/// Returns the number of records for which space is prepared after `met` were met.
 fn step_of(met: u64) -> u64 {
     let mut step = EXPECTED_TIMES;
     while step < met.saturating_mul(2) {

@@ -1,7 +1,8 @@
-//! Bodies of records in a checkpoint: from what a snapshot gives to bytes, and into the store.
+//! Bodies of records in a checkpoint: from a snapshot to bytes, and into the store.
 //!
-//! Strings are as they are, which is how the store saves them, so that neither side copies more than it must. Objects
-//! are written as in the dump format, in its newest version and not compressed: a checkpoint is about speed.
+//! Strings are kept unchanged, which is how the store saves them, so that neither side copies more
+//! than it must. Objects are written as in the dump format, in its newest version and uncompressed,
+//! because a checkpoint must be fast.
 
 use std::fmt;
 use std::io;
@@ -11,27 +12,27 @@ use durability::checkpoint::{PartWriter, RUN_BYTES_MAX, Record};
 use rdb::{Limits, Malformed, Output, Reader, Style, VERSION_MAX, Value, value};
 use store::{Batch, Deadline, Handle, Key, Owned, Saved, SavedCold, SavedValue, StoreError};
 
-/// How objects are written.
+/// The encoding of objects.
 pub const STYLE: Style = Style {
     version: VERSION_MAX,
     compresses: false,
 };
 
-/// What was written of an object is kept for the next one, unless it had more bytes than this.
+/// Maximum size of the encoding buffer that is kept for the next object.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
-/// What is wrong with a record that came whole.
+/// A flaw of a record that was read whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFault {
-    /// Its body is not what its type says.
+    /// Its body does not match its type.
     Malformed(Malformed),
-    /// The store does not take it.
+    /// The store refuses it.
     Refused(StoreError),
-    /// Its key is there already.
+    /// Its key exists already.
     Twice,
-    /// There are not so many databases.
+    /// There is no such database.
     Database(u16),
-    /// It names a place that is in no segment.
+    /// It refers to a place that is in no segment.
     Place,
 }
 
@@ -63,16 +64,16 @@ impl From<StoreError> for BodyFault {
     }
 }
 
-/// Of an object that is made into bytes, so many are made until the caller may do something else ...
+/// Bytes of an object that are encoded between two pauses, ...
 const MADE_BYTES: usize = 1 << 10;
-/// ... and so many are written: some microseconds each.
+/// ... and bytes that are written: some microseconds each.
 const WRITTEN_BYTES: usize = 16 << 10;
 
-/// The bytes of an object, and what is called between some of them and the next.
+/// The encoded bytes of an object, with a callback between pieces of them.
 struct InPieces<'o, P> {
     bytes: &'o mut Vec<u8>,
     pause: &'o mut P,
-    /// The length at which it is called next.
+    /// Length at which the callback is called next.
     next: usize,
 }
 
@@ -104,12 +105,13 @@ impl<P: FnMut()> Output for InPieces<'_, P> {
     }
 }
 
-/// What becomes of a record whose value is not in memory.
+/// Handles a record whose value is not in memory.
 pub type WriteCold<'c> =
     dyn FnMut((&Saved<'_>, &SavedCold), &mut PartWriter) -> io::Result<()> + 'c;
 
-/// Adds all records of a batch to a part; `scratch` and `pause` as in [`write`]. Strings are written as the run
-/// of bytes that they were saved in. A value that is not in memory is left to `cold`.
+/// Adds all records of a batch to a part; `scratch` and `pause` as in [`write`]. Strings are
+/// written as the run of bytes in which they were saved. `cold` handles values that are not in
+/// memory.
 ///
 /// # Errors
 /// Those of the system.
@@ -133,8 +135,8 @@ pub fn write_batch(
     Ok(())
 }
 
-/// Adds a record to a part. `scratch` is room that is used again. Within a long one, `pause` is called between pieces of work
-/// of some microseconds.
+/// Adds a record to a part. `scratch` is a reused buffer. Within a long record, `pause` is called
+/// between pieces of work of some microseconds.
 ///
 /// # Errors
 /// Those of the system.
@@ -187,17 +189,17 @@ pub(crate) fn write(
     }
 }
 
-/// What becomes of a key that is there already.
+/// What happens to a key that exists already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
     /// It is damage: no key is kept twice.
     #[default]
     Refused,
-    /// It holds what is loaded.
+    /// The loaded value replaces it.
     Replaced,
 }
 
-/// Makes `key` hold what the record says. `version` is that in which objects were written.
+/// Sets `key` to the value of the record. `version` is that of the object encoding.
 ///
 /// # Errors
 /// [`BodyFault`]; the store is unchanged.
@@ -234,7 +236,7 @@ pub fn put(
     })
 }
 
-/// What is no string as it is.
+/// The content of a body that is not a raw string.
 enum Content {
     Number(i64),
     Object(Owned),

@@ -1,13 +1,14 @@
-//! The branch of history that a recovery to an earlier point leaves: set aside whole, before anything of it
-//! goes.
+//! The branch of history that a recovery to an earlier point leaves: it is set aside whole, before
+//! any of it is removed.
 //!
 //! ```text
 //!   <dir>/iolite-data/before-recovery-1/iolite-data/MANIFEST, checkpoint-…, log/
 //! ```
 //!
-//! Of the checkpoint these are hard links where the file system has them: they take no room until the originals
-//! are replaced, which are never written to again. Of the log they are copies, for its files are used again. A
-//! server whose `dir` is `before-recovery-1` has everything as it was. Nothing here removes such a directory.
+//! The files of the checkpoint are set aside as hard links if the file system supports them: they
+//! take no space until the originals are replaced, and the originals are never written again. The
+//! files of the log are copied, because the log reuses its files. A server whose `dir` is
+//! `before-recovery-1` has all data as it was. Nothing here removes such a directory.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -20,11 +21,11 @@ use tier::{dictionary_name, segment_name};
 use super::directory;
 
 const PREFIX: &str = "before-recovery-";
-/// One that is being made.
+/// Name of a directory that is being made.
 const NEW_NAME: &str = "before-recovery.new";
 
-/// Sets aside what is in the directory of the data, whose checkpoint is `manifest`, and the files of the tier that it
-/// names; where it is then, which is durable.
+/// Sets aside the content of the data directory, whose checkpoint is `manifest`, and the files of
+/// the tier that it names. Returns the new directory, which is durable.
 ///
 /// # Errors
 /// Those of the system; then nothing is set aside.
@@ -65,7 +66,7 @@ pub fn set_aside(data: &Path, manifest: &Manifest, segments: Option<&Path>) -> i
     Ok(place)
 }
 
-/// The first name that nothing has.
+/// Returns the first unused name.
 fn free(data: &Path) -> io::Result<PathBuf> {
     let paths = (1_u32..).map(|number| data.join(format!("{PREFIX}{number}")));
     for path in paths {
@@ -79,12 +80,12 @@ fn free(data: &Path) -> io::Result<PathBuf> {
 /// How a file is set aside.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// By another name, if that is possible.
+    /// By a hard link, if that is possible.
     Link,
     Copy,
 }
 
-/// Sets aside the files of a directory that are wanted, by name, in another directory.
+/// Links or copies the wanted files of a directory, chosen by name, into another directory.
 fn repeat(from: &Path, to: &Path, how: How, is_wanted: impl Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -1,8 +1,9 @@
-//! `iolite check FILE…`: reads files without loading them, and tells what is in them.
+//! `iolite check FILE…`: reads files without loading them, and reports their content.
 //!
-//! Every value is taken apart as if it were loaded, so a file that passes can be imported. The exit
-//! code is 0 when all files are whole, and 1 otherwise. A directory with append-only files stands for
-//! all of them, and so does one with data of our own: its checkpoint with all parts, and the log behind.
+//! Every value is decoded as if it were loaded, so a file that passes can be imported. The exit
+//! code is 0 if all files are whole, and 1 otherwise. A directory with append-only files stands for
+//! all of them, and so does a directory with data of our own: its checkpoint with all parts, and
+//! the log behind it.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -23,13 +24,13 @@ mod native;
 
 use native::Native;
 
-/// Bytes of a value of the writer's that are shown.
+/// Maximum bytes of a value about the writer that are shown.
 const SHOWN_BYTES_MAX: usize = 100;
 
-/// What was found in some files.
+/// The result of checking some files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// For the operator, with its last newline.
+    /// Text for the operator, including its last newline.
     pub text: String,
     /// Whether all files are whole.
     pub is_good: bool,
@@ -37,18 +38,18 @@ pub struct Checked {
     pub files: Vec<CheckedFile>,
 }
 
-/// What was found in a file.
+/// The result of checking a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckedFile {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
-    /// What is in it, in lines for the operator.
+    /// Its content, in lines for the operator.
     pub found: String,
-    /// Why it is not whole, if it is not.
+    /// Why it is not whole, or `None` if it is.
     pub damage: Option<String>,
 }
 
-/// Checks the files at `paths`, which hold commands of `table`.
+/// Checks the files at `paths`, which contain commands of `table`.
 #[must_use]
 pub fn files(table: &'static Table, paths: &[PathBuf]) -> Checked {
     let mut checked = Checked {
@@ -85,7 +86,7 @@ impl Checked {
             None => "OK".to_owned(),
             Some(damage) => format!("DAMAGED: {damage}"),
         };
-        // A text takes whatever it is given.
+        // Writing to a string does not fail.
         let _always = write!(self.text, "{}\n{found}  {verdict}\n", path.display());
         self.files.push(CheckedFile {
             path: path.to_owned(),
@@ -100,7 +101,7 @@ enum Damage {
     System(io::Error),
     File(FileError),
     Log(Flaw),
-    /// In words, with the file and the place in it.
+    /// A message, with the file and the position in it.
     Native(String),
 }
 
@@ -127,12 +128,12 @@ impl From<io::Error> for Damage {
     }
 }
 
-/// What else a file may be than one of records.
+/// Kinds of files other than a file of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
-    /// It is named by the manifest of a log.
+    /// Whether the manifest of a log names it.
     is_of_log: bool,
-    /// No other file of that log comes behind it.
+    /// Whether it is the last file of that log.
     is_last: bool,
 }
 
@@ -144,7 +145,7 @@ fn file(table: &'static Table, path: &Path, place: Place) -> (Findings, Result<(
     (findings, outcome)
 }
 
-/// Records, then requests; a file may have either of them or both.
+/// Checks a file with records, requests, or both in this order.
 fn open_file(
     table: &'static Table,
     mut file: File,
@@ -174,7 +175,7 @@ fn rdb_file<R: Read>(source: R, findings: &mut Findings) -> Result<FileReader<R>
         match item {
             Item::Record(record) => match record.value(version, &limits) {
                 Ok(value) => findings.count(&record, &value),
-                // Old servers wrote such, and it is left out when it is loaded.
+                // Old servers wrote such keys, and a load leaves them out.
                 Err(error) if matches!(error.fault, Fault::Malformed(Malformed::Empty)) => {
                     findings.empty_keys += 1;
                 }
@@ -222,7 +223,7 @@ fn rdb_file<R: Read>(source: R, findings: &mut Findings) -> Result<FileReader<R>
     Ok(reader)
 }
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Default)]
 struct Findings {
     version: u16,
@@ -231,13 +232,13 @@ struct Findings {
     databases: BTreeMap<u32, Counts>,
     functions: u64,
     empty_keys: u64,
-    /// What else there is to say.
+    /// Other lines.
     lines: String,
-    /// What stands behind the records.
+    /// The content behind the records.
     requests: String,
 }
 
-/// Keys of one database.
+/// The keys of one database.
 #[derive(Default)]
 struct Counts {
     keys: u64,
@@ -247,7 +248,7 @@ struct Counts {
 
 impl Findings {
     fn line(&mut self, line: fmt::Arguments<'_>) {
-        // A text takes whatever it is given.
+        // Writing to a string does not fail.
         let _always = writeln!(self.lines, "  {line}");
     }
 

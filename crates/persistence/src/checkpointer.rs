@@ -1,4 +1,4 @@
-//! Checkpoints on request: a thread that makes one at a time, while everybody else goes on.
+//! Checkpoints on request: a thread that makes one at a time, while all others work on.
 //!
 //! ```text
 //!   SAVE, BGSAVE, save points, …        checkpointer (thread)
@@ -7,20 +7,22 @@
 //!   INFO: figures ◄────────────────────────────┘
 //! ```
 //!
-//! Nobody is stopped for it: the store's snapshot is taken while it is written to, and there is no second
-//! process. What it costs in memory has a limit ([`Checkpointer::set_buffer_limit`]): at half of it the
-//! walk through the store waits for the files, at it writers are slowed down, and at four times as much the
-//! checkpoint is given up. An object that is written takes its length for a moment on top, on each of the
-//! writing threads.
+//! No thread is stopped for it: the store's snapshot is taken while it is written to, and there is
+//! no second process. Its memory has a limit ([`Checkpointer::set_buffer_limit`]): at half of it
+//! the walk through the store waits for the files, at the full limit writers are slowed down, and
+//! at four times the limit the checkpoint is given up. In addition, an object that is written takes
+//! its length in memory for a moment, on each of the writing threads.
 //!
 //! Rules
-//!  1. An attempt that fails leaves the checkpoint before it in force, and removes what it wrote. Only a save
-//!     that fails behind its checkpoint, with what it leaves beside, leaves that one in force.
-//!  2. What is older is removed when the new manifest is durable, and every part that it names was read
-//!     again from its first to its last byte.
-//!  3. The position in the log is read before the cut: so there is no gap between the checkpoint and what
-//!     is replayed behind it. The log is durable as far as it was when the last record was saved before
-//!     the manifest is: so the checkpoint holds nothing that a shorter log would take back.
+//!  1. A failed attempt leaves the previous checkpoint in force, and removes what it wrote. Only if
+//!     a save fails after its checkpoint, with a file that it leaves beside, does its own
+//!     checkpoint stay in force.
+//!  2. Older files are removed once the new manifest is durable, and every part that it names was
+//!     read again from its first to its last byte.
+//!  3. The position in the log is read before the cut: so there is no gap between the checkpoint
+//!     and what is replayed behind it. The log is durable up to its end at the time of the last
+//!     saved record before the manifest is durable: so the checkpoint holds nothing that a shorter
+//!     log would take back.
 
 mod attempt;
 mod pace;
@@ -54,45 +56,45 @@ use crate::lines::Level;
 use attempt::Made;
 use parts::Attempt;
 
-/// The memory that a checkpoint may hold when nobody says otherwise (`checkpoint-buffer-limit`).
+/// Default limit of the memory that a checkpoint may hold (`checkpoint-buffer-limit`).
 pub const BUFFER_BYTES_DEFAULT: u64 = 64 << 20;
 
-/// The checkpoint is given up at so many times the limit.
+/// Multiple of the limit at which the checkpoint is given up.
 const HARD_TIMES: u64 = 4;
 
-/// So many outcomes are kept for those who ask late.
+/// Number of outcomes that are kept for late callers.
 const OUTCOMES_KEPT: usize = 16;
 
-/// The most writing threads.
+/// Maximum number of writing threads.
 const WRITERS_MAX: usize = 64;
 
 /// Why a checkpoint is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Somebody asked for it (SAVE, BGSAVE, BGREWRITEAOF).
+    /// A client asked for it (SAVE, BGSAVE, BGREWRITEAOF).
     Asked,
-    /// Everything was deleted (FLUSHALL), and save points alone say when something is saved. Redis does this before
-    /// it answers, so nobody else's save is refused for it.
+    /// Everything was deleted (FLUSHALL), and only save points decide when data is saved. Redis
+    /// saves before it answers, so this save does not make another request fail.
     Flushed,
-    /// Somebody asked for a short log (BGREWRITEAOF).
+    /// A client asked for a short log (BGREWRITEAOF).
     Rewrite,
     /// A save point was reached.
     SavePoint,
     /// The log has become long.
     LongLog,
-    /// Much of the tier is kept for the checkpoint before alone.
+    /// Much of the tier is kept only for the previous checkpoint.
     LongTier,
-    /// Files of another format were read in.
+    /// Files of another format were imported.
     Imported,
-    /// Everything is to be loaded again (DEBUG RELOAD).
+    /// All data is to be loaded again (DEBUG RELOAD).
     Reload,
     /// The server goes down.
     Shutdown,
 }
 
 impl Why {
-    /// Whether it is a save as Redis has them, which leaves more behind than the checkpoint if that is asked
-    /// for ([`Surroundings::save_beside`]).
+    /// Whether it is a save in the sense of Redis, which can leave more files beside the checkpoint
+    /// ([`Surroundings::save_beside`]).
     fn is_save(self) -> bool {
         match self {
             Self::Asked | Self::Flushed | Self::SavePoint | Self::Shutdown => true,
@@ -101,29 +103,30 @@ impl Why {
     }
 }
 
-/// Which checkpoint somebody asked for.
+/// Identifies a requested checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// Why a request was not taken.
+/// Why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// One is being made.
+    /// A checkpoint is being made.
     InProgress,
     /// The server goes down.
     Stopping,
 }
 
-/// Why there is no checkpoint, or not all that a save leaves with it.
+/// Why there is no checkpoint, or why files beside it are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Somebody cancelled it, or the server goes down.
+    /// It was cancelled, or the server goes down.
     Cancelled,
-    /// What is in the store is not what is to be kept just now, and why: a replica is in the middle of a full sync.
+    /// The present content of the store is not to be kept, with the reason: a replica is in the
+    /// middle of a full sync.
     NotWhole(String),
     /// More was changed meanwhile than could be written, up to the limit of memory.
     OverLimit,
-    /// The system failed.
+    /// The system reported an error.
     System(String),
 }
 
@@ -139,135 +142,139 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What a checkpoint came to.
+/// The outcome of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Why it was made.
     pub why: Why,
-    /// The manifest that is in force now, or what was in the way.
+    /// The manifest that is now in force, or the failure.
     pub result: Result<Arc<Manifest>, Failure>,
-    /// How long it took.
+    /// Its duration.
     pub duration_ms: u64,
-    /// The most memory that was held for it at a time.
+    /// Maximum memory that was held for it at any time.
     pub held_bytes_max: u64,
 }
 
-/// What is known of checkpoints now.
+/// The present figures of checkpoints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// The one that is being made, from the moment when it was asked for: also before the thread has begun with it.
+    /// The checkpoint that is being made, from its request on, even before the thread has begun it.
     pub current: Option<Progress>,
-    /// Why another one is to be made right after it, if one is.
+    /// Why another one is to be made right after it, if so.
     pub scheduled: Option<Why>,
-    /// Whether the last one failed, and why.
+    /// The failure of the last one, if it failed.
     pub last_failure: Option<Failure>,
-    /// How long the last one took, which may have failed; none when there was none.
+    /// Duration of the last one, whether or not it failed; `None` if there was none.
     pub last_duration_ms: Option<u64>,
-    /// How long it would have taken, about, if it had given way to nobody.
+    /// Approximate duration of the last one without its yields to workers.
     pub last_work_ms: u64,
-    /// The most memory that was held for the last one at a time.
+    /// Maximum memory that was held for the last one at any time.
     pub last_held_bytes_max: u64,
-    /// Records and bytes of the last one that did not fail.
+    /// Records of the last one that did not fail.
     pub last_records: u64,
-    /// See there.
+    /// Its bytes.
     pub last_bytes: u64,
-    /// When the last one was made that did not fail: its cut, in milliseconds since 1970 UTC. At first what
-    /// [`Checkpointer::note_clean`] was told.
+    /// Time of the cut of the last one that did not fail, in milliseconds since 1970 UTC. At first
+    /// the time given to [`Checkpointer::note_clean`].
     pub last_save_unix_ms: u64,
     /// Changes of the store since then.
     pub changes_since_save: u64,
-    /// How many were made.
+    /// Number of checkpoints made.
     pub saves: u64,
-    /// How many failed.
+    /// Number of failures.
     pub failures: u64,
-    /// How much memory one may hold.
+    /// Limit of the memory that a checkpoint may hold.
     pub buffer_limit_bytes: u64,
 }
 
-/// How far a checkpoint has come.
+/// The progress of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Why it is made.
     pub why: Why,
     /// When it began, in milliseconds since 1970 UTC.
     pub started_unix_ms: u64,
-    /// How long that is ago.
+    /// Time since then.
     pub elapsed_ms: u64,
-    /// Records that were written.
+    /// Number of records written.
     pub records: u64,
-    /// Bytes that were written.
+    /// Number of bytes written.
     pub bytes: u64,
-    /// Of a thousand buckets, how many were walked through.
+    /// Share of the buckets that were walked, in thousandths.
     pub walked_per_mille: u64,
     /// Memory that is held for it.
     pub held_bytes: u64,
-    /// Whether it will not come to anything.
+    /// Whether it was given up.
     pub is_given_up: bool,
 }
 
 impl Progress {
-    /// Bytes written in a second, so far.
+    /// Returns the bytes written per second so far.
     #[must_use]
     pub fn bytes_per_second(&self) -> u64 {
         self.bytes.saturating_mul(1_000) / self.elapsed_ms.max(1)
     }
 }
 
-/// What is around a checkpointer besides the store: the log of operations, and who reads messages.
+/// The surroundings of a checkpointer besides the store: the operation log, and the receiver of
+/// messages.
 pub trait Surroundings: Send + Sync {
-    /// A checkpoint is to be made: the directory is to be there, and nobody else's.
+    /// Prepares for a checkpoint: the directory must exist, and belong to this server alone.
     ///
     /// # Errors
-    /// Why none can be made, for the operator.
+    /// Why no checkpoint can be made, for the operator.
     fn prepare(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// A checkpoint was made, or was not. Called before anybody else hears of it.
+    /// Reports that a checkpoint was made or failed. Called before the outcome is visible to
+    /// others.
     fn ended(&self, outcome: &Outcome) {
         let _ = outcome;
     }
 
-    /// The sequence of the log that comes next. All effects of writes that see a cut made after this call
-    /// are behind it.
+    /// Returns the next sequence of the log. All effects of writes that see a cut made after this
+    /// call are behind it.
     fn log_sequence(&self) -> Option<u64> {
         None
     }
 
-    /// The tier that parts may name values in. Without one they have all values.
+    /// Returns the tier whose values parts may refer to. Without a tier, parts contain all values.
     fn tier(&self) -> Option<Arc<Tier>> {
         None
     }
 
-    /// The libraries of functions that there are. Asked right after a cut.
+    /// Returns the libraries of functions. Called right after a cut.
     fn libraries(&self) -> Vec<Vec<u8>> {
         Vec::new()
     }
 
-    /// Why no checkpoint may be made now, if so: what is in the store is not what is to be kept.
+    /// Returns why no checkpoint may be made now, if so: the content of the store is not to be
+    /// kept.
     fn refuses(&self) -> Option<String> {
         None
     }
 
-    /// What the manifest is to say about the history of the log, of which [`Surroundings::log_sequence`] was the given
-    /// one. Asked right after a cut, with the turn of it ([`Store::batch_turn`]). With a
-    /// [sequence of the cut](History::cut_sequence) the log goes on from there.
+    /// Returns the manifest's statement about the history of the log, for which
+    /// [`Surroundings::log_sequence`] returned the given sequence. Called right after a cut, while
+    /// its turn is held ([`Store::batch_turn`]). If the result has a [sequence of the
+    /// cut](History::cut_sequence), the log continues from there.
     ///
     /// # Errors
-    /// Why nothing is to come of this cut.
+    /// Why this cut must not become a checkpoint.
     fn history(&self, log_sequence: Option<u64>) -> Result<History, String> {
         let _ = log_sequence;
         Ok(History::default())
     }
 
-    /// Where the log ends that the effects of this server's own writes go to. Asked when the snapshot is over: all
-    /// effects of older generations are below.
+    /// Returns the end of the log that takes the effects of this server's own writes. Called when
+    /// the snapshot is over: all effects of older generations are below.
     fn log_end(&self) -> Option<u64> {
         None
     }
 
-    /// Makes everything durable that the log has now: nothing is in a checkpoint that is in force and not
-    /// in the log before it.
+    /// Makes everything durable that the log has now, so that a checkpoint in force holds nothing
+    /// that is missing in the log before it.
     ///
     /// # Errors
     /// Those of the system: then the checkpoint is not put in force.
@@ -275,16 +282,17 @@ pub trait Surroundings: Send + Sync {
         Ok(())
     }
 
-    /// A checkpoint is in force: the log before [`Manifest::log_sequence`] may go.
+    /// Reports that a checkpoint is in force: the log before [`Manifest::log_sequence`] may be
+    /// removed.
     fn in_force(&self, manifest: &Manifest) {
         let _ = manifest;
     }
 
-    /// The checkpoint of a save is in force: writes what else a save is to leave; the most memory that was held
-    /// for it at a time. It is not wanted any more once `is_given_up` says so.
+    /// Writes what else a save is to leave, once its checkpoint is in force. Returns the maximum
+    /// memory held for it at any time. Stops when `is_given_up` returns `true`.
     ///
     /// # Errors
-    /// Why it is not there. The save has failed then, though its checkpoint counts.
+    /// Why it is missing. Then the save has failed, although its checkpoint counts.
     fn save_beside(
         &self,
         limits: SnapshotLimits,
@@ -294,38 +302,39 @@ pub trait Surroundings: Send + Sync {
         Ok(0)
     }
 
-    /// A message for the operator.
+    /// Sends a message to the operator.
     fn tell(&self, level: Level, message: fmt::Arguments<'_>) {
         let _ = (level, message);
     }
 }
 
-/// There is no log of operations, and nobody reads messages.
+/// There is no operation log, and no receiver of messages.
 impl Surroundings for () {}
 
-/// What a checkpointer works with.
+/// The parameters of a checkpointer.
 pub struct Setup {
-    /// Whose records. Its [generation](Store::raise_generation) goes on from that of the checkpoint that was
-    /// loaded, and of the log behind it.
+    /// The store whose records are kept. Its [generation](Store::raise_generation) continues from
+    /// that of the loaded checkpoint and of the log behind it.
     pub store: Arc<Store>,
-    /// Where files are.
+    /// The disk with the files.
     pub disk: Arc<dyn Disk>,
-    /// The directory of the manifest, until [somebody says otherwise](Checkpointer::set_directory).
+    /// Directory of the manifest, until it is [changed](Checkpointer::set_directory).
     pub directory: PathBuf,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Whose history of writes it is.
+    /// Lineage of the data.
     pub lineage: Lineage,
-    /// How threads that work on a checkpoint give way to workers. No others are its background threads.
+    /// Scheduler by which the checkpoint's threads yield to workers. It has no other background
+    /// threads.
     pub background: Arc<Scheduler>,
-    /// How many threads write; see [`writers_for`].
+    /// Number of writing threads; see [`writers_for`].
     pub writers: usize,
-    /// The log of operations, and who reads messages.
+    /// The operation log, and the receiver of messages.
     pub surroundings: Arc<dyn Surroundings>,
 }
 
-/// How many threads should write on a machine with so many cores: at least two, for one waits for the
-/// device now and then.
+/// Returns the number of writing threads for a machine with `cores_count` cores: at least two,
+/// because one sometimes waits for the device.
 #[must_use]
 pub fn writers_for(cores_count: usize) -> usize {
     cores_count.clamp(2, WRITERS_MAX)
@@ -339,7 +348,7 @@ pub struct Checkpointer {
     directory: Mutex<Arc<Path>>,
     state: Mutex<State>,
     changed: Condvar,
-    /// Directories of checkpoints that somebody reads. Locked while one of them is removed.
+    /// Directories of checkpoints that are being read. Locked while one of them is removed.
     pins: Mutex<Vec<Weak<str>>>,
 }
 
@@ -349,7 +358,7 @@ pub struct CheckpointPin {
     _directory: Arc<str>,
 }
 
-/// While it lives no checkpoint is cut or put in force; see [`Checkpointer::suspend`].
+/// While it lives, no checkpoint is cut or put in force; see [`Checkpointer::suspend`].
 pub struct Suspended<'c>(&'c Checkpointer);
 
 impl Drop for Suspended<'_> {
@@ -361,12 +370,12 @@ impl Drop for Suspended<'_> {
 
 #[derive(Default)]
 struct State {
-    /// So many want no checkpoint to be made now.
+    /// Number of callers that suspend checkpoints.
     suspended: usize,
-    /// Tickets that were given out.
+    /// Number of tickets issued.
     tickets: u64,
     running: Option<Running>,
-    /// How many wait for the end of one.
+    /// Number of threads that wait for the end of a checkpoint.
     waiters: usize,
     waiting: Option<Waiting>,
     is_stopping: bool,
@@ -381,7 +390,7 @@ struct State {
 struct Waiting {
     ticket: Ticket,
     why: Why,
-    /// Whether it is to have all values, and name none.
+    /// Whether it must contain all values instead of references.
     has_values: bool,
 }
 
@@ -390,7 +399,7 @@ struct Running {
     why: Why,
     started_unix_ms: u64,
     started_ns: u64,
-    /// Processor time of background threads by then.
+    /// Processor time of background threads when it began.
     worked_before_ns: u64,
     attempt: Arc<Attempt>,
 }
@@ -402,10 +411,10 @@ pub struct CheckpointThread {
 }
 
 impl CheckpointThread {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// When the process may have no more threads.
+    /// If the process may have no more threads.
     pub fn start(checkpointer: &Arc<Checkpointer>) -> io::Result<Self> {
         let own = Arc::clone(checkpointer);
         let thread = std::thread::Builder::new()
@@ -417,7 +426,8 @@ impl CheckpointThread {
         })
     }
 
-    /// Cancels what is being made, takes no more requests, and waits for the end of the thread.
+    /// Cancels the running checkpoint, refuses further requests, and waits for the end of the
+    /// thread.
     pub fn stop(self) {
         self.checkpointer.stop();
         let _panicked = self.thread.join();
@@ -425,7 +435,8 @@ impl CheckpointThread {
 }
 
 impl Checkpointer {
-    /// One that has made none yet. Requests are served once it has a [thread](CheckpointThread).
+    /// Returns a checkpointer that has made none yet. Requests are served once it has a
+    /// [thread](CheckpointThread).
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let state = State {
@@ -446,8 +457,8 @@ impl Checkpointer {
         }
     }
 
-    /// Asks for a checkpoint, which begins at once, or after the one that FLUSHALL asked for. O(1), waits for
-    /// nothing.
+    /// Requests a checkpoint, which begins at once, or after one that FLUSHALL requested. O(1),
+    /// does not wait.
     ///
     /// # Errors
     /// [`Refused`].
@@ -465,7 +476,7 @@ impl Checkpointer {
         self.enqueue(&mut state, why, false)
     }
 
-    /// Asks for a checkpoint that is cut after this call: at once, or behind the one that is being made.
+    /// Requests a checkpoint that is cut after this call: at once, or after the running one.
     ///
     /// # Errors
     /// [`Refused::Stopping`].
@@ -473,8 +484,8 @@ impl Checkpointer {
         self.enqueue(&mut self.state(), why, false)
     }
 
-    /// As [`Checkpointer::schedule`], of one that has all values, and names none that are in a tier: what another server is
-    /// given.
+    /// Like [`Checkpointer::schedule`], for a checkpoint that contains all values instead of
+    /// references to a tier, for another server.
     ///
     /// # Errors
     /// [`Refused::Stopping`].
@@ -487,7 +498,7 @@ impl Checkpointer {
             return Err(Refused::Stopping);
         }
         if let Some(waiting) = &mut state.waiting {
-            // One is made for both, and is what leaves more.
+            // One checkpoint serves both requests, and leaves what either of them leaves.
             if why.is_save() && !(why == Why::Flushed && waiting.why.is_save()) {
                 waiting.why = why;
             }
@@ -504,12 +515,12 @@ impl Checkpointer {
         Ok(ticket)
     }
 
-    /// The checkpoint in force, with what keeps its files from being removed.
+    /// Returns the checkpoint in force, with a pin that keeps its files.
     ///
     /// # Errors
-    /// When the manifest is not to be had, or is not what was written.
+    /// If the manifest cannot be read, or differs from what was written.
     pub fn pin(&self) -> Result<Option<(Manifest, CheckpointPin)>, CheckpointFault> {
-        // One that is put in force meanwhile removes nothing before this is let go.
+        // A checkpoint that is put in force meanwhile removes nothing before this lock is released.
         let mut pins = lock(&self.pins);
         let found = read_manifest(&*self.setup.disk, &self.directory())?;
         Ok(found.map(|manifest| {
@@ -522,7 +533,7 @@ impl Checkpointer {
         }))
     }
 
-    /// Keeps a directory, which nothing names yet, from being removed by the next checkpoint.
+    /// Keeps the next checkpoint from removing a directory that no manifest names yet.
     pub fn pin_directory(&self, name: &str) -> CheckpointPin {
         let directory: Arc<str> = Arc::from(name);
         lock(&self.pins).push(Arc::downgrade(&directory));
@@ -531,7 +542,7 @@ impl Checkpointer {
         }
     }
 
-    /// Removes what a checkpoint has replaced, but for what is read.
+    /// Removes what a checkpoint has replaced, except pinned directories.
     pub(crate) fn remove_replaced(&self, directory: &Path, manifest: &Manifest) -> io::Result<()> {
         let mut pins = lock(&self.pins);
         pins.retain(|pin| pin.strong_count() > 0);
@@ -542,9 +553,9 @@ impl Checkpointer {
         remove_replaced_but(&*self.setup.disk, directory, manifest, &keeps)
     }
 
-    /// Cancels the checkpoint that is being made, and has none made until what this gives is dropped: the data and the log
-    /// are replaced, or a part of them is given up. What was asked for is made afterwards. Not for the thread that makes
-    /// them.
+    /// Cancels the running checkpoint, and lets none begin until the returned value is dropped,
+    /// because the data and the log are replaced, or a part of them is discarded. Pending requests
+    /// are served afterwards. Must not be called by the thread that makes checkpoints.
     pub fn suspend(&self) -> Suspended<'_> {
         let mut state = self.state();
         state.suspended += 1;
@@ -561,7 +572,7 @@ impl Checkpointer {
         Suspended(self)
     }
 
-    /// Waits for the end of a checkpoint. Not for a thread that others wait for.
+    /// Waits for the end of a checkpoint. Must not be called by a thread that others wait for.
     #[must_use]
     pub fn wait(&self, ticket: Ticket) -> Outcome {
         let mut state = self.state();
@@ -578,7 +589,8 @@ impl Checkpointer {
         }
     }
 
-    /// Somebody waits: nothing is made politely, neither his checkpoint nor the one before it.
+    /// Counts a waiting thread. While one waits, neither its checkpoint nor the one before it
+    /// yields to workers.
     fn add_waiter(&self, state: &mut State) {
         state.waiters += 1;
         self.setup.background.set_urgent(true);
@@ -589,13 +601,14 @@ impl Checkpointer {
         self.setup.background.set_urgent(state.waiters > 0);
     }
 
-    /// What a checkpoint came to; none while it is to be made.
+    /// Returns the outcome of a checkpoint, or `None` until it has ended.
     #[must_use]
     pub fn outcome(&self, ticket: Ticket) -> Option<Outcome> {
         self.state().outcome(ticket)
     }
 
-    /// Cancels what is being made, and what was to be made behind it; whether there was any.
+    /// Cancels the running checkpoint and the one scheduled behind it; returns whether there was
+    /// any.
     pub fn cancel(&self) -> bool {
         let mut state = self.state();
         if let Some(running) = &state.running {
@@ -623,7 +636,7 @@ impl Checkpointer {
         self.changed.notify_all();
     }
 
-    /// What is known of checkpoints now.
+    /// Returns the present figures of checkpoints.
     #[must_use]
     pub fn figures(&self) -> Figures {
         let changes = self.setup.store.statistics().changes;
@@ -643,7 +656,7 @@ impl Checkpointer {
         }
     }
 
-    /// What is shown of a checkpoint that was asked for when none is made, until the thread takes it up.
+    /// Returns the progress of a requested checkpoint that the thread has not begun yet.
     fn not_begun(&self, why: Why) -> Progress {
         Progress {
             why,
@@ -669,7 +682,7 @@ impl Checkpointer {
             elapsed_ms: elapsed_ns / 1_000_000,
             records: attempt.written_records.load(Ordering::Relaxed),
             bytes: attempt.written_bytes.load(Ordering::Relaxed),
-            // Without a walk it is over, or about to begin.
+            // Without a walk, the walk is over or about to begin.
             walked_per_mille: match per_mille {
                 Some(per_mille) => per_mille.min(1_000),
                 None if attempt.ending().is_some() => 1_000,
@@ -680,7 +693,7 @@ impl Checkpointer {
         }
     }
 
-    /// Says that all there is now is kept, since `unix_ms`: what was loaded at the start.
+    /// Notes that all present data has been kept since `unix_ms`: the data loaded at the start.
     pub fn note_clean(&self, unix_ms: u64) {
         let changes = self.setup.store.statistics().changes;
         let mut state = self.state();
@@ -688,19 +701,19 @@ impl Checkpointer {
         state.figures.last_save_unix_ms = unix_ms;
     }
 
-    /// Says how much memory a checkpoint may hold, from the next one on.
+    /// Sets how much memory a checkpoint may hold, from the next one on.
     pub fn set_buffer_limit(&self, bytes: u64) {
         self.buffer_limit_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// What a key takes that is saved, for tests; checkpoints take it up when they begin.
+    /// Returns the delay for each saved key, for tests; checkpoints read it when they begin.
     #[must_use]
     pub fn key_delay(&self) -> &KeyDelay {
         &self.key_delay
     }
 
-    /// Says where checkpoints are to be, from the next one on. For who has made none yet: an older one
-    /// stays where it is.
+    /// Sets the directory of checkpoints, from the next one on. Only before the first one is made:
+    /// an older one stays where it is.
     pub fn set_directory(&self, directory: &Path) {
         *self.locked_directory() = Arc::from(directory);
     }
@@ -736,7 +749,7 @@ impl Checkpointer {
         }
     }
 
-    /// Waits for the next request and begins with it; none when it is to stop.
+    /// Waits for the next request and begins it; returns `None` if it is to stop.
     fn next(&self) -> Option<Arc<Attempt>> {
         let mut state = self.state();
         loop {
@@ -755,8 +768,8 @@ impl Checkpointer {
         }
     }
 
-    /// Makes a checkpoint on the calling thread: for who has no [thread](CheckpointThread) for it yet.
-    /// `handle` is one of the same store, with no keys locked.
+    /// Makes a checkpoint on the calling thread, if there is no [thread](CheckpointThread) for it
+    /// yet. `handle` belongs to the same store and holds no keys locked.
     ///
     /// # Errors
     /// [`Refused`].
@@ -801,7 +814,7 @@ impl Checkpointer {
         attempt
     }
 
-    /// Notes what the running attempt came to.
+    /// Notes the outcome of the running attempt.
     fn end(&self, made: Made) -> Option<Outcome> {
         let mut state = self.state();
         let running = state.running.take()?;
@@ -819,7 +832,7 @@ impl Checkpointer {
         self.setup.surroundings.ended(&outcome);
         state.note(&outcome);
         state.figures.last_work_ms = match worked_ns / 1_000_000 {
-            // Nobody counts it.
+            // Processor time is not measured.
             0 => outcome.duration_ms,
             ms => ms.min(outcome.duration_ms),
         };
@@ -840,7 +853,7 @@ impl State {
         self.outcomes.push_front((ticket, outcome));
     }
 
-    /// That of the ticket; who asks too late is given the oldest that is known.
+    /// Returns the outcome of the ticket, or the oldest known one if it is no longer kept.
     fn outcome(&self, ticket: Ticket) -> Option<Outcome> {
         let (oldest, _) = self.outcomes.back()?;
         let wanted = ticket.max(*oldest);

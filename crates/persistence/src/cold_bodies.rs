@@ -1,11 +1,12 @@
-//! Objects that go out of memory, as bytes and back: a byte for the type, and the body as a checkpoint has it.
+//! Converts objects that leave memory to bytes and back: a byte for the type, and the body as in a
+//! checkpoint.
 
 use rdb::{Limits, Reader, VERSION_MAX, Value, value};
 use structures::Object;
 
 use crate::bodies::STYLE;
 
-/// An object as bytes.
+/// Encodes an object.
 #[must_use]
 pub fn encode(object: &Object) -> Vec<u8> {
     let mut bytes = vec![value::type_code_of(object, STYLE)];
@@ -13,7 +14,7 @@ pub fn encode(object: &Object) -> Vec<u8> {
     bytes
 }
 
-/// What [`encode`] made; none of anything else.
+/// Decodes the result of [`encode`]; `None` for any other bytes.
 #[must_use]
 pub fn decode(bytes: &[u8], limits: &Limits) -> Option<Object> {
     let (type_code, body) = bytes.split_first()?;

@@ -1,8 +1,9 @@
-//! What the controls of a log say to whoever reads it through: the terms that it has, and the place in a Redis stream that
-//! it has followed.
+//! What the controls of a log tell its readers: the terms in the log, and the position in a
+//! followed Redis stream.
 //!
-//! A control has its place among the effects. Some are for those alone who pass the log on (a ping), and change nothing
-//! here; one that this server cannot apply is refused by name, for what follows it would not be what it was.
+//! Controls are ordered among the effects. Some, like a ping, matter only to code that passes the
+//! log on, and change nothing here. A control that this server cannot apply is refused by name,
+//! because the effects after it would have a different meaning.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,21 +14,21 @@ use store::Source;
 
 use crate::followed::OWN;
 
-/// What was said so far.
+/// The content of the controls so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Controls {
-    /// The terms that begin in the log, oldest first; the newest ones where there are many.
+    /// The terms that begin in the log, oldest first; only the newest ones if there are many.
     pub terms: VecDeque<TermEntry>,
-    /// What the data is of, as it was said last: a place in a stream that was followed, or this server's own.
+    /// The last stated origin of the data: a position in a followed stream, or this server itself.
     pub stream: Option<Source>,
 }
 
 /// A control that this server cannot apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotApplied {
-    /// The frame that it is in.
+    /// Sequence of its frame.
     pub sequence: u64,
-    /// How it is called.
+    /// Name of the control.
     pub name: &'static str,
 }
 
@@ -44,10 +45,10 @@ impl fmt::Display for NotApplied {
 impl std::error::Error for NotApplied {}
 
 impl Controls {
-    /// Takes a control of the frame at a sequence.
+    /// Notes a control of the frame at a sequence.
     ///
     /// # Errors
-    /// When it changes what the effects after it find, and nobody here can do so.
+    /// If the control changes what later effects find, and this server cannot apply it.
     pub fn note(&mut self, sequence: u64, control: &Control<'_>) -> Result<(), NotApplied> {
         match control {
             Control::Term(term) => {

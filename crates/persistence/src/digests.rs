@@ -1,12 +1,13 @@
-//! Sums of what a store holds at a cut, to be compared with those of another server at the same place of one log.
+//! Sums of a store's content at a cut, to be compared with those of another server at the same
+//! position of one log.
 //!
 //! ```text
 //!   key ─► CRC-64, its upper bits ─► one of 4,096 groups        record ─► 64 bits ─► added to the sum of its group
 //! ```
 //!
-//! A sum does not depend on the order of keys, nor on that of members of sets and hashes, nor on how values are kept.
-//! Deadlines, etags and consumer groups count. Where two servers differ in some groups, the keys of these can be listed with
-//! the sums of their records, up to a limit.
+//! A sum does not depend on the order of keys, on the order of members of sets and hashes, or on
+//! the encoding of values. Deadlines, etags and consumer groups count. If two servers differ in
+//! some groups, the keys of these can be listed with the sums of their records, up to a limit.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,20 +21,20 @@ use store::{
 };
 use structures::Object;
 
-/// So many groups of keys have a sum each.
+/// Number of groups of keys; each has a sum.
 pub const GROUPS: usize = 4_096;
 const GROUP_BITS: u32 = GROUPS.ilog2();
-/// So many bytes of keys are listed at most.
+/// Maximum bytes of listed keys.
 const LISTED_BYTES_MAX: usize = 512 << 10;
-/// Buckets that a snapshot passes at a time.
+/// Buckets that a snapshot walks at a time.
 const STEP_BUCKETS: usize = 256;
-/// How long the walk rests where somebody is in its way.
+/// Time that the walk pauses if it cannot continue.
 const REST: Duration = Duration::from_micros(500);
 
-/// A key that was listed.
+/// A listed key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListedKey {
-    /// The database it is in.
+    /// Its database.
     pub database: DatabaseId,
     /// The key.
     pub key: Vec<u8>,
@@ -41,24 +42,24 @@ pub struct ListedKey {
     pub sum: u64,
 }
 
-/// What a store held.
+/// The digest of a store's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Digest {
     /// The sum of each group.
     pub sums: Vec<u64>,
-    /// The keys of the groups that were to be listed.
+    /// The keys of the listed groups.
     pub keys: Vec<ListedKey>,
-    /// There are more of them.
+    /// Whether there are more of them.
     pub has_more_keys: bool,
 }
 
-/// In which group a key is.
+/// Returns the group of a key.
 #[must_use]
 pub fn group_of(key: &[u8]) -> usize {
     usize::try_from(mix(crc64(0, key)) >> (u64::BITS - GROUP_BITS)).unwrap_or(0)
 }
 
-/// A digest that is being made: its cut is made already.
+/// A digest in progress: its cut was made already.
 pub struct Making {
     taken: Arc<Taken>,
 }
@@ -67,7 +68,7 @@ impl Making {
     /// Makes the cut. Keys of `listed` groups are listed.
     ///
     /// # Errors
-    /// Another snapshot is in progress.
+    /// If another snapshot is in progress.
     pub fn begin(handle: &mut Handle, listed: &[u16]) -> Result<Self, SnapshotInProgress> {
         let mut lists = vec![false; GROUPS];
         for group in listed {
@@ -92,7 +93,8 @@ impl Making {
         Ok(Self { taken })
     }
 
-    /// Walks through the store until all is added up; nothing where more was changed meanwhile than may be held.
+    /// Walks through the store until everything is summed; `None` if more was changed meanwhile
+    /// than may be held.
     pub fn finish(self, handle: &mut Handle) -> Option<Digest> {
         loop {
             if let (digest, Some(ending)) = &mut *lock(&self.taken.state) {
@@ -116,7 +118,7 @@ struct Taken {
 
 struct Sink {
     taken: Arc<Taken>,
-    /// Which groups are listed.
+    /// Whether each group is listed.
     lists: Vec<bool>,
     listed_bytes: usize,
 }
@@ -157,7 +159,7 @@ fn mix(sum: u64) -> u64 {
     sum ^ (sum >> 31)
 }
 
-/// What has an order: each thing is added after those before.
+/// A sum of ordered items: each one is added after those before.
 struct Sum(u64);
 
 impl Sum {
@@ -170,7 +172,7 @@ impl Sum {
         self.number(text.len() as u64);
     }
 
-    /// Things without an order.
+    /// Adds items without an order.
     fn all(&mut self, each: impl Iterator<Item = u64>) {
         self.number(each.fold(0, u64::wrapping_add));
     }
@@ -201,7 +203,7 @@ fn sum_of(saved: &Saved<'_>) -> u64 {
                 sum.number(length);
             }
             SavedValue::Object(object) => add_object(sum, object),
-            // No sum of anything that can be read.
+            // A value that no readable value's sum equals.
             SavedValue::Unreadable => sum.number(u64::MAX),
         }
     })
@@ -234,7 +236,7 @@ fn add_object(sum: &mut Sum, object: &Object) {
         }
         Object::Hash(hash) => {
             sum.number(4);
-            // With those that are due: that they go is said by the log.
+            // Including expired fields, because the log states their removal.
             sum.all(hash.iter(0).map(|field| {
                 of(|sum| {
                     sum.text(field.name.as_bytes());
@@ -308,7 +310,7 @@ mod tests {
         ]);
         assert_eq!(one, other);
         assert!(one.sums.iter().any(|sum| *sum != 0));
-        // Values that change places do not cancel each other.
+        // Values that swap places do not cancel each other.
         assert_ne!(made(&["SET a 1", "SET b 2"]), made(&["SET a 2", "SET b 1"]));
         for line in [
             "SET k 13",

@@ -1,4 +1,4 @@
-//! The directory of the data, for one server at a time.
+//! The directory of the data, used by one server at a time.
 //!
 //! ```text
 //!   <dir>/iolite-data/LOCK        locked as long as the server lives; says which process that is
@@ -6,9 +6,9 @@
 //!   <dir>/iolite-data/log/        segments of the operation log
 //! ```
 //!
-//! Two servers that write the same files would each destroy what the other promised. The lock is the
-//! system's: it ends with the process, however that ends, so no stale one is ever in the way. The file
-//! stays where it is: with a lock on a file that is removed, the next server would lock another one.
+//! Two servers that write the same files would each destroy the durable data of the other. The lock
+//! is the system's: it ends with the process, however that ends, so there is no stale lock. The
+//! file is never removed: otherwise the next server would lock another file.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 
 use base::os_error::system_reason;
 
-/// Under the directive `dir`: everything that only this server understands.
-/// It is not called as the program is, which may well lie in the same place.
+/// Directory below the directive `dir`, with everything that only this server understands. Its name
+/// differs from the program's, which may be in the same place.
 pub(crate) const NAME: &str = "iolite-data";
 const LOCK_NAME: &str = "LOCK";
 pub(crate) const LOG_NAME: &str = "log";
 
-/// The directory of the data, which no other server has while this lives.
+/// The directory of the data. No other server has it while this lives.
 #[derive(Debug)]
 pub struct DataDirectory {
     path: PathBuf,
@@ -32,11 +32,11 @@ pub struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Takes the directory under `dir`, making it where there is none; its name is durable then. `dir`
+    /// Takes the directory under `dir`; creates it if needed, and makes its name durable. `dir`
     /// itself must exist.
     ///
     /// # Errors
-    /// [`DirectoryError::Taken`] when another server has it, and what the system says.
+    /// [`DirectoryError::Taken`] if another server has it, and errors of the system.
     pub fn take(dir: &Path) -> Result<Self, DirectoryError> {
         let path = dir.join(NAME);
         let refused = |cause| DirectoryError::Refused {
@@ -54,20 +54,20 @@ impl DataDirectory {
             Err(TryLockError::Error(cause)) => return Err(refused(cause)),
         }
         match write_process(&mut lock) {
-            // Who is refused is not told which process it is, that is all.
+            // Then a refused server only does not learn which process has the lock.
             Err(cause) if cause.kind() != io::ErrorKind::StorageFull => return Err(refused(cause)),
             _ => {}
         }
         Ok(Self { path, _lock: lock })
     }
 
-    /// Where manifest and checkpoints are.
+    /// Returns the directory of manifest and checkpoints.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where the segments of the log are.
+    /// Returns the directory of the log's segments.
     #[must_use]
     pub fn log_path(&self) -> PathBuf {
         self.path.join(LOG_NAME)
@@ -81,14 +81,14 @@ pub enum DirectoryError {
     Taken {
         /// The directory.
         path: PathBuf,
-        /// The server, if it said so.
+        /// Process id of that server, if known.
         process: Option<u32>,
     },
-    /// The system refuses.
+    /// The system reported an error.
     Refused {
         /// The directory.
         path: PathBuf,
-        /// What it says.
+        /// The error.
         cause: io::Error,
     },
 }
@@ -122,7 +122,7 @@ fn make(dir: &Path, path: &Path) -> io::Result<()> {
 }
 
 fn open_lock(directory: &Path) -> io::Result<File> {
-    // What stands in it is the owner's until the lock is had.
+    // The content belongs to the owner until the lock is taken, so it is not truncated.
     OpenOptions::new()
         .read(true)
         .write(true)
@@ -131,18 +131,18 @@ fn open_lock(directory: &Path) -> io::Result<File> {
         .open(directory.join(LOCK_NAME))
 }
 
-/// Says who has the lock, for whoever is refused.
+/// Writes the process id of the lock's owner, for servers that are refused.
 fn write_process(lock: &mut File) -> io::Result<()> {
     let line = format!("{}\n", std::process::id());
     lock.rewind()?;
-    // Over what is there, which has its room on the device.
+    // Overwrites the old content, whose space on the device exists.
     lock.write_all(line.as_bytes())?;
     lock.set_len(line.len() as u64)
 }
 
-/// Who has the lock.
+/// Returns the process that has the lock.
 fn process_of(lock: &mut File) -> Option<u32> {
-    /// A number of 32 bits and a line's end.
+    /// A number of 32 bits and a newline.
     const DIGITS_MAX: u64 = 11;
     let mut text = String::new();
     lock.take(DIGITS_MAX).read_to_string(&mut text).ok()?;

@@ -1,4 +1,5 @@
-//! What loading and writing data works in: the store, what engines share, time, and who is told.
+//! The environment in which data is loaded and written: the store, what engines share, time, and
+//! the receiver of messages.
 //!
 //! The server makes one and shares it; tests make one with [`Environment::new`].
 
@@ -18,31 +19,31 @@ use crate::loading::Loading;
 
 /// See the module.
 pub struct Environment {
-    /// The keyspace that is filled and written.
+    /// The keyspace that is loaded and written.
     pub store: Arc<Store>,
-    /// The commands that are applied again.
+    /// The commands that are replayed.
     pub table: &'static Table,
-    /// What commands check; says to clients that data is being loaded.
+    /// State that commands check; it also makes clients get an error while data is being loaded.
     pub shared: Arc<Shared>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Where lines for the operator go.
+    /// The receiver of messages to the operator.
     pub log: Arc<dyn Lines>,
-    /// How far the loading of data is.
+    /// Progress of loading.
     pub loading: Loading,
-    /// What a key takes that is loaded, for tests.
+    /// Delay for each loaded key, for tests.
     pub load_delay: KeyDelay,
-    /// How many threads load files of another server.
+    /// Number of threads that load files of another server.
     pub threads: usize,
-    /// The version of Redis that files are marked with.
+    /// Redis version that is written into files.
     pub redis_version: &'static str,
     /// Bytes that the process holds outside of the store.
     pub other_bytes: AtomicU64,
-    /// Which stream of a Redis primary the data is of.
+    /// The stream of a Redis primary from which the data comes.
     pub followed: FollowedStream,
-    /// Where values are that are not in memory, once there is such a place.
+    /// The tier with the values that are not in memory, if there is one.
     pub tier: OnceLock<Arc<Tier>>,
-    /// Who may change whether the store holds removals; see [`Environment::hold_removals_after`].
+    /// Right to change whether the store holds removals; see [`Environment::hold_removals_after`].
     pub removal_turn: RemovalTurn,
 }
 
@@ -51,7 +52,8 @@ pub struct Environment {
 pub struct RemovalTurn(Mutex<()>);
 
 impl Environment {
-    /// One for this store, with nobody who reads lines, one thread and no version; for tests and tools to change.
+    /// Returns an environment for this store without a receiver of messages, with one thread and no
+    /// version; for tests and tools to change.
     #[must_use]
     pub fn new(table: &'static Table, store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -71,22 +73,23 @@ impl Environment {
         }
     }
 
-    /// Says that so many bytes of data are being loaded. Until that [is over](Environment::end_loading) clients
-    /// get nothing that needs data.
+    /// Begins the loading of `total_bytes` of data. Until [its end](Environment::end_loading)
+    /// clients get nothing that needs data.
     pub fn begin_loading(&self, total_bytes: u64) {
         self.loading.begin(total_bytes, self.clock.now_unix_ms());
         self.hold_removals_after(|| self.shared.refusals.set_loading(true));
     }
 
-    /// Says that all data is loaded.
+    /// Ends the loading: all data is loaded.
     pub fn end_loading(&self) {
         self.hold_removals_after(|| self.shared.refusals.set_loading(false));
         self.loading.end();
     }
 
-    /// Makes a change to whether data is loaded, clients are paused or the role changes, then has the store hold removals exactly
-    /// while either is so. Every such change comes through here, one at a time: a thread that saw no pause would
-    /// otherwise let removals go on after the OK of another thread's CLIENT PAUSE.
+    /// Makes a change of whether data is loaded, clients are paused or the role changes; then has
+    /// the store hold removals exactly while one of these is so. Every such change is made through
+    /// this function, one at a time: otherwise a thread that saw no pause could let removals
+    /// continue after the OK of another thread's CLIENT PAUSE.
     pub fn hold_removals_after<T>(&self, change: impl FnOnce() -> T) -> T {
         let turn = self.removal_turn.0.lock();
         let _turn = turn.unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +101,7 @@ impl Environment {
         changed
     }
 
-    /// Bytes that the process holds.
+    /// Returns the bytes that the process holds.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.other_bytes.load(Ordering::Relaxed) + self.store.statistics().used_bytes
     }

@@ -1,10 +1,10 @@
-//! Writing the store as an RDB file, while it is read and written.
+//! Writes the store as an RDB file, while it is read and written.
 //!
-//! A snapshot of the store gives its records to a sink that writes them at once: what waits is what
-//! clients change meanwhile, which the snapshot bounds. The file gets its name when it is whole and
-//! on disk; until then whatever had the name keeps it.
+//! A snapshot of the store passes its records to a sink that writes them at once. Only what clients
+//! change meanwhile is held, and the snapshot bounds that. The file gets its name when it is whole
+//! and on disk; until then the previous file keeps the name.
 //!
-//! What the format cannot hold: etags, and how records were used, which a snapshot does not tell.
+//! The format cannot hold etags and the usage of records, which a snapshot does not contain.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -26,59 +26,59 @@ use store::{
 use crate::environment::Environment;
 use base::os_error::system_reason;
 
-/// The version that is written if nobody asks for another and it loses nothing: as for DUMP, the oldest
-/// that all servers of these commands read.
+/// Default version if it loses nothing: as for DUMP, the oldest that all servers with these
+/// commands read.
 pub const VERSION: u16 = rdb::dump::VERSION;
 
-/// Buckets that are passed at a time.
+/// Buckets that are walked at a time.
 const BUCKETS_PER_STEP: usize = 256;
-/// From so many bytes on that may not be durable the device is waited for: as a whole they would keep
-/// it from everybody else, the log first.
+/// Number of bytes that may not be durable at which the writer waits for the device: in one go they
+/// would block all other users of it, the log first.
 const UNSYNCED_BYTES_MAX: u64 = 32 << 20;
-/// When the snapshot cannot go on, it is asked again after so long.
+/// Time to wait if the snapshot cannot continue.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// The version of the format; none for [`VERSION`], or the first later one that loses nothing.
+    /// Version of the format; `None` for [`VERSION`], or the first later one that loses nothing.
     pub version: Option<u16>,
     /// Whether long texts are compressed (`rdbcompression`).
     pub compresses: bool,
-    /// Whether the bytes are summed up (`rdbchecksum`).
+    /// Whether the file has a checksum (`rdbchecksum`).
     pub sums_up: bool,
 }
 
-/// What was written.
+/// The result of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exported {
     /// The version of the format.
     pub version: u16,
-    /// Records.
+    /// Number of records.
     pub keys: u64,
     /// Length of the file.
     pub bytes: u64,
-    /// The most memory that was held for it at a time.
+    /// Maximum memory that was held for it at any time.
     pub held_bytes_max: u64,
 }
 
 /// Why no file was written.
 #[derive(Debug)]
 pub enum ExportError {
-    /// The disk refused.
+    /// The disk reported an error.
     Disk(io::Error),
-    /// Somebody cancelled the snapshot.
+    /// The snapshot was cancelled.
     Cancelled,
-    /// Clients changed more than memory had room for.
+    /// Clients changed more than the memory limit allows.
     OverLimit,
-    /// Not all that was saved is in the file: a fault of this program.
+    /// Some saved records are missing in the file: a bug of this program.
     Incomplete {
-        /// Records that are in it.
+        /// Number of records in the file.
         written: u64,
-        /// Records that were saved.
+        /// Number of saved records.
         saved: u64,
     },
-    /// This version is not written.
+    /// This version cannot be written.
     Unknown(u16),
     /// The version cannot hold this key: its fields have deadlines.
     Version {
@@ -122,11 +122,11 @@ impl fmt::Display for ExportError {
 
 impl std::error::Error for ExportError {}
 
-/// Writes all databases of `env`, as they are now, into the file at `path`. For a thread that has
-/// nothing else to do: it takes as long as the store is large.
+/// Writes all databases of `env`, as they are now, into the file at `path`. For a thread with no
+/// other work: it takes as long as the store is large.
 ///
 /// # Errors
-/// See [`ExportError`]. The file at `path` is what it was then.
+/// See [`ExportError`]. Then the file at `path` is unchanged.
 pub fn export_rdb(
     env: &Environment,
     disk: &dyn Disk,
@@ -144,8 +144,8 @@ pub fn export_rdb(
     export.write_to(path)
 }
 
-/// The name of a file that is not whole yet, beside the one that it becomes. Two that are written at
-/// the same time have two.
+/// Returns the name of an incomplete file, beside the final one. Two that are written at the same
+/// time have different names.
 fn draft_path(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -156,12 +156,12 @@ fn draft_path(path: &Path) -> PathBuf {
 pub(super) struct Export<'e> {
     pub(super) env: &'e Environment,
     pub(super) disk: &'e dyn Disk,
-    /// Where the file is until it is whole. What is there is nobody's.
+    /// Path of the file until it is whole. Any file there may be overwritten.
     pub(super) draft: PathBuf,
     pub(super) options: ExportOptions,
-    /// How much memory the snapshot may hold.
+    /// Memory limits of the snapshot.
     pub(super) limits: SnapshotLimits,
-    /// Whether nobody wants it any more.
+    /// Whether the export was given up.
     pub(super) is_given_up: &'e dyn Fn() -> bool,
 }
 
@@ -189,7 +189,7 @@ impl Export<'_> {
     fn write(&self) -> Result<Exported, ExportError> {
         let Some(version) = self.options.version else {
             return match self.write_as(VERSION) {
-                // Nobody knows before all keys were seen.
+                // This is known only after all keys were seen.
                 Err(ExportError::Version { needed, .. }) => self.write_as(needed),
                 other => other,
             };
@@ -235,7 +235,7 @@ impl Export<'_> {
     }
 
     fn create(&self) -> io::Result<Arc<dyn DiskFile>> {
-        // One that was left behind, or that is of another version.
+        // A file that was left behind, or one of another version.
         if let Err(error) = self.disk.remove(&self.draft)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -259,14 +259,15 @@ impl Export<'_> {
         }
     }
 
-    /// Goes on until no snapshot is in progress: this one, and one that began on another thread meanwhile.
+    /// Continues until no snapshot is in progress: neither this one, nor one that began on another
+    /// thread meanwhile.
     fn drive(&self, handle: &mut Handle) {
         loop {
             if (self.is_given_up)() {
                 self.env.store.cancel_snapshot();
             }
             match handle.advance_snapshot(BUCKETS_PER_STEP) {
-                // Who serves clients on this core waits no longer than for one step.
+                // A worker on this core waits no longer than for one step.
                 SnapshotStep::More => std::thread::yield_now(),
                 SnapshotStep::Later => std::thread::sleep(PAUSE),
                 SnapshotStep::Idle => return,
@@ -275,7 +276,7 @@ impl Export<'_> {
     }
 }
 
-/// What Redis tells about itself, in its order.
+/// Writes what Redis states about itself, in its order.
 fn write_origin<W: Write>(env: &Environment, writer: &mut FileWriter<W>) -> io::Result<()> {
     let number = |number: u64| IntegerText::new_u64(number);
     let seconds = env.clock.now_unix_ms() / 1000;
@@ -287,7 +288,7 @@ fn write_origin<W: Write>(env: &Environment, writer: &mut FileWriter<W>) -> io::
     writer.aux("aof-base", b"0")
 }
 
-/// What the sink and the thread that waits for it share.
+/// State shared by the sink and the thread that waits for it.
 struct State {
     writer: FileWriter<Growing>,
     version: u16,
@@ -377,7 +378,7 @@ impl State {
         Ok(())
     }
 
-    /// How large a database is, the first time.
+    /// Returns the size of a database, only the first time.
     fn sizes_of(&mut self, database: DatabaseId) -> Option<Sizes> {
         let sizes = self.sizes.get_mut(usize::from(database))?;
         let none = Sizes {

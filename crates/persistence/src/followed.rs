@@ -1,24 +1,25 @@
-//! Which stream the data is of, on a server that follows a Redis primary.
+//! The stream from which the data comes, on a server that follows a Redis primary.
 //!
-//! A history and an offset: everything that the primary's stream says below it has been applied, and nothing that it says
-//! from there on. It is read at each start from the log and the checkpoint, and asked for when a link is made.
+//! A history and an offset: everything in the primary's stream below it has been applied, and
+//! nothing from there on. It is read from the log and the checkpoint at each start, and needed when
+//! a link is made.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use store::Source;
 
-/// The id that stands for none.
+/// The id that means no stream.
 pub const NO_STREAM: [u8; 40] = [b'0'; 40];
 
-/// Stands in the log where the data is only a part of what it should be.
+/// Logged where the data is incomplete.
 pub const BROKEN: Source = Source {
     id: NO_STREAM,
     offset: 0,
     database: 0,
 };
 
-/// Stands in the log where a server takes writes that has followed another.
+/// Logged where a server that followed another begins to take writes.
 pub const OWN: Source = Source {
     offset: 1,
     ..BROKEN
@@ -26,10 +27,10 @@ pub const OWN: Source = Source {
 
 #[derive(Clone, Copy, Debug, Default)]
 enum State {
-    /// The data is of this server's own making.
+    /// The data is this server's own.
     #[default]
     Own,
-    /// It is a part of somebody's data.
+    /// It is an incomplete part of another server's data.
     Broken,
     At(Source),
 }
@@ -42,7 +43,7 @@ pub struct FollowedStream {
 }
 
 impl FollowedStream {
-    /// The place in the stream, if the data is of one.
+    /// Returns the position in the stream, if the data comes from one.
     #[must_use]
     pub fn get(&self) -> Option<Source> {
         match *self.state() {
@@ -51,13 +52,13 @@ impl FollowedStream {
         }
     }
 
-    /// Whether the data is only a part of what it should be: it counts for nothing.
+    /// Whether the data is incomplete, and thus unusable.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         matches!(*self.state(), State::Broken)
     }
 
-    /// Everything below this place is applied; or what the log says instead.
+    /// Sets the position below which everything is applied, or the other state that the log states.
     pub fn set(&self, source: Source) {
         *self.state() = match source {
             OWN => State::Own,
@@ -66,25 +67,26 @@ impl FollowedStream {
         };
     }
 
-    /// Says whether the log says so, too: not before all that the data is made of is kept.
+    /// Sets whether the log states it, too: not before all of the data is kept.
     pub fn set_logged(&self, on: bool) {
         self.is_logged.store(on, Ordering::Relaxed);
     }
 
-    /// The place in the stream as the log says it: what has to stand again behind the cut of a checkpoint, since the log
-    /// before that goes. To be asked between two [batches](store::Store::batch_turn).
+    /// Returns the position in the stream as the log states it. It must be stated again behind the
+    /// cut of a checkpoint, because the log before that is removed. Call it between two
+    /// [batches](store::Store::batch_turn).
     #[must_use]
     pub fn logged(&self) -> Option<Source> {
         self.get()
             .filter(|_| self.is_logged.load(Ordering::Relaxed))
     }
 
-    /// The data is of no stream any more: parts of it are missing.
+    /// Declares that the data belongs to no stream any more, because parts of it are missing.
     pub fn set_broken(&self) {
         *self.state() = State::Broken;
     }
 
-    /// The data is this server's own from here on: it takes writes.
+    /// Declares the data this server's own from here on, because it takes writes.
     pub fn set_own(&self) {
         *self.state() = State::Own;
     }

@@ -1,4 +1,4 @@
-//! Which replies of a worker wait for the log, and for how much of it.
+//! Decides which replies of a worker wait for the log, and for how much of it.
 //!
 //! ```text
 //!   requests ran ── before_flush: write_out ──► in the kernel: replies leave
@@ -7,23 +7,25 @@
 //!                                  held until durable ── the log moved ── the worker lets them leave
 //! ```
 //!
-//! Under a control group replies may wait for a majority of the copies, too: until what they show is committed, as long as
-//! the lease of this office stands. Where that is not trusted alone (`quorum-reads confirm`), they wait for a round in which the
-//! members confirm the office, instead of for a place in the log: what was appended before the round is committed by then.
+//! Under a control group replies may also wait for a majority of the copies: until what they show
+//! is committed, while the lease of this office is valid. If the lease alone is not trusted
+//! (`quorum-reads confirm`), they wait for a round in which the members confirm the office, instead
+//! of for a sequence in the log: everything appended before the round is committed by then.
 //!
-//! This decides; the worker's event loop holds the bytes. It knows connections by an id of the loop's and by what
-//! each of them [wrote](Wrote), so that it runs without sockets.
+//! This module decides; the worker's event loop holds the bytes. It knows connections by an id of
+//! the loop's and by what each of them [wrote](Wrote), so that it runs without sockets.
 //!
 //! Invariants
 //!  1. No reply of a write leaves before the write is in the kernel.
-//!  2. Where replies wait for the disk they wait for all that was appended when they were gathered. So
-//!     reads, too, show nothing that a power cut takes back.
-//!  3. While the log cannot be written, replies of writes that it does not keep are held, for a time, and
-//!     then replaced by an error that ends the connection: what became of the write is not known. Reads
-//!     go on, and show what is in memory; but those that wait for a majority are held as long, too: what they show may be
-//!     undone.
-//!  4. What waits for a majority leaves in the office in which it was gathered, or never: after that its client is told
-//!     that nobody knows what became of it. So it is told where nothing is committed for long, though the lease stands.
+//!  2. Replies that wait for the disk wait for everything that was appended when they were
+//!     gathered. So reads, too, show nothing that a power cut can undo.
+//!  3. While the log cannot be written, replies of writes that it does not keep are held for a
+//!     time, and then replaced by an error that ends the connection, because the fate of the write
+//!     is unknown. Reads continue, and show what is in memory. But reads that wait for a majority
+//!     are held as long, too, because what they show may be undone.
+//!  4. A reply that waits for a majority leaves in the office in which it was gathered, or never:
+//!     after that its client gets an error that the outcome is unknown. The client also gets this
+//!     error if nothing is committed for long, although the lease is valid.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -32,7 +34,7 @@ use engine::{Gate, LogPosition};
 
 use crate::tail::{Appended, BEFORE_LOG, Majority, Tail};
 
-/// So long replies of writes wait for a log that cannot be written.
+/// How long replies of writes wait for a log that cannot be written.
 const GRACE_MS: u64 = 100;
 
 /// See the module.
@@ -40,55 +42,58 @@ pub struct HeldReplies<Id> {
     /// The log that replies wait for.
     pub log: Arc<dyn Tail>,
     appended: Appended,
-    /// Behind what others appended for clients of this worker.
+    /// End of what other threads appended for clients of this worker.
     foreign_end: u64,
-    /// Connections whose replies wait for the disk though others' do not, and for a majority.
+    /// Number of connections whose replies wait for the disk, and for a majority, although other
+    /// replies do not.
     asking_counts: [usize; 2],
     majority: Option<Arc<dyn Majority>>,
-    /// The office when the turn began.
+    /// The office at the beginning of the turn.
     turn_office: u64,
-    /// The office that what is held for a majority was gathered in; 0 where nothing was.
+    /// The office in which the replies held for a majority were gathered; 0 if none are held.
     held_office: u64,
-    /// Something may have been held since nothing of the office was released: the lease may have been over, or not begun.
+    /// Whether nothing of the office was released at the last look, so that replies may be held:
+    /// the lease may have been over, or not begun.
     found_nothing_released: bool,
-    /// What is held for a majority of that office.
+    /// Progress of what is held for a majority of that office.
     majority_wait: MajorityWait,
-    /// The number of the flush whose output is being gathered.
+    /// Number of the flush whose output is being gathered.
     gathered: u64,
-    /// A reply among what is being gathered shows no data.
+    /// Whether a reply in the output being gathered shows no data.
     some_show_nothing: bool,
-    /// What is flushed shows nothing that was appended behind this.
+    /// Sequence at the flush: its output shows nothing that was appended behind this.
     end: u64,
-    /// The round of members that what is flushed waits for; 0 where it waits for none.
+    /// Round of members for which the flushed output waits; 0 for none.
     round: u64,
-    /// The newest round that anything waited for.
+    /// The newest round for which any reply waited.
     last_round: u64,
-    /// The newest of those below that is over.
+    /// The newest of the rounds below that is over.
     disk_round_over: u64,
-    /// Rounds that replies wait for which wait for the disk, too, and up to where: both rise.
+    /// Rounds of replies that wait for the disk, too, with the sequence that must be durable: both
+    /// ascend.
     disk_rounds: VecDeque<(u64, u64)>,
     is_faulty: bool,
-    /// Nothing is appended any more; what was has yet to become durable.
+    /// Whether nothing is appended any more. Earlier frames may still have to become durable.
     is_ended: bool,
-    /// When something was held because of a fault.
+    /// When a reply was first held because of a fault.
     held_since_ms: Option<u64>,
     /// Connections that wait for room in the log.
     without_room: Vec<Id>,
-    /// Connections that wait until the log is on disk up to a place.
+    /// Connections that wait until the log is on disk up to a sequence.
     disk_waits: BTreeSet<(u64, Id)>,
 }
 
 /// What replies wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// That what they show is on disk.
+    /// Whether replies wait until what they show is on disk.
     pub disk: bool,
-    /// That it is on a majority of the copies.
+    /// Whether replies wait until it is on a majority of the copies.
     pub majority: bool,
 }
 
 impl Waits {
-    /// What either waits for.
+    /// Returns the waits of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -102,17 +107,17 @@ impl Waits {
     }
 }
 
-/// That one of the watermarks of [`HeldReplies::released`] reaches a place.
+/// A wait until one of the watermarks of [`HeldReplies::released`] reaches a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Which of them.
+    /// Index of the watermark.
     pub watermark: u8,
-    /// Which place.
+    /// The value to reach.
     pub at: u64,
 }
 
 impl Ticket {
-    /// For a place in the log, or for a round of members where there is one.
+    /// Returns the ticket for a sequence in the log, or for a round of members if there is one.
     fn of(waits: Waits, end: u64, round: u64) -> Self {
         let (watermark, at) = match (waits.disk, waits.majority, round) {
             (_, false, _) => (0, end),
@@ -130,39 +135,41 @@ impl Ticket {
 pub enum Release {
     /// Nothing.
     Now,
-    /// All of it, for this.
+    /// All of it waits for this ticket.
     UpTo(Ticket),
-    /// Each connection is asked for ([`HeldReplies::ticket`]).
+    /// The caller asks for each connection ([`HeldReplies::ticket`]).
     Each,
 }
 
-/// What a connection wrote.
+/// The last writes and replies of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wrote {
-    /// Behind what it wrote last.
+    /// End of its last write in the log.
     pub end: u64,
-    /// The flush that has the reply.
+    /// The flush with the reply of that write.
     flush: u64,
-    /// The last flush with a reply that may show data, and the last one with a reply that shows none.
+    /// The last flush with a reply that may show data, and the last one with a reply that shows
+    /// none.
     showed: u64,
     showed_nothing: u64,
-    /// What it is counted among those that ask for.
+    /// The waits for which the connection is counted.
     asks: Waits,
 }
 
-/// How long something waits for a majority though nothing more is committed.
+/// How long replies have waited for a majority without progress.
 #[derive(Debug, Default)]
 struct MajorityWait {
-    /// It waits for this place at most.
+    /// The highest sequence for which they wait.
     end: u64,
-    /// What was committed when it was looked last and more was waited for, and since when no more is.
+    /// The committed sequence at the last look that found replies waiting, and since when it has
+    /// not risen.
     stuck: Option<(u64, u64)>,
-    /// That is for too long.
+    /// Whether that is too long ago.
     has_stalled: bool,
 }
 
 impl MajorityWait {
-    /// So much is committed now.
+    /// Notes that everything below `up_to` is committed now.
     fn look(&mut self, up_to: u64, now_ms: u64, patience_ms: u64) {
         let waits = up_to < self.end;
         let before = self.stuck.filter(|(known, _)| waits && *known == up_to);
@@ -173,7 +180,8 @@ impl MajorityWait {
 }
 
 impl<Id: Copy + Ord> HeldReplies<Id> {
-    /// None is held. Of this log; `appended` is where the worker's own effects end.
+    /// Returns a state without held replies, for `log`; `appended` is where the worker's own
+    /// effects end.
     #[must_use]
     pub fn new(log: Arc<dyn Tail>, appended: Appended) -> Self {
         Self {
@@ -201,13 +209,13 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         }
     }
 
-    /// Replies may wait for a majority, too.
+    /// Lets replies wait for a majority, too.
     #[must_use]
     pub fn with_majority(self, majority: Option<Arc<dyn Majority>>) -> Self {
         Self { majority, ..self }
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     #[inline]
     pub fn begin_turn(&mut self) {
         if let Some(majority) = &self.majority {
@@ -215,13 +223,14 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         }
     }
 
-    /// Whether this node was in an office when the turn began: what is read now waits for a majority by itself.
+    /// Whether this node was in an office when the turn began: then replies of reads already wait
+    /// for a majority.
     #[must_use]
     pub fn is_in_office(&self) -> bool {
         self.turn_office > 0
     }
 
-    /// Nothing is appended from now on.
+    /// Declares that nothing is appended from now on.
     pub fn end_log(&mut self) {
         self.is_ended = true;
     }
@@ -232,13 +241,13 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         self.is_ended
     }
 
-    /// Whether nothing is appended any more, and all that was is durable.
+    /// Whether nothing is appended any more, and everything appended is durable.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_ended && self.log.durable() >= self.log.tail()
     }
 
-    /// A connection is gone.
+    /// Forgets a connection that has ended.
     pub fn forget(&mut self, id: Id, wrote: &mut Wrote, disk_wait: Option<u64>) {
         self.note_asking(wrote, Waits::default());
         if let Some(end) = disk_wait {
@@ -246,8 +255,8 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         }
     }
 
-    /// Requests of a connection ran; before, this thread had appended up to `before`. What it `asks` for its replies to
-    /// wait for.
+    /// Notes that requests of a connection ran, before which this thread had appended up to
+    /// `before`. `asks` is what the connection wants its replies to wait for.
     #[inline]
     pub fn requests_ran(&mut self, wrote: &mut Wrote, before: u64, asks: Waits) {
         let end = self.appended.end();
@@ -259,15 +268,16 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         }
     }
 
-    /// Whether what the requests of a connection were answered is to be told apart: whether it shows data.
+    /// Whether the caller must report, for each request, whether its reply shows data.
     #[inline]
     #[must_use]
     pub fn tells_what_is_shown(&self) -> bool {
         self.majority.is_some()
     }
 
-    /// Requests of a connection ran, whose replies may show data, or show none for sure. The latter wait for no majority:
-    /// what watches over servers is to be answered by those that have none.
+    /// Notes that requests of a connection ran, whose replies may show data, or certainly show
+    /// none. The latter do not wait for a majority, so that a server without a majority still
+    /// answers its monitoring.
     pub fn note_shown(&mut self, wrote: &mut Wrote, may_show_data: bool) {
         if may_show_data {
             wrote.showed = self.gathered;
@@ -277,7 +287,8 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         }
     }
 
-    /// Others ran a request for a connection and appended up to `end`; its reply is written now.
+    /// Notes that another thread ran a request for a connection and appended up to `end`; its reply
+    /// is written now.
     pub fn answered(&mut self, wrote: &mut Wrote, end: u64) {
         self.foreign_end = self.foreign_end.max(end);
         self.note_end(wrote, end);
@@ -290,7 +301,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         wrote.flush = self.gathered;
     }
 
-    /// Counts a connection among those that ask for something to wait for, or not.
+    /// Counts a connection among those that ask for certain waits, or no longer.
     pub fn note_asking(&mut self, wrote: &mut Wrote, asks: Waits) {
         let pairs = [
             (wrote.asks.disk, asks.disk),
@@ -306,7 +317,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         wrote.asks = asks;
     }
 
-    /// What all replies wait for.
+    /// Returns what all replies wait for.
     #[inline]
     fn waits_of_all(&self) -> Waits {
         Waits {
@@ -315,7 +326,8 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         }
     }
 
-    /// Notes which office replies are gathered in; nobody waits for a majority outside of one.
+    /// Notes the office in which replies are gathered, and returns whether there is one. Outside of
+    /// an office no reply waits for a majority.
     fn note_office(&mut self) -> bool {
         let now = self.majority.as_ref().map_or(0, |it| it.office());
         let office = if self.turn_office > 0 {
@@ -330,8 +342,9 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         office > 0
     }
 
-    /// Up to where replies may leave that wait for the disk, for a majority, and for both; and up to which round those that
-    /// wait for one, and for the disk, too.
+    /// Returns the sequences up to which replies may leave that wait for the disk, for a majority,
+    /// and for both; then the rounds up to which replies may leave that wait for a round, and for a
+    /// round and the disk.
     #[must_use]
     pub fn released(&mut self) -> [u64; 5] {
         let durable = self.log.durable();
@@ -353,7 +366,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         ]
     }
 
-    /// Up to which rounds replies may leave.
+    /// Returns the rounds up to which replies may leave.
     fn rounds_over(&mut self, durable: u64, may_leave: bool) -> [u64; 2] {
         let round = match &self.majority {
             Some(majority) if self.last_round > 0 && may_leave => majority.round_over(&*self.log),
@@ -363,7 +376,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         while let Some((waited, _)) = self.disk_rounds.pop_front_if(is_over) {
             self.disk_round_over = waited;
         }
-        // A round that nobody waits for is over with those before it.
+        // A round without waiting replies is over together with those before it.
         let disk_round = match self.disk_rounds.front() {
             None => round,
             Some(_) => self.disk_round_over.min(round),
@@ -371,7 +384,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         [round, disk_round]
     }
 
-    /// What waits so waits for this place, or for the round of this flush.
+    /// Returns the ticket of `waits` for a sequence, or for the round of this flush.
     fn ticket_of(&mut self, waits: Waits, end: u64) -> Ticket {
         if waits.majority {
             self.majority_wait.end = end.max(self.majority_wait.end);
@@ -386,27 +399,28 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         ticket
     }
 
-    /// Whether what is held for a majority is of an office that is over: it never leaves.
+    /// Whether the replies held for a majority belong to an office that is over: they never leave.
     #[must_use]
     pub fn is_deposed(&self) -> bool {
         let office = self.majority.as_ref().map_or(0, |it| it.office());
         self.held_office > 0 && office != self.held_office
     }
 
-    /// Forgets that something is held for a majority.
+    /// Forgets that replies are held for a majority.
     pub fn forget_office(&mut self) {
         self.held_office = 0;
     }
 
-    /// Whether what is held for a majority cannot leave because the lease of this office is over, or nothing is committed for
-    /// long.
+    /// Whether the replies held for a majority cannot leave because the lease of this office is
+    /// over, or nothing has been committed for long.
     #[must_use]
     pub fn is_lapsed(&self) -> bool {
         let is_over = |it: &Arc<dyn Majority>| it.is_lapsed() || self.majority_wait.has_stalled;
         self.held_office > 0 && self.majority.as_ref().is_some_and(is_over)
     }
 
-    /// Looks whether more of the log is committed than before, where something waits for that. Called once a turn.
+    /// Checks whether more of the log is committed than before, if replies wait for that. Called
+    /// once per turn.
     pub fn look_at_progress(&mut self, now_ms: u64) {
         let majority = self.majority.as_ref().filter(|_| self.held_office > 0);
         let Some(majority) = majority else { return };
@@ -414,13 +428,13 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         self.majority_wait.look(up_to, now_ms, patience_ms);
     }
 
-    /// Whether nothing was released when it was last looked, as without a lease: no move of the log tells that there is
-    /// one again, so it is looked once more. Forgets it.
+    /// Whether nothing was released at the last look, as without a lease, and resets that. A new
+    /// lease causes no move of the log, so the caller then looks again.
     pub fn take_nothing_released(&mut self) -> bool {
         std::mem::take(&mut self.found_nothing_released)
     }
 
-    /// What the output gathered so far has to wait for.
+    /// Returns what the output gathered so far has to wait for.
     #[inline]
     pub fn before_flush(&mut self) -> Release {
         self.gathered += 1;
@@ -439,7 +453,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         self.wait_for(all, is_unwritten, some_show_nothing)
     }
 
-    /// See [`HeldReplies::before_flush`], where some wait.
+    /// See [`HeldReplies::before_flush`], if some replies wait.
     fn wait_for(&mut self, mut all: Waits, is_unwritten: bool, some_show_nothing: bool) -> Release {
         let [disk, majority] = self.asking_counts.map(|count| count > 0);
         let mut most = all.and(Waits { disk, majority });
@@ -453,7 +467,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         if let Some(majority) = self.majority.as_ref().filter(|it| it.confirms())
             && most.majority
         {
-            // After the look at where the log ends: all of that is before the round.
+            // After the log's end was read: everything below it is before the round.
             self.round = majority.next_round(&*self.log);
             self.last_round = self.round;
         }
@@ -483,7 +497,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         mark.is_some_and(|mark| mark >= ticket.at)
     }
 
-    /// What the output of one connection waits for, after [`Release::Each`].
+    /// Returns what the output of one connection waits for, after [`Release::Each`].
     pub fn ticket(&mut self, wrote: &Wrote, now_ms: u64) -> Option<Ticket> {
         let Wrote {
             end, flush, asks, ..
@@ -498,7 +512,7 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         }
         let has_written = flush + 1 == self.gathered;
         if waits.majority {
-            // What is read is no more certain for a disk that fails, and nobody else's write is.
+            // A failing disk does not make a read more certain, and no other client's write either.
             waits.disk &= has_written;
             let ticket = self.ticket_of(waits, self.end);
             if self.is_released(ticket) {
@@ -520,7 +534,8 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         Some(self.ticket_of(waits, end))
     }
 
-    /// Hands the kernel what this thread appended. That it cannot is seen when somebody is answered.
+    /// Passes this thread's appended frames to the kernel. A failure is noticed when a client is
+    /// answered.
     pub fn write_out(&self) {
         let appended = self.appended.end();
         if self.log.written() < appended {
@@ -528,8 +543,9 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         }
     }
 
-    /// Hands the kernel what others appended, too, where replies may wait for it: those at a majority wait for all of the log.
-    /// Who appends does so himself; but one who does it late is not to hold up others for longer than until this is called.
+    /// Passes the frames of other threads to the kernel, too, if replies may wait for them: those
+    /// that wait for a majority wait for the whole log. Each appending thread does this itself, but
+    /// a late one must not delay others beyond this call.
     pub fn write_out_rest(&self) {
         let tail = self.log.tail();
         if self.held_office > 0 && self.log.written() < tail {
@@ -537,12 +553,12 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         }
     }
 
-    /// The log can be written.
+    /// Notes that the log can be written again.
     pub fn end_fault(&mut self) {
         self.held_since_ms = None;
     }
 
-    /// Something is held while the log cannot be written.
+    /// Notes that a reply is held while the log cannot be written.
     pub fn note_held(&mut self, now_ms: u64) {
         self.held_since_ms.get_or_insert(now_ms);
     }
@@ -554,14 +570,14 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         wrote.end > self.log.durable() || self.held_office > 0 && waits().majority
     }
 
-    /// How long replies are still held because of a fault.
+    /// Returns how long replies are still held because of a fault.
     #[must_use]
     pub fn grace_left_ms(&self, now_ms: u64) -> Option<u64> {
         let since_ms = self.held_since_ms?;
         Some((since_ms + GRACE_MS).saturating_sub(now_ms))
     }
 
-    /// Whether replies have been held for too long; forgets since when.
+    /// Whether replies have been held for too long; if so, resets the start of that time.
     pub fn take_end_of_grace(&mut self, now_ms: u64) -> bool {
         let is_over = self.grace_left_ms(now_ms) == Some(0);
         if is_over {
@@ -570,15 +586,15 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         is_over
     }
 
-    /// Whether requests may write as far as room is concerned, at the time when the turn began; says so at the
-    /// gate.
+    /// Whether the log has room for writes, at the time when the turn began; sets the gate
+    /// accordingly.
     #[inline]
     pub fn look_for_room(&self, gate: &Gate, now_ns: u64) -> bool {
         // Without the log they are refused, and need not wait.
         let has_room = self.is_ended || self.log.has_room(now_ns) || self.log.fault().is_some();
         if has_room == gate.is_log_full() {
             gate.set_log_full(!has_room);
-            // It may have got room just before it was said that it has none.
+            // Room may have become free just before the gate was closed.
             if !has_room && self.log.has_room(now_ns) {
                 gate.set_log_full(false);
                 return true;
@@ -592,12 +608,12 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         self.without_room.push(id);
     }
 
-    /// Those that wait for room.
+    /// Takes the connections that wait for room.
     pub fn take_without_room(&mut self) -> Vec<Id> {
         std::mem::take(&mut self.without_room)
     }
 
-    /// Whether anybody waits for room.
+    /// Whether any connection waits for room.
     #[must_use]
     pub fn waits_for_room(&self) -> bool {
         !self.without_room.is_empty()
@@ -609,18 +625,18 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
         self.log.request_sync(end);
     }
 
-    /// Forgets that.
+    /// Forgets that wait.
     pub fn forget_wait(&mut self, id: Id, end: u64) {
         self.disk_waits.remove(&(end, id));
     }
 
-    /// Those that wait for the disk.
+    /// Takes the connections that wait for the disk.
     pub fn take_disk_waits(&mut self) -> Vec<Id> {
         let waits = std::mem::take(&mut self.disk_waits);
         waits.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// A connection that has waited long enough for the disk, which is forgotten.
+    /// Takes a connection whose wait for the disk is over.
     pub fn take_on_disk(&mut self) -> Option<Id> {
         let &(end, id) = self.disk_waits.first()?;
         if end > self.log.durable() {
@@ -631,17 +647,18 @@ impl<Id: Copy + Ord> HeldReplies<Id> {
     }
 }
 
-/// The log for a request that runs: what its client wrote, and how much of that is on disk.
+/// The log as seen by a running request: what its client wrote, and how much of that is on disk.
 pub struct LogView<'a> {
     log: &'a dyn Tail,
     appended: &'a Appended,
-    /// Up to where the thread had appended before.
+    /// Sequence up to which the thread had appended before.
     before: u64,
     wrote_end: u64,
 }
 
 impl<'a> LogView<'a> {
-    /// The view of a connection whose requests are about to run. Looks whether there is room for them.
+    /// Returns the view of a connection whose requests are about to run. Checks whether there is
+    /// room for them.
     #[inline]
     #[must_use]
     pub fn new<Id: Copy + Ord>(
@@ -659,7 +676,7 @@ impl<'a> LogView<'a> {
         }
     }
 
-    /// How far the log is, as it concerns the client.
+    /// Returns the state of the log as far as it concerns the client.
     #[must_use]
     pub fn position(&self) -> LogPosition {
         let appended = self.appended.end();
@@ -669,7 +686,7 @@ impl<'a> LogView<'a> {
             appended
         };
         LogPosition {
-            // What was written before the log is kept when the log counts.
+            // Writes from before the log are kept once the log counts.
             wrote: wrote.max(BEFORE_LOG),
             durable: self.log.durable(),
             is_kept: self.log.is_kept(),
@@ -685,7 +702,7 @@ mod tests {
 
     use super::*;
 
-    /// A log that the test moves.
+    /// A log that the test controls.
     #[derive(Default)]
     struct Moved {
         tail: AtomicU64,
@@ -743,7 +760,7 @@ mod tests {
         (log, appended, held)
     }
 
-    /// A connection's requests append up to `end`.
+    /// Lets a connection's requests append up to `end`.
     fn write(
         (log, appended): (&Moved, &Appended),
         held: &mut HeldReplies<u32>,
@@ -819,7 +836,7 @@ mod tests {
         assert_eq!(held.take_on_disk(), None);
     }
 
-    /// A majority that the test moves.
+    /// A majority that the test controls.
     #[derive(Default)]
     struct Committed {
         office: AtomicU64,
@@ -828,7 +845,7 @@ mod tests {
         is_lapsed: AtomicBool,
         patience_ms: AtomicU64,
         confirms: AtomicBool,
-        /// Rounds that were begun, and the newest that is over.
+        /// Number of begun rounds, and the newest that is over.
         begun: AtomicU64,
         over: AtomicU64,
     }
@@ -870,7 +887,7 @@ mod tests {
         }
     }
 
-    /// In office in term 3.
+    /// Returns the state of a node in office in term 3.
     fn in_office() -> (Arc<Committed>, Arc<Moved>, Appended, HeldReplies<u32>) {
         let (log, appended, held) = held(false);
         let majority = Arc::<Committed>::default();
@@ -908,7 +925,7 @@ mod tests {
         majority.up_to.store(10, Ordering::Relaxed);
         held.begin_turn();
         write((&log, &appended), &mut held, 10, false);
-        // All of it is committed, by what was known before.
+        // Everything is committed, as far as known before.
         let in_round = |round| Ticket {
             watermark: 3,
             at: round,
@@ -920,7 +937,7 @@ mod tests {
         set(&majority.is_lapsed, true);
         assert_eq!(held.released(), [0; 5], "without a lease none leaves");
         set(&majority.is_lapsed, false);
-        // What is to be on disk, too, waits for that after its round.
+        // A reply that must also be on disk waits for that after its round.
         let asking = write((&log, &appended), &mut held, 20, true);
         assert_eq!(held.before_flush(), Release::Each);
         assert_eq!(
@@ -934,14 +951,14 @@ mod tests {
         assert_eq!(held.released()[3..], [3, 0]);
         log.durable.store(20, Ordering::Relaxed);
         assert_eq!(held.released()[3..], [3, 3]);
-        // What waits so leaves though nothing more is confirmed.
+        // Such replies leave even if rounds are no longer confirmed.
         set(&majority.confirms, false);
         assert_eq!(held.released()[3], 3);
         majority.up_to.store(20, Ordering::Relaxed);
         assert_eq!(held.before_flush(), Release::Now);
     }
 
-    /// A disk that fails makes nothing certain that was not: what is read may be undone with the log.
+    /// A failing disk does not make anything certain: what a read shows may be undone with the log.
     #[test]
     fn a_fault_lets_no_read_go_that_waits_for_a_majority() {
         let (majority, log, appended, mut held) = in_office();
@@ -955,7 +972,7 @@ mod tests {
         assert_eq!(held.ticket(&writer, 5), Some(by_majority(10)));
         assert_eq!(held.ticket(&reader, 5), Some(by_majority(10)));
         assert!(held.has_to_wait(&reader), "nor later");
-        // It is told so in time, as who wrote is.
+        // The reader gets its error in time, like the writer.
         assert_eq!(held.grace_left_ms(5), Some(GRACE_MS));
         majority.is_lapsed.store(true, Ordering::Relaxed);
         majority.up_to.store(10, Ordering::Relaxed);
@@ -964,7 +981,7 @@ mod tests {
         assert_eq!(without_lease, Some(by_majority(10)));
         majority.is_lapsed.store(false, Ordering::Relaxed);
         assert_eq!(held.before_flush(), Release::Now);
-        // Who waits for no majority reads what is in memory.
+        // A reader that waits for no majority sees what is in memory.
         majority.is_for_all.store(false, Ordering::Relaxed);
         let _other = write((&log, &appended), &mut held, 20, true);
         assert_eq!(held.before_flush(), Release::Each);
@@ -972,7 +989,7 @@ mod tests {
         assert!(!held.has_to_wait(&reader));
     }
 
-    /// The lease stands as long as the group hears this node, whatever has become of its copies.
+    /// The lease is valid while the group hears this node, whatever happened to its copies.
     #[test]
     fn what_is_not_committed_for_long_is_given_up() {
         let (majority, log, appended, mut held) = in_office();
@@ -1030,7 +1047,7 @@ mod tests {
         majority.is_for_all.store(true, Ordering::Relaxed);
         held.begin_turn();
         write((&log, &appended), &mut held, 10, false);
-        // Another thread, which answers nobody.
+        // Another thread appends, which answers no client.
         log.tail.store(30, Ordering::Relaxed);
         assert_eq!(held.before_flush(), Release::UpTo(by_majority(30)));
         assert_eq!(log.written(), 10);
@@ -1038,7 +1055,7 @@ mod tests {
         assert_eq!(log.written(), 30);
     }
 
-    /// Nothing is appended on an idle server: no move of the log would tell of the new lease.
+    /// An idle server appends nothing, so no move of the log would announce the new lease.
     #[test]
     fn what_was_held_without_a_lease_is_looked_at_again() {
         let (majority, log, appended, mut held) = in_office();

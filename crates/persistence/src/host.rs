@@ -1,4 +1,4 @@
-//! The server around what is kept: the port through which this room tells it what has changed.
+//! The server around the data: the port through which this room reports changes to it.
 
 use durability::checkpoint::History;
 
@@ -8,15 +8,16 @@ use crate::rdb_beside::RdbBeside;
 
 /// See the module.
 pub trait Host: Send + Sync {
-    /// Another log is in use, or none: every thread that changes the store is to look. Waits for nothing.
+    /// Reports that another log is in use, or none: every thread that changes the store must check.
+    /// Does not wait.
     fn log_changed(&self) {}
 
-    /// The log in use is durable further than before, or a fault has begun or ended: whoever waits for that is to look.
-    /// Called on any thread; waits for nothing.
+    /// Reports that the log in use is durable further than before, or that a fault has begun or
+    /// ended: threads that wait for that must check. Called on any thread; does not wait.
     fn log_moved(&self) {}
 
-    /// Something happened in the life of the log that was in this state. For who watches; waits for nothing, and asks
-    /// the owner of the log nothing.
+    /// Reports an event in the life of the log, which was in this state. For observers; it must not
+    /// wait, and must not call the owner of the log.
     fn log_stepped(&self, state: State, event: Event) {
         let _ = (state, event);
     }
@@ -26,43 +27,47 @@ pub trait Host: Send + Sync {
         false
     }
 
-    /// Why no checkpoint may be made now, if so: what is in the store is not what the log says.
+    /// Returns why no checkpoint may be made now, if so: the content of the store differs from the
+    /// log.
     fn refuses_checkpoints(&self) -> Option<String> {
         None
     }
 
-    /// What the manifest of a checkpoint is to say about the history of its log, see
+    /// Returns the manifest's statement about the history of its log, see
     /// [`Surroundings::history`](crate::checkpointer::Surroundings::history).
     ///
     /// # Errors
-    /// Why nothing is to come of this cut.
+    /// Why this cut must not become a checkpoint.
     fn history(&self, log_sequence: Option<u64>) -> Result<History, String> {
         let _ = log_sequence;
         Ok(History::default())
     }
 
-    /// How much of the log is kept for those alone who still read it, where the checkpoint in force has so many bytes.
+    /// Returns how many bytes of the log are kept only for its readers, if the checkpoint in force
+    /// has `base_bytes`.
     fn log_keep_bytes(&self, base_bytes: u64) -> u64 {
         let _ = base_bytes;
         u64::MAX
     }
 
-    /// All that is kept is loaded: clients are served next.
+    /// Reports that all data is loaded: clients are served next.
     fn loaded(&self) {}
 
-    /// A checkpoint is in force, and what the log has from before it may go: whoever reads it reads it now.
+    /// Reports that a checkpoint is in force, and the log before it may be removed: readers that
+    /// need it must read it now.
     fn log_is_cut(&self) {}
 
-    /// A checkpoint was made, or was not. Called before anybody else hears of it.
+    /// Reports that a checkpoint was made or failed. Called before the outcome is visible to
+    /// others.
     fn checkpoint_ended(&self, outcome: &Outcome) {
         let _ = outcome;
     }
 
-    /// What a save leaves beside its checkpoint, if anything.
+    /// Returns what a save leaves beside its checkpoint, if anything.
     fn beside(&self) -> Option<RdbBeside> {
         None
     }
 }
 
-/// Nobody is told.
+/// Ignores all reports.
 impl Host for () {}

@@ -1,16 +1,17 @@
-//! Loading RDB files into the store.
+//! Loads RDB files into the store.
 //!
 //! ```text
 //!   file ──► this thread: items, batches of records ──► loaders: values, put under their keys
 //!            sums up, finds where values end            one to a worker
 //! ```
 //!
-//! What is read and not loaded yet is bounded: batches are short, few of them wait, and a long value
-//! is loaded by who reads it. Nothing that was loaded counts before the file's end was reached and
-//! its sum was right; after an error the store holds some of it, and is to be thrown away.
+//! Data that was read and not loaded yet is bounded: batches are short, few of them wait, and the
+//! reading thread itself loads a long value. Nothing that was loaded counts before the file's end
+//! was reached and its checksum was right; after an error the store holds some of it, and must be
+//! discarded.
 //!
-//! As Redis does it: keys that have expired are left out, and so are collections without elements,
-//! which old servers wrote now and then. A key that is there twice is damage.
+//! As in Redis, expired keys are left out, and so are collections without elements, which old
+//! servers sometimes wrote. A duplicate key is damage.
 
 use std::fmt;
 use std::fs::File;
@@ -28,45 +29,47 @@ use store::{DatabaseId, Deadline, Handle, Owned, StoreError, Use};
 use crate::environment::Environment;
 use base::os_error::system_reason;
 
-/// A batch is handed over from so many bytes …
+/// A batch is handed over at this many bytes …
 const BATCH_BYTES: usize = 64 << 10;
-/// … or records on.
+/// … or records.
 const BATCH_RECORDS: usize = 512;
-/// A longer record is loaded by who reads it, from where it was read.
+/// The reading thread loads a longer record itself, from the buffer that it was read into.
 const LONG_BYTES: usize = 1 << 20;
-/// Batches that wait, per loader.
+/// Maximum number of waiting batches per loader.
 const BATCHES_WAITING: usize = 4;
-/// How many records ahead the key's place is asked for.
+/// Number of records by which the buckets of keys are prefetched.
 const AHEAD: usize = 8;
-/// A line of the log tells how far it is so often.
+/// Interval of progress lines in the log.
 const LINE_EVERY_NS: u64 = 5_000_000_000;
-/// The longest text that is taken, if commands may not make longer ones.
+/// Maximum length of a string, unless commands allow longer ones.
 const STRING_BYTES_MAX: usize = 512 << 20;
 
-/// What was loaded.
+/// The result of a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// The version of the format.
+    /// Version of the format.
     pub version: u16,
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// Keys that are in the store now.
+    /// Number of keys that are in the store now.
     pub keys: u64,
-    /// Keys that had expired.
+    /// Number of keys that had expired.
     pub expired_keys: u64,
-    /// Keys without elements.
+    /// Number of keys without elements.
     pub empty_keys: u64,
-    /// Whether the bytes were held against a checksum.
+    /// Whether the bytes were checked against a checksum.
     pub is_summed: bool,
-    /// Libraries of functions that are not taken: their code.
+    /// Code of the libraries of functions, which are not loaded here.
     pub functions: Vec<Vec<u8>>,
-    /// The database that the stream of a primary is about where its snapshot was made ([`stream_database`]).
+    /// Database selected in the primary's stream at the position of its snapshot
+    /// ([`stream_database`]).
     pub stream_database: Option<u32>,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub elapsed_ms: u64,
 }
 
-/// What a field of an RDB file says of the database that commands after it are about, until the next SELECT.
+/// Returns the database of the commands after an RDB file, until the next SELECT, if this field
+/// states it.
 #[must_use]
 pub fn stream_database(name: &[u8], value: &[u8]) -> Option<u32> {
     let number = base::number::parse_i64(value).filter(|_| name == b"repl-stream-db")?;
@@ -78,32 +81,32 @@ pub fn stream_database(name: &[u8], value: &[u8]) -> Option<u32> {
 pub enum ImportError {
     /// It cannot be opened.
     Open(io::Error),
-    /// It is damaged, or not understood.
+    /// It is damaged, or its format is unknown.
     File(FileError),
-    /// It has a database that this server has not.
+    /// It has a database that this server does not have.
     Database {
         /// Its number.
         number: u32,
-        /// How many there are.
+        /// Number of databases.
         count: DatabaseId,
     },
-    /// It has a key twice, or one that was there before.
+    /// It has a key twice, or one that existed before.
     Twice {
-        /// The database and the key.
+        /// The database of the key.
         database: DatabaseId,
         /// The key.
         key: Vec<u8>,
-        /// Where in the file the value is.
+        /// Offset of the value in the file.
         offset: u64,
     },
-    /// The store did not take a value.
+    /// The store refused a value.
     Store {
-        /// Why.
+        /// The error.
         error: StoreError,
-        /// Where in the file the value is.
+        /// Offset of the value in the file.
         offset: u64,
     },
-    /// A thread could not be made.
+    /// A thread could not be started.
     Thread(io::Error),
 }
 
@@ -142,17 +145,17 @@ impl std::error::Error for ImportError {}
 /// How a stream of records is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// Whether keys are loaded although they have expired: in front of a log, whose commands may
-    /// still count with them.
+    /// Whether expired keys are loaded: at the beginning of a log, whose commands may still depend
+    /// on them.
     pub keeps_expired: bool,
 }
 
-/// Loads the file at `path` into the store of `env`, in which none of its keys may be yet. Tells the
-/// log and [`Environment::loading`] how far it has come. Unless the caller has said that loading goes on, it
-/// does so as long as this takes.
+/// Loads the file at `path` into the store of `env`, which must not have any of its keys yet.
+/// Reports its progress to the log and to [`Environment::loading`]. Loading lasts as long as this
+/// call, unless the caller has already begun it.
 ///
 /// # Errors
-/// See [`ImportError`]. The store may hold a part of the file then.
+/// See [`ImportError`]. Then the store may hold a part of the file.
 pub fn import_rdb(env: &Environment, path: &Path) -> Result<Loaded, ImportError> {
     let file = File::open(path).map_err(ImportError::Open)?;
     let total_bytes = file.metadata().map_err(ImportError::Open)?.len();
@@ -189,10 +192,10 @@ pub fn import_rdb(env: &Environment, path: &Path) -> Result<Loaded, ImportError>
     Ok(loaded)
 }
 
-/// Loads what a stream has up to the end of the RDB format; the reader tells what follows that.
+/// Loads a stream up to the end of the RDB format; the reader is then positioned behind that.
 ///
 /// # Errors
-/// As [`import_rdb`].
+/// Those of [`import_rdb`].
 pub fn import_stream<R: Read>(
     env: &Environment,
     source: R,
@@ -218,7 +221,7 @@ pub fn import_stream<R: Read>(
         empty_keys: AtomicU64::new(0),
     };
     let functions = context.load(&mut reader);
-    // What a loader saw stands before what was read further on.
+    // A loader's error is at an earlier position than what was read meanwhile.
     let first = lock(&context.first).take();
     let functions = match first {
         Some(error) => return Err(error),
@@ -243,15 +246,15 @@ pub fn import_stream<R: Read>(
     Ok((loaded, reader))
 }
 
-/// What all threads of one load share.
+/// State shared by all threads of one load.
 struct Context<'n> {
     env: &'n Environment,
     limits: Limits,
     version: u16,
-    /// The time by which keys have expired; 0 when none has.
+    /// Keys with a deadline up to this time have expired; 0 if none has.
     now_unix_ms: u64,
     failed: AtomicBool,
-    /// The error that counts.
+    /// The error to report.
     first: Mutex<Option<ImportError>>,
     stream_database: Mutex<Option<u32>>,
     keys: AtomicU64,
@@ -259,14 +262,14 @@ struct Context<'n> {
     empty_keys: AtomicU64,
 }
 
-/// Records that were read, in memory of their own.
+/// Records that were read, in a buffer of their own.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
     rows: Vec<Row>,
 }
 
-/// A record: key, body and deadlines of members follow each other in the batch's bytes.
+/// A record: its key, body and deadlines of members follow each other in the batch's bytes.
 struct Row {
     database: DatabaseId,
     type_code: u8,
@@ -276,7 +279,7 @@ struct Row {
     attributes: Attributes,
 }
 
-/// A value that is not read yet.
+/// A value that is not decoded yet.
 #[derive(Clone, Copy)]
 struct Body<'b> {
     type_code: u8,
@@ -284,7 +287,7 @@ struct Body<'b> {
     member_deadlines: &'b [u8],
 }
 
-/// What is known of a record besides key and value.
+/// The attributes of a record besides key and value.
 #[derive(Clone, Copy)]
 struct Attributes {
     deadline_unix_ms: Option<u64>,
@@ -312,7 +315,7 @@ impl Batch {
         self.bytes.len() >= BATCH_BYTES || self.rows.len() >= BATCH_RECORDS
     }
 
-    /// The rows, with key and body each.
+    /// Returns the rows, each with its key and body.
     fn rows(&self) -> impl Iterator<Item = (&Row, &[u8], Body<'_>)> {
         let mut rest = self.bytes.as_slice();
         self.rows.iter().map(move |row| {
@@ -347,12 +350,12 @@ fn attributes(record: &Record<'_>) -> Attributes {
 }
 
 impl Context<'_> {
-    /// Reads on this thread, and loads on as many as there are workers.
+    /// Reads on this thread, and loads on as many threads as there are workers.
     fn load<R: Read>(&self, reader: &mut FileReader<R>) -> Result<Vec<Vec<u8>>, ImportError> {
         let loaders = self.env.threads.max(1);
         std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel(BATCHES_WAITING * loaders);
-            // The loaders end when the sender is gone.
+            // The loaders end when the sender is dropped.
             let receiver = Arc::new(Mutex::new(receiver));
             for at in 0..loaders {
                 let receiver = Arc::clone(&receiver);
@@ -366,7 +369,7 @@ impl Context<'_> {
         })
     }
 
-    /// Reads all items; the libraries of functions among them.
+    /// Reads all items; returns the libraries of functions among them.
     fn read<R: Read>(
         &self,
         reader: &mut FileReader<R>,
@@ -403,14 +406,14 @@ impl Context<'_> {
             }
             if batch.is_full() {
                 if self.failed.load(Ordering::Relaxed) || sender.send(batch).is_err() {
-                    // The error of a loader is the one that counts.
+                    // The error of a loader is the one to report.
                     return Ok(functions);
                 }
                 batch = Batch::default();
                 told.pass(reader.offset());
             }
         }
-        // With nobody to take it there is an error that counts.
+        // If no loader is left to receive it, there is an error to report.
         let _taken = sender.send(batch);
         told.pass(reader.offset());
         self.tell_left_out(reader.left_out());
@@ -431,7 +434,7 @@ impl Context<'_> {
             .ok_or(ImportError::Database { number, count })
     }
 
-    /// Tells the operator what stands between records, as far as it matters.
+    /// Reports items between records to the operator, as far as they matter.
     fn tell(&self, item: &Item<'_>) -> Result<(), ImportError> {
         let log = &self.env.log;
         match item {
@@ -466,7 +469,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Tells the operator what keys that were loaded had beside their values.
+    /// Reports to the operator what was left out of the loaded keys besides their values.
     fn tell_left_out(&self, left_out: &LeftOut) {
         let log = &self.env.log;
         let LeftOut {
@@ -495,7 +498,7 @@ impl Context<'_> {
         }
     }
 
-    /// Loads batches until there are no more, or something fails.
+    /// Loads batches until there are no more, or one fails.
     fn load_batches(&self, receiver: &Mutex<Receiver<Batch>>) {
         let mut loader = Loader::new(self);
         loop {
@@ -503,7 +506,7 @@ impl Context<'_> {
                 return;
             };
             if self.failed.load(Ordering::Relaxed) {
-                // The reader sees it before it sends another.
+                // The reader sees the failure before it sends another batch.
                 continue;
             }
             if let Err(error) = loader.load_batch(&batch) {
@@ -514,7 +517,7 @@ impl Context<'_> {
     }
 }
 
-/// What was said about how far it is.
+/// The progress reported so far.
 struct Told<'n> {
     env: &'n Environment,
     bytes: u64,
@@ -533,7 +536,7 @@ impl<'n> Told<'n> {
         }
     }
 
-    /// So many bytes were read; the log hears of it now and then.
+    /// Notes that `bytes` were read; sometimes writes a line to the log.
     fn pass(&mut self, bytes: u64) {
         let loading = &self.env.loading;
         loading.add_bytes(bytes - self.bytes);
@@ -622,7 +625,7 @@ impl<'c> Loader<'c> {
         put
     }
 
-    /// Puts a string from where it was read.
+    /// Puts a string from the buffer that it was read into.
     fn put_text(
         &mut self,
         database: DatabaseId,
@@ -685,7 +688,7 @@ impl<'c> Loader<'c> {
         })
     }
 
-    /// Tells the others what was loaded.
+    /// Publishes what was loaded.
     fn settle(&mut self) {
         let keys = std::mem::take(&mut self.keys);
         let empty_keys = std::mem::take(&mut self.empty_keys);

@@ -1,17 +1,18 @@
-//! The delays that tests ask for: so long for each key that is saved or loaded (`rdb-key-save-delay`,
+//! Delays for tests: a time for each key that is saved or loaded (`rdb-key-save-delay`,
 //! `key-load-delay`).
 //!
-//! As in Redis a number above 0 is microseconds a key, and one below 0 says for how many keys one microsecond is
-//! waited. Threads that share a delay wait one after the other: so all keys take as long as with one thread.
+//! As in Redis, a positive number is microseconds per key, and a negative one is the number of keys
+//! per microsecond. Threads that share a delay wait one after the other, so all keys take as long
+//! as with one thread.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// It is looked so often whether nobody wants what is delayed any more.
+/// Interval at which the wait checks whether the work was given up.
 const SLICE_US: u64 = 10_000;
 
-/// See the module. Off until it is set; off it costs one load for each batch.
+/// See the module. Off until it is set; while off it costs one load per batch.
 #[derive(Debug, Default)]
 pub struct KeyDelay {
     setting: AtomicI64,
@@ -19,7 +20,7 @@ pub struct KeyDelay {
 }
 
 impl KeyDelay {
-    /// One that is set.
+    /// Returns a delay with this setting.
     #[must_use]
     pub fn of(setting: i64) -> Self {
         let delay = Self::default();
@@ -27,18 +28,18 @@ impl KeyDelay {
         delay
     }
 
-    /// Sets it, as the directive is.
+    /// Sets the delay, with the meaning of the directive.
     pub fn set(&self, setting: i64) {
         self.setting.store(setting, Ordering::Relaxed);
     }
 
-    /// What it is set to.
+    /// Returns the setting.
     #[must_use]
     pub fn setting(&self) -> i64 {
         self.setting.load(Ordering::Relaxed)
     }
 
-    /// How long so many keys take, in microseconds.
+    /// Returns the delay of `keys` keys, in microseconds.
     fn us(&self, keys: u64) -> u64 {
         let setting = self.setting();
         if setting >= 0 {
@@ -48,7 +49,7 @@ impl KeyDelay {
         }
     }
 
-    /// Waits for so many keys, unless nobody wants them any more or the delay is set to nothing meanwhile.
+    /// Waits for `keys` keys, unless the work is given up or the delay is set to 0 meanwhile.
     pub fn wait(&self, keys: u64, is_given_up: &dyn Fn() -> bool) {
         let mut left_us = self.us(keys);
         if left_us == 0 {

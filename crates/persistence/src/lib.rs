@@ -1,4 +1,4 @@
-//! From the store to files and back: the one room that knows both the store and `durability`.
+//! From the store to files and back: the only room that knows both the store and `durability`.
 //!
 //! ```text
 //!   files ──► commands ──► replay ──► store
@@ -9,12 +9,12 @@
 //!                           store ──► sink ──► log ──► recovery ──► replay
 //! ```
 //!
-//! What a running server keeps is owned by [`running::Persistence`]; the life of the log, by
-//! [`log_owner::LogOwner`]; replies that wait for the log, by [`held_replies::HeldReplies`].
+//! [`running::Persistence`] owns the data of a running server, [`log_owner::LogOwner`] the life of
+//! the log, and [`held_replies::HeldReplies`] the replies that wait for the log.
 //!
-//! This room has never heard of a server, its workers or its configuration. What it needs of them it takes as
-//! values and ports of its own: an [`environment::Environment`] to work in, [`lines::Lines`] to tell the
-//! operator, a [`host::Host`] around what is kept.
+//! This room knows no server, no workers and no configuration. It takes what it needs from them as
+//! values and ports of its own: an [`environment::Environment`] to work in, [`lines::Lines`] for
+//! messages to the operator, and a [`host::Host`] as the surrounding server.
 
 #![forbid(unsafe_code)]
 

@@ -1,19 +1,19 @@
-//! Lines for the operator: the port through which this room writes to the server's log file.
+//! Messages to the operator: the port through which this room writes to the server's log file.
 
 use std::fmt;
 
-/// How much a line matters.
+/// Importance of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// For developers.
     Debug,
-    /// What an operator wants to know.
+    /// Useful for an operator.
     Notice,
-    /// What an operator has to know.
+    /// Necessary for an operator to know.
     Warning,
 }
 
-/// Takes lines for the operator.
+/// Receives messages to the operator.
 pub trait Lines: Send + Sync {
     /// Writes a line. Fails silently: nothing depends on it.
     fn line(&self, level: Level, message: fmt::Arguments<'_>);
@@ -34,7 +34,7 @@ pub trait Lines: Send + Sync {
     }
 }
 
-/// Nobody reads them.
+/// Discards all messages.
 impl Lines for () {
     fn line(&self, _: Level, _: fmt::Arguments<'_>) {}
 }

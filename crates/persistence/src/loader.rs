@@ -1,9 +1,9 @@
-//! From the parts of a checkpoint into the store.
+//! Loads the parts of a checkpoint into the store.
 //!
-//! Parts share nothing, so as many threads as there are parts load side by side. Records go in as they
-//! were at the cut, those whose time has come since then included: the log behind the checkpoint may
-//! know more of them. Whoever loads says what time it is ([`Handle::begin`]), and 0 makes nobody's
-//! time come.
+//! Parts share nothing, so as many threads as there are parts load in parallel. Records are put as
+//! they were at the cut, including those that have expired since then: the log behind the
+//! checkpoint may have later changes of them. The caller sets the time ([`Handle::begin`]); at time
+//! 0 nothing expires.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,13 +26,13 @@ use super::bodies::{self, BodyFault, Existing};
 use super::key_delay::KeyDelay;
 use super::places;
 
-/// How long a thread that loads waits before it asks again whether there is memory.
+/// Time that a loading thread waits before it checks again for free memory.
 const MEMORY_WAIT: Duration = Duration::from_millis(1);
 
-/// So many keys are looked ahead at before the first of them is put.
+/// Number of keys that are prefetched before the first of them is put.
 const AHEAD: usize = 32;
 
-/// How far a load has come, for others to look at.
+/// The progress of a load, for other threads.
 #[derive(Debug, Default)]
 pub struct LoadProgress {
     /// Records in the store.
@@ -41,36 +41,36 @@ pub struct LoadProgress {
     pub bytes: AtomicU64,
 }
 
-/// Why a checkpoint was not loaded. The store is left with some of it.
+/// Why a checkpoint was not loaded. The store may have some of its records.
 #[derive(Debug)]
 pub enum LoadFault {
     /// A file is missing or damaged.
     File(CheckpointFault),
-    /// A record that came whole makes no sense.
+    /// A record is whole but invalid.
     Record {
         /// The file.
         path: PathBuf,
-        /// Where the block ends that it is in.
+        /// End of the block that contains it.
         before: u64,
         /// Its key.
         key: Vec<u8>,
-        /// What is wrong with it.
+        /// Its flaw.
         fault: BodyFault,
     },
-    /// There are as many records as the manifest says, but not in each database.
+    /// The total of the records is as in the manifest, but not the number in each database.
     Counts,
-    /// A thread ended before its work.
+    /// A thread ended before its work was done.
     Thread,
-    /// Values are in segments of a tier, and there is none.
+    /// Values are in segments of a tier, but there is no tier.
     NoTier {
-        /// How many records.
+        /// Number of such records.
         records: u64,
     },
-    /// A segment of the tier is not what it should be.
+    /// A segment of the tier is invalid.
     Segment {
-        /// What is wrong.
+        /// Its flaw.
         fault: TierFault,
-        /// How many records have their value in the segments.
+        /// Number of records whose values are in the segments.
         records: u64,
     },
 }
@@ -113,32 +113,32 @@ impl From<CheckpointFault> for LoadFault {
     }
 }
 
-/// Where the checkpoint is that is to be loaded, and how.
+/// The checkpoint to load, and how to load it.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'s> {
     /// The files.
     pub disk: &'s dyn Disk,
-    /// Where the manifest is.
+    /// Directory of the manifest.
     pub directory: &'s Path,
-    /// What it says.
+    /// The manifest.
     pub manifest: &'s Manifest,
-    /// What objects are made with.
+    /// Limits with which objects are created.
     pub limits: &'s Limits,
-    /// Told of what was loaded.
+    /// Progress, which the load updates.
     pub progress: &'s LoadProgress,
-    /// What becomes of keys that are there already.
+    /// What happens to keys that exist already.
     pub existing: Existing,
-    /// Whether the databases were empty before: they have to hold what the manifest says then.
+    /// Whether the databases were empty before: then they must hold exactly what the manifest says.
     pub is_all: bool,
-    /// Waited for each key (`key-load-delay`).
+    /// Delay for each key (`key-load-delay`).
     pub delay: &'s KeyDelay,
-    /// Where values are that the parts only name.
+    /// The tier with the values that the parts only refer to.
     pub tier: Option<&'s Tier>,
-    /// Tells whether values are on their way out of memory.
+    /// Says whether values are being moved out of memory.
     pub gate: &'s Gate,
 }
 
-/// Puts records into the store, whatever they were read from.
+/// Puts records into the store, from any source.
 #[derive(Clone, Copy)]
 pub(crate) struct Putter<'p> {
     pub(crate) limits: &'p Limits,
@@ -147,8 +147,8 @@ pub(crate) struct Putter<'p> {
 }
 
 impl Source<'_> {
-    /// Loads all parts with at most `threads` threads, at the time 0, and holds the databases against
-    /// what the manifest says of them, where they were empty before.
+    /// Loads all parts with at most `threads` threads, at time 0. If the databases were empty
+    /// before, checks their counts against the manifest.
     ///
     /// # Errors
     /// [`LoadFault`]: then the store has some of the records and must not be served.
@@ -156,11 +156,11 @@ impl Source<'_> {
         let (next, first_fault) = (AtomicUsize::new(0), Mutex::new(None));
         let parts = self.manifest.parts.len();
         let mut handle = store.handle();
-        // Those that are not there are refused where a record comes that is in one.
+        // Databases that do not exist are refused when one of their records comes.
         let databases = ..store.databases();
         let mut room = self.records_max();
         for (database, records) in self.manifest.databases.range(databases) {
-            // Memory is taken for what is there, whatever is said of it.
+            // Memory is reserved for the records that can exist, whatever the manifest says.
             let expected = room.min(*records);
             room -= expected;
             handle.expect(*database, expected);
@@ -184,7 +184,7 @@ impl Source<'_> {
             let others: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
             work();
             let mut others = others.into_iter();
-            // One that is not asked for its end is waited for all the same.
+            // A thread that is not joined here is waited for nevertheless.
             others.try_for_each(|other| other.join().map_err(|_| LoadFault::Thread))
         });
         for (database, _) in self.manifest.databases.range(databases) {
@@ -201,8 +201,8 @@ impl Source<'_> {
         check_counts(self.manifest, &mut handle)
     }
 
-    /// How many records the files of all parts can hold. One that is not to be had holds none, and is refused when it is
-    /// its turn.
+    /// Returns how many records the files of all parts can hold. A missing file counts as empty,
+    /// and is refused when it is loaded.
     fn records_max(&self) -> u64 {
         let directory = self.directory.join(&self.manifest.directory);
         let bytes = self.manifest.parts.iter().map(|part| {
@@ -213,7 +213,7 @@ impl Source<'_> {
         bytes.fold(0, u64::saturating_add) / RECORD_BYTES_MIN
     }
 
-    /// Loads one part, at the time that the handle was told; how many records of each database were in it.
+    /// Loads one part, at the handle's time; returns the number of records of each database in it.
     ///
     /// # Errors
     /// [`LoadFault`]: then the store has some of the records and must not be served.
@@ -276,7 +276,8 @@ impl Putter<'_> {
         bodies::put(handle, key, record, version, self.limits, self.existing)
     }
 
-    /// Puts the records of a block, and counts them by databases. Where one does not go in: its key, and why.
+    /// Puts the records of a block, and counts them by database. If one cannot be put, returns its
+    /// key and the reason.
     pub(crate) fn put_block(
         &self,
         block: &Block<'_>,
@@ -312,7 +313,7 @@ impl Putter<'_> {
     }
 }
 
-/// Holds the databases against what a manifest says of them.
+/// Checks the number of keys in each database against the manifest.
 pub(crate) fn check_counts(manifest: &Manifest, handle: &mut Handle) -> Result<(), LoadFault> {
     let counts = &manifest.databases;
     let is_right = (0..handle.store().databases()).all(|database| {
@@ -326,8 +327,8 @@ pub(crate) fn check_counts(manifest: &Manifest, handle: &mut Handle) -> Result<(
     }
 }
 
-/// Waits while values are on their way out of memory, which has no room for others. Whoever sees to that says so until there is
-/// room, or none to be had.
+/// Waits while values are being moved out of full memory. The code that moves them keeps the gate
+/// closed until there is free memory, or none can be had.
 pub(crate) fn wait_for_memory(gate: &Gate, handle: &mut Handle) {
     handle.tell_memory();
     while gate.is_memory_full() || handle.store().waits_for_demotion() {

@@ -1,12 +1,14 @@
-//! The loading of data as clients see it: whether it goes on, how far it is, how long it may take.
+//! The loading of data as clients see it: whether it is in progress, how far it is, and how long it
+//! may take.
 //!
-//! Whoever loads says when it begins and ends and counts what it read; INFO shows it from any thread.
+//! The loading code reports its begin and end and counts what it read; any thread may show it in
+//! INFO.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::loader::LoadProgress;
 
-/// What is known about the last loading.
+/// Figures of the last loading.
 #[derive(Debug, Default)]
 pub struct Loading {
     goes_on: AtomicBool,
@@ -19,10 +21,10 @@ pub struct Loading {
     parts: LoadProgress,
 }
 
-/// How far a loading is.
+/// The progress of a loading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Whether it goes on.
+    /// Whether it is in progress.
     pub goes_on: bool,
     /// When it began.
     pub began_unix_ms: u64,
@@ -33,7 +35,7 @@ pub struct Progress {
 }
 
 impl Loading {
-    /// A loading of so many bytes begins.
+    /// Begins a loading of `total_bytes`.
     pub fn begin(&self, total_bytes: u64, now_unix_ms: u64) {
         for (cell, value) in [
             (&self.began_unix_ms, now_unix_ms),
@@ -49,34 +51,35 @@ impl Loading {
         self.goes_on.store(true, Ordering::Release);
     }
 
-    /// It is over, whatever was to be read.
+    /// Ends the loading, however much of it was read.
     pub fn end(&self) {
         self.goes_on.store(false, Ordering::Release);
     }
 
-    /// Where the loader of a checkpoint counts.
+    /// Returns the counters for the loader of a checkpoint.
     #[must_use]
     pub fn parts(&self) -> &LoadProgress {
         &self.parts
     }
 
-    /// More bytes were found that are to be read.
+    /// Adds bytes that were found to be read.
     pub fn add_total(&self, bytes: u64) {
         self.total_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes were read.
+    /// Adds bytes that were read.
     pub fn add_bytes(&self, bytes: u64) {
         self.loaded_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Keys were put into the store, and others left out because their time was over.
+    /// Adds keys that were put into the store, and others that were left out because they had
+    /// expired.
     pub fn add_keys(&self, loaded: u64, expired: u64) {
         self.keys_loaded.fetch_add(loaded, Ordering::Relaxed);
         self.keys_expired.fetch_add(expired, Ordering::Relaxed);
     }
 
-    /// Keys loaded, and left out because their time was over.
+    /// Returns the numbers of loaded keys, and of those left out because they had expired.
     #[must_use]
     pub fn keys(&self) -> [u64; 2] {
         let of = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
@@ -84,7 +87,7 @@ impl Loading {
         [loaded, of(&self.keys_expired)]
     }
 
-    /// How far it is.
+    /// Returns the progress.
     #[must_use]
     pub fn progress(&self) -> Progress {
         Progress {
@@ -98,7 +101,7 @@ impl Loading {
 }
 
 impl Progress {
-    /// Hundredths that are read.
+    /// Returns the percentage that was read.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "shown with two digits")]
     pub fn percent(&self) -> f64 {
@@ -109,8 +112,8 @@ impl Progress {
         part.min(100.0)
     }
 
-    /// Seconds until it is over, if it goes on as fast as it did; 1 while nothing can be said, and 0
-    /// when nothing is loaded.
+    /// Returns the seconds until the end at the present speed; 1 while that is unknown, and 0 if
+    /// nothing is loaded.
     #[must_use]
     pub fn eta_seconds(&self, now_unix_ms: u64) -> u64 {
         if !self.goes_on {

@@ -1,7 +1,8 @@
-//! The mark of a directory that has a log and no data: its log was never applied, and its checkpoint names no part.
+//! The mark of a directory that has a log and no data: its log was never applied, and its
+//! checkpoint names no part.
 //!
-//! Nothing else tells it from that of a server whose data is empty. Who takes the one for the other serves a part of the data, or cuts a
-//! checkpoint of nothing and removes the log.
+//! Nothing else distinguishes it from the directory of a server without keys. Code that confuses
+//! the two serves a part of the data, or cuts an empty checkpoint and removes the log.
 
 use std::io;
 
@@ -9,13 +10,13 @@ use durability::whole_file;
 
 use crate::recovery::Place;
 
-/// The file beside the manifest. What is in it is for people.
+/// Name of the file beside the manifest. Its content is for people.
 const NAME: &str = "LOG-ALONE";
 const TEXT: &str = "iolite-log-alone 1\nThis directory has the log of a shard and none of its data (witness-log).\n";
-/// It is not longer than this.
+/// Maximum length of the file.
 const BYTES_MAX: u64 = 1 << 10;
 
-/// Whether what is kept here is a log alone.
+/// Whether this place has a log alone.
 ///
 /// # Errors
 /// Those of the system.
@@ -24,10 +25,10 @@ pub fn is_marked(place: &Place) -> io::Result<bool> {
     Ok(read.is_some())
 }
 
-/// Says so for good.
+/// Marks the place, for good.
 ///
 /// # Errors
-/// Those of the system: then it may be so or not.
+/// Those of the system: then it is uncertain whether the place is marked.
 pub fn mark(place: &Place) -> io::Result<()> {
     whole_file::replace(&*place.disk, &place.directory, NAME, TEXT.as_bytes()).map(drop)
 }

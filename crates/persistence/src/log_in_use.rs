@@ -1,4 +1,4 @@
-//! The log that effects go to, and the threads that state them to it.
+//! The log to which effects go, and the threads that append them.
 //!
 //! ```text
 //!   LogOwner ── set(log) ──► LogInUse: version + 1 ── host: look ──► each thread: LogUser::take_up
@@ -6,9 +6,9 @@
 //!      └──────────────── is_taken_up ◄──────────────────────────────────────┘
 //! ```
 //!
-//! A thread that changes the store looks only when it is told to, or before it changes anything after it was
-//! idle. So the store's hot path asks nobody, and [`LogInUse::is_taken_up`] says when nothing goes to the log
-//! before any more.
+//! A thread that changes the store checks for another log only when it is notified, or before its
+//! first change after it was idle. So the store's hot path checks nothing, and
+//! [`LogInUse::is_taken_up`] says when nothing goes to the previous log any more.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use store::{EffectSink, Handle};
 use crate::environment::Environment;
 use crate::tail::{Appended, Tail};
 
-/// How often it is looked whether everybody has taken up a log.
+/// Interval of the checks whether all threads have taken up a log.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The log in use, if there is one.
@@ -28,30 +28,30 @@ const LOOK: Duration = Duration::from_millis(1);
 pub struct LogInUse {
     log: Mutex<Option<Arc<dyn Tail>>>,
     is_there: AtomicBool,
-    /// Why there is none where one is wanted.
+    /// Why there is no log although one is wanted.
     missing: Mutex<Option<String>>,
     version: AtomicU64,
     users: Mutex<Vec<Arc<Taken>>>,
 }
 
-/// Which log one thread states effects to.
+/// The log to which one thread appends its effects.
 #[derive(Debug, Default)]
 struct Taken {
-    /// The log that was taken up last.
+    /// Version of the log that was taken up last.
     version: AtomicU64,
-    /// It changes nothing before it has looked for another log.
+    /// Whether the thread is idle: it checks for another log before its next change.
     is_idle: AtomicBool,
 }
 
-/// A thread that changes the store, and states effects to the log in use. It is one of those that a log has to
-/// be taken up by for as long as this lives.
+/// A thread that changes the store, and appends effects to the log in use. While this lives, a log
+/// counts as taken up only when this thread has taken it up.
 pub struct LogUser {
     in_use: Arc<LogInUse>,
     taken: Arc<Taken>,
     appended: Appended,
 }
 
-/// Which log a thread states effects to from now on.
+/// The log to which a thread appends effects from now on.
 pub enum TakenUp {
     /// The same as before.
     Same,
@@ -62,12 +62,12 @@ pub enum TakenUp {
 }
 
 impl LogUser {
-    /// Takes up the log that is in use now, for a thread that changes the store by `handle`.
+    /// Takes up the log that is in use now, for a thread that changes the store through `handle`.
     pub fn take_up(&self, handle: &mut Handle) -> TakenUp {
         self.take_up_through(handle, |sink| sink)
     }
 
-    /// As [`LogUser::take_up`], with something between the store and the log.
+    /// Like [`LogUser::take_up`], with a layer between the store and the log.
     pub fn take_up_through(
         &self,
         handle: &mut Handle,
@@ -84,8 +84,8 @@ impl LogUser {
         log.map_or(TakenUp::Nothing, TakenUp::Log)
     }
 
-    /// Lets go of the log until the thread changes something again: an idle thread with a way into it would keep it from being
-    /// appended to by somebody else alone.
+    /// Lets go of the log until the thread's next change: while an idle thread has an appender, no
+    /// other one can be the log's only appender.
     pub fn let_go(&self, handle: &mut Handle) {
         handle.set_sink(None);
         self.taken.version.store(u64::MAX, Ordering::SeqCst);
@@ -95,19 +95,19 @@ impl LogUser {
         self.taken.version.store(version, Ordering::SeqCst);
     }
 
-    /// Whether another log is in use than the one that was taken up.
+    /// Whether another log is in use than the one taken up.
     #[must_use]
     pub fn is_late(&self) -> bool {
         self.in_use.version() != self.taken.version.load(Ordering::Relaxed)
     }
 
-    /// Says that the thread changes nothing before it has looked for another log. It has to take that back
-    /// before it looks.
+    /// Declares that the thread checks for another log before its next change. The thread must
+    /// withdraw this before it checks.
     pub fn set_idle(&self, on: bool) {
         self.taken.is_idle.store(on, Ordering::SeqCst);
     }
 
-    /// Where the effects of the thread end.
+    /// Returns where the thread's effects end.
     #[must_use]
     pub fn appended(&self) -> &Appended {
         &self.appended
@@ -131,7 +131,7 @@ impl fmt::Debug for LogUser {
 }
 
 impl LogInUse {
-    /// The log, if there is one.
+    /// Returns the log, if there is one.
     #[must_use]
     pub fn get(&self) -> Option<Arc<dyn Tail>> {
         if !self.is_there.load(Ordering::Acquire) {
@@ -140,21 +140,21 @@ impl LogInUse {
         lock(&self.log).clone()
     }
 
-    /// How often it was changed.
+    /// Returns how often the log was changed.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::SeqCst)
     }
 
-    /// Why nothing can be kept in the log, or in none, if that is so.
+    /// Returns why nothing can be kept in the log, or why there is none, if so.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         self.get()
             .map_or_else(|| lock(&self.missing).clone(), |log| log.fault())
     }
 
-    /// Uses another log, or none, from now on. Threads take it up one by one, once they are told; the log that was in
-    /// use must stay so long.
+    /// Uses another log, or none, from now on. Threads take it up one by one, once they are
+    /// notified; until then the previous log must stay open.
     pub fn set(&self, log: Option<Arc<dyn Tail>>, env: &Environment) {
         *lock(&self.missing) = None;
         {
@@ -167,26 +167,29 @@ impl LogInUse {
         env.shared.refusals.set_log_fault(None);
     }
 
-    /// Says why there is no log though one is wanted, or that none is wanted: writes are refused, or no more.
+    /// Sets why there is no log although one is wanted, or that none is wanted: writes are refused,
+    /// or no longer.
     pub fn set_missing(&self, reason: Option<&str>, env: &Environment) {
-        // In this order: who tells of the fault of a log that has just ended asks what is so after that.
+        // In this order: a thread that reports the fault of a log that has just ended reads the
+        // reason after that.
         *lock(&self.missing) = reason.map(str::to_owned);
         env.shared.refusals.set_log_fault(reason);
     }
 
-    /// A fault of the log may have begun or ended: has writes refused, or no more, and tells the operator. Waits for
-    /// nothing but the file for the operator, and for that only then.
+    /// Checks whether a fault of the log has begun or ended: refuses writes, or no longer, and
+    /// reports to the operator. Waits only for the operator's file, and only in that case.
     pub fn look_for_fault(&self, env: &Environment) {
         let mut now = self.fault();
         while (now.is_some() || env.shared.refusals.is_log_faulty())
             && note_fault(env, now.as_deref())
         {
-            // It may have begun or ended meanwhile, and who tells of that have been here already.
+            // A fault may have begun or ended meanwhile, and the thread that reported it may have
+            // been here already.
             now = self.fault();
         }
     }
 
-    /// A thread that changes the store, and has taken up no log.
+    /// Registers a thread that changes the store, and has taken up no log.
     #[must_use]
     pub fn join(self: &Arc<Self>) -> LogUser {
         let taken = Arc::<Taken>::default();
@@ -198,17 +201,18 @@ impl LogInUse {
         }
     }
 
-    /// Whether everybody who changes the store states effects to the log that is in use.
+    /// Whether all threads that change the store append effects to the log in use.
     #[must_use]
     pub fn is_taken_up(&self) -> bool {
         let version = self.version();
         self.users().iter().all(|user| {
-            // In this order: who is idle looks after it has said that it is no more.
+            // In this order: an idle thread checks after it has declared that it is idle no more.
             user.is_idle.load(Ordering::SeqCst) || user.version.load(Ordering::SeqCst) == version
         })
     }
 
-    /// Waits until everybody states effects to the log that is in use, or it `is_given_up`; whether the first.
+    /// Waits until all threads append effects to the log in use, or the wait `is_given_up`; returns
+    /// whether they do.
     pub fn wait_until_taken_up(&self, is_given_up: &dyn Fn() -> bool) -> bool {
         loop {
             if self.is_taken_up() {
@@ -226,7 +230,8 @@ impl LogInUse {
     }
 }
 
-/// Has writes refused for a fault of the log, or no longer, and tells the operator; whether that is new.
+/// Refuses writes for a fault of the log, or no longer, and reports to the operator; returns
+/// whether that is new.
 fn note_fault(env: &Environment, fault: Option<&str>) -> bool {
     let is_new = env.shared.refusals.set_log_fault(fault);
     match fault {

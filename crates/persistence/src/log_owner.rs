@@ -1,4 +1,4 @@
-//! The one owner of the log's life: begun, changed and ended while the server writes to it.
+//! The only owner of the log's life: begins, changes and ends it while the server writes to it.
 //!
 //! ```text
 //!   CONFIG SET, start, end ──► Event ──► table::step ──► State, Actions ──► LogInUse, Checkpointer, files
@@ -6,12 +6,13 @@
 //!                                └─── what came of it ◄─── Work, one thread at a time
 //! ```
 //!
-//! Which state follows which is in [`table`], and nowhere else. This does what the table says. Turning the log on:
-//! every thread that changes the store takes it up, and only then a checkpoint is cut; so what is not in the
-//! checkpoint is in the log. Turning it off: everybody lets go of it, and what was appended becomes durable.
+//! The state transitions are in [`table`], and nowhere else. This module does what the table says.
+//! Turning the log on: every thread that changes the store takes it up, and only then a checkpoint
+//! is cut; so whatever is not in the checkpoint is in the log. Turning it off: all threads let go
+//! of it, and what was appended becomes durable.
 //!
-//! Whoever asks at runtime waits for files to be made, and for nothing else: the rest is done by a thread that
-//! lives for one change, since it has to wait for all workers.
+//! A caller at runtime waits for files to be created, and for nothing else. A thread that lives for
+//! one change does the rest, because it has to wait for all workers.
 
 pub mod table;
 
@@ -36,52 +37,54 @@ use crate::recovery::Place;
 use crate::replacement;
 use table::{Action, Event, From, Next, Phase, State, Work};
 
-/// How often it is looked whether the log is durable.
+/// Interval of the checks whether the log is durable.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How much after the end of the log before it a log begins that does not go on from it. What was written between the two is
-/// in neither: a replica that has the first one to its end finds that the second begins later, and asks for everything.
+/// Distance between the end of a log and the start of the next log that does not continue it.
+/// Writes between the two are in neither: a replica that has the first one to its end finds that
+/// the second begins later, and requests a full sync.
 const UNLOGGED_BYTES: u64 = 8;
 
 const CHANGING: &str = "the log is just being begun or ended";
 const STOPS: &str = "the server stops";
 
-/// What is wanted of the log.
+/// The wanted log.
 #[derive(Clone, Debug)]
 pub struct LogWish {
-    /// What is done with what is appended. There is a log where it [logs](Level::logs).
+    /// Durability of appended frames. There is a log if the level [logs](Level::logs).
     pub level: Level,
-    /// How long its files are, and what it holds in memory.
+    /// Length of its files, and its memory.
     pub options: Options,
 }
 
-/// What a log's owner works with.
+/// The parameters of a log's owner.
 pub struct Setup {
-    /// The settings, time and the operator's lines.
+    /// The settings, the clock and the operator's messages.
     pub env: Arc<Environment>,
-    /// Who is told.
+    /// The receiver of reports.
     pub host: Arc<dyn Host>,
-    /// The log that effects go to. Nobody else changes it.
+    /// The log to which effects go. Only the owner changes it.
     pub in_use: Arc<LogInUse>,
-    /// Where the files are, until [somebody says otherwise](LogOwner::set_place).
+    /// Place of the files, until it is [changed](LogOwner::set_place).
     pub place: Place,
-    /// Bytes of memory that the process may have: a log holds no more than a share of it. Without, what its options
-    /// say.
+    /// Memory that the process may use, in bytes: a log holds no more than a share of it. If
+    /// `None`, the log's options decide.
     pub usable_bytes: Option<u64>,
-    /// Whether there are threads: one that syncs a log, one that changes it. Without, whoever waits for the disk syncs,
-    /// and whoever asks for a change calls [`LogOwner::advance`].
+    /// Whether there are threads: one that syncs a log, one that changes it. Otherwise a thread
+    /// that waits for the disk syncs, and the caller that requests a change calls
+    /// [`LogOwner::advance`].
     pub has_threads: bool,
 }
 
-/// Who makes the checkpoints that a log goes on from.
+/// Makes the checkpoints with which a log continues.
 pub trait Bases: Send + Sync {
-    /// Makes one now, which goes on to no log, and comes back when it is in force.
+    /// Makes a checkpoint now, which continues with no log, and returns when it is in force.
     ///
     /// # Errors
-    /// Why it is not, for the operator.
+    /// Why it failed, for the operator.
     fn make(&self) -> Result<(), String>;
 
-    /// Has one made soon. Waits for nothing.
+    /// Requests a checkpoint soon. Does not wait.
     fn ask(&self);
 }
 
@@ -95,7 +98,7 @@ impl Bases for Weak<Checkpointer> {
     }
 
     fn ask(&self) {
-        // Only who stops refuses.
+        // Only a stopping checkpointer refuses.
         let _scheduled = self.upgrade().map(|it| it.schedule(Why::Rewrite));
     }
 }
@@ -105,49 +108,50 @@ pub struct LogOwner {
     setup: Setup,
     bases: OnceLock<Box<dyn Bases>>,
     place: Mutex<Place>,
-    /// Held while files of a log are made or removed. Before the others.
+    /// Held while files of a log are created or removed. Locked before the others.
     files: Mutex<()>,
-    /// Workers look at it, so nobody waits for the disk with it.
+    /// Workers lock it, so no thread waits for the disk while it holds it.
     life: Mutex<Life>,
-    /// Nobody does the work of the states any more.
+    /// Notified when no thread does the work of the states any more.
     released: Condvar,
 }
 
-/// What is left to be done of a change.
+/// The rest of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The next state has work to be done.
+    /// The next state has work to do.
     More,
     /// Nothing: the state stays.
     Rest,
-    /// Nothing is done any more: the server stops.
+    /// Nothing more is done: the server stops.
     GivenUp,
 }
 
-/// The state, and what it is about.
+/// The state, and its data.
 struct Life {
     state: State,
-    /// A thread does the work of the states.
+    /// Whether a thread does the work of the states.
     is_driven: bool,
     wish: LogWish,
-    /// The log that effects go to, or that is being ended.
+    /// The log to which effects go, or that is being ended.
     open: Option<Open>,
-    /// Where the last one ended, and the next one begins.
+    /// End of the last log, and start of the next one.
     end: u64,
     /// Bytes of the checkpoint in force.
     base_bytes: u64,
-    /// From where on the log goes on from it, if it does: [`State::names_log`].
+    /// Sequence from which the log continues after that checkpoint, if it does:
+    /// [`State::names_log`].
     base_sequence: Option<u64>,
     /// Why the log was not begun.
     reason: String,
-    /// Where what this server's own writes say ends in the log, while it is [lent](LogOwner::lend).
+    /// End of this server's own effects in the log, while the log is [lent](LogOwner::lend).
     lent_from: Option<u64>,
 }
 
 /// A log, and the thread that syncs it.
 struct Open {
     log: Arc<Log>,
-    /// What is in it is kept.
+    /// Whether its content is kept.
     counts: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     syncer: Option<JoinHandle<()>>,
@@ -165,7 +169,7 @@ impl Life {
     }
 }
 
-/// Nobody else changes the log until this goes.
+/// Keeps other threads from changing the log until it is dropped.
 struct Claimed<'o>(&'o LogOwner);
 
 impl Drop for Claimed<'_> {
@@ -175,7 +179,7 @@ impl Drop for Claimed<'_> {
 }
 
 impl LogOwner {
-    /// The owner of no log yet.
+    /// Returns an owner without a log.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         Self {
@@ -201,36 +205,36 @@ impl LogOwner {
         }
     }
 
-    /// Says who makes checkpoints; once.
+    /// Sets what makes checkpoints; once.
     pub fn set_bases(&self, bases: Box<dyn Bases>) {
         let _already_set = self.bases.set(bases);
     }
 
-    /// Says where files are made from now on. For who has no log.
+    /// Sets where files are created from now on. Only while there is no log.
     pub fn set_place(&self, place: Place) {
         *lock(&self.place) = place;
     }
 
-    /// Where the files are.
+    /// Returns the place of the files.
     #[must_use]
     pub fn place(&self) -> Place {
         lock(&self.place).clone()
     }
 
-    /// Where the life of the log stands.
+    /// Returns the state of the log's life.
     #[must_use]
     pub fn state(&self) -> State {
         self.life().state
     }
 
-    /// The log, if effects go to it or are about to.
+    /// Returns the log, if effects go to it or are about to.
     #[must_use]
     pub fn log(&self) -> Option<Arc<Log>> {
         self.life().log()
     }
 
-    /// The sequence from which on the log has the effects of all writes that begin now; none before everybody
-    /// states them to it.
+    /// Returns the sequence from which on the log has the effects of all writes that begin now, or
+    /// `None` before all threads append to it.
     #[must_use]
     pub fn sequence(&self) -> Option<u64> {
         let life = self.life();
@@ -239,7 +243,7 @@ impl LogOwner {
         Some(open.log.tail())
     }
 
-    /// Says where the next log begins. For who has none.
+    /// Sets where the next log begins. Only while there is none.
     pub fn set_end(&self, sequence: u64) {
         self.life().end = sequence;
     }
@@ -251,19 +255,19 @@ impl LogOwner {
         life.state.names_log = manifest.log_sequence.is_some();
     }
 
-    /// Where the log goes on from the checkpoint in force.
+    /// Returns where the log continues after the checkpoint in force.
     #[must_use]
     pub fn base_sequence(&self) -> Option<u64> {
         self.life().base_sequence
     }
 
-    /// Bytes of the checkpoint in force.
+    /// Returns the bytes of the checkpoint in force.
     #[must_use]
     pub fn base_bytes(&self) -> u64 {
         self.life().base_bytes
     }
 
-    /// Bytes of the log after the checkpoint in force; none without a log.
+    /// Returns the bytes of the log after the checkpoint in force, or `None` without a log.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         let life = self.life();
@@ -271,11 +275,12 @@ impl LogOwner {
         Some(log.tail().saturating_sub(life.base_sequence.unwrap_or(0)))
     }
 
-    /// Begins the log at a start, to go on from what was loaded; comes back when all effects go to it.
+    /// Begins the log at a start, to continue after the loaded data; returns when all effects go to
+    /// it.
     ///
     /// # Errors
-    /// Those of the system; there is no log then. That there is no room is none where the log goes on from a
-    /// checkpoint: all that is kept can be read, and writes are refused until there is.
+    /// Those of the system; then there is no log. A full device is no error if the log continues
+    /// after a checkpoint: all kept data can be read, and writes are refused until there is space.
     pub fn load(&self, wish: &LogWish) -> io::Result<()> {
         self.claim().map_err(io::Error::other)?;
         let mut life = self.life();
@@ -288,11 +293,12 @@ impl LogOwner {
         opened
     }
 
-    /// Has what is wanted done from now on, or after the change that goes on. Comes back when it is known whether
-    /// there are files; that a checkpoint has to be made before, and what comes of that, is for the operator.
+    /// Applies what is wanted now, or after the change in progress. Returns when it is known
+    /// whether there are files. A checkpoint that must be made before, and its outcome, are
+    /// reported to the operator.
     ///
     /// # Errors
-    /// Why there can be no log, or no thread that begins or ends it; everything is as it was then.
+    /// Why there can be no log, or no thread that begins or ends it; then everything is as before.
     pub fn change(self: &Arc<Self>, wish: &LogWish) -> Result<(), String> {
         let event = match wish.level.logs() {
             true => Event::WantOn,
@@ -301,12 +307,12 @@ impl LogOwner {
         let life = self.life();
         let (after, _) = table::step(life.state, event);
         if life.state.is_changing() || !after.is_changing() {
-            // Whoever does the work of the states sees to it, or it is done at once.
+            // The thread that does the work of the states handles it, or it is done at once.
             self.ask(life, wish, event);
             return Ok(());
         }
         drop(life);
-        // The thread comes first: without it the change would be begun, and nothing else.
+        // The thread comes first: without it the change would begin and not continue.
         let go = self.spawn_driver()?;
         self.ask(self.life(), wish, event);
         if self.state().work() == Some(Work::Open)
@@ -314,7 +320,7 @@ impl LogOwner {
         {
             return Err(system_reason(&error));
         }
-        // It waits for that, and for nothing else.
+        // The thread waits only for this message.
         match go {
             Some(go) => go.send(()).map_err(|_| CHANGING.to_owned()),
             None => {
@@ -331,7 +337,8 @@ impl LogOwner {
         let _nothing_removed = self.step(life, event);
     }
 
-    /// A thread that does the work of the states once it is told to, where there are threads.
+    /// Starts a thread that does the work of the states once it gets a message, if there are
+    /// threads.
     #[allow(clippy::disallowed_methods, reason = "a thread that ends soon")]
     fn spawn_driver(self: &Arc<Self>) -> Result<Option<SyncSender<()>>, String> {
         self.claim()?;
@@ -355,10 +362,11 @@ impl LogOwner {
         }
     }
 
-    /// Ends the log, with everything in it durable, for good. For the end of the server, when nobody writes any more.
+    /// Ends the log for good, with everything in it durable. For the end of the server, when no
+    /// thread writes any more.
     pub fn end(&self) {
         {
-            // One that is just being begun ends as well.
+            // A log that is being begun ends as well.
             let _alone = lock(&self.files);
             let _nothing_removed = self.step(self.life(), Event::End);
         }
@@ -371,8 +379,8 @@ impl LogOwner {
         while self.advance() == Progress::More {}
     }
 
-    /// Has everybody let go of the log, so that another may append what a primary sends; the log, when they have. It stays
-    /// this owner's.
+    /// Lets all threads let go of the log, so that a follower can append what a primary sends.
+    /// Returns the log when they have. It still belongs to this owner.
     pub fn lend(&self) -> Option<Arc<Log>> {
         let log = self.log()?;
         let Setup {
@@ -387,13 +395,13 @@ impl LogOwner {
         Some(log)
     }
 
-    /// Whether the log is [lent](LogOwner::lend): nobody here states anything to it.
+    /// Whether the log is [lent](LogOwner::lend): no thread here appends to it.
     #[must_use]
     pub fn is_lent(&self) -> bool {
         self.life().lent_from.is_some()
     }
 
-    /// Where what this server's own writes say ends in the log; none without one.
+    /// Returns where this server's own effects end in the log, or `None` without one.
     #[must_use]
     pub fn own_end(&self) -> Option<u64> {
         let life = self.life();
@@ -401,8 +409,8 @@ impl LogOwner {
         Some(life.lent_from.unwrap_or_else(|| log.tail()))
     }
 
-    /// Has all effects go to the log again that was [lent](LogOwner::lend), which nobody else appends to any more; comes
-    /// back when they do.
+    /// Takes back the log that was [lent](LogOwner::lend), to which the follower no longer appends.
+    /// Returns when all effects go to it again.
     pub fn take_back(&self) {
         let Setup {
             env, host, in_use, ..
@@ -418,18 +426,20 @@ impl LogOwner {
         in_use.wait_until_taken_up(&|| host.is_stopping());
     }
 
-    /// Puts a checkpoint of another history in force, whose parts are durable, and begins the log anew after it, in place
-    /// of one that was [lent](LogOwner::lend). For a replica that was given everything.
+    /// Puts a checkpoint of another history in force, whose parts are durable, and begins a new log
+    /// after it, in place of one that was [lent](LogOwner::lend). For a replica that received a
+    /// full sync.
     ///
     /// # Errors
-    /// Why not. The log that there was goes on, unless what was decided could not be done: then there is none until this is
-    /// done again, or [the rest of it](LogOwner::begin_missing).
+    /// Why it failed. The previous log continues, unless the decided replacement could not be
+    /// completed: then there is no log until this is repeated, or [the rest of
+    /// it](LogOwner::begin_missing).
     pub fn replace(&self, manifest: &Manifest) -> Result<Arc<Log>, String> {
         let _alone = lock(&self.files);
         let _claimed = self.claim_while_on()?;
         let place = self.place();
         if let Err(error) = replacement::decide(&place, manifest) {
-            // Where that can be taken back all is as it was: the log that there is goes on.
+            // If the decision can be withdrawn, everything is as before: the present log continues.
             replacement::take_back(&place).map_err(|error| system_reason(&error))?;
             return Err(system_reason(&error));
         }
@@ -440,13 +450,14 @@ impl LogOwner {
             if let Some(syncer) = open.syncer {
                 let _panicked = syncer.join();
             }
-            // What it has is given up.
+            // Its content is discarded.
             let _fault = open.log.close();
         }
         self.begin_replacement(manifest)
     }
 
-    /// Does what is left of a replacement by this checkpoint, and begins the log after it. With [`LogOwner::files`] held.
+    /// Completes a replacement by this checkpoint, and begins the log after it. The caller holds
+    /// [`LogOwner::files`].
     fn begin_replacement(&self, manifest: &Manifest) -> Result<Arc<Log>, String> {
         let start = self.put_replacement_in_force(manifest)?;
         let wish = self.life().wish.clone();
@@ -455,15 +466,15 @@ impl LogOwner {
         open.counts.store(true, Ordering::Release);
         let log = Arc::clone(&open.log);
         let mut life = self.life();
-        // It may have been changed meanwhile.
+        // The level may have been changed meanwhile.
         open.log.set_level(life.wish.level);
         life.open = Some(open);
         life.lent_from = life.lent_from.map(|_| start);
         Ok(log)
     }
 
-    /// Puts the checkpoint in force that a replacement was decided with; where the log after it begins. With [`LogOwner::files`]
-    /// held, and no log open.
+    /// Puts the checkpoint of a decided replacement in force; returns where the log after it
+    /// begins. The caller holds [`LogOwner::files`], and no log is open.
     fn put_replacement_in_force(&self, manifest: &Manifest) -> Result<u64, String> {
         let finished = replacement::finish(&self.place(), &self.setup.env.clock);
         finished.map_err(|fault| fault.to_string())?;
@@ -474,8 +485,8 @@ impl LogOwner {
         Ok(start)
     }
 
-    /// Does what is left of a [replacement](LogOwner::replace) that could not be finished, before a checkpoint is made: a start
-    /// would finish it, and what came after it would be out of force.
+    /// Completes an unfinished [replacement](LogOwner::replace), before a checkpoint is made:
+    /// otherwise a start would complete it, and take the later checkpoint out of force.
     ///
     /// # Errors
     /// Why it cannot be done now either.
@@ -488,14 +499,14 @@ impl LogOwner {
         };
         let has_log = self.life().open.is_some();
         match has_log {
-            // It could not be taken back when it could not be decided, and that log went on.
+            // The decision failed and could not be withdrawn, and that log continued.
             true => replacement::take_back(&place).map_err(|error| system_reason(&error)),
             false => self.put_replacement_in_force(&manifest).map(drop),
         }
     }
 
-    /// Begins the log that a [replacement](LogOwner::replace) could not begin; the checkpoint that it goes on from, if that
-    /// was done now.
+    /// Begins the log that a [replacement](LogOwner::replace) could not begin. Returns the
+    /// checkpoint with which it continues, if that was done now.
     ///
     /// # Errors
     /// Why it cannot be begun now either.
@@ -512,7 +523,8 @@ impl LogOwner {
         Ok(Some(manifest))
     }
 
-    /// Goes on without the log that cannot be begun: writes are refused until an operator has one begun.
+    /// Goes on without the log that cannot be begun: writes are refused until an operator has one
+    /// begun.
     pub fn give_up_missing(&self, reason: String) {
         let mut life = self.life();
         if life.open.is_none() {
@@ -521,7 +533,7 @@ impl LogOwner {
         }
     }
 
-    /// The checkpoint that a replacement put in force, or is to.
+    /// Returns the checkpoint that a replacement put in force, or is to.
     fn replacing_manifest(&self) -> Result<Manifest, String> {
         let place = self.place();
         let decided = replacement::decided(&place).map_err(|fault| fault.to_string())?;
@@ -535,7 +547,7 @@ impl LogOwner {
     /// Makes everything durable that was appended.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     pub fn make_durable(&self) -> io::Result<()> {
         let Some(log) = self.life().open.as_ref().map(|open| Arc::clone(&open.log)) else {
             return Ok(());
@@ -558,11 +570,12 @@ impl LogOwner {
     /// Notes that a checkpoint is in force, and removes what it has replaced.
     ///
     /// # Errors
-    /// Those of the system; what is left is removed the next time.
+    /// Those of the system; the next call removes the rest.
     pub fn in_force(&self, manifest: &Manifest) -> io::Result<()> {
         let names_log = manifest.log_sequence.is_some();
         let removed = {
-            // Without a log the whole directory goes: not while there are files of the next one in it.
+            // Without a log the whole directory is removed: not while files of the next log are in
+            // it.
             let _alone = lock(&self.files);
             let mut life = self.life();
             life.set_base(manifest);
@@ -572,17 +585,17 @@ impl LogOwner {
             }
             self.step(life, Event::InForce { names_log })
         };
-        // What is in the log may count from now on.
+        // The content of the log may count from now on.
         self.moved();
         removed
     }
 
-    /// The log is durable further than before, or a fault has begun or ended.
+    /// Reports that the log is durable further than before, or that a fault has begun or ended.
     fn moved(&self) {
         moved(&self.setup.in_use, &self.setup.env, &*self.setup.host);
     }
 
-    /// Has nobody else do the work of the states.
+    /// Reserves the work of the states for this thread.
     fn claim(&self) -> Result<(), String> {
         let mut life = self.life();
         if life.is_driven || life.state.is_changing() {
@@ -592,7 +605,7 @@ impl LogOwner {
         Ok(())
     }
 
-    /// Keeps the log from being ended while another one takes its place.
+    /// Keeps the log from being ended while another one replaces it.
     fn claim_while_on(&self) -> Result<Claimed<'_>, String> {
         self.claim()?;
         let claimed = Claimed(self);
@@ -607,13 +620,14 @@ impl LogOwner {
         self.released.notify_all();
     }
 
-    /// Does the work of the states up to one that stays. For who has [claimed](LogOwner::claim) it.
+    /// Does the work of the states until one is stable. The caller has [claimed](LogOwner::claim)
+    /// it.
     fn drive(&self) {
         loop {
             let is_given_up = match self.advance() {
                 Progress::Rest => return,
                 Progress::GivenUp => true,
-                // Whoever ends the server goes on.
+                // The thread that ends the server continues.
                 Progress::More => self.state().next == Next::End,
             };
             if is_given_up {
@@ -622,7 +636,7 @@ impl LogOwner {
         }
     }
 
-    /// Does the work of the state. For one thread at a time.
+    /// Does the work of the present state. Only one thread at a time may call it.
     pub fn advance(&self) -> Progress {
         let Some(work) = self.state().work() else {
             return Progress::Rest;
@@ -639,7 +653,7 @@ impl LogOwner {
             Work::Open => {
                 return match self.open(Event::OpenFailed) {
                     Ok(()) => Progress::More,
-                    // The operator was told.
+                    // The operator was notified.
                     Err(_) => Progress::Rest,
                 };
             }
@@ -661,7 +675,7 @@ impl LogOwner {
         progress
     }
 
-    /// Makes the files of a log, and has all effects go to it, if that is what the state is about.
+    /// Creates the files of a log, and sends all effects to it, if the state requires that.
     fn open(&self, failed: Event) -> io::Result<()> {
         {
             let _alone = lock(&self.files);
@@ -691,7 +705,7 @@ impl LogOwner {
                 }
             }
         }
-        // It may have begun with a fault, which is to be known before anybody is served.
+        // The log may have begun with a fault, which must be known before any client is served.
         self.moved();
         Ok(())
     }
@@ -736,7 +750,8 @@ impl LogOwner {
         })
     }
 
-    /// Makes durable what is in the log that nobody states effects to any more, and closes its files.
+    /// Makes the content of a log durable to which no thread appends any more, and closes its
+    /// files.
     fn close(&self) -> Progress {
         self.close_files();
         let _alone = lock(&self.files);
@@ -750,7 +765,7 @@ impl LogOwner {
         progress
     }
 
-    /// There are none where a log that was to take the place of another one could not be begun.
+    /// Closes the files. There are none if a replacement log could not be begun.
     fn close_files(&self) {
         let mut life = self.life();
         let Some(open) = &mut life.open else { return };
@@ -759,7 +774,8 @@ impl LogOwner {
             Arc::clone(&open.stop),
             open.syncer.take(),
         );
-        // No checkpoint will make it count that does not by now, and who waits for that is not to wait for ever.
+        // If no checkpoint makes it count by now, none will; clients that wait for that must not
+        // wait for ever.
         open.counts.store(true, Ordering::Release);
         life.end = log.tail();
         drop(life);
@@ -774,18 +790,19 @@ impl LogOwner {
         }
     }
 
-    /// Goes on to the next state, and does what is to be done on the way. With [`LogOwner::files`] held, where files may
-    /// be removed by that.
+    /// Changes to the next state, and does its actions. The caller holds [`LogOwner::files`] if
+    /// they may remove files.
     fn step(&self, life: MutexGuard<'_, Life>, event: Event) -> io::Result<()> {
         self.step_on(life, event).1
     }
 
-    /// The same, for who does the work of the states: whether there is more of it, and whether files could be removed.
+    /// The same, for the thread that does the work of the states: also returns whether there is
+    /// more work. The result says whether files could be removed.
     fn step_on(&self, mut life: MutexGuard<'_, Life>, event: Event) -> (Progress, io::Result<()>) {
         let (state, actions) = table::step(life.state, event);
         self.setup.host.log_stepped(life.state, event);
         if life.state.is_changing() && !state.is_changing() {
-            // At once: who asks for a change from here on has another thread do it.
+            // At once: a change requested from here on gets another thread.
             life.is_driven = false;
             self.released.notify_all();
         }
@@ -820,7 +837,7 @@ impl LogOwner {
         (progress, removed)
     }
 
-    /// The part of an action that waits for nothing.
+    /// Does the part of an action that does not wait.
     fn do_at_once(&self, life: &mut Life, action: Action) {
         let Setup {
             env, host, in_use, ..
@@ -860,24 +877,29 @@ impl fmt::Debug for LogOwner {
     }
 }
 
-/// A log is durable further than before, or a fault has begun or ended.
+/// Reports that a log is durable further than before, or that a fault has begun or ended.
 fn moved(in_use: &LogInUse, env: &Environment, host: &dyn Host) {
     in_use.look_for_fault(env);
     host.log_moved();
 }
 
-/// What is held of the log in memory, where that is a file's: a fifth of a second and more of SETs at full speed on one
-/// core. Devices answer nothing for a tenth of one now and then, and who writes more meanwhile waits.
+/// Maximum size of the ring in the log's mapped file: at least a fifth of a second of SETs at full
+/// speed on one core. Devices sometimes do not answer for a tenth of a second, and writes beyond
+/// the ring wait meanwhile.
 const RING_BYTES_MAX: u64 = 128 << 20;
-/// Less than this is no help. What a longer one would need may be refused: room, of which there is a quota, or addresses.
+/// Minimum size of the ring: less is no help. A larger one may be refused for lack of disk quota or
+/// address space.
 const RING_BYTES_MIN: u64 = 32 << 20;
-/// More than the least is no greater part of the memory that the process may have, ...
+/// Divisor: a ring above the minimum takes at most this share of the memory that the process may
+/// use, ...
 const RING_MEMORY_SHARE: u64 = 64;
-/// ... nor of the device's room, of which as much is kept once more for what a start takes from it.
+/// ... and at most this share of the device's free space. The same amount again is reserved for
+/// what a start takes from the ring.
 const RING_ROOM_SHARE: u64 = 16;
 
-/// How long a ring is, in bytes, a number of MiB: as two of the files that it is taken to, for who makes these short has little
-/// room, and no more than in proportion to what there is of memory and room, where that is known.
+/// Returns the length of a ring in bytes, a multiple of a MiB: that of two of the segments to which
+/// it is written, because short segments mean little space; and at most in proportion to memory and
+/// free space, where known.
 fn ring_bytes(segment_bytes: u64, usable_bytes: u64, room_bytes: Option<u64>) -> u64 {
     const MIB: u64 = 1 << 20;
     let of_memory = usable_bytes / RING_MEMORY_SHARE;

@@ -1,7 +1,7 @@
 //! The operation log as [`Tail`]: what workers see of it.
 //!
-//! A log that was begun while the server runs counts only when a checkpoint is in force that it is behind.
-//! Until then a start would not look at it, so nothing in it is called durable.
+//! A log that was begun while the server runs counts only once a checkpoint in force continues with
+//! it. Until then a start would ignore it, so nothing in it is reported durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +16,12 @@ use super::tail::{Appended, BEFORE_LOG, Tail};
 #[derive(Debug)]
 pub struct LogTail {
     log: Arc<Log>,
-    /// A start would find it.
+    /// Whether a start would read it.
     counts: Arc<AtomicBool>,
 }
 
 impl LogTail {
-    /// The tail of `log`, which counts once `counts` says so.
+    /// Returns the tail of `log`, which counts once `counts` is set.
     #[must_use]
     pub fn new(log: Arc<Log>, counts: Arc<AtomicBool>) -> Self {
         Self { log, counts }

@@ -1,4 +1,4 @@
-//! Values that lie in segments of the tier, as checkpoints have them: not the value, but where it is.
+//! Values in segments of the tier, as checkpoints record them: not the value, but where it is.
 //!
 //! ```text
 //!   0         8           12      16     20     21  24
@@ -6,8 +6,8 @@
 //!   │ u64     │ u32 units │ u32   │ u32  │ u8   │   │     the body of a record of type 254
 //! ```
 //!
-//! `len` is that of the string in bytes, or the number of elements. What keeps the segments is the checkpoint's
-//! [`Hold`] while it is made, and then its manifest.
+//! `len` is the length of the string in bytes, or the number of elements. The segments are kept by
+//! the checkpoint's [`Hold`] while it is made, and then by its manifest.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,10 +19,10 @@ use tier::{DictionaryName, Hold, Named, NamedSegment, Place, SegmentName, Tier, 
 
 use crate::bodies::{BodyFault, Existing};
 
-/// Bytes of a body.
+/// Length of a body in bytes.
 const BODY_BYTES: usize = 24;
 
-/// Where the entry of a locator is.
+/// Returns the place of a locator's entry.
 #[must_use]
 pub fn place_of(locator: Locator) -> Place {
     Place {
@@ -32,13 +32,13 @@ pub fn place_of(locator: Locator) -> Place {
     }
 }
 
-/// What a stub has of an entry; none where that has no room in it.
+/// Returns the locator of an entry for a stub, or `None` if it does not fit.
 #[must_use]
 pub fn locator_of(place: Place, kind: ColdKind) -> Option<Locator> {
     Locator::new(place.units, kind, place.slot, place.offset_units)
 }
 
-/// Where a value is, whatever process looks for it.
+/// The place of a value, independent of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeptPlace {
     pub(crate) ordinal: u64,
@@ -59,7 +59,7 @@ impl KeptPlace {
         body
     }
 
-    /// What a body says; none of one that no checkpoint has.
+    /// Decodes a body; `None` if no checkpoint has such a body.
     pub(crate) fn decode(body: &[u8]) -> Option<Self> {
         let (ordinal, rest) = body.split_first_chunk()?;
         let (offset_units, rest) = rest.split_first_chunk()?;
@@ -78,7 +78,7 @@ impl KeptPlace {
     }
 }
 
-/// Writes a record that tells where its value is, which `hold` keeps there.
+/// Writes a record that refers to its value's place. `hold` keeps the value there.
 ///
 /// # Errors
 /// Those of the system.
@@ -108,7 +108,7 @@ pub(crate) fn write(
     writer.record(&head, saved.key, body.len() as u64, [&body[..]])
 }
 
-/// Makes a key hold the value that a record names.
+/// Sets a key to the value that a record refers to.
 ///
 /// # Errors
 /// [`BodyFault`]; the store is unchanged.
@@ -140,7 +140,7 @@ pub fn put(
     })
 }
 
-/// Has a manifest say what a checkpoint names of the tier.
+/// Adds what a checkpoint names of the tier to its manifest.
 pub(crate) fn note(named: &Named, manifest: &mut Manifest) {
     let segments = named.segments.iter().map(|segment| SegmentEntry {
         ordinal: segment.name.ordinal,
@@ -158,10 +158,10 @@ pub(crate) fn note(named: &Named, manifest: &mut Manifest) {
     manifest.dictionaries = dictionaries.collect();
 }
 
-/// Takes the segments that a manifest names, and their dictionaries.
+/// Adopts the segments that a manifest names, and their dictionaries.
 ///
 /// # Errors
-/// [`TierFault`] when one is not what it should be.
+/// [`TierFault`] if one of them is invalid.
 pub(crate) fn adopt(tier: &Tier, manifest: &Manifest) -> Result<(), TierFault> {
     let segments = manifest.segments.iter().map(|segment| NamedSegment {
         name: SegmentName {
@@ -183,7 +183,7 @@ pub(crate) fn adopt(tier: &Tier, manifest: &Manifest) -> Result<(), TierFault> {
     })
 }
 
-/// A manifest is in force.
+/// Notes that a manifest is in force.
 pub fn in_force(tier: &Tier, manifest: &Manifest) {
     let ordinals = manifest.segments.iter().map(|segment| segment.ordinal);
     tier.in_force(&ordinals.collect::<BTreeSet<_>>());

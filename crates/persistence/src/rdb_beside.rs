@@ -1,13 +1,14 @@
-//! The RDB file that a save leaves beside its checkpoint (`checkpoint-format rdb`), for others than this server.
+//! The RDB file that a save leaves beside its checkpoint (`checkpoint-format rdb`), for use by
+//! other programs.
 //!
 //! ```text
 //!   SAVE, BGSAVE, save points, SHUTDOWN ──► checkpoint in force ──► temp-iolite.rdb ──► dump.rdb
 //!                                              a start loads this        synced, renamed
 //! ```
 //!
-//! It is written behind the checkpoint and by a snapshot of its own: in no more memory than the checkpoint
-//! may have, and as of a moment that is no earlier. Where it fails the file that was there stays whole, the
-//! save has failed, and the checkpoint counts all the same.
+//! It is written after the checkpoint from a snapshot of its own: in no more memory than the
+//! checkpoint may have, and as of a moment that is no earlier. If it fails, the previous file stays
+//! whole, the save has failed, and the checkpoint counts nevertheless.
 
 use std::path::{Path, PathBuf};
 
@@ -18,8 +19,8 @@ use super::checkpointer::Failure;
 use super::export::{Export, ExportError, ExportOptions};
 use crate::environment::Environment;
 
-/// The file until it is whole. Always the same, so that what a crash leaves behind is overwritten: nobody else
-/// writes it, for the lock of the data directory is held.
+/// Name of the file until it is whole. It is always the same, so that the remains of a crash are
+/// overwritten. No other process writes it, because the lock of the data directory is held.
 const DRAFT_NAME: &str = "temp-iolite.rdb";
 
 /// How a save leaves an RDB file beside its checkpoint.
@@ -31,10 +32,11 @@ pub struct RdbBeside {
     pub compresses: bool,
 }
 
-/// Writes everything into the file of this name in `directory`; the most memory that was held for it at a time.
+/// Writes all data into the file of this name in `directory`; returns the maximum memory held for
+/// it at any time.
 ///
 /// # Errors
-/// Why there is no new file; the one that was there is whole.
+/// Why there is no new file; the previous one is whole.
 pub fn save(
     env: &Environment,
     disk: &dyn Disk,
@@ -133,7 +135,7 @@ mod tests {
         save_unless(env, disk, &|| false)
     }
 
-    /// How many keys there are in the file, which is whole; none without one.
+    /// Returns the number of keys in the file, which is whole, or `None` without one.
     fn keys_in(disk: &SimulatedDisk) -> Option<u64> {
         let file = disk.open("/data/dump.rdb".as_ref()).ok()?;
         let mut bytes = vec![0; usize::try_from(file.size().unwrap()).unwrap()];
@@ -164,7 +166,7 @@ mod tests {
             let mut struck = 0;
             for failing in 0..operations {
                 let disk = disk();
-                // The file of before has three keys, and the one that comes has four.
+                // The previous file has three keys, and the new one has four.
                 let former = self::env();
                 for key in ["a", "b", "c"] {
                     put(&former, key);
@@ -177,7 +179,7 @@ mod tests {
                 disk.heal();
                 match (saved, keys_in(&disk)) {
                     (Ok(_), Some(4)) => assert_eq!(disk.faults_struck(), 0),
-                    // The name is there and may not last.
+                    // The name exists but may not be durable.
                     (Err(Failure::System(reason)), Some(3 | 4)) => {
                         assert!(reason.starts_with("/data/dump.rdb: "), "{reason}");
                     }

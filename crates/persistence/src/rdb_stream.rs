@@ -1,14 +1,15 @@
-//! A checkpoint as an RDB file, written to a stream: what a Redis or Valkey replica is given for a full sync.
+//! Streams a checkpoint as an RDB file, for the full sync of a Redis or Valkey replica.
 //!
 //! ```text
 //!   manifest, parts ──► records ──► this ──► RDB of the peer's version ──► socket, or a file
 //! ```
 //!
-//! The store is not touched, so any number of slow replicas cost it nothing. Objects whose form is the same in the
-//! peer's version go through as they are kept; others are read and written anew.
+//! The store is not touched, so any number of slow replicas cost it nothing. Objects with the same
+//! form in the peer's version are copied as they are kept; others are decoded and encoded anew.
 //!
 //! Invariants
-//!  1. What the peer's version cannot hold is an error with the key, or left out and counted where loss is allowed.
+//!  1. Content that the peer's version cannot hold is an error with the key, or is left out and
+//!     counted if loss is allowed.
 //!  2. Memory is that of one block of the checkpoint and of its longest record.
 
 use std::fmt;
@@ -24,60 +25,60 @@ use rdb::{
     Limits, Malformed, Reader, Style, VERSION_MAX, VERSION_MIN, VERSION_VALKEY, Value, value,
 };
 
-/// How the file is written, and what it has.
+/// Format and content of the file.
 #[derive(Clone, Debug)]
 pub struct StreamOptions {
-    /// The version of the format: that of the peer.
+    /// Version of the format: the peer's.
     pub version: u16,
     /// Whether long texts are compressed.
     pub compresses: bool,
-    /// Whether the bytes are summed up.
+    /// Whether the file has a checksum.
     pub sums_up: bool,
-    /// What the file tells about its writer: names and texts.
+    /// What the file states about its writer: names and texts.
     pub origin: Vec<(&'static str, Vec<u8>)>,
-    /// Whether it has keys.
+    /// Whether it contains keys.
     pub has_data: bool,
-    /// Whether it has libraries of functions. Versions before 10 have none.
+    /// Whether it contains libraries of functions. Versions before 10 have none.
     pub has_functions: bool,
-    /// Deadlines of fields that the version does not know are left out.
+    /// Whether deadlines of fields that the version does not know are left out.
     pub allows_loss: bool,
 }
 
-/// What was written.
+/// The result of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streamed {
-    /// Keys.
+    /// Number of keys.
     pub keys: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Keys and libraries that are not all that they were.
+    /// Number of keys and libraries that are incomplete or left out.
     pub lost: u64,
 }
 
-/// Why the file was not written. What the sink has of it is of no use.
+/// Why the file was not written. What the sink has of it is unusable.
 #[derive(Debug)]
 pub enum StreamFault {
-    /// The sink did not take it.
+    /// The sink reported an error.
     Sink(io::Error),
-    /// The checkpoint is damaged or gone.
+    /// The checkpoint is damaged or missing.
     Checkpoint(CheckpointFault),
-    /// A record of it is.
+    /// A record of the checkpoint is malformed.
     Record {
         /// Its key.
         key: Vec<u8>,
-        /// What is wrong.
+        /// Its flaw.
         fault: Malformed,
     },
-    /// This version is not written.
+    /// This version cannot be written.
     Unknown(u16),
     /// The version cannot hold this key: its fields have deadlines.
     Version {
-        /// The version that is written.
+        /// The version of the file.
         version: u16,
         /// The key.
         key: Vec<u8>,
     },
-    /// The version has no functions, and there are some.
+    /// The version has no functions, but there are some.
     Functions(u16),
 }
 
@@ -125,8 +126,8 @@ impl std::error::Error for StreamFault {}
 /// The first version with functions.
 const FUNCTIONS_VERSION: u16 = 10;
 
-/// Writes the checkpoint that `manifest` names, in `directory`, to `sink`. Objects that are written anew are made
-/// with `limits`, which say in which form.
+/// Writes the checkpoint that `manifest` names, in `directory`, to `sink`. `limits` decide the form
+/// of objects that are encoded anew.
 ///
 /// # Errors
 /// See [`StreamFault`].
@@ -251,7 +252,7 @@ impl<W: Write> Stream<'_, W> {
         Ok(())
     }
 
-    /// Whether a body in the file is what it is in the checkpoint.
+    /// Whether a body in the file is the same as in the checkpoint.
     fn is_same(&self, type_code: u8, value_version: u16) -> bool {
         !self.options.compresses
             && value::is_type_of(type_code, value_version)

@@ -1,12 +1,13 @@
-//! From what was kept to a store that is as it was: the checkpoint that counts, then the log behind it.
+//! Restores the store from files: the checkpoint in force, then the log behind it.
 //!
 //! ```text
 //!   MANIFEST ──► parts, loaded side by side ──► store
 //!      └─ log sequence, generation ──► log ──► effects of that generation and later, by key ──► store
 //! ```
 //!
-//! It is all or nothing: the store is as it was at the end of the log, or as it was at the place asked
-//! for, or nobody is served and the operator is told which file is wrong, where, and what can be done.
+//! It is all or nothing: the store is as it was at the end of the log, or at the requested point.
+//! Otherwise no client is served, and the operator is notified which file is wrong, where, and what
+//! can be done.
 
 use std::fmt;
 use std::io;
@@ -28,22 +29,23 @@ use crate::environment::Environment;
 use crate::lines::Lines;
 use base::os_error::system_reason;
 
-/// Progress is told whenever so many bytes of the log were read.
+/// Bytes of the log between two updates of the progress.
 const TELL_BYTES: u64 = 1 << 20;
 
-/// Up to where the log is applied.
+/// The point up to which the log is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// All of it.
+    /// The end of the log.
     End,
-    /// What was written before this sequence.
+    /// Everything written before this sequence.
     Sequence(u64),
-    /// What was written up to this time, in milliseconds since 1970 UTC.
+    /// Everything written up to this time, in milliseconds since 1970 UTC.
     Time(u64),
 }
 
 impl Target {
-    /// Whether a frame that ends at this sequence, and was written at this time, is behind it.
+    /// Whether a frame that ends at this sequence, and was written at this time, is behind the
+    /// point.
     fn leaves_out(self, end: u64, unix_ms: u64) -> bool {
         match self {
             Self::End => false,
@@ -52,25 +54,25 @@ impl Target {
         }
     }
 
-    /// Whether nothing is wanted from this sequence on.
+    /// Whether nothing from this sequence on is wanted.
     fn is_below(self, sequence: u64) -> bool {
         matches!(self, Self::Sequence(wanted) if wanted <= sequence)
     }
 }
 
-/// What becomes of the effects that the log has.
+/// What happens to the effects in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effects {
     /// They are applied to the store.
     Applied,
-    /// They are read and passed over: a copy of the log alone has no data.
+    /// They are read and skipped: a log-only copy has no data.
     PassedOver,
 }
 
-/// Where everything is kept.
+/// The place of all files of a server.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The files.
+    /// The disk.
     pub disk: Arc<dyn Disk>,
     /// The directory of the manifest.
     pub directory: PathBuf,
@@ -79,7 +81,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where a server with this working directory keeps everything.
+    /// Returns the place of a server with this working directory.
     #[must_use]
     pub fn within(dir: &Path) -> Self {
         let directory = dir.join(directory::NAME);
@@ -90,15 +92,15 @@ impl Place {
         }
     }
 
-    /// The manifest that counts, if anything is kept here.
+    /// Returns the manifest in force, if anything is kept here.
     ///
     /// # Errors
-    /// When the system does not give it, or it is not what was written.
+    /// If the system reports an error, or the manifest differs from what was written.
     pub fn manifest(&self) -> Result<Option<Manifest>, CheckpointFault> {
         read_manifest(&*self.disk, &self.directory)
     }
 
-    /// Bytes of the log's segments, as far as they are to be had.
+    /// Returns the bytes of the log's segments, as far as they can be read.
     fn log_bytes(&self) -> u64 {
         let names = self.disk.list(&self.log_directory).unwrap_or_default();
         let segments = names.iter().filter(|name| name.ends_with(".log"));
@@ -109,15 +111,15 @@ impl Place {
         sizes.sum()
     }
 
-    /// Gives up what the log has behind what was recovered; what was kept aside of it stays. A sequence that was
-    /// never used, from which the log can go on.
+    /// Discards the log behind the recovered point; the copy that was set aside stays. Returns a
+    /// sequence that was never used, from which the log can continue.
     ///
     /// # Errors
     /// Those of the system.
     pub fn give_up_behind(&self, recovered: &Recovered) -> io::Result<u64> {
         let bound = log::bound(&*self.disk, &self.log_directory)?;
         let end = recovered.next_sequence();
-        // Nothing of it is needed by a checkpoint alone, and none of it need be readable.
+        // If the checkpoint is needed without any of the log, no file of the log need be readable.
         let is_alone = recovered.manifest.log_sequence == Some(end);
         let first = if is_alone { 0 } else { end };
         log::remove_from(&*self.disk, &self.log_directory, first)?;
@@ -140,32 +142,32 @@ impl Place {
     }
 }
 
-/// What was recovered.
+/// The recovered data.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The checkpoint that counted.
+    /// The checkpoint that was in force.
     pub manifest: Manifest,
-    /// Where the log ended, if there is one.
+    /// The end of the log, if there is one.
     pub log: Option<LogEnd>,
 }
 
-/// How the replay of a log ended.
+/// The end of a log's replay.
 #[derive(Debug)]
 pub struct LogEnd {
-    /// Effects that were applied.
+    /// Number of applied effects.
     pub effects: u64,
-    /// The highest generation that was met.
+    /// The highest generation found.
     pub generation: u64,
-    /// Behind the last frame that was applied.
+    /// End of the last applied frame.
     pub sequence: u64,
-    /// How the log ends; none when the replay stopped before.
+    /// The end of the log; `None` if the replay stopped before.
     pub tail: Option<Tail>,
-    /// What its controls say, of the frames that were applied.
+    /// Content of the controls in the applied frames.
     pub controls: Controls,
 }
 
 impl LogEnd {
-    /// Of a replay that has applied nothing behind a checkpoint.
+    /// Returns the end of a replay that has applied nothing behind a checkpoint.
     fn at_checkpoint(generation: u64, sequence: u64) -> Self {
         Self {
             effects: 0,
@@ -178,14 +180,15 @@ impl LogEnd {
 }
 
 impl Recovered {
-    /// The highest generation that anything kept belongs to.
+    /// Returns the highest generation in the kept data.
     #[must_use]
     pub fn generation(&self) -> u64 {
         let of_log = self.log.as_ref().map_or(0, |log| log.generation);
         self.manifest.generation.max(of_log)
     }
 
-    /// The terms of the log, oldest first: those that the checkpoint names, and those that begin after it.
+    /// Returns the terms of the log, oldest first: those that the checkpoint names, and those that
+    /// begin after it.
     #[must_use]
     pub fn terms(&self) -> Vec<TermEntry> {
         let named = &self.manifest.history.terms;
@@ -195,7 +198,8 @@ impl Recovered {
         below.chain(read.into_iter().flatten()).copied().collect()
     }
 
-    /// Tells the operator, and whoever takes spans, of a load that began at this monotonic time.
+    /// Reports a load that began at this monotonic time to the operator, and to the receiver of
+    /// spans.
     pub fn tell(&self, env: &Environment, started_ns: u64) {
         let took_us = env.clock.monotonic_ns().saturating_sub(started_ns) / 1_000;
         env.shared.observer.spans.note(
@@ -236,41 +240,41 @@ impl Recovered {
         }
     }
 
-    /// Where a log goes on.
+    /// Returns where a log continues.
     #[must_use]
     pub fn next_sequence(&self) -> u64 {
         self.log.as_ref().map_or(0, |log| log.sequence)
     }
 }
 
-/// Why nothing can be served.
+/// Why no client can be served.
 #[derive(Debug)]
 pub enum RecoveryError {
     /// A part of the checkpoint is missing or damaged.
     Checkpoint(LoadFault),
     /// The log is damaged, or a part of it is missing.
     Log {
-        /// What is wrong.
+        /// The error.
         error: LogError,
         /// Everything below this sequence is in the checkpoint.
         held: u64,
     },
-    /// The log holds what cannot be applied.
+    /// An effect in the log cannot be applied.
     Replay(ReplayFault),
-    /// And so does this.
+    /// A control in the log cannot be applied.
     Control(NotApplied),
-    /// The place asked for is not in what is kept.
+    /// The requested point is not in the kept data.
     Target {
-        /// What was asked for.
+        /// The requested point.
         target: Target,
-        /// What the checkpoint holds is before this sequence …
+        /// The content of the checkpoint is before this sequence …
         sequence: u64,
         /// … and this time, in milliseconds since 1970 UTC.
         unix_ms: u64,
     },
-    /// The log does not reach the place asked for.
+    /// The log does not reach the requested sequence.
     Beyond {
-        /// What was asked for.
+        /// The requested sequence.
         sequence: u64,
         /// Where the log ends.
         end: u64,
@@ -279,14 +283,14 @@ pub enum RecoveryError {
     NoLog {
         /// The directory.
         path: PathBuf,
-        /// From where it is needed.
+        /// The sequence from which on it is needed.
         sequence: u64,
     },
-    /// The checkpoint has a database that the directive `databases` leaves out.
+    /// The checkpoint has a database that exceeds the directive `databases`.
     Database {
         /// The database.
         database: u16,
-        /// How many there are.
+        /// Number of databases.
         databases: u16,
     },
 }
@@ -342,7 +346,7 @@ impl fmt::Display for RecoveryError {
     }
 }
 
-/// What can be done about a log that is good up to a sequence.
+/// Returns what can be done about a log that is valid up to a sequence.
 fn way_out(sequence: u64) -> String {
     format!(
         ". `iolite check` with this directory tells more. A start with --recover-to {sequence} serves what \
@@ -358,8 +362,8 @@ impl From<ReplayFault> for RecoveryError {
     }
 }
 
-/// Puts everything that is kept into the store of `env`, which is empty, with at most `threads`
-/// threads. Progress goes to [`Environment::loading`].
+/// Loads all kept data into the store of `env`, which is empty, with at most `threads` threads.
+/// Progress goes to [`Environment::loading`].
 ///
 /// # Errors
 /// [`RecoveryError`]: then the store has some of it and must not be served.
@@ -418,18 +422,18 @@ fn check_target(manifest: &Manifest, target: Target) -> Result<(), RecoveryError
     })
 }
 
-/// What a checkpoint is loaded onto.
+/// The store into which a checkpoint is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Onto {
     /// A store without keys.
     Empty,
-    /// One with other keys than those that are loaded.
+    /// A store with keys other than the loaded ones.
     Others,
-    /// One whose keys are replaced by those that are loaded.
+    /// A store whose keys are replaced by the loaded ones.
     Older,
 }
 
-/// Puts into the store of `env` what a checkpoint has, and no more.
+/// Loads the content of a checkpoint into the store of `env`, without the log.
 ///
 /// # Errors
 /// [`LoadFault`]: then the store has some of it and must not be served.
@@ -469,7 +473,7 @@ pub fn load_checkpoint(
     source.load(&env.store, threads)
 }
 
-/// Applies what the log has behind a checkpoint.
+/// Applies the log behind a checkpoint.
 fn replay_log(
     env: &Environment,
     place: &Place,
@@ -479,7 +483,7 @@ fn replay_log(
     threads: usize,
 ) -> Result<LogEnd, RecoveryError> {
     if target.is_below(from) {
-        // The checkpoint alone is wanted: the log may be in any state.
+        // Only the checkpoint is wanted: the log may be in any state.
         return Ok(LogEnd::at_checkpoint(manifest.generation, from));
     }
     let below = match target {
@@ -523,9 +527,9 @@ fn replay_log(
     Ok(end)
 }
 
-/// Why a log without a file at or below `from` is refused.
+/// Returns why a log without a file at or below `from` is refused.
 fn no_log(place: &Place, from: u64) -> Result<RecoveryError, LogError> {
-    // It may have files behind, of which the reader says what they are.
+    // There may be later files, which the reader then reports.
     let _reader = Reader::open(Arc::clone(&place.disk), &place.log_directory, from)?;
     Ok(RecoveryError::NoLog {
         path: place.log_directory.clone(),
@@ -537,11 +541,11 @@ fn no_log(place: &Place, from: u64) -> Result<RecoveryError, LogError> {
 struct Replay<'r> {
     env: &'r Environment,
     reader: Reader,
-    /// That of the checkpoint.
+    /// Generation of the checkpoint.
     generation: u64,
-    /// What of the log is in the checkpoint.
+    /// The effects of the log that are in the checkpoint.
     overlap: Overlap,
-    /// What is below it is in the checkpoint.
+    /// Sequence below which everything is in the checkpoint.
     from: u64,
     target: Target,
     effects: Effects,
@@ -593,7 +597,7 @@ impl Replay<'_> {
         self.at_the_tail(end)
     }
 
-    /// The log has no more frames, or none below the place asked for.
+    /// Handles the end of the log, or of its part below the requested point.
     fn at_the_tail(&self, mut end: LogEnd) -> Result<LogEnd, RecoveryError> {
         let Some(tail) = self.reader.tail() else {
             return Ok(end);
@@ -604,7 +608,7 @@ impl Replay<'_> {
                 sequence,
                 end: end.sequence,
             }),
-            // Files that begin there were not looked at.
+            // Files that begin at or behind the sequence were not read.
             Target::Sequence(_) => Ok(end),
             Target::End | Target::Time(_) => {
                 end.tail = Some(tail.clone());

@@ -1,13 +1,14 @@
-//! A checkpoint and a log that take the place of others of another history, both at once: what a full sync of a replica
-//! leaves.
+//! Replaces checkpoint and log by those of another history, both at once: the result of a replica's
+//! full sync.
 //!
 //! ```text
 //!   parts durable ─► MANIFEST.sync ─► the old log goes ─► MANIFEST ─► the new log begins ─► MANIFEST.sync goes
 //!                    └── from here on a start does the rest ([`finish`])
 //! ```
 //!
-//! The old log and the new one use the same sequences for other frames. So neither manifest may ever be found beside the
-//! other one's log: the step that decides is that `MANIFEST.sync` is there, and everything after it may be done again.
+//! The old log and the new one use the same sequences for different frames. So neither manifest may
+//! ever be found beside the other one's log: the presence of `MANIFEST.sync` decides, and
+//! everything after that step may be repeated.
 
 use std::io;
 use std::sync::Arc;
@@ -19,25 +20,25 @@ use durability::whole_file;
 
 use crate::recovery::Place;
 
-/// A manifest that is about to be in force.
+/// A manifest that is about to be put in force.
 const DECIDED_NAME: &str = "MANIFEST.sync";
-/// A manifest is not longer than this.
+/// Maximum length of a manifest.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 
-/// Decides that a checkpoint takes the place of everything that is kept. Its parts are durable. Nothing may go before that,
-/// and the old log may not be read any more afterwards.
+/// Decides that a checkpoint replaces all present data. Its parts must be durable. Nothing may be
+/// removed before this, and the old log may not be read afterwards.
 ///
 /// # Errors
-/// Those of the system: then it may be decided or not, which a start finds out.
+/// Those of the system: then the decision is uncertain, and the next start finds out.
 pub fn decide(place: &Place, manifest: &Manifest) -> io::Result<()> {
     let bytes = manifest.encode().into_bytes();
     whole_file::replace(&*place.disk, &place.directory, DECIDED_NAME, &bytes).map(drop)
 }
 
-/// Takes back what could not be [decided](decide).
+/// Withdraws a decision that [`decide`] could not complete.
 ///
 /// # Errors
-/// Those of the system: then it may be decided or not, which a start finds out.
+/// Those of the system: then the decision is uncertain, and the next start finds out.
 pub fn take_back(place: &Place) -> io::Result<()> {
     match place.disk.remove(&place.directory.join(DECIDED_NAME)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -45,16 +46,17 @@ pub fn take_back(place: &Place) -> io::Result<()> {
     }
 }
 
-/// Whether a replacement was [decided](decide) that is not finished.
+/// Whether there is a [decided](decide), unfinished replacement.
 #[must_use]
 pub fn is_decided(place: &Place) -> bool {
     place.disk.open(&place.directory.join(DECIDED_NAME)).is_ok()
 }
 
-/// Does what is left of a replacement that was [decided](decide); whether there was one. Nobody has the log open.
+/// Completes a [decided](decide) replacement; returns whether there was one. The log must not be
+/// open.
 ///
 /// # Errors
-/// Those of the system; it is to be tried again before anything is read.
+/// Those of the system; the call must be repeated before anything is read.
 pub fn finish(place: &Place, clock: &Arc<dyn Clock>) -> Result<bool, CheckpointFault> {
     let path = place.directory.join(DECIDED_NAME);
     let Some(manifest) = decided(place)? else {
@@ -74,10 +76,10 @@ pub fn finish(place: &Place, clock: &Arc<dyn Clock>) -> Result<bool, CheckpointF
     Ok(true)
 }
 
-/// The manifest that was decided on; none when none was.
+/// Returns the decided manifest, or `None` if there is none.
 ///
 /// # Errors
-/// Those of the system, or what is wrong with it.
+/// Those of the system, or a flaw of the manifest.
 pub fn decided(place: &Place) -> Result<Option<Manifest>, CheckpointFault> {
     let path = place.directory.join(DECIDED_NAME);
     let file = match place.disk.open(&path) {
@@ -96,7 +98,7 @@ pub fn decided(place: &Place) -> Result<Option<Manifest>, CheckpointFault> {
         .map_err(|flaw| CheckpointFault::Manifest { path, flaw })
 }
 
-/// Makes a log that begins at a sequence and has nothing.
+/// Creates an empty log that begins at a sequence.
 fn begin_log(place: &Place, clock: &Arc<dyn Clock>, sequence: u64) -> io::Result<()> {
     let options = Options {
         ring_bytes: 0,

@@ -1,19 +1,21 @@
 //! Applies canonical commands to the store: those of our log, and those of AOFs.
 //!
-//! A [`Replayer`] is an engine with a client of its own. What commands said to clients when they ran for
-//! the first time is not said again: nothing is stated to logs or listeners, nothing is counted for
-//! INFO, and there is no server to ask.
+//! A [`Replayer`] is an engine with a client of its own. Side effects of a command's first run are
+//! not repeated: nothing is reported to logs or observers, nothing is counted for INFO, and there
+//! is no server to ask.
 //!
 //! Invariants
-//!  1. Time stands still, at 0: nothing expires while it is loaded, so that a command finds what it
-//!     found when it ran. What is over by then expires as any key does, once the store is in use.
-//!  2. Memory is not limited: what was held before is held again. Whether that is too much is found
-//!     out by the first client that writes.
-//!  3. Commands are applied in the order in which they come. A group needs nothing more to be one step, for
-//!     nobody looks at the store meanwhile; that it is there as a whole is seen to by who reads it.
-//!  4. Of our own commands none fails, or the store is not what it was: the first one that does is a
-//!     [`ReplayFault`]. Those of others are held to what they do themselves: an error is noted, and the
-//!     next command is tried ([`Origin::Foreign`]).
+//!  1. Time stands still, at 0: nothing expires while it is loaded, so that a command finds the
+//!     same data as when it ran. Keys that have expired by then are removed like any key, once the
+//!     store is in use.
+//!  2. Memory is not limited: data that was held before is held again. If that is too much, the
+//!     first client that writes finds out.
+//!  3. Commands are applied in the order in which they come. A group needs nothing more to be one
+//!     step, because no other thread reads the store meanwhile; the reader of the log ensures that
+//!     the group is whole.
+//!  4. None of our own commands may fail, or the store would differ from what it was: the first
+//!     failure is a [`ReplayFault`]. Commands of other servers are treated as those servers do: an
+//!     error is noted, and the next command is tried ([`Origin::Foreign`]).
 
 mod lanes;
 
@@ -33,34 +35,34 @@ use store::{DatabaseId, Store};
 
 pub use lanes::{Feed, replay_in_parallel};
 
-/// Commands of so many bytes are applied together: enough for the pipeline's look-ahead, few enough to
+/// Bytes of commands that are applied together: enough for the pipeline's look-ahead, few enough to
 /// stay in the core's own cache.
 const BATCH_BYTES: usize = 32 * 1024;
 
-/// So many bytes at most wait in a batch.
+/// Maximum bytes that wait in a batch.
 const PLACES_MAX: usize = u32::MAX as usize - 2;
 
-/// Of so many commands that failed it is kept why.
+/// Maximum number of failed commands whose reasons are kept.
 const FAILURES_KEPT_MAX: usize = 16;
 
-/// So much of a command is shown.
+/// Maximum bytes of a command that are shown.
 const SHOWN_BYTES_MAX: usize = 128;
 
-/// Who wrote the commands.
+/// The writer of the commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// This server: none of them fails.
+    /// This server: no command may fail.
     Own,
-    /// Another one: those that fail are left out.
+    /// Another server: commands that fail are left out.
     Foreign,
 }
 
 /// A command that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Where it stands, as the caller counts.
+    /// Its position, in the caller's units.
     pub position: u64,
-    /// What it looks like: its first bytes.
+    /// Its first bytes.
     pub command: String,
     /// Why it failed: the text of the error reply.
     pub reason: String,
@@ -84,27 +86,27 @@ pub enum ReplayFault {
     Refused(Failure),
     /// The bytes at a position are no request.
     Malformed {
-        /// Where they stand.
+        /// The position.
         position: u64,
     },
     /// There is no such database.
     NoDatabase {
-        /// Where a command is about it.
+        /// Position of the command that uses it.
         position: u64,
-        /// Which one.
+        /// The database.
         database: DatabaseId,
-        /// How many there are.
+        /// Number of databases.
         databases: DatabaseId,
     },
-    /// A thread that applies commands is gone.
+    /// A thread that applies commands has ended.
     Stopped {
-        /// Where the command stands that it was to apply.
+        /// Position of the command that it should have applied.
         position: u64,
     },
 }
 
 impl ReplayFault {
-    /// Where the command stands.
+    /// Returns the position of the command.
     #[must_use]
     pub fn position(&self) -> u64 {
         match self {
@@ -142,19 +144,19 @@ impl fmt::Display for ReplayFault {
 
 impl std::error::Error for ReplayFault {}
 
-/// What was applied.
+/// The applied commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Commands, those that failed included.
+    /// Number of commands, including failed ones.
     pub commands: u64,
-    /// Those that failed.
+    /// Number of failed commands.
     pub failed: u64,
-    /// Why the first of them did.
+    /// Reasons of the first failures.
     pub failures: Vec<Failure>,
 }
 
 impl Replayed {
-    /// The same and what `other` tells, the first failures first.
+    /// Returns the sum of both, the first failures first.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.commands += other.commands;
@@ -166,7 +168,7 @@ impl Replayed {
     }
 }
 
-/// Applies commands, some hundred at once. Dropping it leaves out those that wait: see
+/// Applies commands, some hundred at once. If it is dropped, waiting commands are not applied: see
 /// [`Replayer::finish`].
 pub struct Replayer {
     origin: Origin,
@@ -174,11 +176,11 @@ pub struct Replayer {
     engine: Engine,
     counters: Arc<EngineCounters>,
     session: Session,
-    /// What waits to be applied, all of it about the session's database: requests as clients send them when
-    /// `batch` is empty, otherwise where its arguments lie.
+    /// Waiting commands, all about the session's database: requests as clients send them if `batch`
+    /// is empty, otherwise the arguments to which `batch` refers.
     waiting: Vec<u8>,
     batch: Batch,
-    /// Where each of them stands.
+    /// Position of each of them.
     positions: Vec<u64>,
     output: ReplyBuffer,
     errors_seen: u64,
@@ -186,7 +188,7 @@ pub struct Replayer {
 }
 
 impl Replayer {
-    /// One that applies commands to `store`, as a server with this state would.
+    /// Returns a replayer that applies commands to `store`, like a server with this state.
     #[must_use]
     pub fn new(table: &'static Table, store: &Arc<Store>, like: &Shared, origin: Origin) -> Self {
         let mut handle = store.handle();
@@ -217,8 +219,8 @@ impl Replayer {
         }
     }
 
-    /// Applies a command, given as the array of bulk strings that a client would send; soon, or with
-    /// [`Replayer::flush`]. Faults of commands before are told, too.
+    /// Applies a command, given as the array of bulk strings that a client would send; soon, or
+    /// with [`Replayer::flush`]. Also reports faults of earlier commands.
     ///
     /// # Errors
     /// [`ReplayFault`]; nothing is applied after that.
@@ -247,7 +249,7 @@ impl Replayer {
         Ok(())
     }
 
-    /// As [`Replayer::command`], of a command in parts.
+    /// Like [`Replayer::command`], for a command in parts.
     ///
     /// # Errors
     /// [`ReplayFault`]; nothing is applied after that.
@@ -267,7 +269,7 @@ impl Replayer {
         self.end_parts(position, parts.len())
     }
 
-    /// As [`Replayer::parts`], of an effect as the log gives it.
+    /// Like [`Replayer::parts`], for an effect in the form of the log.
     ///
     /// # Errors
     /// [`ReplayFault`]; nothing is applied after that.
@@ -290,7 +292,7 @@ impl Replayer {
         self.end_parts(position, told)
     }
 
-    /// Sees to it that nothing waits but commands in parts, about this database.
+    /// Applies waiting commands that are not in parts or not about this database.
     #[inline]
     fn begin_parts(&mut self, position: u64, database: DatabaseId) -> Result<(), ReplayFault> {
         if database != self.session.database {
@@ -302,10 +304,10 @@ impl Replayer {
         Ok(())
     }
 
-    /// Notes a command of so many parts, which wait.
+    /// Notes a waiting command of `count` parts.
     #[inline]
     fn end_parts(&mut self, position: u64, count: usize) -> Result<(), ReplayFault> {
-        // Places in a batch are of 32 bits.
+        // Offsets in a batch have 32 bits.
         if count == 0 || self.waiting.len() > PLACES_MAX {
             return Err(ReplayFault::Malformed { position });
         }
@@ -317,8 +319,8 @@ impl Replayer {
         Ok(())
     }
 
-    /// Applies requests at once, all about one database, and empties `positions`, which tells where each
-    /// of them stands.
+    /// Applies requests at once, all about one database, and empties `positions`, which has the
+    /// position of each of them.
     fn batch(
         &mut self,
         database: DatabaseId,
@@ -336,7 +338,7 @@ impl Replayer {
         applied
     }
 
-    /// Applies what waits. What was applied so far.
+    /// Applies waiting commands. Returns what was applied so far.
     ///
     /// # Errors
     /// [`ReplayFault`]; nothing is applied after that.
@@ -356,8 +358,8 @@ impl Replayer {
         Ok(&self.done)
     }
 
-    /// Applies what waits, and says what was applied altogether. What was armed for deadlines goes
-    /// over to the other handles of the store.
+    /// Applies waiting commands, and returns what was applied in all. Timers armed for deadlines
+    /// are passed to the other handles of the store.
     ///
     /// # Errors
     /// [`ReplayFault`].
@@ -394,7 +396,7 @@ impl Replayer {
                 .run(session, &mut NoServer::default(), rest, output, share);
             consumed += outcome.consumed;
             executed += outcome.executed;
-            // There are no others who could have their turn.
+            // No other client waits for its turn.
             let goes_on = outcome.next == Next::Yield && outcome.consumed > 0;
             if !goes_on || consumed == requests.len() {
                 break outcome.next;
@@ -428,7 +430,7 @@ impl Replayer {
         noted
     }
 
-    /// Counts requests of known positions that ran, which `show` can show.
+    /// Counts requests with known positions that ran; `show` returns the text of one.
     fn note(
         &mut self,
         is_whole: bool,
@@ -453,7 +455,7 @@ impl Replayer {
         Ok(())
     }
 
-    /// Finds out which of the requests that ran were answered with an error.
+    /// Finds out which of the requests that ran got an error reply.
     #[cold]
     fn note_failures(&mut self, show: impl Fn(usize) -> Option<String>) -> Result<(), ReplayFault> {
         let replies = self.output.to_vec();
@@ -483,8 +485,8 @@ impl Replayer {
     }
 }
 
-/// What is checked in a command that ran before: nothing that can be configured. Collections get the
-/// forms that they would get now, and functions go to where they are known.
+/// Returns the state that replayed commands check, without configurable limits. Collections get the
+/// encodings that they would get now, and functions are loaded into the server's own registry.
 pub fn shared(like: &Shared) -> Shared {
     let shared = Shared {
         scripts: Arc::clone(&like.scripts),
@@ -502,7 +504,7 @@ pub fn shared(like: &Shared) -> Shared {
     shared
 }
 
-/// What a request looks like.
+/// Returns the printable form of a request.
 fn shown(request: Request<'_>) -> String {
     let mut shown = String::new();
     for argument in request.iter() {

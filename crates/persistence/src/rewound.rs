@@ -1,5 +1,5 @@
-//! The end of a log that a replica gives up, because its primary's history is another one from there on: kept in files
-//! of its own before it goes, and told to the operator.
+//! The end of a log that a replica discards, because its primary's history differs from there on.
+//! It is kept in files of its own before it is discarded, and reported to the operator.
 //!
 //! ```text
 //!   <dir>/iolite-data/rewound-1/0000000004000010.log      a log that begins where the histories fork
@@ -20,23 +20,23 @@ use durability::log::{Effect, Frame, Log, Options, READ_BYTES_MAX, Read, frames}
 use crate::recovery::Place;
 
 const PREFIX: &str = "rewound-";
-/// So many different keys are told apart.
+/// Maximum number of different keys that are distinguished.
 const KEYS_MAX: usize = 1 << 20;
 
-/// What was kept.
+/// The kept end of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suffix {
-    /// The directory that has it; none where there was nothing.
+    /// Its directory, or `None` if it is empty.
     pub path: Option<PathBuf>,
-    /// Where it began.
+    /// Its first sequence.
     pub from: u64,
-    /// Where it ended.
+    /// Its end.
     pub to: u64,
-    /// Frames in it that changed something.
+    /// Number of its frames that changed data.
     pub frames: u64,
-    /// Different keys that they changed, up to a million.
+    /// Number of different keys that they changed, up to a million.
     pub keys: u64,
-    /// When the first of them was written, and the last one, in milliseconds since 1970 UTC.
+    /// When the first and the last of them were written, in milliseconds since 1970 UTC.
     pub unix_ms: Option<(u64, u64)>,
 }
 
@@ -62,10 +62,11 @@ impl fmt::Display for Suffix {
     }
 }
 
-/// Keeps what `log` has from a sequence on, which is the beginning of a frame. It is durable when this returns.
+/// Keeps the frames of `log` from a sequence on, which is the start of a frame. They are durable on
+/// return.
 ///
 /// # Errors
-/// Why it is not kept; then nothing of the log is to go.
+/// Why they are not kept; then nothing of the log may be discarded.
 pub fn suffix(
     log: &Arc<Log>,
     place: &Place,
@@ -99,7 +100,7 @@ pub fn suffix(
     loop {
         match cursor.read(at, READ_BYTES_MAX, &mut bytes) {
             Read::Frames { end, .. } => {
-                // Pieces of a long frame are kept, and not looked into.
+                // Pieces of a long frame are kept, but not examined.
                 for frame in frames(at, &bytes) {
                     kept.note(&frame, &mut keys);
                 }
@@ -122,7 +123,7 @@ pub fn suffix(
     Ok(kept)
 }
 
-/// Keys that were met, by their sums: the keys of a gigabyte of log need not be in memory.
+/// The keys found, by their hashes: the keys of a gigabyte of log need not be in memory.
 #[derive(Default)]
 struct Keys {
     hasher: RandomState,
@@ -141,7 +142,7 @@ impl Keys {
 }
 
 impl Suffix {
-    /// Counts a frame that is kept.
+    /// Counts a kept frame.
     fn note(&mut self, frame: &Frame<'_>, keys: &mut Keys) {
         let mut is_write = false;
         for effect in frame.effects() {
@@ -156,7 +157,7 @@ impl Suffix {
     }
 }
 
-/// The first name that nothing has.
+/// Returns the first unused name.
 fn free(place: &Place) -> Result<PathBuf, String> {
     let names = place.disk.list(&place.directory);
     let names = names.map_err(|error| system_reason(&error))?;

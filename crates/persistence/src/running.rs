@@ -1,4 +1,5 @@
-//! What a running server keeps: the data directory, what comes back from it at the start, checkpoints and the log.
+//! The data that a running server keeps: the data directory, its recovery at the start, checkpoints
+//! and the log.
 //!
 //! ```text
 //!   start ── load ──► recovery, or what another server left ──► store
@@ -6,11 +7,11 @@
 //!   CONFIG SET, the server's end ──► LogOwner
 //! ```
 //!
-//! The directory is taken when there is something in it, or when the first checkpoint is made: a server
+//! The directory is taken if there is data in it, or when the first checkpoint is made: a server
 //! that keeps nothing leaves no trace, and several of them may run in one place.
 //!
-//! Invariant: no checkpoint is made over data that was not loaded. What came into the directory
-//! meanwhile belongs to somebody else.
+//! Invariant: no checkpoint replaces data that was not loaded. Data that came into the directory
+//! meanwhile belongs to another server.
 
 use std::fmt;
 use std::io;
@@ -43,56 +44,56 @@ use crate::rdb_beside;
 use crate::recovery::{self, Effects, Place, Recovered, RecoveryError, Target};
 use crate::replacement;
 
-/// What the server gives.
+/// The parameters from the server.
 pub struct Setup {
-    /// What loading and writing data works in.
+    /// Environment of loading and writing data.
     pub env: Arc<Environment>,
-    /// Who is told.
+    /// The receiver of reports.
     pub host: Arc<dyn Host>,
-    /// The log that effects go to.
+    /// The log to which effects go.
     pub in_use: Arc<LogInUse>,
-    /// How those who work on a checkpoint step back for others.
+    /// Scheduler by which a checkpoint's threads yield to others.
     pub background: Arc<Scheduler>,
     /// The working directory.
     pub dir: PathBuf,
-    /// How many cores there are.
+    /// Number of cores.
     pub cores_count: usize,
-    /// Bytes of memory that the process may have.
+    /// Memory that the process may use, in bytes.
     pub usable_bytes: u64,
-    /// What becomes of what the log has, when it is loaded.
+    /// What happens to the log's effects when it is loaded.
     pub effects: Effects,
 }
 
-/// What is wanted at a start.
+/// The settings at a start.
 pub struct Wanted {
-    /// What is kept.
+    /// The wanted log.
     pub log: LogWish,
-    /// What another server may have left in the working directory.
+    /// Names of the files that another server may have left in the working directory.
     pub names: ForeignNames,
 }
 
-/// Names, in the working directory, of what another server leaves there.
+/// Names of another server's files in the working directory.
 pub struct ForeignNames {
     /// The RDB file.
     pub rdb_file: PathBuf,
     /// The directory with append-only files.
     pub aof_directory: PathBuf,
-    /// What their names begin with, and the whole name of a single one.
+    /// Prefix of the names of append-only files, and the whole name of a single one.
     pub aof_file: PathBuf,
-    /// Whether a start goes on where the end of such a file was cut off.
+    /// Whether a start accepts such a file whose end was cut off.
     pub accepts_torn: bool,
 }
 
-/// What keeps the data of one server.
+/// Keeps the data of one server.
 pub struct Persistence {
-    /// Who makes checkpoints.
+    /// Makes checkpoints.
     pub checkpointer: Arc<Checkpointer>,
     thread: Mutex<Option<CheckpointThread>>,
     around: Arc<Around>,
     cores_count: usize,
-    /// What is to be loaded.
+    /// The checkpoint to load.
     found: Option<Manifest>,
-    /// Up to where.
+    /// The point up to which it is loaded.
     target: Target,
     effects: Effects,
     /// See [`Persistence::terms`].
@@ -102,36 +103,36 @@ pub struct Persistence {
 /// Why a server cannot start with the data that it finds.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The directory is not to be had.
+    /// The directory cannot be taken.
     Directory(DirectoryError),
-    /// The manifest, or what it names, is not what was written.
+    /// The manifest, or a file that it names, differs from what was written.
     Checkpoint(CheckpointFault),
-    /// A point in time is asked for, and there is nothing of that kind.
+    /// Recovery to a point in time was requested, but there is no data for it.
     NothingToRecover(PathBuf),
-    /// What is after the point asked for could not be set aside.
+    /// The data after the requested point could not be set aside.
     Aside(io::Error),
-    /// It was not loaded.
+    /// The data was not loaded.
     Recovery(RecoveryError),
     /// The RDB file of another server was not loaded.
     Rdb(ImportError),
     /// The append-only files of another server were not loaded.
     Aof(AofFault),
-    /// There is no thread to be had.
+    /// No thread could be started.
     Thread(io::Error),
-    /// The directory has a log and no data, and a server with data is to use it.
+    /// The directory has a log and no checkpoint, and a server with data is to use it.
     LogAlone(PathBuf),
     /// The log could not be begun.
     Log(String),
-    /// What was loaded could not be kept.
+    /// The loaded data could not be kept.
     Kept(Failure),
-    /// The segments in the directory of the tier are another server's.
+    /// The segments in the directory of the tier belong to another server.
     TierTaken {
         /// The directory.
         path: PathBuf,
-        /// Whose they are.
+        /// Their owner.
         owner: PathBuf,
     },
-    /// The directory of the tier is not to be had.
+    /// The directory of the tier cannot be used.
     Tier(TierFault),
 }
 
@@ -175,19 +176,20 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl Persistence {
-    /// For a server that loads nothing: what is in its directory already is never overwritten.
+    /// Starts for a server that loads nothing. Data that is already in its directory is never
+    /// overwritten.
     ///
     /// # Errors
-    /// When the process may have no more threads.
+    /// If the process may have no more threads.
     pub fn start(setup: Setup) -> Result<Self, OpenError> {
         Self::with(setup, None, Target::End)
     }
 
-    /// For a server with an empty store: takes the directory if there is data in it, which is to be
-    /// [loaded](Persistence::load) then, up to `target`.
+    /// Opens for a server with an empty store. Takes the directory if there is data in it; the data
+    /// must then be [loaded](Persistence::load), up to `target`.
     ///
     /// # Errors
-    /// [`OpenError`]: the server must not start then.
+    /// [`OpenError`]: then the server must not start.
     pub fn open(setup: Setup, target: Target) -> Result<Self, OpenError> {
         let place = Place::within(&setup.dir);
         let there_is = place.manifest().map_err(OpenError::Checkpoint)?;
@@ -199,7 +201,7 @@ impl Persistence {
         }
         let taken = DataDirectory::take(&setup.dir).map_err(OpenError::Directory)?;
         replacement::finish(&place, &setup.env.clock).map_err(OpenError::Checkpoint)?;
-        // Who had it before may have replaced it until now.
+        // Its previous owner may have replaced it until now.
         let manifest = place.manifest().map_err(OpenError::Checkpoint)?;
         Self::with(setup, Some((taken, manifest.unwrap_or_default())), target)
     }
@@ -211,7 +213,7 @@ impl Persistence {
     ) -> Result<Self, OpenError> {
         let (env, host) = (&setup.env, &setup.host);
         let (taken, found) = found.unzip();
-        // What goes on from an earlier point is another history.
+        // Data that continues from an earlier point is another history.
         let goes_on = found.as_ref().filter(|_| target == Target::End);
         let lineage = goes_on.map_or_else(new_lineage, |manifest| manifest.lineage);
         let place = Place::within(&setup.dir);
@@ -257,7 +259,7 @@ impl Persistence {
         })
     }
 
-    /// Whether clients have to wait until [`Persistence::load`] is done.
+    /// Whether clients have to wait until [`Persistence::load`] has ended.
     #[must_use]
     pub fn has_to_load(&self, wanted: &Wanted) -> bool {
         self.found.is_some()
@@ -265,12 +267,12 @@ impl Persistence {
             || Foreign::find(&self.around.dir(), wanted).is_ok_and(|found| found.is_some())
     }
 
-    /// Puts into the store what is kept, or else what another server left, and begins the log if there is
-    /// to be one. Whatever was not kept in our own way, with what the log goes on from, is kept before this
-    /// comes back. Clients are told to wait until then.
+    /// Loads the kept data into the store, or else the files of another server, and begins the log
+    /// if one is wanted. Data that was not kept in our own format, together with the log's starting
+    /// point, is kept before this returns. Clients get a loading error until then.
     ///
     /// # Errors
-    /// [`OpenError`]: the server must not go on then.
+    /// [`OpenError`]: then the server must not go on.
     pub fn load(&self, wanted: &Wanted) -> Result<(), OpenError> {
         let around = &self.around;
         let has_log = wanted.log.level.logs();
@@ -298,7 +300,8 @@ impl Persistence {
             let begun = around.log.load(&wanted.log);
             begun.map_err(|error| OpenError::Log(system_reason(&error)))?;
             if let Some(loaded) = &loaded {
-                // The process before may have ended right after its checkpoint, with the old files left.
+                // The previous process may have ended right after its checkpoint, and left the old
+                // files.
                 around.in_force(loaded);
             }
         }
@@ -310,12 +313,12 @@ impl Persistence {
         Ok(())
     }
 
-    /// Removes the segments that an earlier process left and the data that is loaded does not name.
+    /// Removes the segments that an earlier process left and that the loaded data does not name.
     fn remove_leftovers(&self, place: &Place) -> Result<(), OpenError> {
         let Some(tier) = self.around.env.tier.get() else {
             return Ok(());
         };
-        // What is there and was not loaded may name some.
+        // A manifest that is there but was not loaded may name some of them.
         let is_known = self.found.is_some() || matches!(place.manifest(), Ok(None));
         if is_known {
             tier.remove_leftovers().map_err(OpenError::Tier)?;
@@ -329,7 +332,7 @@ impl Persistence {
         let what = (self.target, self.effects);
         let recovered = recovery::recover(env, place, manifest, what, self.cores_count)
             .map_err(OpenError::Recovery)?;
-        // No snapshot is in progress in a store that nobody was in.
+        // No snapshot is in progress in a store that no thread has used yet.
         let _raised = env.store.raise_generation(recovered.generation());
         self.around.log.set_end(recovered.next_sequence());
         self.around.log.set_base(&recovered.manifest);
@@ -340,9 +343,9 @@ impl Persistence {
         Ok(recovered)
     }
 
-    /// Sets aside what is after the point that was recovered, and has the log go on somewhere else: no sequence
-    /// ever stands for two things. The next checkpoint, which is made before anybody is served, takes the rest
-    /// out of force.
+    /// Sets the data after the recovered point aside, and lets the log continue at another
+    /// sequence: no sequence ever identifies two frames. The next checkpoint, which is made before
+    /// any client is served, takes the rest out of force.
     fn leave(&self, place: &Place, recovered: &Recovered) -> io::Result<()> {
         let tier = self.around.env.tier.get();
         let segments = tier.map(|tier| tier.directory());
@@ -357,20 +360,21 @@ impl Persistence {
         Ok(())
     }
 
-    /// Makes a checkpoint, and comes back when it is in force.
+    /// Makes a checkpoint, and waits until it is in force.
     fn keep_now(&self) -> Result<(), Failure> {
         let ticket = self.checkpointer.schedule(Why::Imported);
-        // A server that stops already keeps nothing any more.
+        // A stopping server keeps nothing more.
         ticket.map_or(Ok(()), |ticket| {
             self.checkpointer.wait(ticket).result.map(drop)
         })
     }
 
-    /// Keeps from now on what is wanted of the log. One that is begun counts only when a checkpoint is in force
-    /// that goes on to it, which is made next; until then what was kept before counts.
+    /// Changes what is logged from now on. A log that is begun counts only once a checkpoint that
+    /// continues with it is in force, which is made next; until then the previously kept data
+    /// counts.
     ///
     /// # Errors
-    /// Why there can be no log; everything is as it was then.
+    /// Why there can be no log; then everything is as before.
     pub fn change_log(&self, wish: &LogWish) -> Result<(), String> {
         let log = &self.around.log;
         let state = log.state();
@@ -383,7 +387,7 @@ impl Persistence {
         log.change(wish)
     }
 
-    /// Says in which directory data is to be kept. For who has kept none yet.
+    /// Sets the directory of the data. Only while none has been kept yet.
     pub fn set_dir(&self, dir: &Path) {
         let place = Place::within(dir);
         dir.clone_into(&mut lock(&self.around.dir));
@@ -397,27 +401,27 @@ impl Persistence {
         lock(&self.around.taken).is_some()
     }
 
-    /// Keeps a directory that was taken for something else before there was data in it.
+    /// Keeps a directory that was taken for another purpose before there was data in it.
     ///
     /// # Errors
-    /// Where there is data in it that this server has not loaded.
+    /// If it has data that this server has not loaded.
     pub fn keep_directory(&self, directory: DataDirectory) -> Result<(), String> {
         self.around.keep(&mut lock(&self.around.taken), directory)
     }
 
-    /// The terms that the log had when it was loaded, oldest first.
+    /// Returns the terms that the log had when it was loaded, oldest first.
     #[must_use]
     pub fn terms(&self) -> &[TermEntry] {
         self.terms.get().map_or(&[], Vec::as_slice)
     }
 
-    /// The log.
+    /// Returns the owner of the log.
     #[must_use]
     pub fn log(&self) -> &LogOwner {
         &self.around.log
     }
 
-    /// Cancels what is being made, and ends the thread.
+    /// Cancels the running checkpoint, and ends the thread.
     pub fn stop(&self) {
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
@@ -434,14 +438,14 @@ impl fmt::Debug for Persistence {
     }
 }
 
-/// What another server left in the working directory.
+/// The files of another server in the working directory.
 enum Foreign {
     Rdb(PathBuf),
     Aof(Source),
 }
 
 impl Foreign {
-    /// Looks for it, as that server would at its start.
+    /// Looks for them, as that server would at its start.
     fn find(dir: &Path, wanted: &Wanted) -> Result<Option<Self>, AofFault> {
         let names = &wanted.names;
         if wanted.log.level.logs()
@@ -464,7 +468,7 @@ impl Foreign {
     }
 }
 
-/// Looks whether the segments that an earlier process left are of this data.
+/// Checks whether the segments that an earlier process left belong to this data.
 fn check_tier(env: &Environment, found: Option<&Manifest>, place: &Place) -> Result<(), OpenError> {
     let Some(tier) = env.tier.get() else {
         return Ok(());
@@ -472,7 +476,8 @@ fn check_tier(env: &Environment, found: Option<&Manifest>, place: &Place) -> Res
     let owner = tier.owner().map_err(OpenError::Tier)?;
     let is_named = found.is_some_and(|manifest| !manifest.segments.is_empty());
     match owner {
-        // Data that was moved names what it finds there, or is refused for what it does not.
+        // Data that was moved names the segments that it finds there, or is refused for missing
+        // ones.
         Some(owner) if tier.has_leftovers() && !is_named && !same(&owner, &place.directory) => {
             let path = tier.directory().to_owned();
             Err(OpenError::TierTaken { path, owner })
@@ -481,7 +486,7 @@ fn check_tier(env: &Environment, found: Option<&Manifest>, place: &Place) -> Res
     }
 }
 
-/// Whether two paths lead to one place.
+/// Whether two paths lead to the same place.
 fn same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
     real(one)
@@ -490,20 +495,20 @@ fn same(one: &Path, other: &Path) -> bool {
         .is_some_and(|(one, other)| one == other)
 }
 
-/// Another history of writes than any before.
+/// Returns a new, unique lineage.
 fn new_lineage() -> Lineage {
     let mut lineage = Lineage::default();
     Prng::from_os().fill(&mut lineage.0);
     lineage
 }
 
-/// What is around the checkpointer of a server.
+/// The surroundings of a server's checkpointer.
 struct Around {
     env: Arc<Environment>,
     host: Arc<dyn Host>,
-    /// The working directory. Nobody asks the configuration, which may just be changed.
+    /// The working directory. Not read from the configuration, which may be changing.
     dir: Mutex<PathBuf>,
-    /// The directory of the data, once there is something to do in it.
+    /// The directory of the data, once it is used.
     taken: Mutex<Option<DataDirectory>>,
     log: Arc<LogOwner>,
 }
@@ -513,8 +518,8 @@ impl Around {
         lock(&self.dir).clone()
     }
 
-    /// Removes other checkpoints than the one that was loaded: what is left when the process ends in the middle
-    /// of one may be as large, and the device full.
+    /// Removes other checkpoints than the loaded one: the remains of an interrupted checkpoint may
+    /// be as large, and the device full.
     fn remove_replaced(&self, loaded: &Manifest) {
         let place = self.log.place();
         if !loaded.directory.is_empty()
@@ -529,12 +534,12 @@ impl Around {
 }
 
 impl Around {
-    /// Says again which stream the data is of, where that is a followed one: what the log has of it may be before the cut,
-    /// and go.
+    /// States again from which stream the data comes, if it follows one: the log's last statement
+    /// of it may be before the cut, and be removed.
     fn restate_stream(&self) {
         let _between_batches = self.env.store.batch_turn();
         if self.log.is_lent() {
-            // It says so already, as its primary's does.
+            // The log has that statement already, because its primary's log has it.
             return;
         }
         let followed = &self.env.followed;
@@ -545,7 +550,7 @@ impl Around {
                 offset: source.offset,
                 database: source.database,
             }));
-            // Made durable next, or the checkpoint is not put in force.
+            // It is made durable next, or the checkpoint is not put in force.
             let _seen_there = log.write_out(appender.end());
         }
     }
@@ -729,7 +734,7 @@ mod tests {
             }
         }
 
-        /// What the checkpoint in force says of the log.
+        /// Returns what the checkpoint in force says about the log.
         fn named(&self) -> Option<Option<u64>> {
             let manifest = self.persistence.log().place().manifest().unwrap();
             manifest.map(|manifest| manifest.log_sequence)
@@ -741,7 +746,7 @@ mod tests {
         }
     }
 
-    /// Nobody waits any longer for a checkpoint that would make it count.
+    /// No client waits any longer for a checkpoint that would make the log count.
     #[test]
     fn a_log_that_ends_before_it_counts_holds_no_reply() {
         let kept = kept();
@@ -755,8 +760,9 @@ mod tests {
         assert_eq!((tail.tail(), tail.durable()), (64, 64));
     }
 
-    /// A checkpoint may have been cut while the first log ran, and come into force only now: a start would go on from
-    /// it to the first log and then to the second one, without what was written between them.
+    /// A checkpoint may have been cut while the first log ran, and come into force only now: a
+    /// start would read the first log after it and then the second one, without the writes between
+    /// them.
     #[test]
     fn a_log_is_begun_again_after_a_checkpoint_of_what_no_log_has() {
         let kept = kept();
@@ -770,7 +776,7 @@ mod tests {
         persistence.change_log(&wish(LogLevel::None)).unwrap();
         kept.wait_for("off", |log| log.state().phase == Phase::Off);
 
-        // No further checkpoint is asked for before the thread has taken up the next one.
+        // No further checkpoint is requested before the thread has taken up the next log.
         user.set_idle(false);
         persistence
             .change_log(&wish(LogLevel::EverySecond))
@@ -782,7 +788,8 @@ mod tests {
         kept.end();
     }
 
-    /// A server whose log has ended, which a start would still read, and that makes no checkpoint any more.
+    /// Returns a server whose log has ended, which a start would still read, and which makes no
+    /// further checkpoint.
     fn log_that_ended_in_force() -> Option<Kept> {
         let kept = kept();
         let persistence = &kept.persistence;
@@ -812,7 +819,7 @@ mod tests {
         assert_eq!(persistence.log().state().phase, Phase::Off);
     }
 
-    /// Otherwise a start would go on to a log that lacks what was written after the cut.
+    /// Otherwise a start would continue with a log that lacks writes after the cut.
     #[test]
     fn checkpoints_go_on_to_a_log_that_all_effects_go_to() {
         let kept = kept();

@@ -1,4 +1,5 @@
-//! The seal on disk: what a copy of a shard promised to a control group, and whether it has all that it ever acknowledged.
+//! The seal on disk: what a copy of a shard promised to a control group, and whether it has
+//! everything that it ever acknowledged.
 //!
 //! ```text
 //!   <dir>/iolite-data/SEAL
@@ -10,7 +11,8 @@
 //!   sum 0c3f12aa55a0e1d7    CRC-64 of the lines above
 //! ```
 //!
-//! The file is [written whole](durability::whole_file), so that a start finds this one or the one before.
+//! The file is [written whole](durability::whole_file), so that a start finds this one or the
+//! previous one.
 
 use std::io;
 
@@ -21,31 +23,31 @@ use crate::recovery::Place;
 
 const NAME: &str = "SEAL";
 const HEAD: &str = "iolite-seal 2";
-/// It had no shard: there was the one of a group that is no cluster.
+/// Head of the previous version, which had no shard: it implied that of a group that is no cluster.
 const HEAD_BEFORE: &str = "iolite-seal 1";
 const SHARD_BEFORE: u32 = 0;
-/// It is not longer than this.
+/// Maximum length of the file.
 const BYTES_MAX: u64 = 1 << 10;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SealRecord {
-    /// Of which shard the log is; none before there is one.
+    /// Shard of the log, or `None` before there is one.
     pub shard: Option<u32>,
-    /// Nothing of lower terms is taken.
+    /// Term below which nothing is accepted.
     pub term: u64,
-    /// The start of the machine that it was written after, as the system names it.
+    /// The boot of the machine during which it was written, as the system identifies it.
     pub boot: String,
-    /// Whether all that was ever acknowledged is there.
+    /// Whether everything that was ever acknowledged is there.
     pub is_certain: bool,
 }
 
 impl SealRecord {
-    /// Reads it; none where nothing was ever promised.
+    /// Reads the seal, or returns `None` if nothing was ever promised.
     ///
     /// # Errors
-    /// Those of the system, and [`io::ErrorKind::InvalidData`] where it is not what was written: whoever goes on without
-    /// would break a promise.
+    /// Those of the system, and [`io::ErrorKind::InvalidData`] if the file differs from what was
+    /// written: code that continued without it would break a promise.
     pub fn read(place: &Place) -> io::Result<Option<Self>> {
         let path = place.directory.join(NAME);
         let Some(bytes) = whole_file::read(&*place.disk, &path, BYTES_MAX)? else {
@@ -59,10 +61,10 @@ impl SealRecord {
         })
     }
 
-    /// Makes it durable.
+    /// Writes the seal; it is durable on return.
     ///
     /// # Errors
-    /// Those of the system: then it may be so or not.
+    /// Those of the system: then the old or the new seal may be found.
     pub fn write(&self, place: &Place) -> io::Result<()> {
         let bytes = self.encode().into_bytes();
         whole_file::replace(&*place.disk, &place.directory, NAME, &bytes).map(drop)
@@ -110,7 +112,7 @@ impl SealRecord {
     }
 }
 
-/// How the system names the machine's present start; nothing where it does not.
+/// Returns the system's id of the machine's present boot; empty if there is none.
 #[must_use]
 pub fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");

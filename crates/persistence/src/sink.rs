@@ -1,8 +1,8 @@
-//! From the store to the log: what one thread's writes did.
+//! From the store to the log: the effects of one thread's writes.
 //!
-//! Called with the record locked, so the order of frames is that of the store for every key. It waits for
-//! nothing and allocates nothing in the steady state. A removal that nobody asked for becomes the command
-//! that would have done it.
+//! Called with the record locked, so for every key the order of frames is that of the store. It
+//! does not wait, and allocates nothing in the steady state. A removal that no client requested is
+//! logged as the command that would have done it.
 
 use base::number::IntegerText;
 use durability::log::{Appender, Control, SourceFrame};
@@ -18,7 +18,7 @@ pub struct LogSink {
 }
 
 impl LogSink {
-    /// A sink that appends with this, and notes in `appended` where what it appended ends.
+    /// Returns a sink for `appender`, which notes in `appended` where its effects end.
     #[must_use]
     pub fn new(appender: Appender, appended: Appended) -> Self {
         Self { appender, appended }
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a snapshot and forgets it.
+    /// Takes a snapshot and discards it.
     struct Nowhere;
 
     impl SnapshotSink for Nowhere {
@@ -121,7 +121,7 @@ mod tests {
         handle.begin(5_000);
         set(&mut handle, b"a", Deadline::At(6_000));
         handle.begin(7_000);
-        // The record is due, and met by a writer.
+        // The record has expired, and a writer finds it.
         set(&mut handle, b"a", Deadline::Never);
         let begun = handle.begin_snapshot(Box::new(Nowhere), SnapshotLimits::default());
         set(&mut handle, b"b", Deadline::Never);

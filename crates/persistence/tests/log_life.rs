@@ -1,5 +1,6 @@
-//! The life of the log, in one process without threads or files, from one seed: a log that is begun, changed and ended
-//! while it is written to, checkpoints in between, failing devices, power cuts, and recovery.
+//! The life of the log, in one process without threads or files, from one seed: a log that is
+//! begun, changed and ended while it is written, with checkpoints in between, failing devices,
+//! power cuts, and recovery.
 //!
 //! ```text
 //!   writes ──► store ──► LogUser: busy, idle ──► LogOwner ──► Log ──┐
@@ -7,12 +8,12 @@
 //!   what was promised ≤ what comes back ◄──── recover ◄─────────────┘
 //! ```
 //!
-//! Each write sets one of a few keys to its own number, so what comes back must be what was there after some write,
-//! none before what was promised. Two things are promised: what is in a checkpoint that is in force, and what a log
-//! calls durable that counts and that is wanted.
+//! Each write sets one of a few keys to its own number. So the recovered content must be that after
+//! some write, and none before the promised one. Two things are promised: the content of a
+//! checkpoint in force, and what a log reports as durable if it counts and is wanted.
 //!
-//! At the end every row of the table was met that something leads to. `LOG_LIFE_SEED` and `LOG_LIFE_SEEDS` choose other seeds
-//! than CI's.
+//! At the end every reachable row of the table must have occurred. `LOG_LIFE_SEED` and
+//! `LOG_LIFE_SEEDS` choose other seeds than CI's.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -46,7 +47,7 @@ const KEYS: u64 = 5;
 const LIVES: u64 = 6;
 const STEPS_MAX: u64 = 60;
 
-/// A transition: what was there, and what happened.
+/// A transition: the state before, and the event.
 type Met = (State, Event);
 
 /// Notes every transition.
@@ -62,7 +63,7 @@ impl Host for Watcher {
 struct Thread {
     user: LogUser,
     handle: Handle,
-    /// The log that it states effects to.
+    /// The log to which it appends effects.
     log: Option<Arc<dyn Tail>>,
 }
 
@@ -75,7 +76,7 @@ impl Thread {
         }
     }
 
-    /// Sets a key to `number`; where in the log that is.
+    /// Sets a key to `number`; returns the end of its effect in the log.
     fn write(&mut self, number: u64) -> Option<u64> {
         let name = format!("k{}", number % KEYS);
         let value = number.to_string();
@@ -95,16 +96,16 @@ impl Thread {
 /// What is known outside of the device, over all lives.
 #[derive(Default)]
 struct Truth {
-    /// The number of the last write.
+    /// Number of the last write.
     written: u64,
-    /// All up to this was promised to come back.
+    /// Number of the last write that was promised to come back.
     promised: u64,
     met: Arc<Mutex<HashSet<Met>>>,
     recoveries: u64,
     power_cuts: u64,
 }
 
-/// From recovery to an end or a power cut.
+/// One life, from recovery to an end or a power cut.
 struct Life {
     disk: SimulatedDisk,
     clock: Arc<ManualClock>,
@@ -115,28 +116,28 @@ struct Life {
     around: Arc<Around>,
 }
 
-/// What is changed in the middle of a checkpoint, too.
+/// State that also changes in the middle of a checkpoint.
 struct Inside {
     busy: Thread,
     idle: Thread,
     truth: Truth,
     random: Prng,
-    /// Where in the log in use writes are, by their number.
+    /// Ends of writes in the log in use, with their numbers.
     ends: Vec<(u64, u64)>,
-    /// Writes up to the cut of the checkpoint that is made.
+    /// Number of the last write before the cut of the running checkpoint.
     cut: u64,
 }
 
-/// Around the checkpointer, and the one who makes checkpoints for the log.
+/// The surroundings of the checkpointer, which also makes checkpoints for the log.
 struct Around {
     inside: Mutex<Inside>,
     owner: Arc<LogOwner>,
     in_use: Arc<LogInUse>,
     env: Arc<Environment>,
     checkpointer: Mutex<Option<Arc<Checkpointer>>>,
-    /// A checkpoint was asked for.
+    /// Whether a checkpoint was requested.
     is_asked: AtomicBool,
-    /// The start is over: anything may happen.
+    /// Whether the start is over: then any event may happen.
     is_served: AtomicBool,
 }
 
@@ -149,7 +150,7 @@ impl Around {
         self.inside().random.below(bound)
     }
 
-    /// Something that may happen in the middle of a checkpoint, too.
+    /// Does something that may also happen in the middle of a checkpoint.
     fn happen(&self) {
         if !self.is_served.load(Ordering::Relaxed) {
             return;
@@ -170,7 +171,8 @@ impl Around {
         if self.env.shared.refusals.is_log_faulty() {
             return;
         }
-        // While threads let go of the log one by one, what one states another does no more, and nobody promises any of it.
+        // While threads let go of the log one by one, one thread still appends when another no
+        // longer does, and none of it is promised.
         if state.phase == Phase::Stopping(Stop::LettingGo) {
             return;
         }
@@ -213,11 +215,11 @@ impl Around {
         }
     }
 
-    /// Does the work of the state, if it is not one that only other threads can end.
+    /// Does the work of the state, unless only other threads can end it.
     fn advance(&self) {
         let may = match self.owner.state().work() {
             Some(Work::AwaitTakenUp | Work::AwaitLetGo) => self.in_use.is_taken_up(),
-            // A checkpoint is made one at a time.
+            // Only one checkpoint is made at a time.
             Some(Work::MakeBase) => !self.checkpointer().as_ref().is_some_and(|it| {
                 let figures = it.figures();
                 figures.current.is_some()
@@ -242,7 +244,7 @@ impl Around {
         made.result.map(drop).map_err(|failure| failure.to_string())
     }
 
-    /// What is durable in a log that counts and is wanted is promised.
+    /// Notes as promised what is durable in a log that counts and is wanted.
     fn note_promises(&self) {
         let state = self.owner.state();
         if let Some(log) = self.owner.log()
@@ -294,7 +296,7 @@ impl Surroundings for Around {
         for _ in 0..self.below(2) {
             self.happen();
         }
-        // What is left is removed the next time.
+        // The rest is removed the next time.
         let _removed = self.owner.in_force(manifest);
         self.note_promises();
     }
@@ -353,7 +355,7 @@ fn content(handle: &mut Handle) -> BTreeMap<Vec<u8>, Vec<u8>> {
     }
 }
 
-/// What is there after so many writes.
+/// Returns the content after `written` writes.
 fn content_after(written: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let first = written.saturating_sub(KEYS - 1).max(1);
     (first..=written)
@@ -365,8 +367,8 @@ fn content_after(written: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 impl Life {
-    /// Recovers what the device holds, checks it, and goes on as a start does; gives `truth` back where the
-    /// device does not let it.
+    /// Recovers the data on the device, checks it, and continues like a start; returns `truth` if
+    /// the device does not allow it.
     fn begin(
         disk: &SimulatedDisk,
         clock: &Arc<ManualClock>,
@@ -421,7 +423,7 @@ impl Life {
         };
         let (busy, idle) = (thread(), thread());
         idle.user.set_idle(true);
-        // A start begins the log before anybody is served.
+        // A start begins the log before any client is served.
         busy.user.set_idle(true);
         let around = Arc::new(Around {
             inside: Mutex::new(Inside {
@@ -463,7 +465,8 @@ impl Life {
         }
     }
 
-    /// Puts into the store what the device holds, and holds that against what was promised; the checkpoint in force.
+    /// Loads the data on the device into the store, and checks it against what was promised;
+    /// returns the checkpoint in force.
     fn recover(&self) -> Result<Option<Manifest>, String> {
         let (env, place) = (&self.env, place(&self.disk));
         let manifest = place.manifest().map_err(|fault| fault.to_string())?;
@@ -541,7 +544,7 @@ impl Life {
         }
     }
 
-    /// The end of the server: everything that goes to the log by then comes back.
+    /// Ends the server: everything that went to the log by then comes back.
     fn end(self) -> Truth {
         let state = self.owner.state();
         let is_kept = state.phase == Phase::On && state.names_log;
@@ -621,7 +624,7 @@ fn number_from(name: &str, or: u64) -> u64 {
     text.map_or(or, |text| text.parse().unwrap())
 }
 
-/// A row of the table: a state's name, what happened, what state that led to, and what was done.
+/// A row of the table: a state's name, the event, the name of the next state, and the actions.
 type Row = (&'static str, Event, &'static str, Vec<Action>);
 
 fn name(phase: Phase) -> &'static str {
@@ -652,7 +655,7 @@ fn row(state: State, event: Event) -> Option<Row> {
     })
 }
 
-/// All rows that something leads to.
+/// Returns all reachable rows.
 fn rows() -> HashSet<Row> {
     let events = [
         Event::Load,
@@ -685,7 +688,7 @@ fn rows() -> HashSet<Row> {
     found
 }
 
-/// The table is total: it says what to do in some cases, too, that nothing leads to.
+/// Whether a row is reachable: the table is total, and also decides some cases that cannot occur.
 fn is_possible(state: State, (from, event, ..): &Row) -> bool {
     let is_load = matches!(
         state.phase,
@@ -695,20 +698,21 @@ fn is_possible(state: State, (from, event, ..): &Row) -> bool {
         }
     );
     match event {
-        // A start is one call, in which nothing else happens but that a checkpoint is in force that was loaded.
+        // A start is one call, during which no other event occurs except that a loaded checkpoint
+        // is in force.
         _ if is_load => {
             let is_work = matches!(event, Event::Opened | Event::OpenRefused | Event::TakenUp);
             is_work && state.next == Next::Stay
         }
-        // Before all effects go to a log no checkpoint is cut that names it, and one that names the log before was put in
-        // force before the next one is opened.
+        // Before all effects go to a log, no checkpoint is cut that names it. One that names the
+        // previous log was put in force before the next log is opened.
         Event::InForce { names_log: true } => {
             !matches!(*from, "starting: opening" | "starting: taking up")
                 && (state.names_log || *from == "on")
         }
-        // The checkpoint that is made names none, and no other one is made meanwhile.
+        // The checkpoint that is made names no log, and no other one is made meanwhile.
         Event::BaseMade => !state.names_log,
-        // One that is asked for by somebody who hears of it has nothing else wanted meanwhile.
+        // While a caller waits for the log that it requested, nothing else is requested.
         Event::OpenRefused => state.next == Next::Stay,
         _ => true,
     }

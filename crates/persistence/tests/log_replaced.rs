@@ -1,5 +1,5 @@
-//! A log that another one takes the place of, as a full sync has it, while an operator ends it, and where the new one cannot
-//! be begun.
+//! A log that another one replaces, as in a full sync, while an operator ends it, and if the new
+//! one cannot be begun.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -22,7 +22,7 @@ use store::Store;
 
 const DIRECTORY: &str = "data";
 
-/// Does something at the first reading that comes after it was told what.
+/// Runs a closure at the first reading of the clock after the closure was set.
 struct ClockWithEvent {
     time: ManualClock,
     event: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -42,7 +42,7 @@ impl Clock for ClockWithEvent {
     }
 }
 
-/// Nobody who has to be told.
+/// Ignores all reports.
 struct Nobody;
 
 impl Host for Nobody {}
@@ -105,7 +105,7 @@ impl Server {
         server
     }
 
-    /// As CONFIG SET does, and all that comes of it.
+    /// Changes the log as CONFIG SET does, and completes the change.
     fn change(&self, level: Level) -> Result<(), String> {
         change(&self.owner, level)
     }
@@ -121,8 +121,8 @@ fn change(owner: &Arc<LogOwner>, level: Level) -> Result<(), String> {
     Ok(())
 }
 
-/// Before: the log was ended in the middle, where there was none; the new one began in a state that has no log, and no change
-/// came to its end any more.
+/// Formerly, the log was ended in the middle of the replacement, when there was none; the new one
+/// began in a state without a log, and no later change came to its end.
 #[test]
 fn a_log_is_not_ended_while_another_takes_its_place() {
     let server = Server::new();
@@ -143,7 +143,7 @@ fn a_log_is_not_ended_while_another_takes_its_place() {
     assert!(server.owner.log().is_none());
 }
 
-/// Before: the change stood still for good, and so did all that came after it.
+/// Formerly, the change stopped for good, and so did all later ones.
 #[test]
 fn a_log_that_could_not_be_begun_can_be_ended() {
     for operation in 0..60 {
@@ -154,7 +154,8 @@ fn a_log_that_could_not_be_begun_can_be_ended() {
         server.disk.heal();
         server.change(Level::Checkpoint).unwrap();
         assert_eq!(server.owner.state().phase, Phase::Off, "{operation}");
-        // What a checkpoint asks for first. Before: it was in force until a start finished the replacement.
+        // The first thing that a checkpoint requests. Formerly, the later checkpoint was in force
+        // only until a start finished the replacement.
         server.owner.finish_replacement().unwrap();
         assert!(
             !replacement::is_decided(&place(&server.disk)),

@@ -1,4 +1,4 @@
-//! The fixed pieces of a part: its head, the heads of blocks, and its foot.
+//! The fixed pieces of a part: its head, the heads of its blocks, and its foot.
 //!
 //! ```text
 //!   head   magic 8 │ version 2 │ values 2 │ part 4 │ generation 8 │ created 8 │ lineage 20 │ 0 8 │ crc 4
@@ -14,35 +14,36 @@ use crate::checksum::{append, crc32c};
 /// The version of the format that is written.
 pub const PART_VERSION: u16 = 1;
 
-/// The most bytes of a block, its head included.
+/// Maximum length of a block, including its head.
 pub const BLOCK_BYTES_MAX: usize = 256 << 10;
 
 pub(super) const HEAD_BYTES: usize = 64;
 pub(super) const BLOCK_HEAD_BYTES: usize = 32;
 pub(super) const FOOT_BYTES: usize = 56;
 
-/// The most bytes of a block behind its head.
+/// Maximum length of a block's payload.
 pub(super) const PAYLOAD_BYTES_MAX: usize = BLOCK_BYTES_MAX - BLOCK_HEAD_BYTES;
 
 const HEAD_MAGIC: [u8; 8] = *b"IOLPART\n";
 const BLOCK_MAGIC: [u8; 4] = *b"BLCK";
 const FOOT_MAGIC: [u8; 4] = *b"FOOT";
 
-/// Bytes of a block or foot that its checksum does not cover: what it begins with, and itself.
+/// Bytes of a block or foot that its checksum does not cover: the magic number, and the checksum
+/// itself.
 const BEFORE_SUM: usize = 8;
 
-/// To what a part belongs.
+/// The checkpoint and the number that a part belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartHead {
-    /// The version of the formats of values in it, which whoever fills it knows.
+    /// Version of the formats of the values in it, which the caller knows.
     pub value_version: u16,
-    /// Which part of the checkpoint it is, from 0 on.
+    /// Number of the part within the checkpoint, from 0 on.
     pub part: u32,
     /// The generation that began with the cut.
     pub generation: u64,
     /// When the checkpoint began, in milliseconds since 1970 UTC.
     pub created_unix_ms: u64,
-    /// Whose records they are.
+    /// The lineage of the records.
     pub lineage: Lineage,
 }
 
@@ -83,7 +84,7 @@ impl PartHead {
             created_unix_ms: fields.u64()?,
             lineage: Lineage(fields.array()?),
         };
-        // Encoding knows what the rest must be: the sum, and zeroes before it.
+        // Encoding determines the rest: zeroes, and the sum behind them.
         let is_right = bytes.get(..HEAD_BYTES)? == head.encode();
         Some(if is_right {
             Ok(head)
@@ -93,19 +94,19 @@ impl PartHead {
     }
 }
 
-/// What is said of a block's payload.
+/// The head of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHead {
     pub(super) generation: u64,
     pub(super) part: u32,
-    /// From 0 on.
+    /// Number of the block, from 0 on.
     pub(super) number: u32,
     pub(super) payload_bytes: u32,
-    /// Records that begin in it.
+    /// Number of records that begin in it.
     pub(super) records: u16,
-    /// It begins inside a record.
+    /// Whether it begins inside a record.
     pub(super) continues: bool,
-    /// It ends inside a record.
+    /// Whether it ends inside a record.
     pub(super) goes_on: bool,
 }
 
@@ -118,7 +119,7 @@ impl BlockHead {
         continues + u16::from(self.goes_on) * Self::GOES_ON
     }
 
-    /// The head of `payload`, which is as long as the head says.
+    /// Encodes the head of `payload`, whose length the head states.
     pub(super) fn encode(&self, payload: &[u8]) -> [u8; BLOCK_HEAD_BYTES] {
         debug_assert_eq!(self.payload_bytes as usize, payload.len());
         let fields: [u8; BLOCK_HEAD_BYTES - BEFORE_SUM] = join(&[
@@ -133,15 +134,15 @@ impl BlockHead {
         join(&[&BLOCK_MAGIC, &sum.to_le_bytes(), &fields])
     }
 
-    /// How long the block is that begins with `bytes`, its head included, if one begins there and says so: as far as
-    /// anybody may believe it before the sum is known.
+    /// Returns the stated length of the block that begins with `bytes`, including its head, or
+    /// `None` if none begins there. Limited to what can be trusted before the sum is checked.
     pub(super) fn block_bytes(bytes: &[u8]) -> Option<usize> {
         let (head, ..) = Self::fields(bytes).filter(|_| bytes.starts_with(&BLOCK_MAGIC))?;
         Some((BLOCK_HEAD_BYTES + head.payload_bytes as usize).min(BLOCK_BYTES_MAX))
     }
 
-    /// The head at the front of `bytes` and its payload, which must be there; none when something
-    /// else begins there.
+    /// Returns the head at the front of `bytes` and its payload, which must be there, or `None` if
+    /// something else begins there.
     pub(super) fn read(bytes: &[u8]) -> Result<Option<(Self, &[u8])>, Flaw> {
         if !bytes.starts_with(&BLOCK_MAGIC) {
             return Ok(None);
@@ -178,14 +179,14 @@ impl BlockHead {
     }
 }
 
-/// The end of a part.
+/// The foot of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Foot {
     pub(super) generation: u64,
     pub(super) part: u32,
     pub(super) blocks: u64,
     pub(super) records: u64,
-    /// Bytes of the whole file.
+    /// Length of the whole file in bytes.
     pub(super) length: u64,
     /// CRC-64 of the head and of the heads of all blocks.
     pub(super) digest: u64,

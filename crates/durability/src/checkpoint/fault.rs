@@ -6,56 +6,56 @@ use std::path::{Path, PathBuf};
 
 use super::manifest::ManifestFlaw;
 
-/// Why a checkpoint cannot be read, and which file it is about.
+/// Why a checkpoint cannot be read, and which file is the cause.
 #[derive(Debug)]
 pub enum CheckpointFault {
-    /// The system failed.
+    /// The system reported an error.
     System {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         cause: io::Error,
     },
-    /// A part is not what was written.
+    /// A part differs from what was written.
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where what is wrong begins, in bytes.
+        /// Offset of the flaw in bytes.
         offset: u64,
-        /// What is wrong.
+        /// The flaw.
         flaw: Flaw,
     },
-    /// The manifest is not what was written.
+    /// The manifest differs from what was written.
     Manifest {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The flaw.
         flaw: ManifestFlaw,
     },
 }
 
-/// What is wrong with a part.
+/// A flaw of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// It does not begin as one does.
+    /// It does not begin like a part.
     NoPart,
     /// It was written by a newer server, in this version of the format.
     Version(u16),
-    /// It ends before its end.
+    /// The file is too short.
     Short,
-    /// There is something behind its end.
+    /// There are bytes behind its foot.
     Long,
-    /// Neither a block nor the end is where one of them must be.
+    /// Neither a block nor the foot is where one of them must be.
     NoBlock,
-    /// A checksum is another.
+    /// A checksum is wrong.
     Checksum,
     /// It belongs to another checkpoint, or is another part of it.
     Foreign,
-    /// A block is missing, or there twice.
+    /// A block is missing or duplicate.
     Order,
-    /// What a block or a record says of itself contradicts what is there.
+    /// The head of a block or record contradicts its content.
     Shape,
-    /// The counts at its end are others.
+    /// The counts in its foot are wrong.
     Counts,
     /// It is whole, but not the file that the manifest names.
     Digest,
@@ -82,7 +82,7 @@ impl fmt::Display for Flaw {
 }
 
 impl CheckpointFault {
-    /// The file it is about.
+    /// Returns the file that is the cause.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
@@ -92,7 +92,7 @@ impl CheckpointFault {
         }
     }
 
-    /// Makes a fault of what the system said about `path`.
+    /// Returns a function that makes a fault of the system's error about `path`.
     pub fn system(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |cause| Self::System { path, cause }

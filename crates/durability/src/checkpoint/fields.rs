@@ -1,4 +1,4 @@
-//! Fixed fields one after the other, the little end first.
+//! Fixed fields in sequence, in little-endian order.
 
 /// Fields that are read from the front.
 #[derive(Clone, Copy, Debug)]

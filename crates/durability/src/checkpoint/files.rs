@@ -1,4 +1,5 @@
-//! The files of checkpoints in their directory: names, putting a manifest in force, what may go.
+//! The files of checkpoints in their directory: their names, replacing the manifest, and removing
+//! old ones.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,25 +12,25 @@ use crate::disk::Disk;
 use crate::planted::{self, Bug};
 use crate::whole_file;
 
-/// The name of the manifest that counts.
+/// Name of the manifest in force.
 pub const MANIFEST_NAME: &str = "MANIFEST";
 
-/// One that is being written.
+/// Name of a manifest that is being written.
 const MANIFEST_NEW_NAME: &str = "MANIFEST.new";
 
-/// What the names of checkpoints' directories begin with.
+/// Prefix of the names of checkpoint directories.
 const DIRECTORY_PREFIX: &str = "checkpoint-";
 
-/// A manifest is not longer than this: all segments that a tier can have, and the dictionaries of each.
+/// Maximum length of a manifest: all segments that a tier can have, and the dictionaries of each.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
-/// The name of a part.
+/// Returns the name of a part.
 #[must_use]
 pub fn part_name(part: u32) -> String {
     format!("{part:04}.part")
 }
 
-/// A name for the directory of a checkpoint of this generation that nothing in `directory` has.
+/// Returns an unused name in `directory` for a checkpoint of this generation.
 ///
 /// # Errors
 /// Those of the system.
@@ -40,10 +41,10 @@ pub fn free_directory(disk: &dyn Disk, directory: &Path, generation: u64) -> io:
     free.ok_or_else(|| io::ErrorKind::AlreadyExists.into())
 }
 
-/// The manifest in `directory`; none when there is none.
+/// Returns the manifest in `directory`, or `None` if there is none.
 ///
 /// # Errors
-/// When the system does not give it, or it is not what was written.
+/// If the system reports an error, or the manifest differs from what was written.
 pub fn read_manifest(
     disk: &dyn Disk,
     directory: &Path,
@@ -68,11 +69,12 @@ pub fn read_manifest(
     Manifest::decode(&bytes).map(Some).map_err(fault)
 }
 
-/// Puts a manifest in force, in one step: it is durable when this returns. What it names must be durable
-/// already, the names of the parts and of their directory included.
+/// Puts a manifest in force, in one step; it is durable on return. The files that it names must be
+/// durable already, including the names of the parts and of their directory.
 ///
 /// # Errors
-/// Those of the system. Either manifest may be found afterwards, so nothing of either may be removed.
+/// Those of the system. Either manifest may be found afterwards, so no file of either may be
+/// removed.
 pub fn replace_manifest(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> io::Result<()> {
     let text = manifest.encode();
     if text.len() as u64 > MANIFEST_BYTES_MAX {
@@ -96,10 +98,10 @@ pub fn replace_manifest(disk: &dyn Disk, directory: &Path, manifest: &Manifest) 
     disk.sync_directory(directory)
 }
 
-/// Reads everything that a manifest names.
+/// Reads and checks every file that a manifest names.
 ///
 /// # Errors
-/// When something is missing, or is not what was written.
+/// If something is missing, or differs from what was written.
 pub fn verify(
     disk: &dyn Disk,
     directory: &Path,
@@ -120,10 +122,10 @@ pub fn verify(
     })
 }
 
-/// Opens a part that a manifest names, by number: what is read is held against that.
+/// Opens part number `part` of a manifest; its content is checked against the entry.
 ///
 /// # Errors
-/// When the system does not give it, or it is seen at once that it is another file.
+/// If the system reports an error, or the file is at once seen to be another one.
 pub fn open_part(
     disk: &dyn Disk,
     directory: &Path,
@@ -146,19 +148,19 @@ pub fn open_part(
     }
 }
 
-/// Removes what `manifest` has replaced: all other checkpoints, and what is left of attempts. To be
-/// called only when that manifest is the one in force, and what it names was verified.
+/// Removes what `manifest` has replaced: all other checkpoints, and the remains of attempts. Call
+/// it only if that manifest is in force, and its files were verified.
 ///
 /// # Errors
-/// Those of the system; what is left is removed the next time.
+/// Those of the system; the next call removes the rest.
 pub fn remove_replaced(disk: &dyn Disk, directory: &Path, manifest: &Manifest) -> io::Result<()> {
     remove_replaced_but(disk, directory, manifest, &|_| false)
 }
 
-/// As [`remove_replaced`], but for the directories that somebody `keeps`.
+/// Like [`remove_replaced`], except for the directories for which `keeps` is true.
 ///
 /// # Errors
-/// Those of the system; what is left is removed the next time.
+/// Those of the system; the next call removes the rest.
 pub fn remove_replaced_but(
     disk: &dyn Disk,
     directory: &Path,
@@ -173,7 +175,7 @@ pub fn remove_replaced_but(
     Ok(())
 }
 
-/// Removes the directory of a checkpoint that no manifest names.
+/// Removes a checkpoint directory that no manifest names.
 ///
 /// # Errors
 /// Those of the system.

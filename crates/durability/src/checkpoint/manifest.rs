@@ -1,4 +1,4 @@
-//! The manifest: a text that names every file of the checkpoint that counts.
+//! The manifest: a text that names every file of the checkpoint in force.
 //!
 //! ```text
 //!   iolite-manifest 1
@@ -15,8 +15,8 @@
 //!   end 5ad9c2e1f0b3a487
 //! ```
 //!
-//! Version 2 has lines about the history of the log before `end`; a manifest without any is written as version 1, which
-//! older servers read.
+//! Version 2 has lines about the history of the log before `end`. A manifest without any is written
+//! as version 1, which older servers read.
 //!
 //! ```text
 //!   iolite-manifest 2
@@ -27,22 +27,23 @@
 //!   end …
 //! ```
 //!
-//! Version 3 has lines about the values that are not in the parts: segments of the tier, before those of the history.
+//! Version 3 has lines about the values that are not in the parts: segments of the tier, before the
+//! lines of the history.
 //!
 //! ```text
 //!   segment 000000000000002a 67108864 3c0d8f5f4a2b1e6d 61000
 //! ```
 //!
-//! Version 4 has the dictionaries that values in these segments are compressed with, and for each segment the numbers of
-//! those that it needs.
+//! Version 4 has the dictionaries with which values in these segments are compressed, and for each
+//! segment the numbers of those that it needs.
 //!
 //! ```text
 //!   dictionary 00000007 65568 9ac3d2e1
 //!   segment 000000000000002a 67108864 3c0d8f5f4a2b1e6d 61000 00000007
 //! ```
 //!
-//! There is one spelling of each manifest, and what is not spelled so is refused: that and the CRC-64 in
-//! the last line, which is over everything before that line, leave no byte that could change unnoticed.
+//! Each manifest has exactly one spelling, and any other is refused. This and the CRC-64 in the
+//! last line, which covers everything before that line, leave no byte that could change unnoticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
@@ -51,23 +52,23 @@ use std::str::FromStr;
 use base::crc::crc64;
 use base::hex;
 
-/// The version of the format that is written where there is a [`History`].
+/// Version of the format with a [`History`].
 pub const MANIFEST_VERSION: u32 = 2;
-/// And where there is none.
+/// Version without a history.
 const PLAIN_VERSION: u32 = 1;
-/// And where values are in segments of the tier.
+/// Version with values in segments of the tier.
 const TIER_VERSION: u32 = 3;
-/// And where they are compressed with dictionaries.
+/// Version with compressed values and their dictionaries.
 const DICTIONARY_VERSION: u32 = 4;
-/// So many terms a manifest has, at most.
+/// Maximum number of terms in a manifest.
 pub const TERMS_MAX: usize = 1024;
 
 const TITLE: &str = "iolite-manifest";
 
-/// Digits of the checksum, and what is around them.
+/// Length of the last line with the checksum.
 const END_BYTES: usize = "end 0123456789abcdef\n".len();
 
-/// Whose history of writes something belongs to: 20 bytes, chosen at random when it began.
+/// The history of writes that something belongs to: 20 bytes, chosen at random when it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lineage(pub [u8; 20]);
 
@@ -80,34 +81,35 @@ impl fmt::Display for Lineage {
 impl FromStr for Lineage {
     type Err = ManifestFlaw;
 
-    /// From 40 hexadecimal digits.
+    /// Parses 40 hexadecimal digits.
     fn from_str(text: &str) -> Result<Self, ManifestFlaw> {
         let bytes = bytes_of(text).and_then(|bytes| bytes.try_into().ok());
         bytes.map(Self).ok_or(ManifestFlaw::Line)
     }
 }
 
-/// What the manifest says of a part.
+/// The manifest's entry of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartEntry {
     /// Its name in the checkpoint's directory.
     pub name: String,
-    /// How long it is.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// How many records are in it.
+    /// The number of its records.
     pub records: u64,
-    /// CRC-64 of its head, of the heads of its blocks and of its foot, which have the sums of the rest.
+    /// CRC-64 of its head, of the heads of its blocks and of its foot, which contain the sums of
+    /// the rest.
     pub digest: u64,
 }
 
-/// A dictionary that values in segments of the tier are compressed with.
+/// A dictionary with which values in segments of the tier are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DictionaryEntry {
     /// Its number, which names the file.
     pub number: u32,
-    /// How long the file is.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// What tells it from another file of this number: its sum.
+    /// Its sum, which distinguishes it from another file of this number.
     pub sum: u32,
 }
 
@@ -116,29 +118,30 @@ pub struct DictionaryEntry {
 pub struct SegmentEntry {
     /// Its number, which names the file.
     pub ordinal: u64,
-    /// How much of it counts, in bytes.
+    /// Number of its bytes that belong to the checkpoint.
     pub bytes: u64,
-    /// What tells it from another file of this number.
+    /// Distinguishes it from another file of this number.
     pub salt: u64,
-    /// How many records have their value in it.
+    /// Number of records whose values are in it.
     pub records: u64,
-    /// Numbers of the dictionaries that values in it need, rising.
+    /// Numbers of the dictionaries that its values need, in ascending order.
     pub dictionaries: Vec<u32>,
 }
 
-/// What a checkpoint keeps of the history of its log, for replicas.
+/// The history of its log that a checkpoint keeps, for replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// The checkpoint has exactly what is below this sequence, which is [`Manifest::log_sequence`]: that of a replica, which
-    /// cuts between two batches. Effects are then not told apart by their generations, which are the primary's.
+    /// The sequence, equal to [`Manifest::log_sequence`], below which the checkpoint has exactly
+    /// all effects. Set by a replica, which cuts between two batches. Effects are then not
+    /// distinguished by their generations, which are the primary's.
     pub cut_sequence: Option<u64>,
-    /// The log has no effect of an older generation from this sequence on that the checkpoint has: whoever saw the time
-    /// before the cut had ended. What is there belongs to this history or to another primary's, whose generations are its
-    /// own.
+    /// The sequence from which on the log has no effect of an older generation that is in the
+    /// checkpoint, because all writers that saw the older generation had finished. Effects from
+    /// there on belong to this history, or to another primary's, which has generations of its own.
     pub settled_sequence: Option<u64>,
     /// The terms that begin below the cut, oldest first; older ones may be left out.
     pub terms: Vec<TermEntry>,
-    /// Where the stream for Redis replicas stands.
+    /// The position of the stream for Redis replicas.
     pub resp: Option<RespEntry>,
 }
 
@@ -147,13 +150,13 @@ pub struct History {
 pub struct TermEntry {
     /// Rises with each term.
     pub number: u64,
-    /// Which term it is, among all that have this number anywhere.
+    /// Distinguishes it from all other terms with this number.
     pub id: [u8; 20],
     /// The sequence of its frame.
     pub start: u64,
 }
 
-/// A place in the stream for Redis replicas.
+/// A position in the stream for Redis replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RespEntry {
     /// The sequence of the log there.
@@ -165,7 +168,7 @@ pub struct RespEntry {
 }
 
 impl History {
-    /// Whether there is anything to be kept of it.
+    /// Whether there is no history to keep.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -188,7 +191,7 @@ impl History {
         Ok(())
     }
 
-    /// Takes a line, given in words; whether it is one.
+    /// Parses a line, split into words; `None` if it is not one of the history's.
     fn parse(&mut self, words: &[&str]) -> Option<()> {
         match words {
             ["cut", sequence] => self.cut_sequence = Some(sequence.parse().ok()?),
@@ -210,7 +213,8 @@ impl History {
         Some(())
     }
 
-    /// Whether terms follow each other, the cut is where the log is needed from, and nothing settled before that.
+    /// Whether the terms ascend, the cut is where the log is needed from, and the settled sequence
+    /// is not before that.
     fn fits(&self, log_sequence: Option<u64>) -> bool {
         let follows =
             |pair: &[TermEntry]| pair[0].number < pair[1].number && pair[0].start < pair[1].start;
@@ -225,36 +229,37 @@ impl History {
     }
 }
 
-/// The checkpoint that counts.
+/// The manifest of the checkpoint in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// Whose records they are.
+    /// The lineage of the records.
     pub lineage: Lineage,
-    /// The generation that began with the cut: what the log has of an older one is in the checkpoint.
+    /// The generation that began with the cut: effects of older generations in the log are in the
+    /// checkpoint.
     pub generation: u64,
-    /// The sequence from which on the log may have something that is not in the checkpoint; none when
-    /// there was no log at the cut.
+    /// The sequence from which on the log may have effects that are not in the checkpoint, or
+    /// `None` if there was no log at the cut.
     pub log_sequence: Option<u64>,
     /// When the cut was made, in milliseconds since 1970 UTC.
     pub created_unix_ms: u64,
-    /// The directory of its parts, beside the manifest.
+    /// Directory of its parts, beside the manifest.
     pub directory: String,
     /// The parts, by number.
     pub parts: Vec<PartEntry>,
-    /// How many records of each database there are, where there are any.
+    /// Number of records of each database that has any.
     pub databases: BTreeMap<u16, u64>,
-    /// The libraries of functions: what each was loaded from.
+    /// The source of each library of functions.
     pub libraries: Vec<Vec<u8>>,
     /// The dictionaries that values in these segments need, by number.
     pub dictionaries: Vec<DictionaryEntry>,
-    /// The segments that values are in which the parts only name, by number.
+    /// The segments with values that the parts only refer to, by number.
     pub segments: Vec<SegmentEntry>,
-    /// What is known of the log's history.
+    /// The history of the log.
     pub history: History,
 }
 
-/// Which effects of the log after a checkpoint the checkpoint has already: those of generations before its own, up to where
-/// the last of them stands.
+/// The effects of the log after a checkpoint that the checkpoint already has: those of generations
+/// before its own, up to where the last of them is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overlap {
     generation: u64,
@@ -262,20 +267,21 @@ pub struct Overlap {
 }
 
 impl Overlap {
-    /// There are none.
+    /// No effects.
     pub const NONE: Self = Self {
         generation: 0,
         end: 0,
     };
 
-    /// Whether the checkpoint has the effects of a generation in the frame at a sequence.
+    /// Whether the checkpoint has the effects of `generation` in the frame at `sequence`.
     #[inline]
     #[must_use]
     pub fn has(self, sequence: u64, generation: u64) -> bool {
         generation < self.generation && sequence < self.end
     }
 
-    /// The same up to a sequence: what comes after was not written yet when it was said.
+    /// Limits the overlap to sequences below `end`: later frames were not yet written when it was
+    /// determined.
     #[must_use]
     pub fn up_to(self, end: u64) -> Self {
         Self {
@@ -284,31 +290,31 @@ impl Overlap {
         }
     }
 
-    /// From where on there are none.
+    /// Returns the sequence from which on there are none.
     #[must_use]
     pub fn end(self) -> u64 {
         self.end
     }
 }
 
-/// What is wrong with a manifest.
+/// A flaw of a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManifestFlaw {
-    /// It does not begin as one does.
+    /// It does not begin like a manifest.
     NoManifest,
     /// It was written by a newer server, in this version of the format.
     Version(u32),
-    /// Its checksum is another: it was changed, or is not whole.
+    /// Its checksum is wrong: it was changed, or is not whole.
     Checksum,
-    /// A line is not what must stand there.
+    /// A line is not what must be there.
     Line,
-    /// The parts have not as many records as the databases.
+    /// The parts do not have as many records as the databases.
     Counts,
-    /// Its terms do not follow each other or are too many, or the cut is not where the log is needed from.
+    /// Its terms do not ascend or are too many, or the cut is not where the log is needed from.
     History,
-    /// Its segments do not follow each other.
+    /// Its segments do not ascend.
     Segments,
-    /// Its dictionaries do not follow each other, or are not those that its segments need.
+    /// Its dictionaries do not ascend, or are not those that its segments need.
     Dictionaries,
 }
 
@@ -334,7 +340,7 @@ impl fmt::Display for ManifestFlaw {
 impl std::error::Error for ManifestFlaw {}
 
 impl Manifest {
-    /// Records of all parts.
+    /// Returns the number of records of all parts.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.databases
@@ -342,7 +348,7 @@ impl Manifest {
             .fold(0, |sum, records| sum.saturating_add(*records))
     }
 
-    /// Bytes of all parts.
+    /// Returns the bytes of all parts.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.parts
@@ -350,7 +356,7 @@ impl Manifest {
             .fold(0, |sum, part| sum.saturating_add(part.bytes))
     }
 
-    /// Which effects after [`Manifest::log_sequence`] are in the checkpoint.
+    /// Returns which effects after [`Manifest::log_sequence`] are in the checkpoint.
     #[must_use]
     pub fn overlap(&self) -> Overlap {
         if self.history.cut_sequence.is_some() {
@@ -362,8 +368,8 @@ impl Manifest {
         }
     }
 
-    /// Whether the checkpoint has nothing that the log has from a sequence on. Where the manifest does not say how far it
-    /// reaches nobody knows, and it may have.
+    /// Whether the checkpoint has nothing that the log has from `sequence` on. `false` if the
+    /// manifest does not say how far it reaches, because it may then have.
     #[must_use]
     pub fn is_before(&self, sequence: u64) -> bool {
         let History {
@@ -377,7 +383,7 @@ impl Manifest {
             .is_some_and(|(from, end)| from.max(end) <= sequence)
     }
 
-    /// As it is kept.
+    /// Returns the text of the manifest.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::new();
@@ -436,10 +442,10 @@ impl Manifest {
         }
     }
 
-    /// Reads one.
+    /// Parses a manifest.
     ///
     /// # Errors
-    /// When it is anything else than what [`Manifest::encode`] gives.
+    /// If it is anything other than the result of [`Manifest::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestFlaw> {
         let text =
             str::from_utf8(bytes).map_err(|_| match bytes.starts_with(TITLE.as_bytes()) {
@@ -523,7 +529,7 @@ impl Manifest {
         Some(manifest)
     }
 
-    /// Whether all names are such as lead nowhere else.
+    /// Whether no name leads to another directory.
     fn has_plain_names(&self) -> bool {
         let plain = |name: &str| {
             let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
@@ -533,7 +539,7 @@ impl Manifest {
         plain(&self.directory) && names.all(plain)
     }
 
-    /// Whether the dictionaries are those that the segments need, and all rise.
+    /// Whether the dictionaries are those that the segments need, and all ascend.
     fn has_its_dictionaries(&self) -> bool {
         let rises = |numbers: &[u32]| numbers.windows(2).all(|pair| pair[0] < pair[1]);
         let named: Vec<u32> = self.dictionaries.iter().map(|one| one.number).collect();
@@ -558,7 +564,7 @@ impl Manifest {
     }
 }
 
-/// The bytes that these hexadecimal digits stand for.
+/// Decodes hexadecimal digits.
 fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     let digit = |byte: u8| char::from(byte).to_digit(16);

@@ -1,4 +1,4 @@
-//! Reading one part, block by block.
+//! Reads one part, block by block.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,19 +16,19 @@ use super::manifest::PartEntry;
 use super::record::{self, Record};
 use crate::disk::{Disk, DiskFile};
 
-/// Reads one part from its beginning to its end, checking everything on the way.
+/// Reads one part from its beginning to its end, and checks everything.
 ///
-/// What it gives is right as far as it goes; that the part is whole is known when
-/// [`PartReader::next_block`] has said that there is no more. Memory: one block, or one record if that is
+/// The returned records are valid; the part is known to be whole only once
+/// [`PartReader::next_block`] has returned `None`. Memory: one block, or one record if that is
 /// longer.
 #[derive(Debug)]
 pub struct PartReader {
     file: Box<dyn DiskFile>,
     path: PathBuf,
     head: PartHead,
-    /// How long it is, where that is known before its end.
+    /// Length of the file, if it is known before its end.
     file_bytes: Option<u64>,
-    /// Where the next block begins.
+    /// Offset of the next block.
     offset: u64,
     blocks: u64,
     records: u64,
@@ -36,10 +36,10 @@ pub struct PartReader {
     buffer: Vec<u8>,
     /// A record that is longer than a block.
     long: Vec<u8>,
-    /// The last block that was checked ends within one.
+    /// Whether the last checked block ends within a record that is longer than a block.
     is_within_long: bool,
     entry: Option<PartEntry>,
-    /// What the manifest has to say of it, known at its end.
+    /// The manifest entry that the part should have, known at its end.
     found: Option<PartEntry>,
 }
 
@@ -50,17 +50,17 @@ pub struct Block<'a> {
     records: u16,
 }
 
-/// Some whole records of a part that outlive their reader.
+/// Some whole records of a part, which outlive their reader.
 #[derive(Debug)]
 pub struct OwnedBlock {
-    /// Where the reader had read it to.
+    /// The buffer into which the reader had read.
     bytes: Vec<u8>,
     payload: Range<usize>,
     records: u16,
 }
 
 impl OwnedBlock {
-    /// The records.
+    /// Returns the records.
     #[must_use]
     pub fn block(&self) -> Block<'_> {
         Block {
@@ -69,7 +69,7 @@ impl OwnedBlock {
         }
     }
 
-    /// Its memory, for [`PartReader::take_block`].
+    /// Returns its memory, for [`PartReader::take_block`].
     #[must_use]
     pub fn into_memory(self) -> Vec<u8> {
         self.bytes
@@ -77,25 +77,25 @@ impl OwnedBlock {
 }
 
 impl<'a> Block<'a> {
-    /// How many there are.
+    /// Returns the number of records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.records.into()
     }
 
-    /// Whether there are none, which never is so.
+    /// Whether there are no records, which is never so.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// The records.
+    /// Returns the records.
     pub fn records(&self) -> impl Iterator<Item = Record<'a>> + use<'a> {
         let mut fields = Fields(self.payload);
         (0..self.records).map_while(move |_| record::read(&mut fields))
     }
 
-    /// Whether the payload is just as many records as there should be.
+    /// Whether the payload is exactly the stated number of records.
     fn is_whole(&self) -> bool {
         let mut fields = Fields(self.payload);
         let whole = (0..self.records).all(|_| record::read(&mut fields).is_some());
@@ -107,7 +107,7 @@ impl PartReader {
     /// Opens a part and reads its head.
     ///
     /// # Errors
-    /// When the system does not give it, or it is no part or a newer one.
+    /// If the system reports an error, or the file is no part or one of a newer version.
     pub fn open(disk: &dyn Disk, path: &Path) -> Result<Self, CheckpointFault> {
         let file = disk.open_stream(path);
         let file = file.map_err(CheckpointFault::system(path))?;
@@ -115,8 +115,8 @@ impl PartReader {
         Self::begin(file, path, Some(file_bytes))
     }
 
-    /// Reads the head of a part of which nobody knows yet how long it is: where more of it is to come, reading waits. Each
-    /// read begins where the one before began, or after that.
+    /// Reads the head of a part of yet unknown length: if more of it is to come, reads wait. Each
+    /// read begins at the start of the previous one, or after it.
     ///
     /// # Errors
     /// As [`PartReader::open`].
@@ -157,10 +157,10 @@ impl PartReader {
         })
     }
 
-    /// Says what the manifest says of it: the end is then held against that, too.
+    /// Sets the manifest's entry of the part: the end is then checked against it, too.
     ///
     /// # Errors
-    /// When it has another length already.
+    /// If the file already has another length.
     pub fn expect(mut self, entry: &PartEntry) -> Result<Self, CheckpointFault> {
         let file_bytes = self.file_bytes.unwrap_or(entry.bytes);
         let flaw = match file_bytes.cmp(&entry.bytes) {
@@ -174,34 +174,34 @@ impl PartReader {
         Err(self.damaged(file_bytes.min(entry.bytes), flaw))
     }
 
-    /// To what it belongs.
+    /// Returns the head of the part.
     #[must_use]
     pub fn head(&self) -> &PartHead {
         &self.head
     }
 
-    /// What a manifest says of it, once [`PartReader::next_block`] has said that there is no more.
+    /// Returns the part's manifest entry, once [`PartReader::next_block`] has returned `None`.
     #[must_use]
     pub fn found(&self) -> Option<&PartEntry> {
         self.found.as_ref()
     }
 
-    /// The file.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of the file that were read.
+    /// Returns the bytes of the file that were read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.offset
     }
 
-    /// The next records; none when the part is at its end, and all of it was right.
+    /// Returns the next records, or `None` at the end of the part, if all of it was valid.
     ///
     /// # Errors
-    /// When the system does not give it, or it is not what was written.
+    /// If the system reports an error, or the part differs from what was written.
     pub fn next_block(&mut self) -> Result<Option<Block<'_>>, CheckpointFault> {
         let Some((head, end)) = self.read_block()? else {
             return Ok(None);
@@ -219,7 +219,8 @@ impl PartReader {
             .ok_or_else(|| self.misshapen())
     }
 
-    /// As [`PartReader::next_block`], without a copy: the next records are read to `memory`, whose contents do not matter.
+    /// Like [`PartReader::next_block`], without a copy: reads the following block into `memory`,
+    /// whose content does not matter.
     ///
     /// # Errors
     /// Those of [`PartReader::next_block`].
@@ -229,7 +230,7 @@ impl PartReader {
             return Ok(None);
         };
         let length = payload.len();
-        // Of a record that goes over several blocks, the buffer has the last.
+        // Of a record that spans several blocks, the buffer has the last one.
         let is_long = !self.long.is_empty();
         let from = if is_long { 0 } else { BLOCK_HEAD_BYTES };
         let bytes = if is_long {
@@ -247,8 +248,9 @@ impl PartReader {
         }))
     }
 
-    /// Checks the next block without giving what is in it: of a record that goes over several, one after the other, so that none
-    /// takes its length in memory. `false` when the part is at its end, and all of it was right. Not to be mixed with
+    /// Checks the next block without returning its records. A record that spans several blocks is
+    /// checked block by block, so that it does not take its length in memory. Returns `false` at
+    /// the end of the part, if all of it was valid. Not to be mixed with
     /// [`PartReader::next_block`].
     ///
     /// # Errors
@@ -271,7 +273,7 @@ impl PartReader {
         is_right.then_some(true).ok_or_else(|| self.misshapen())
     }
 
-    /// Puts a record together that goes over several blocks, of which the first was read.
+    /// Joins a record that spans several blocks, the first of which was read.
     fn read_long(&mut self, first: BlockHead, end: usize) -> Result<(), CheckpointFault> {
         if first.continues || first.records != 1 {
             return Err(self.misshapen());
@@ -294,8 +296,8 @@ impl PartReader {
         }
     }
 
-    /// The head of the block that was read into the buffer, and where it ends there; none at the end of
-    /// the part.
+    /// Reads a block into the buffer; returns its head and where it ends there, or `None` at the
+    /// end of the part.
     fn read_block(&mut self) -> Result<Option<(BlockHead, usize)>, CheckpointFault> {
         let count = self.read_block_bytes();
         let count = count.map_err(CheckpointFault::system(&self.path))?;
@@ -319,7 +321,8 @@ impl PartReader {
         Ok(Some((head, end)))
     }
 
-    /// Reads a block, or the end of the part and what is behind it; how many bytes there are in the buffer.
+    /// Reads a block, or the foot of the part and what is behind it. Returns the number of bytes in
+    /// the buffer.
     fn read_block_bytes(&mut self) -> io::Result<usize> {
         let front = self.buffer.len().min(FOOT_BYTES + 1);
         let count = self.file.read_at(&mut self.buffer[..front], self.offset)?;
@@ -331,7 +334,8 @@ impl PartReader {
         }
     }
 
-    /// Checks the end, of which up to `count` bytes are in the buffer; what the whole is.
+    /// Checks the foot, of which up to `count` bytes are in the buffer; returns the entry of the
+    /// whole part.
     fn read_foot(&self, count: usize) -> Result<PartEntry, CheckpointFault> {
         let bytes = &self.buffer[..count];
         let flaw = |flaw| self.damaged(self.offset, flaw);
@@ -369,10 +373,10 @@ impl PartReader {
         })
     }
 
-    /// Reads all that is left; how many records of each database that were.
+    /// Reads the rest of the part; returns the number of records of each database.
     ///
     /// # Errors
-    /// When anything in it is wrong.
+    /// If any of it is invalid.
     pub fn count(&mut self) -> Result<BTreeMap<u16, u64>, CheckpointFault> {
         let mut databases = BTreeMap::new();
         while let Some(block) = self.next_block()? {

@@ -8,13 +8,13 @@ use base::record_head::{RECORD_HEAD_BYTES_MIN, RecordHead};
 
 use super::fields::Fields;
 
-/// The least bytes of a record: its head, with nothing that may be left out, and neither key nor body.
+/// Minimum length of a record: its shortest head, with an empty key and body.
 pub const RECORD_BYTES_MIN: u64 = RECORD_HEAD_BYTES_MIN as u64;
 
-/// A record as it is read.
+/// A record that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// All but key and body.
+    /// Everything except key and body.
     pub head: RecordHead,
     /// Its key.
     pub key: &'a [u8],
@@ -22,7 +22,8 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
-/// The record at the front, of which all bytes must be there; none when it contradicts itself.
+/// Reads the record at the front, all bytes of which must be there; `None` if it contradicts
+/// itself.
 pub(super) fn read<'a>(fields: &mut Fields<'a>) -> Option<Record<'a>> {
     let (head, lengths) = RecordHead::take_from(&mut fields.0)?;
     Some(Record {

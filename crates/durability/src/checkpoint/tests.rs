@@ -1,4 +1,4 @@
-//! Everything that is written comes back, and whatever was changed since is refused.
+//! Everything that is written comes back, and any later change is refused.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,8 @@ use crate::disk::{Disk, SystemDisk};
 mod damage;
 mod golden;
 
-/// Where two histories part, only what a checkpoint has from before that may be gone on from.
+/// Where two histories part, a node may continue only from a checkpoint that has nothing from
+/// behind that point.
 #[test]
 fn a_checkpoint_is_before_a_sequence_that_its_cut_does_not_pass() {
     let manifest = |log_sequence, cut_sequence, settled_sequence| Manifest {
@@ -28,7 +29,7 @@ fn a_checkpoint_is_before_a_sequence_that_its_cut_does_not_pass() {
         },
         ..Manifest::default()
     };
-    // Writes up to 150 may be in it, though the log is needed from 100 on.
+    // Writes up to 150 may be in it, although the log is needed from 100 on.
     let of_primary = manifest(Some(100), None, Some(150));
     assert!(of_primary.is_before(150) && !of_primary.is_before(149));
     let of_replica = manifest(Some(100), Some(100), None);
@@ -37,7 +38,7 @@ fn a_checkpoint_is_before_a_sequence_that_its_cut_does_not_pass() {
     assert!(!manifest(None, None, None).is_before(u64::MAX));
 }
 
-/// A directory of its own, removed with what is in it.
+/// A directory of its own, removed with its content.
 struct TestDirectory(TempDir);
 
 impl TestDirectory {
@@ -79,7 +80,7 @@ fn record(number: u16) -> Kept {
     (head, format!("key:{number}").into_bytes(), body)
 }
 
-/// Writes a part and gives what the manifest says of it.
+/// Writes a part and returns its manifest entry.
 fn write(path: &Path, head: PartHead, records: &[Kept]) -> (PartEntry, BTreeMap<u16, u64>) {
     let mut writer = PartWriter::create(&SystemDisk, path, head).unwrap();
     for (head, key, body) in records {
@@ -109,7 +110,7 @@ fn read(reader: &mut PartReader) -> Result<Vec<Kept>, CheckpointFault> {
     Ok(records)
 }
 
-/// Has all blocks checked; how many.
+/// Checks all blocks; returns their number.
 fn check(reader: &mut PartReader) -> Result<usize, CheckpointFault> {
     let mut blocks = 0;
     while reader.check_block()? {
@@ -122,7 +123,7 @@ fn open(path: &Path, entry: &PartEntry) -> Result<PartReader, CheckpointFault> {
     PartReader::open(&SystemDisk, path)?.expect(entry)
 }
 
-/// Of a replica in its second term.
+/// Returns the history of a replica in its second term.
 fn history() -> History {
     let term = |number, id: &[u8; 20], start| TermEntry {
         number,
@@ -144,7 +145,7 @@ fn history() -> History {
     }
 }
 
-/// A whole checkpoint of two parts in `place`.
+/// Writes a whole checkpoint of two parts in `place`.
 fn checkpoint(place: &TestDirectory, generation: u64) -> Manifest {
     let directory = free_directory(&SystemDisk, place.path(), generation).unwrap();
     let path = place.path().join(&directory);
@@ -223,7 +224,7 @@ fn long_records_go_over_several_blocks() {
     assert!(blocks > 3_000_000 / PAYLOAD_BYTES_MAX, "{blocks}");
 }
 
-/// `records` as the run that a snapshot has of them.
+/// Returns `records` as the run that a snapshot has of them.
 fn run_of(records: &[Kept]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (head, key, body) in records {
@@ -237,7 +238,7 @@ fn run_of(records: &[Kept]) -> Vec<u8> {
     bytes
 }
 
-/// Records of one database, with about so many bytes in all.
+/// Returns records of one database, of about `bytes` in all.
 fn of_one(database: u16, bytes: usize) -> Vec<Kept> {
     let head = RecordHead {
         database,
@@ -273,7 +274,7 @@ fn a_run_is_written_as_it_is_and_comes_back_as_records() {
         writer.run(database, some.len(), &run_of(&some)).unwrap();
         records.extend(some);
     }
-    // Others between runs, one of them longer than a block.
+    // Single records between runs, one of them longer than a block.
     for body in [vec![1; 50], vec![2; 2 * PAYLOAD_BYTES_MAX], vec![3; 50]] {
         let one = (RecordHead::default(), b"single".to_vec(), body);
         let body_bytes = one.2.len() as u64;
@@ -292,8 +293,8 @@ fn a_run_is_written_as_it_is_and_comes_back_as_records() {
     }
     assert_eq!((entry.records, databases), (records.len() as u64, expected));
     assert_eq!(read(&mut open(&path, &entry).unwrap()).unwrap(), records);
-    // Two short ones, a long one, a short one, two long ones, one of all until the longest record, its three, and
-    // what is behind it.
+    // The blocks: one of two short runs, a long run, a short run, two long runs, one of everything
+    // up to the longest record, three of that record, and one of the rest.
     assert_eq!(check(&mut open(&path, &entry).unwrap()).unwrap(), 10);
 }
 
@@ -307,7 +308,8 @@ fn runs_fill_blocks_to_the_last_byte() {
         (RecordHead::default(), b"name".to_vec(), body)
     };
     let mut records = Vec::new();
-    // What is left of the block is filled to the byte; the next one begins another, and the longest run is its own.
+    // The rest of the block is filled to the byte; the next record begins another block, and the
+    // longest run is a block of its own.
     let rest = PAYLOAD_BYTES_MAX % 16_000;
     let lengths = vec![16_000; PAYLOAD_BYTES_MAX / 16_000];
     for bytes in lengths.into_iter().chain([rest, 16, PAYLOAD_BYTES_MAX]) {
@@ -376,7 +378,7 @@ fn a_manifest_is_replaced_and_what_it_replaced_goes() {
         (attempt.directory.as_str(), second.directory.as_str()),
         ("checkpoint-7-1", "checkpoint-7-2")
     );
-    // What an attempt that failed left behind is in nobody's way.
+    // The remains of a failed attempt do no harm.
     place.write("MANIFEST.new", b"half");
     replace_manifest(&SystemDisk, place.path(), &second).unwrap();
     let found = read_manifest(&SystemDisk, place.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Writing one part.
+//! Writes one part.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,36 +14,36 @@ use super::block::{
 use super::manifest::PartEntry;
 use crate::disk::{Disk, DiskFile};
 
-/// From so many bytes on that were written and are not known to be durable, the device is waited for.
-/// Otherwise the system hoards what is written until it stops everybody who writes to that device. Not
-/// where it has nothing to hoard.
+/// Number of written bytes, not known to be durable, at which the writer waits for the device.
+/// Otherwise the system accumulates dirty pages until it stops all writers to that device. Not
+/// applied to files that bypass the cache.
 const UNSYNCED_BYTES_MAX: u64 = 32 << 20;
 
-/// The most bytes of records that come as a run.
+/// Maximum length of a run of records.
 pub const RUN_BYTES_MAX: usize = PAYLOAD_BYTES_MAX;
 
-/// From so many bytes on a run is a block of its own, written from where it is; a shorter one is put together
-/// with others.
+/// Minimum length of a run that becomes a block of its own, written from where it lies. A shorter
+/// one is combined with others.
 const RUN_IN_PLACE_BYTES_MIN: usize = 16 << 10;
 
 /// Writes one part, a block at a time.
 ///
-/// It holds one block and no more, however long a record is. After an error nothing more can be done
-/// with it: the file is rubbish.
+/// It holds at most one block, however long a record is. After an error it must not be used again:
+/// the file is invalid.
 #[derive(Debug)]
 pub struct PartWriter {
     file: Box<dyn DiskFile>,
     head: PartHead,
-    /// What will be in the block.
+    /// Payload of the current block.
     payload: Vec<u8>,
-    /// Records that begin in the block.
+    /// Number of records that begin in the block.
     block_records: u16,
-    /// The block begins inside a record.
+    /// Whether the block begins inside a record.
     continues: bool,
     blocks: u32,
     records: u64,
     databases: BTreeMap<u16, u64>,
-    /// The database that records came from last, and how many since it is that one.
+    /// Database of the last records, and their number since it last changed.
     of_one: (u16, u64),
     digest: u64,
     written_bytes: u64,
@@ -51,7 +51,7 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// Makes the file of a part. Its name is not durable yet, see [`Disk::sync_directory`].
+    /// Creates the file of a part. Its name is not durable yet, see [`Disk::sync_directory`].
     ///
     /// # Errors
     /// Those of the system.
@@ -75,11 +75,11 @@ impl PartWriter {
         })
     }
 
-    /// Adds a record whose body has `body_bytes` in all, which come in pieces.
+    /// Adds a record whose body has `body_bytes` in all and comes in pieces.
     ///
     /// # Errors
-    /// Those of the system; [`io::ErrorKind::InvalidInput`] when the pieces are shorter or longer in all,
-    /// or the key is longer than 2³² bytes.
+    /// Those of the system; [`io::ErrorKind::InvalidInput`] if the pieces are shorter or longer in
+    /// all, or the key is longer than 2³² bytes.
     pub fn record<'b>(
         &mut self,
         head: &RecordHead,
@@ -123,13 +123,13 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Adds records that are encoded already, heads, keys and bodies, one behind the other: `records` of them, all of
-    /// one database. Whoever encoded them answers for that. A reader refuses the part if they are not so many; of which
-    /// database they are only the manifest's counts tell.
+    /// Adds `records` encoded records of one database: heads, keys and bodies, one behind the
+    /// other. The caller guarantees that they are valid. A reader refuses the part if their number
+    /// is wrong; only the manifest's counts reveal a wrong database.
     ///
     /// # Errors
-    /// Those of the system; [`io::ErrorKind::InvalidInput`] when they are none, more than 65,535, or more than
-    /// [`RUN_BYTES_MAX`] bytes.
+    /// Those of the system; [`io::ErrorKind::InvalidInput`] if there are none, more than 65,535, or
+    /// more than [`RUN_BYTES_MAX`] bytes.
     pub fn run(&mut self, database: u16, records: usize, run: &[u8]) -> io::Result<()> {
         let count = u16::try_from(records).ok().filter(|count| *count > 0);
         let count = count.ok_or_else(|| invalid("a run of too many records, or of none"))?;
@@ -152,7 +152,7 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Counts records; most come from the same database as those before.
+    /// Counts records; most come from the same database as the previous ones.
     fn count(&mut self, database: u16, records: u64) {
         if self.of_one.0 != database {
             self.end_database();
@@ -169,7 +169,7 @@ impl PartWriter {
         }
     }
 
-    /// Bytes of payload until here.
+    /// Returns the bytes of payload so far.
     fn position(&self) -> u64 {
         let block_heads = u64::from(self.blocks) * BLOCK_HEAD_BYTES as u64;
         self.bytes() - HEAD_BYTES as u64 - block_heads
@@ -178,7 +178,7 @@ impl PartWriter {
     /// Adds bytes of a record that does not fit into one block.
     fn spread(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            // Only now that there is more of the record is it known that the block is not its last.
+            // Only now, with more of the record, is it known that this block is not its last.
             if self.payload.len() == PAYLOAD_BYTES_MAX {
                 self.end_block(true)?;
                 self.continues = true;
@@ -191,7 +191,7 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Writes the block, if there is anything in it.
+    /// Writes the current block, unless it is empty.
     fn end_block(&mut self, goes_on: bool) -> io::Result<()> {
         if !self.payload.is_empty() {
             let mut payload = take(&mut self.payload);
@@ -204,7 +204,7 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Writes a block of this payload, which `records` begin in.
+    /// Writes a block with this payload, in which `records` begin.
     fn write_block(&mut self, records: u16, goes_on: bool, payload: &[u8]) -> io::Result<()> {
         let head = BlockHead {
             generation: self.head.generation,
@@ -235,14 +235,14 @@ impl PartWriter {
         Ok(())
     }
 
-    /// Bytes of the file until here, and those that are to be written.
+    /// Returns the bytes of the file so far, including those still to be written.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.written_bytes + self.payload.len() as u64
     }
 
-    /// Writes the end and makes all of the file durable; what the manifest says of it under `name`, and how
-    /// many records of each database are in it.
+    /// Writes the foot and makes the whole file durable. Returns its manifest entry under `name`,
+    /// and the number of records of each database.
     ///
     /// # Errors
     /// Those of the system.

@@ -5,19 +5,22 @@
 //!                  └ what ends inside a page ──► system         until there is more of it
 //! ```
 //!
-//! A page that is new in the system's cache costs more than what is written into it: some microseconds on virtual
-//! machines, where its memory has to be found twice. What is written once and read seldom needs no place there.
-//! Such writes must begin and end with blocks of the device, in the file and in memory; so bytes are put together
-//! here, in memory that is used again and again. Words that lie in pages of memory as they are to lie in the file go
-//! to the device from where they are.
+//! A new page in the system's cache costs more than the copy into it: some microseconds on virtual
+//! machines, where its memory has to be found twice. Data that is written once and seldom read
+//! needs no page there. Direct writes must begin and end with blocks of the device, in the file and
+//! in memory. So this module collects bytes in memory that it reuses. Words that lie in pages of
+//! memory exactly as in the file go to the device from where they are.
 //!
 //! Rules
-//!  1. What ends inside a page goes there with zeroes behind it if the file reaches that far, and else through the
-//!     system's cache: a file is never longer than it was asked to be, whenever the power goes.
-//!  2. The system keeps its cache and such writes in agreement, one after the other. So nobody reads or writes the
-//!     usual way while a piece is on its way ([`Pump::settle`]).
-//!  3. Where a file system does not take such writes, they go the usual way, and nobody need know.
-//!  4. A piece that was lost on its way is an error of everything that follows, [`DiskFile::sync`] above all.
+//!  1. Bytes that end inside a page are padded with zeroes to the page's end if the file reaches
+//!     that far. Otherwise they go through the system's cache. So a file is never longer than
+//!     requested, whenever the power fails.
+//!  2. The system keeps its cache and direct writes consistent if they happen one after the other.
+//!     So no thread reads or writes through the cache while a piece is in flight
+//!     ([`Pump::settle`]).
+//!  3. If a file system does not accept direct writes, they go through the cache. Callers need not
+//!     know.
+//!  4. If a piece in flight is lost, every later call fails, [`DiskFile::sync`] above all.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -39,42 +42,43 @@ use rustix::fs::StatxFlags;
 
 use super::{BlockFile, DiskFile, SystemFile};
 
-/// What begins and ends here is taken by every device; others use the usual way.
+/// Alignment that every device accepts. Devices that do not are accessed through the cache.
 const PAGE_BYTES: usize = 4096;
 
 #[cfg(not(any(loom, shuttle)))]
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 
-/// What goes to the device at once.
+/// Size of a piece, which goes to the device at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Words of so many pages are worth a call of their own.
+/// Minimum number of pages of words that are worth a call of their own.
 #[cfg(not(any(loom, shuttle)))]
 const PAGES_IN_PLACE_MIN: usize = 8;
 
-/// Pieces of one file: one that is being filled, and one that is on its way.
+/// Pieces of one file: one that is being filled, and one in flight.
 const PIECES_MAX: usize = 2;
 
-/// Who takes pieces to the device.
+/// The thread that writes pieces to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Helper {
-    /// A thread of the file's own, so that who fills them need not wait for it.
+    /// A thread of the file's own, so that the thread that fills pieces need not wait for the
+    /// device.
     Thread,
-    /// Whoever fills them.
+    /// The thread that fills the pieces.
     None,
 }
 
-/// Makes a file that must not exist yet.
+/// Creates a file that must not exist yet.
 pub(super) fn create(path: &Path, helper: Helper) -> io::Result<Box<dyn DiskFile>> {
     let file = direct_file(path, File::create_new(path)?, helper)?;
     Ok(Box::new(file))
 }
 
-/// Opens a file that exists, of which nothing counts any more.
+/// Opens an existing file whose content no longer counts.
 pub(super) fn rewrite(path: &Path) -> io::Result<Box<dyn DiskFile>> {
     let plain = File::options().read(true).write(true).open(path)?;
     let file = direct_file(path, plain, Helper::None)?;
-    // Pages are written whole, with zeroes in place of what is not kept.
+    // Pages are written whole, with zeroes in place of old content.
     file.state().written_end = 0;
     Ok(Box::new(file))
 }
@@ -84,7 +88,7 @@ fn direct_file(path: &Path, plain: File, helper: Helper) -> io::Result<DirectFil
     DirectFile::new(Ways::new(plain, direct), PIECE_BYTES, helper)
 }
 
-/// Opens a file that is read from front to back, once.
+/// Opens a file that is read once, from front to back.
 pub(super) fn open(path: &Path) -> io::Result<Box<dyn DiskFile>> {
     let plain = File::open(path)?;
     let Some(direct) = open_direct(path, OpenOptions::new().read(true)) else {
@@ -98,7 +102,8 @@ pub(super) fn open(path: &Path) -> io::Result<Box<dyn DiskFile>> {
     Ok(Box::new(reader))
 }
 
-/// Opens a file that the kernel reads whole blocks of. Only where the system tells how long a block is.
+/// Opens a file from which the kernel reads whole blocks. Only where the system reports the block
+/// size.
 pub(super) fn open_blocks(path: &Path) -> Option<BlockFile> {
     let file = open_direct(path, OpenOptions::new().read(true))?;
     let flags = rustix::fs::AtFlags::EMPTY_PATH;
@@ -115,11 +120,12 @@ pub(super) fn open_blocks(path: &Path) -> Option<BlockFile> {
 
 fn open_direct(path: &Path, options: &mut OpenOptions) -> Option<File> {
     let flags = rustix::fs::OFlags::DIRECT.bits().cast_signed();
-    // Whatever is in the way, there is another one.
+    // Any error is ignored, because the other way remains.
     options.custom_flags(flags).open(path).ok()
 }
 
-/// Whether an error says that the file system, or the device behind it, does not take such a request.
+/// Whether an error says that the file system, or the device behind it, does not support such a
+/// request.
 fn is_refusal(error: &io::Error) -> bool {
     let errno = rustix::io::Errno::from_io_error(error);
     matches!(
@@ -133,15 +139,15 @@ fn is_refusal(error: &io::Error) -> bool {
 struct Ways {
     plain: SystemFile,
     direct: Option<File>,
-    /// The direct way was refused.
+    /// Whether a direct write was refused.
     is_refused: AtomicBool,
-    /// It is to be refused when it is taken first.
+    /// Whether the first direct write is to be refused, for tests.
     #[cfg(test)]
     refuses: bool,
 }
 
 impl Ways {
-    /// Of a file that was opened the usual way, and perhaps the direct way.
+    /// Returns the ways of a file that was opened through the cache, and perhaps also directly.
     fn new(plain: File, direct: Option<File>) -> Self {
         Self {
             plain: SystemFile::new(plain),
@@ -179,14 +185,14 @@ impl Ways {
                 Err(error) => return Err(error),
             }
             if !done.is_multiple_of(PAGE_BYTES) {
-                // From here on it cannot go on that way.
+                // The rest cannot go the direct way.
                 break;
             }
         }
         self.plain.write_at(&bytes[done..], offset + done as u64)
     }
 
-    /// Writes whole pages of bytes and, behind them, of words from where they are.
+    /// Writes whole pages of bytes and, behind them, of words from where they lie.
     #[cfg(not(any(loom, shuttle)))]
     fn write_pages_of_words(
         &self,
@@ -219,32 +225,33 @@ impl Ways {
     }
 }
 
-/// A file that is written to past the system's cache, from front to back above all.
+/// A file that is written past the system's cache, mostly from front to back.
 #[derive(Debug)]
 struct DirectFile {
     ways: Arc<Ways>,
     state: Mutex<State>,
 }
 
-/// What is being put together.
+/// The piece that is being filled.
 #[derive(Debug)]
 struct State {
     buffer: PageBuffer,
-    /// Where the buffer's first byte goes, which begins a page; none when nobody knows.
+    /// Position of the buffer's first byte in the file, which begins a page; `None` if there is no
+    /// piece.
     start: Option<u64>,
-    /// Bytes of the buffer that there are.
+    /// Number of bytes in the buffer.
     filled: usize,
-    /// So many of them are in the file already.
+    /// Number of those bytes that are in the file already.
     out: usize,
-    /// Length of the file, as far as it is known here: it is no shorter.
+    /// Lower bound of the file's length.
     len: u64,
-    /// Behind the last byte of the file that was written and is kept.
+    /// End of the last byte of the file that was written and is kept.
     written_end: u64,
     pump: Option<Pump>,
     fault: Option<Fault>,
 }
 
-/// An error, to be told again.
+/// An error that later calls report again.
 #[derive(Clone, Copy, Debug)]
 struct Fault(Option<i32>, io::ErrorKind);
 
@@ -264,7 +271,7 @@ impl DirectFile {
         let len = ways.plain.size()?;
         let ways = Arc::new(ways);
         let pump = match helper {
-            // Where there is no thread to be had, it is done without.
+            // If no thread can be started, the file works without one.
             Helper::Thread => Pump::start(&ways, piece_bytes).ok(),
             Helper::None => None,
         };
@@ -288,7 +295,7 @@ impl DirectFile {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, with everything that was written in the file.
+    /// Returns the state after all written bytes are in the file.
     fn settled(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.state();
         let settled = state.check().and_then(|()| state.settle(&self.ways));
@@ -302,7 +309,8 @@ impl State {
         self.fault.map_or(Ok(()), |fault| Err(fault.error()))
     }
 
-    /// Forgets what could not be written. Who was told that it would be must not believe that it was.
+    /// Forgets the bytes that could not be written, and keeps the error. A caller whose write was
+    /// accepted must not believe that it reached the file.
     fn lose(&mut self, error: io::Error) -> io::Error {
         self.forget();
         self.fault.get_or_insert_with(|| Fault::of(&error));
@@ -313,12 +321,12 @@ impl State {
         (self.start, self.filled, self.out) = (None, 0, 0);
     }
 
-    /// Where what is put together ends.
+    /// Returns the position behind the buffered bytes.
     fn end(&self) -> Option<u64> {
         self.start.map(|start| start + self.filled as u64)
     }
 
-    /// Puts bytes behind what there is, and hands over what became a whole piece.
+    /// Appends bytes to the piece, and hands over each piece that is full.
     fn put(&mut self, ways: &Ways, mut bytes: &[u8], offset: u64) -> io::Result<()> {
         if self.end() != Some(offset) && !bytes.is_empty() {
             self.go_to(ways, offset)?;
@@ -334,7 +342,7 @@ impl State {
         Ok(())
     }
 
-    /// As [`State::put`], of words.
+    /// Like [`State::put`], for words.
     #[cfg(not(any(loom, shuttle)))]
     fn put_words(&mut self, ways: &Ways, mut words: &[AtomicU64], offset: u64) -> io::Result<()> {
         if self.end() != Some(offset) && !words.is_empty() {
@@ -363,8 +371,9 @@ impl State {
         Ok(())
     }
 
-    /// Takes words to the device from where they are, if their pages are those of the file; how many that were. What is
-    /// before them on a page goes with it, and what is behind the last page is left.
+    /// Writes words to the device from where they lie, if their pages coincide with those of the
+    /// file. Returns the number of words written. Buffered bytes before them on the first page go
+    /// with them; words behind the last whole page are left.
     #[cfg(not(any(loom, shuttle)))]
     fn put_in_place(&mut self, ways: &Ways, words: &[AtomicU64]) -> io::Result<usize> {
         let in_page = self.filled % PAGE_BYTES;
@@ -388,14 +397,14 @@ impl State {
         Ok(on_page.len() + whole.len())
     }
 
-    /// Everything before a page is in the file, and nothing behind.
+    /// Starts an empty piece at page boundary `end`: everything before it is in the file.
     fn begin_behind(&mut self, end: u64) {
         self.len = self.len.max(end);
         self.written_end = self.written_end.max(end);
         (self.start, self.filled, self.out) = (Some(end), 0, 0);
     }
 
-    /// So many bytes more were put into the buffer.
+    /// Accounts for `count` more bytes in the buffer, and ends the piece if it is full.
     fn advance(&mut self, ways: &Ways, count: usize) -> io::Result<()> {
         self.filled += count;
         if self.filled == self.buffer.len() {
@@ -404,7 +413,7 @@ impl State {
         Ok(())
     }
 
-    /// Begins at another place, with what stands before it on its page.
+    /// Starts a piece at another position, with the file's bytes before it on its page.
     fn go_to(&mut self, ways: &Ways, offset: u64) -> io::Result<()> {
         self.settle(ways)?;
         self.forget();
@@ -417,7 +426,7 @@ impl State {
         Ok(())
     }
 
-    /// The piece is full: it goes, and the next one begins.
+    /// Writes or sends the full piece, and starts the next one.
     fn end_piece(&mut self, ways: &Ways) -> io::Result<()> {
         let Some(start) = self.start else {
             return Ok(());
@@ -431,7 +440,7 @@ impl State {
         Ok(())
     }
 
-    /// Hands over what is not a whole piece.
+    /// Hands over a piece that is not full.
     fn hand_over(&mut self, ways: &Ways) -> io::Result<()> {
         let Some(start) = self.start else {
             return Ok(());
@@ -467,7 +476,7 @@ impl State {
         Ok(())
     }
 
-    /// Hands over what is not a whole piece, to the system alone.
+    /// Hands over a piece that is not full, only to the system's cache.
     fn put_in_cache(&mut self, ways: &Ways) -> io::Result<()> {
         if let Some(pump) = &mut self.pump {
             pump.settle()?;
@@ -483,7 +492,7 @@ impl State {
         Ok(())
     }
 
-    /// Sees to it that everything is in the file, and nothing on its way.
+    /// Waits until all bytes are in the file and no piece is in flight.
     fn settle(&mut self, ways: &Ways) -> io::Result<()> {
         if let Some(pump) = &mut self.pump {
             pump.settle()?;
@@ -522,7 +531,8 @@ impl DiskFile for DirectFile {
         self.ways.plain.read_at(buffer, offset)
     }
 
-    /// Through the system's cache: nobody waits for the device. The next piece takes whole pages again.
+    /// Writes through the system's cache, so that no thread waits for the device. The next piece
+    /// takes whole pages again.
     fn hand_over(&self) -> io::Result<()> {
         let mut state = self.state();
         let handed = state.check().and_then(|()| state.put_in_cache(&self.ways));
@@ -530,7 +540,7 @@ impl DiskFile for DirectFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // Who writes on meanwhile does not wait for the device.
+        // The lock is released before the sync, so that writers do not wait for the device.
         drop(self.settled()?);
         self.ways.plain.sync()
     }
@@ -543,7 +553,7 @@ impl DiskFile for DirectFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.settled()?;
         state.forget();
-        // Whether it comes to that or not.
+        // Lowered first, because the call may fail.
         state.len = state.len.min(len);
         self.ways.plain.set_len(len)?;
         state.len = len;
@@ -563,22 +573,23 @@ impl DiskFile for DirectFile {
     }
 }
 
-/// A thread that takes pieces to the device, so that who fills them need not wait for it.
+/// A thread that writes pieces to the device, so that the thread that fills them need not wait for
+/// it.
 #[derive(Debug)]
 struct Pump {
     pieces: Option<SyncSender<Piece>>,
     back: Receiver<(PageBuffer, io::Result<()>)>,
     thread: Option<JoinHandle<()>>,
-    /// Pieces that are on their way.
+    /// Number of pieces in flight.
     on_way: usize,
-    /// Room for pieces, to be filled.
+    /// Empty buffers for pieces.
     spare: Vec<PageBuffer>,
-    /// Pieces that may still be made.
+    /// Number of buffers that may still be allocated.
     to_make: usize,
     piece_bytes: usize,
 }
 
-/// What goes to the device, from some page of it on.
+/// Bytes that go to the device, from one of the buffer's pages on.
 #[derive(Debug)]
 struct Piece {
     buffer: PageBuffer,
@@ -616,7 +627,8 @@ impl Pump {
         })
     }
 
-    /// Sends what is in `buffer`, from a page of it on, and puts room for the next piece in its place.
+    /// Sends the content of `buffer` from byte `from` on, and replaces it by an empty buffer for
+    /// the next piece.
     fn send(&mut self, buffer: &mut PageBuffer, from: usize, start: u64) -> io::Result<()> {
         let empty = self.empty()?;
         let buffer = std::mem::replace(buffer, empty);
@@ -644,14 +656,14 @@ impl Pump {
         self.take_back()
     }
 
-    /// Waits for a piece that is on its way.
+    /// Waits for one piece in flight.
     fn take_back(&mut self) -> io::Result<PageBuffer> {
         let (buffer, result) = self.back.recv().map_err(|_| gone())?;
         self.on_way -= 1;
         result.map(|()| buffer)
     }
 
-    /// Waits for all of them.
+    /// Waits for all pieces in flight.
     fn settle(&mut self) -> io::Result<()> {
         let mut settled = Ok(());
         while self.on_way > 0 {
@@ -681,7 +693,7 @@ fn gone() -> io::Error {
     io::Error::other("the thread that writes is gone")
 }
 
-/// A file that is read past the system's cache, from front to back above all.
+/// A file that is read past the system's cache, mostly from front to back.
 #[derive(Debug)]
 struct DirectReader {
     plain: SystemFile,
@@ -715,7 +727,7 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// The bytes at `offset`, as many as are there at once; none at the end of the file.
+    /// Returns the bytes at `offset` that are available at once; none at the end of the file.
     fn at(&mut self, file: &Arc<File>, offset: u64) -> io::Result<&[u8]> {
         if !self.has(offset) {
             self.filled = 0;
@@ -739,7 +751,8 @@ impl Ahead {
         (self.start..self.start + self.filled as u64).contains(&offset)
     }
 
-    /// Has the next piece read meanwhile. Where there is no thread for it, it is read when it is wanted.
+    /// Has the next piece read meanwhile. If no thread can be started, the piece is read when it is
+    /// needed.
     fn look_ahead(&mut self, file: &Arc<File>) {
         if self.scout.is_none() {
             self.scout = Scout::start(file, self.buffer.len()).ok();
@@ -750,7 +763,7 @@ impl Ahead {
     }
 }
 
-/// One read; none of it at the end of the file.
+/// Reads once; returns 0 at the end of the file.
 fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     loop {
         match file.read_at(buffer, offset) {
@@ -760,13 +773,13 @@ fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     }
 }
 
-/// A thread that reads the next piece, so that who works on this one need not wait for the device.
+/// A thread that reads the next piece, so that the reader of this one need not wait for the device.
 #[derive(Debug)]
 struct Scout {
     wanted: Option<SyncSender<(PageBuffer, u64)>>,
     read: Receiver<(PageBuffer, u64, io::Result<usize>)>,
     thread: Option<JoinHandle<()>>,
-    /// Room for a piece; none while it is being read.
+    /// Buffer for a piece; `None` while it is being read.
     spare: Option<PageBuffer>,
 }
 
@@ -793,15 +806,15 @@ impl Scout {
         })
     }
 
-    /// Asks for the piece at `start`. What was asked for before must have been taken.
+    /// Requests the piece at `start`. The previous piece must have been taken.
     fn want(&mut self, start: u64) {
         if let (Some(wanted), Some(spare)) = (&self.wanted, self.spare.take()) {
-            // Without the thread there is no piece, and it is read when it is wanted.
+            // If the thread is gone there is no piece, and it is read when it is needed.
             let _sent = wanted.send((spare, start));
         }
     }
 
-    /// Puts what was asked for in place of `buffer`; where it begins and how long it is.
+    /// Swaps the requested piece with `buffer`; returns its position and length.
     fn swap(&mut self, buffer: &mut PageBuffer) -> io::Result<(u64, usize)> {
         if self.spare.is_some() {
             return Ok((0, 0));

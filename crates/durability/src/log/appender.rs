@@ -1,4 +1,4 @@
-//! What one thread appends with.
+//! The appender of one thread.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use super::memory::Chunk;
 use super::open_log::Log;
 use super::place::Claimant;
 
-/// States effects of one thread to the log.
+/// Appends the effects of one thread to the log.
 ///
-/// Appending waits for nobody and touches no file: a frame is built in a buffer of the appender, gets its
-/// place by one addition, and is copied there. No allocation in the steady state; a lock only once a
-/// chunk of the log's memory.
+/// Appending waits for no thread and touches no file: the appender builds a frame in its buffer,
+/// gets the frame's place by one addition, and copies it there. No allocation in the steady state;
+/// a lock only once per chunk of the log's memory.
 pub struct Appender {
     log: Arc<Log>,
     claimant: Arc<Claimant>,
     builder: Builder,
-    /// The chunk that was written to last, and which one it is.
+    /// The chunk that was written last, with its number.
     chunk: Option<(u64, Arc<Chunk>)>,
-    /// How many groups are open. They count as one.
+    /// Number of open, nested groups. They count as one.
     groups: u32,
     end: u64,
 }
 
 impl Log {
-    /// An appender for one thread.
+    /// Returns an appender for one thread.
     #[must_use]
     pub fn appender(self: &Arc<Self>) -> Appender {
         Appender::new(Arc::clone(self))
@@ -47,26 +47,26 @@ impl Appender {
         }
     }
 
-    /// Behind the last frame that this thread appended; 0 before the first.
+    /// Returns the end of the last frame that this thread appended; 0 before the first.
     #[inline]
     #[must_use]
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// When what is stated next happens, in milliseconds since 1970 UTC.
+    /// Sets the time of the effects that follow, in milliseconds since 1970 UTC.
     #[inline]
     pub fn set_time(&mut self, unix_ms: u64) {
         self.builder.set_time(unix_ms);
     }
 
-    /// What is stated next belongs to this generation.
+    /// Sets the generation of the effects that follow.
     #[inline]
     pub fn generation(&mut self, generation: u64) {
         self.builder.set_generation(generation);
     }
 
-    /// One canonical command: a frame, or a part of the group that is open.
+    /// Appends one canonical command: a frame, or a part of the open group.
     #[inline]
     pub fn command(&mut self, database: u16, parts: &[&[u8]]) {
         if self.groups > 0 {
@@ -77,8 +77,8 @@ impl Appender {
         }
     }
 
-    /// Something about the log itself: a frame, or, where a group is open, a part of that, in place of what was stated so
-    /// in the same group before.
+    /// Appends a control: a frame, or a part of the open group. In a group it replaces an earlier
+    /// control of that group.
     pub fn control(&mut self, control: &Control<'_>) {
         if self.groups > 0 {
             self.builder.set_control(control);
@@ -88,12 +88,12 @@ impl Appender {
         }
     }
 
-    /// What is stated up to the end of the group is one frame.
+    /// Begins a group: everything up to its end is one frame.
     pub fn group_begin(&mut self) {
         self.groups += 1;
     }
 
-    /// Ends the group, and appends its frame if anything was stated.
+    /// Ends the group, and appends its frame unless it is empty.
     pub fn group_end(&mut self) {
         self.groups = self.groups.saturating_sub(1);
         if self.groups == 0 && self.builder.has_group() {
@@ -131,7 +131,8 @@ impl Appender {
     }
 }
 
-/// Writes a frame that reaches other chunks than the last one did; the one it ends in.
+/// Writes a frame that reaches into other chunks than the last one did. Returns the chunk that it
+/// ends in.
 #[cold]
 pub(super) fn write_across(
     log: &Log,

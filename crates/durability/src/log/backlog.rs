@@ -1,8 +1,9 @@
-//! A log in memory alone: the backlog of a primary that keeps no log on disk.
+//! A log that is only in memory: the backlog of a primary that keeps no log on disk.
 //!
-//! It is a ring of chunks that are memory of the process. Who appends takes the oldest chunk again once everything in it is
-//! complete, whoever reads it: a [`Cursor`](super::Cursor) that is so far behind is told that it was lapped. Nothing in
-//! such a log is durable, and [`Log::durable`] stays where it began. It has no fault and always has room.
+//! It is a ring of chunks in the memory of the process. An appender reuses the oldest chunk once
+//! everything in it is complete, whether or not a reader still needs it: a
+//! [`Cursor`](super::Cursor) that is so far behind learns that it was lapped. Nothing in such a log
+//! is durable, and [`Log::durable`] stays at its start. It never has a fault and always has room.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,32 +17,32 @@ use super::options::Options;
 use super::writer::Writer;
 use crate::disk::{Disk, DiskFile};
 
-/// Chunks that a backlog has at least, and that are no smaller than a page.
+/// Minimum number of chunks of a backlog, unless they would be smaller than a page.
 const CHUNKS_MIN: u64 = 8;
 const CHUNK_BYTES_MIN: u64 = 4096;
 
 impl Log {
-    /// A log that keeps at least the last `backlog_bytes` of frames in memory, and nothing in files; it goes on at
-    /// `start`, a multiple of 8. Memory is taken as it is needed, and kept.
+    /// Creates a log that keeps at least the last `backlog_bytes` of frames in memory, and nothing
+    /// in files. It starts at `start`, a multiple of 8. Memory is allocated as needed, and kept.
     ///
-    /// [`Log::write_out`] is called as for any log: it wakes who reads.
+    /// [`Log::write_out`] is called as for any log: it wakes readers.
     #[must_use]
     pub fn in_memory(clock: Arc<dyn Clock>, start: u64, backlog_bytes: u64) -> Arc<Self> {
         let default_bytes = Options::default().chunk_bytes;
         let chunk_bytes = (backlog_bytes / CHUNKS_MIN).clamp(CHUNK_BYTES_MIN, default_bytes);
-        // Down to a power of two.
+        // Round down to a power of two.
         let chunk_bytes = 1 << chunk_bytes.ilog2();
         Self::of_backlog(clock, start, backlog_bytes, chunk_bytes)
     }
 
-    /// As [`Log::in_memory`], in chunks of so many bytes, a power of two.
+    /// Like [`Log::in_memory`], with chunks of `chunk_bytes`, a power of two.
     pub(super) fn of_backlog(
         clock: Arc<dyn Clock>,
         start: u64,
         backlog_bytes: u64,
         chunk_bytes: u64,
     ) -> Arc<Self> {
-        // The chunk that is written to has little in it at first.
+        // One chunk more, because the chunk that is being written is nearly empty at first.
         let ring_bytes = backlog_bytes.saturating_add(chunk_bytes);
         let memory = Memory::of_backlog(start, chunk_bytes, ring_bytes);
         let options = Options {
@@ -61,7 +62,7 @@ impl Log {
     }
 }
 
-/// Files that are not there.
+/// A disk without files.
 #[derive(Debug)]
 struct NoDisk;
 

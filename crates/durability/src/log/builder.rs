@@ -1,5 +1,4 @@
-//! Builds frames, one after the other, in a buffer that is used again. What they look like is told by
-//! [`super::frame`].
+//! Builds frames, one after the other, in a reused buffer. [`super::frame`] describes their format.
 
 use super::control::Control;
 use super::frame::{
@@ -10,11 +9,11 @@ use super::frame::{
 use crate::checksum;
 use crate::planted::{self, Bug};
 
-/// A scratch buffer that grew beyond this is given back after use.
+/// A buffer that grew beyond this is freed after use.
 const SCRATCH_BYTES_KEPT: usize = 1 << 20;
-/// What stands before a command of a group, at most: mark, database and generation.
+/// Maximum number of bytes in front of a command of a group: mark, database and generation.
 const MEMBER_HEAD_BYTES_MAX: usize = 1 + 2 + 8;
-/// Longest number: one byte that says how long it is, and eight.
+/// Longest encoding of a number: one byte that gives its length, and eight.
 const NUMBER_BYTES_MAX: usize = 1 + 8;
 
 /// Builds one frame after the other.
@@ -24,24 +23,25 @@ const NUMBER_BYTES_MAX: usize = 1 + 8;
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     bytes: Vec<u8>,
-    /// How much of it the frame takes so far.
+    /// Bytes of the buffer that the frame takes so far.
     len: usize,
     stamp: Stamp,
-    /// What the first command of a group has.
+    /// Database and generation of the first command of a group.
     first: EffectHead,
-    /// And the last one; and where that begins.
+    /// Database and generation of the last command of the group. It begins at `last_start`.
     last: EffectHead,
     last_start: usize,
-    /// What goes in front of the group; empty for nothing.
+    /// Encoded control that goes in front of the group; empty if there is none.
     control: Vec<u8>,
 }
 
-/// A time and a generation, as a short head has them: put together once for many frames.
+/// A time and a generation in the form of a short head, built once for many frames.
 #[derive(Clone, Copy, Debug)]
 struct Stamp {
     unix_ms: u64,
     generation: u64,
-    /// What stands in the first word of both, with the kind of a frame of one command; 0 where a wide head is needed.
+    /// Their part of the head's first word, with the kind of a frame of one command; 0 if a wide
+    /// head is needed.
     first: u64,
     second: u64,
 }
@@ -70,7 +70,7 @@ impl Default for Stamp {
 }
 
 impl Builder {
-    /// When what is stated next happens.
+    /// Sets the time of the frames that follow.
     #[inline]
     pub(super) fn set_time(&mut self, unix_ms: u64) {
         if unix_ms != self.stamp.unix_ms {
@@ -78,7 +78,7 @@ impl Builder {
         }
     }
 
-    /// What is stated next belongs to this generation.
+    /// Sets the generation of the commands that follow.
     #[inline]
     pub(super) fn set_generation(&mut self, generation: u64) {
         if generation != self.stamp.generation {
@@ -86,7 +86,7 @@ impl Builder {
         }
     }
 
-    /// A frame of one command. [`Builder::words`] gives it.
+    /// Builds a frame of one command. [`Builder::words`] returns it.
     #[inline]
     pub(super) fn effect(&mut self, database: u16, parts: &[&[u8]]) {
         self.len = HEAD_BYTES;
@@ -96,7 +96,7 @@ impl Builder {
         }
     }
 
-    /// Adds a command to the frame of several; the first one begins it.
+    /// Adds a command to the group's frame; the first command begins it.
     pub(super) fn add(&mut self, database: u16, parts: &[&[u8]]) {
         let own = EffectHead {
             database,
@@ -123,31 +123,31 @@ impl Builder {
         self.last = own;
     }
 
-    /// A frame that says something about the log itself. [`Builder::words`] gives it.
+    /// Builds a frame of a control. [`Builder::words`] returns it.
     pub(super) fn control(&mut self, control: &Control<'_>) {
         self.set_control(control);
         self.end_control();
     }
 
-    /// The frame of several has this in front, in place of what it had there.
+    /// Sets the control in front of the group, in place of an earlier one.
     pub(super) fn set_control(&mut self, control: &Control<'_>) {
         self.control.clear();
         control.encode(&mut self.control);
     }
 
-    /// Whether there is something to be put in front of the frame of several.
+    /// Whether there is a control to put in front of the group.
     pub(super) fn has_control(&self) -> bool {
         !self.control.is_empty()
     }
 
-    /// A frame of what was to go in front of several, without any. [`Builder::words`] gives it.
+    /// Ends a frame of the control alone, without a group. [`Builder::words`] returns it.
     pub(super) fn end_control(&mut self) {
         self.len = HEAD_BYTES;
         self.put_control();
         self.widen(CONTROL, 0, self.stamp.generation);
     }
 
-    /// Puts the control in front of what there is, and ends the frame.
+    /// Inserts the control in front of the commands, and pads the frame.
     fn put_control(&mut self) {
         let added = self.control.len();
         let end = self.len + added;
@@ -160,12 +160,12 @@ impl Builder {
         self.control.clear();
     }
 
-    /// Whether the frame of several has any.
+    /// Whether the group has any command.
     pub(super) fn has_group(&self) -> bool {
         self.len > 0
     }
 
-    /// Ends a frame of several commands. [`Builder::words`] gives it.
+    /// Ends the frame of a group. [`Builder::words`] returns it.
     pub(super) fn end_group(&mut self) {
         if planted::is_on(Bug::GroupCutShort) {
             self.len = self.last_start;
@@ -187,20 +187,20 @@ impl Builder {
         }
     }
 
-    /// Bytes that the finished frame takes in the log.
+    /// Returns the length of the finished frame in the log, in bytes.
     #[inline]
     pub(super) fn length(&self) -> u64 {
         self.len as u64
     }
 
-    /// The finished frame in words, with zeroes in place of its sum.
+    /// Returns the finished frame in words, with zeroes in place of its sum.
     #[inline]
     pub(super) fn unsummed(&self) -> &[[u8; WORD_BYTES]] {
         let (words, _) = self.bytes[..self.len].as_chunks();
         words
     }
 
-    /// The finished frame, whose place is now known, in words.
+    /// Returns the finished frame in words, with the sum for its sequence.
     pub(super) fn words(&mut self, sequence: u64) -> &[[u8; WORD_BYTES]] {
         let (words, _) = self.bytes[..self.len].as_chunks_mut();
         let sum = checksum::of_words(words, sequence.to_le_bytes());
@@ -210,7 +210,7 @@ impl Builder {
         words
     }
 
-    /// Forgets the frame, and gives the buffer back if it took much.
+    /// Forgets the frame, and frees the buffer if it is large.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.len = 0;
@@ -225,7 +225,7 @@ impl Builder {
         }
     }
 
-    /// One command behind what there is, and zeroes behind it.
+    /// Appends one command, and zeroes behind it.
     #[inline]
     fn command(&mut self, parts: &[&[u8]]) {
         match put_command(&mut self.bytes, self.len, parts) {
@@ -247,10 +247,11 @@ impl Builder {
         self.len += what.len();
     }
 
-    /// Ends the frame and puts its head in front, with zeroes where the sum goes; if it fits into a short one.
+    /// Ends the frame and writes a short head, with zeroes in place of the sum. Returns whether a
+    /// short head suffices.
     #[inline]
     fn put_short_head(&mut self, database: u16, first: u64, second: u64) -> bool {
-        // Up to here zeroes stand behind what it holds.
+        // Zeroes already stand behind the payload up to here.
         self.len = self.len.next_multiple_of(WORD_BYTES);
         let words = (self.len / WORD_BYTES) as u64;
         let is_short = words <= u64::from(u16::MAX) && database <= u16::from(u8::MAX);
@@ -263,7 +264,7 @@ impl Builder {
         is_short && first != 0
     }
 
-    /// Puts a wide head before what has room for a short one.
+    /// Replaces the space of the short head by a wide head.
     #[cold]
     fn widen(&mut self, kind: u8, database: u16, generation: u64) {
         let end = self.len + WIDE_HEAD_BYTES - HEAD_BYTES;
@@ -278,8 +279,8 @@ impl Builder {
     }
 }
 
-/// Puts a command at a place: how many parts, and each with its length before it. Where it ends, with zeroes behind;
-/// none when there is no room.
+/// Writes a command at `at`: the number of parts, and each part with its length in front. Returns
+/// its end, behind which zeroes stand, or `None` if the buffer is too short.
 #[inline]
 fn put_command(bytes: &mut [u8], at: usize, parts: &[&[u8]]) -> Option<usize> {
     let size = bytes.len();
@@ -287,12 +288,12 @@ fn put_command(bytes: &mut [u8], at: usize, parts: &[&[u8]]) -> Option<usize> {
     for part in parts {
         rest = put_part(rest, part)?;
     }
-    // In one store, whatever is needed.
+    // One store, however many zeroes are needed.
     *rest.first_chunk_mut()? = [0; WORD_BYTES];
     Some(size - rest.len())
 }
 
-/// Puts a part at the front; what is behind it.
+/// Writes a part at the front; returns the rest.
 #[inline]
 fn put_part<'b>(bytes: &'b mut [u8], part: &[u8]) -> Option<&'b mut [u8]> {
     if part.len() > usize::from(NUMBER_MAX) {
@@ -312,7 +313,7 @@ fn put_long_part<'b>(bytes: &'b mut [u8], part: &[u8]) -> Option<&'b mut [u8]> {
     Some(behind)
 }
 
-/// Puts a number at the front; what is behind it.
+/// Writes a number at the front; returns the rest.
 #[inline]
 fn put_number(bytes: &mut [u8], number: usize) -> Option<&mut [u8]> {
     if number > usize::from(NUMBER_MAX) {
@@ -337,7 +338,8 @@ fn put_long_number(bytes: &mut [u8], number: u64) -> Option<&mut [u8]> {
     Some(behind)
 }
 
-/// Copies what is as long as its place. Names and keys are short, for which a call is much.
+/// Copies a part to a place of the same length. Names and keys are so short that a call would be
+/// expensive.
 #[inline]
 fn copy(place: &mut [u8], part: &[u8]) {
     let is_short = part.len() <= 32;
@@ -351,7 +353,7 @@ fn copy(place: &mut [u8], part: &[u8]) {
     }
 }
 
-/// Copies what is at least `N` bytes long, and twice that at most, as its first and its last `N` bytes.
+/// Copies `N` to 2 `N` bytes, as the first and the last `N` bytes.
 #[inline]
 fn copy_ends<const N: usize>(place: &mut [u8], part: &[u8]) -> bool {
     let (Some(first), Some(last)) = (part.first_chunk::<N>(), part.last_chunk::<N>()) else {
@@ -385,7 +387,7 @@ mod tests {
         assert_eq!(builder.length(), 144);
     }
 
-    /// Of every length that is written in another way than those beside it.
+    /// Parts of every length whose encoding differs from that of its neighbours.
     #[test]
     fn parts_of_any_length() {
         let mut builder = Builder::default();
@@ -433,7 +435,7 @@ mod tests {
         }
     }
 
-    /// Whatever does not fit into a short head has a wide one, and nothing else does.
+    /// Everything that does not fit into a short head has a wide one, and nothing else does.
     #[test]
     fn heads_hold_any_time_generation_database_and_length() {
         let mut builder = Builder::default();
@@ -501,7 +503,7 @@ mod tests {
         }
     }
 
-    /// With the right sum, too.
+    /// Even if the sum is right.
     #[test]
     fn what_is_no_control_is_refused() {
         let mut builder = Builder::default();
@@ -547,7 +549,8 @@ mod tests {
         }
     }
 
-    /// With the right sum, too: nothing that is no frame is taken for one, and no memory for what is not there.
+    /// Even if the sum is right, invalid bytes are not accepted as a frame, and memory is not
+    /// allocated for missing bytes.
     #[test]
     fn a_frame_ends_where_what_it_holds_does() {
         let summed = |builder: &mut Builder, change: &dyn Fn(&mut [u8])| {
@@ -572,7 +575,7 @@ mod tests {
         builder.add(0, &[b"DEL", b"key"]);
         builder.end_group();
         assert_eq!(summed(&mut builder, &|_| ()), Ok(()));
-        // The mark and the number of parts of the second one, and what is behind.
+        // The mark and the number of parts of the second command, and what is behind.
         for (at, byte) in [(32, 0), (32, 8), (32, 0xff), (33, 1), (33, 9), (47, 1)] {
             let before = builder.bytes[at];
             let found = summed(&mut builder, &|bytes| bytes[at] = byte);

@@ -1,14 +1,16 @@
-//! Control frames: what the log says about itself and not about keys.
+//! Control frames: statements of the log about itself and not about keys.
 //!
-//! A frame may be one, or a group of effects may have one in front, which then holds together with them. They have their
-//! place among the effects, in order, and replicas have them at the same sequences.
+//! A control is a frame of its own, or stands in front of a group of effects and is applied
+//! together with them. Controls are ordered among the effects, and replicas have them at the same
+//! sequences.
 //!
 //! ```text
 //!   kind  1        8        20   20         20     8             8
 //!   term  ├─ 1 ─┼ number ┼ id ┼ previous ┼ node ┼ resp offset ┼ flags ┤
 //! ```
 //!
-//! The others are in `docs/formats/log.md`. How a control ends is known from its kind and what it says.
+//! The other kinds are in `docs/formats/log.md`. The length of a control follows from its kind and
+//! content.
 
 use std::fmt;
 
@@ -22,32 +24,32 @@ const DIGEST_POINT: u8 = 5;
 const TRIM: u8 = 6;
 const CONFIG: u8 = 7;
 
-/// Bytes of a range of slots.
+/// Bytes of a range of hash slots.
 const RANGE_BYTES: usize = 4;
 
-/// What a control frame says.
+/// The content of a control frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control<'a> {
-    /// A primary's reign begins. Everything from this frame on is of that term.
+    /// A term begins: everything from this frame on belongs to it.
     Term(TermFrame),
-    /// The effects of the same group are what a followed Redis stream says up to there.
+    /// The effects of the same group are the content of a followed Redis stream up to there.
     Source(SourceFrame),
-    /// What a Redis replica is sent as PING.
+    /// A PING to Redis replicas.
     Ping,
-    /// What a Redis replica is sent as REPLCONF GETACK.
+    /// A REPLCONF GETACK to Redis replicas.
     GetAck,
-    /// Primary and replicas compare what they hold at this place.
+    /// Primary and replicas compare their data at this sequence.
     DigestPoint {
-        /// Which comparison it is.
+        /// Number of the comparison.
         number: u64,
     },
-    /// All keys of these slots are gone: they were given away.
+    /// All keys of these hash slots are gone, because the slots were given away.
     Trim(SlotRanges<'a>),
     /// A setting that all copies share.
     Config {
         /// Its name.
         name: &'a [u8],
-        /// What it is from now on.
+        /// Its new value.
         value: &'a [u8],
     },
 }
@@ -57,35 +59,35 @@ pub enum Control<'a> {
 pub struct TermFrame {
     /// Rises with each term of a history.
     pub number: u64,
-    /// Chosen at random: two terms of the same number are told apart by it.
+    /// Random id, which distinguishes two terms of the same number.
     pub id: [u8; 20],
-    /// The term before it; zeroes for none.
+    /// Id of the previous term; zeroes for none.
     pub previous: [u8; 20],
     /// The node that begins it.
     pub node: [u8; 20],
-    /// The offset of the stream for Redis replicas at this place.
+    /// Offset of the stream for Redis replicas at this sequence.
     pub resp_offset: u64,
-    /// 0 is written, anything is read.
+    /// Written as 0; any value is accepted.
     pub flags: u64,
 }
 
-/// A place in a stream of a Redis primary that is followed.
+/// A position in the stream of a Redis primary that is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceFrame {
     /// The primary's replication id, as 40 characters.
     pub replid: [u8; 40],
-    /// The offset after the last byte that was applied.
+    /// Offset behind the last byte that was applied.
     pub offset: u64,
     /// The database that the stream has selected there.
     pub database: u16,
 }
 
-/// Ranges of slots, each from its first to its last one.
+/// Ranges of hash slots, each from its first to its last one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SlotRanges<'a>(&'a [u8]);
 
 impl<'a> SlotRanges<'a> {
-    /// From what [`SlotRanges::bytes_of`] gave.
+    /// Decodes the result of [`SlotRanges::bytes_of`].
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         bytes
@@ -94,7 +96,7 @@ impl<'a> SlotRanges<'a> {
             .then_some(Self(bytes))
     }
 
-    /// The bytes of ranges.
+    /// Encodes ranges.
     #[must_use]
     pub fn bytes_of(ranges: &[(u16, u16)]) -> Vec<u8> {
         let ranges = ranges.iter();
@@ -104,7 +106,7 @@ impl<'a> SlotRanges<'a> {
             .collect()
     }
 
-    /// First and last slot of each.
+    /// Returns the first and last slot of each range.
     pub fn iter(self) -> impl Iterator<Item = (u16, u16)> + 'a {
         let (ranges, _) = self.0.as_chunks::<RANGE_BYTES>();
         ranges
@@ -120,7 +122,7 @@ impl fmt::Debug for SlotRanges<'_> {
 }
 
 impl<'a> Control<'a> {
-    /// How it is called in texts.
+    /// Returns the name of the kind, for texts.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -134,7 +136,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Adds its bytes.
+    /// Appends the encoded control.
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         match self {
             Self::Term(term) => {
@@ -170,7 +172,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// The control at the start of some bytes, and what follows it; none where there is none.
+    /// Decodes the control at the start of `bytes`; returns it and the bytes behind it, or `None`
+    /// if there is none.
     pub(super) fn decode(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&kind, mut rest) = bytes.split_first()?;
         let rest = &mut rest;
@@ -203,7 +206,7 @@ impl<'a> Control<'a> {
         Some((control, rest))
     }
 
-    /// Whether bytes begin with a kind that is not known here.
+    /// Whether `bytes` begin with a kind that is unknown here.
     pub(super) fn is_unknown(bytes: &[u8]) -> bool {
         bytes
             .first()
@@ -228,7 +231,7 @@ fn take_sized<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// Adds bytes with their length in front.
+/// Appends bytes with their length in front.
 fn put_sized(bytes: &mut Vec<u8>, what: &[u8]) {
     let length = what.len() as u64;
     let (mark, count) = match length {
@@ -250,7 +253,7 @@ mod tests {
     use super::super::frame::Frame;
     use super::*;
 
-    /// One of each kind.
+    /// Returns one control of each kind.
     fn all() -> [Control<'static>; 9] {
         [
             Control::Term(TermFrame {
@@ -305,7 +308,7 @@ mod tests {
         assert!(ranges.iter().eq([(1, 2), (256, 16383)]));
     }
 
-    /// Alone, and in front of a group.
+    /// Controls alone, and in front of a group.
     #[test]
     fn controls_come_back() {
         let mut builder = Builder::default();

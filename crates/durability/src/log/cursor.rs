@@ -1,4 +1,4 @@
-//! Reading the log that is being written to, from any frame on: what a primary sends to one replica.
+//! Reads the log while it is written, from any frame on: what a primary sends to one replica.
 //!
 //! ```text
 //!   files, below `durable`             memory, up to `complete`
@@ -7,15 +7,16 @@
 //!                           was not taken again
 //! ```
 //!
-//! A cursor gives the bytes of whole frames as they stand in the log. They come out of memory while they are there, else
-//! out of the log's files. Nobody who appends waits for a cursor, however slow it is: where frames are gone from memory and
-//! from the files, it is told so.
+//! A cursor returns the bytes of whole frames as they are in the log. They come from memory while
+//! they are there, otherwise from the log's files. No appender waits for a cursor, however slow it
+//! is. If frames are gone from memory and from the files, the cursor reports that.
 //!
 //! Rules
-//!  1. Only what is complete is given. That includes what is not durable.
-//!  2. What comes out of memory is copied first; then it is checked that the memory was not used again meanwhile.
-//!  3. What comes out of files is durable, and is checked against its sums before it is given. A long frame comes in
-//!     pieces, of which the last one is given only when the sum of all of them is right.
+//!  1. Only complete frames are returned. They need not be durable.
+//!  2. Bytes from memory are copied first; then the cursor checks that the memory was not reused
+//!     meanwhile.
+//!  3. Bytes from files are durable, and their sums are checked before they are returned. A long
+//!     frame comes in pieces; the last one is returned only if the sum of all of them is right.
 
 mod files;
 
@@ -31,36 +32,36 @@ use super::reader::LogError;
 use crate::checksum;
 use files::Files;
 
-/// At most so many bytes are read at once, whatever is asked for.
+/// Maximum number of bytes of one read, whatever the caller asks for.
 pub const READ_BYTES_MAX: usize = 1 << 20;
-/// How often memory and files are looked at in turn, when each says that the other one has the frames.
+/// Maximum number of attempts when memory and files each say that the other one has the frames.
 const TRIES_MAX: usize = 64;
 
-/// What a [`Cursor`] found.
+/// The result of [`Cursor::read`].
 #[derive(Debug)]
 pub enum Read {
-    /// The bytes of whole frames, or the next piece of a frame that is longer than was asked for.
+    /// The bytes of whole frames, or the next piece of a frame that is longer than requested.
     Frames {
-        /// Where they begin, as asked for.
+        /// Where they begin, as requested.
         first: u64,
-        /// Where they end: what to ask for next.
+        /// Where they end, which is where the next read begins.
         end: u64,
     },
-    /// Nothing is there yet that is complete.
+    /// No further frame is complete yet.
     AtTail,
-    /// The log does not reach back so far any more. The replica needs a full sync.
+    /// The log no longer reaches back so far. The replica needs a full sync.
     Lapped {
-        /// Nothing below is there.
+        /// Frames below it are gone.
         oldest: u64,
     },
-    /// The log's own file is damaged there, or cannot be read: nothing of it may be sent. The replica needs a full
-    /// sync.
+    /// The log's own file is damaged there, or unreadable: none of it may be sent. The replica
+    /// needs a full sync.
     Damaged(LogError),
 }
 
-/// A place in a log that one reader reads on from. See the module.
+/// A position in a log from which one reader reads on. See the module.
 ///
-/// It takes a file and 256 KiB while it reads out of files, and nothing while it reads out of memory.
+/// It uses a file and 256 KiB while it reads from files, and neither while it reads from memory.
 pub struct Cursor {
     log: Arc<Log>,
     pieces: Vec<Piece>,
@@ -68,26 +69,26 @@ pub struct Cursor {
     files: Option<Files>,
 }
 
-/// A frame that is given in pieces.
+/// A frame that is returned in pieces.
 #[derive(Clone, Copy, Debug)]
 struct Long {
     first: u64,
-    /// Where the next piece begins.
+    /// Start of the next piece.
     next: u64,
     end: u64,
-    /// What the frame says, and what the pieces so far come to.
+    /// The sum that the frame states, and that of the pieces so far.
     stated_sum: u32,
     sum: u32,
 }
 
-/// Why what was asked for cannot be given.
+/// Why the requested frames cannot be returned.
 enum Refusal {
     Lapped { oldest: u64 },
     Damaged(LogError),
 }
 
 impl Log {
-    /// A cursor, for one reader.
+    /// Returns a cursor for one reader.
     #[must_use]
     pub fn cursor(self: &Arc<Self>) -> Cursor {
         Cursor {
@@ -98,13 +99,14 @@ impl Log {
         }
     }
 
-    /// Every frame below is whole: a [`Cursor`] gives all of them.
+    /// Returns the sequence below which every frame is whole: a [`Cursor`] returns all of them.
     #[must_use]
     pub fn tail_complete(&self) -> u64 {
         self.places.complete()
     }
 
-    /// The sequence from which on a [`Cursor`] finds everything, but for damage. Without files it may lie within a frame.
+    /// Returns the sequence from which on a [`Cursor`] finds all frames, unless they are damaged.
+    /// Without files it may lie within a frame.
     #[must_use]
     pub fn oldest(&self) -> u64 {
         self.oldest_in_files()
@@ -113,10 +115,11 @@ impl Log {
 }
 
 impl Cursor {
-    /// Reads from a sequence on, which is the beginning of a frame, the end of the log, or the end of the piece that was
-    /// given last. `bytes` is then what was read: whole frames of `max_bytes` together at most, or, where the first one is
-    /// longer than that, as much of it. The pieces of such a frame follow each other, each of them whole words; the head in
-    /// the first piece says how long the frame is. `max_bytes` counts as at least 64 and at most [`READ_BYTES_MAX`].
+    /// Reads from `from` on, which is the start of a frame, the end of the log, or the end of the
+    /// piece that was returned last. Fills `bytes` with whole frames of at most `max_bytes` in all,
+    /// or, if the first one is longer, with that much of it. The pieces of such a frame follow each
+    /// other, each of them whole words; the head in the first piece states the frame's length.
+    /// `max_bytes` counts as at least 64 and at most [`READ_BYTES_MAX`].
     ///
     /// `bytes` keeps its capacity, so that nothing is allocated in the steady state.
     pub fn read(&mut self, from: u64, max_bytes: usize, bytes: &mut Vec<u8>) -> Read {
@@ -134,12 +137,12 @@ impl Cursor {
         }
     }
 
-    /// Whether what was given last was a piece of a frame, and not the last one.
+    /// Whether the last result was a piece of a frame, but not the last piece.
     pub(super) fn is_in_frame(&self) -> bool {
         self.long.is_some()
     }
 
-    /// Where what was read ends; none at the tail.
+    /// Reads once; returns where the bytes end, or `None` at the tail.
     fn read_at(
         &mut self,
         from: u64,
@@ -158,7 +161,7 @@ impl Cursor {
                 self.files = None;
                 return self.keep_whole(from, bytes).map(Some);
             }
-            // What is not in memory any more was durable before.
+            // Frames that have left the memory were durable before.
             let durable = self.log.durable();
             if self.log.is_volatile {
                 let oldest = self.log.memory.oldest();
@@ -170,11 +173,11 @@ impl Cursor {
             }
             thread::yield_now();
         }
-        // The log is just being truncated.
+        // The log is being truncated.
         Ok(None)
     }
 
-    /// Cuts what came out of memory after the last whole frame; where that ends.
+    /// Cuts bytes from memory after the last whole frame; returns where that ends.
     fn keep_whole(&mut self, from: u64, bytes: &mut Vec<u8>) -> Result<u64, Refusal> {
         if self.long.is_some() {
             return self.next_piece(from, bytes);
@@ -190,7 +193,7 @@ impl Cursor {
         self.keep(from, bytes, kept)
     }
 
-    /// As [`Cursor::keep_whole`], of what came out of files: with all sums checked.
+    /// Like [`Cursor::keep_whole`], for bytes from files: checks all sums.
     fn keep_checked(&mut self, from: u64, bytes: &mut Vec<u8>) -> Result<u64, Refusal> {
         if self.long.is_some() {
             return self.next_piece(from, bytes);
@@ -205,7 +208,7 @@ impl Cursor {
             };
             match frame {
                 Ok(frame) => kept += usize::try_from(frame.length).unwrap_or(usize::MAX),
-                // Those before it are right.
+                // The frames before it are valid.
                 Err(_) if kept > 0 => break,
                 Err(what) => return Err(self.damage(at, what)),
             }
@@ -213,7 +216,7 @@ impl Cursor {
         self.keep(from, bytes, kept)
     }
 
-    /// Keeps whole frames of so many bytes, or begins a long frame where there is none.
+    /// Keeps `kept` bytes of whole frames, or begins a long frame if there are none.
     fn keep(&mut self, from: u64, bytes: &mut Vec<u8>, kept: usize) -> Result<u64, Refusal> {
         if kept > 0 {
             bytes.truncate(kept);
@@ -234,7 +237,7 @@ impl Cursor {
         self.next_piece(from, bytes)
     }
 
-    /// Takes the next piece of a long frame; where it ends.
+    /// Takes the next piece of a long frame; returns where it ends.
     fn next_piece(&mut self, from: u64, bytes: &[u8]) -> Result<u64, Refusal> {
         let end = from + bytes.len() as u64;
         let Some(long) = &mut self.long else {

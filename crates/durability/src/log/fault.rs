@@ -1,4 +1,4 @@
-//! What the log is told when a file fails, and tells others.
+//! The fault of a log whose file failed.
 
 use std::fmt;
 use std::io;
@@ -8,12 +8,12 @@ use base::sync::atomic::{AtomicBool, Ordering};
 
 use super::locks::lock;
 
-/// Why nothing can be written just now.
+/// Why nothing can be written at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFault {
-    /// What failed, in the words of the system, with the file.
+    /// The system's error message, with the file.
     pub text: String,
-    /// What kind of failure it is.
+    /// The kind of error.
     pub kind: io::ErrorKind,
 }
 
@@ -34,7 +34,7 @@ impl LogFault {
     }
 }
 
-/// The fault that there is, if any.
+/// The present fault, if any.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     is_any: AtomicBool,

@@ -4,14 +4,15 @@
 //!   frames of the link ──► Follower ── sums, sequences ──► memory ──► as any log: write_out, sync_step
 //! ```
 //!
-//! There is one follower and nobody else who appends. What it is given is appended as it is, once all of it was found
-//! right: sums include the sequence, so a frame in another place than its own is refused. A frame that comes in pieces is
-//! kept until it is whole.
+//! There is one follower and no other appender. The follower appends bytes unchanged, once all of
+//! them were checked: sums include the sequence, so a frame at a wrong sequence is refused. A frame
+//! that comes in pieces is kept until it is whole.
 //!
-//! A replica whose history left that of its primary gives up the end of its log ([`Follower::truncate`]). Other frames
-//! then come to the same sequences, so whatever has the old ones must not come back: the suffix is overwritten in the ring,
-//! and the ring is synced, before a new file begins at that place. A crash at any moment leaves the log with or without the
-//! suffix, and without it once the call has returned.
+//! If a replica's history departs from that of its primary, it discards the end of its log
+//! ([`Follower::truncate`]). Other frames then get the same sequences, so the old ones must not
+//! come back: the suffix is overwritten in the ring, and the ring is synced, before a new file
+//! begins at that sequence. A crash at any moment leaves the log with or without the suffix, and
+//! without it once the call has returned.
 
 use std::fmt;
 use std::io;
@@ -29,51 +30,51 @@ use super::place::Claimant;
 use super::reader::LogError;
 use super::ring;
 
-/// Appends what a primary sends. See the module.
+/// Appends the frames that a primary sends. See the module.
 pub struct Follower {
     log: Arc<Log>,
     claimant: Arc<Claimant>,
-    /// The beginning of a frame of which the rest is still to come, from the log's tail on.
+    /// The beginning of an incomplete frame, which starts at the log's tail.
     piece: Vec<u8>,
     frame_bytes_max: u64,
 }
 
-/// Why frames are not appended. Nothing of what came with them is.
+/// Why frames were not appended. If one is refused, none is appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendError {
     /// Frames before these are missing.
     Gap {
-        /// Where the next byte belongs.
+        /// Sequence of the next byte.
         expected: u64,
-        /// Where it was to go.
+        /// Sequence of the given bytes.
         found: u64,
     },
     /// The log has frames there already.
     Overlap {
-        /// Where the next byte belongs.
+        /// Sequence of the next byte.
         expected: u64,
-        /// Where it was to go.
+        /// Sequence of the given bytes.
         found: u64,
     },
-    /// A frame is changed, or not where it was.
+    /// A frame was changed, or is at a wrong sequence.
     Malformed {
-        /// Where it begins.
+        /// Where the frame begins.
         sequence: u64,
-        /// What is wrong with it.
+        /// Its flaw.
         what: &'static str,
     },
-    /// Only a newer server knows such frames.
+    /// The frame is of a kind that only a newer server knows.
     UnknownKind {
-        /// Where it begins.
+        /// Where the frame begins.
         sequence: u64,
     },
-    /// A piece is of a longer frame than there is room for.
+    /// A piece belongs to a frame that is longer than allowed.
     TooLong {
-        /// Where it begins.
+        /// Where the frame begins.
         sequence: u64,
-        /// What it says.
+        /// Its stated length.
         bytes: u64,
-        /// What there may be at most.
+        /// Maximum length.
         bytes_max: u64,
     },
 }
@@ -108,27 +109,27 @@ impl fmt::Display for AppendError {
 
 impl std::error::Error for AppendError {}
 
-/// Why a log is not truncated.
+/// Why a log was not truncated.
 #[derive(Debug)]
 pub enum TruncateError {
-    /// It ends before that sequence.
+    /// The log ends before that sequence.
     Beyond {
         /// Where it ends.
         end: u64,
     },
-    /// It begins after that sequence.
+    /// The log begins after that sequence.
     Missing {
         /// Where it begins.
         oldest: u64,
     },
     /// No frame begins there.
     NoFrame,
-    /// There are others who append.
+    /// There are other appenders.
     Appenders,
-    /// It cannot be read there.
+    /// The log cannot be read there.
     Damaged(LogError),
-    /// A file failed. Nothing reads what was to be given up any more, and it is gone for good once the fault has healed;
-    /// until then it comes back after a restart.
+    /// A file failed. The discarded frames are no longer read, and they are gone for good once the
+    /// fault has healed; until then they come back after a restart.
     Fault(LogFault),
 }
 
@@ -148,7 +149,7 @@ impl fmt::Display for TruncateError {
 impl std::error::Error for TruncateError {}
 
 impl Log {
-    /// The one who appends what a primary sends, if nobody else appends. Of a frame that comes in pieces, up to
+    /// Returns a follower, unless there is another appender. Of a frame that comes in pieces, up to
     /// `frame_bytes_max` are kept until it is whole.
     #[must_use]
     pub fn follower(self: &Arc<Self>, frame_bytes_max: u64) -> Option<Follower> {
@@ -163,29 +164,29 @@ impl Log {
 }
 
 impl Follower {
-    /// The log that is appended to.
+    /// Returns the log to which it appends.
     #[must_use]
     pub fn log(&self) -> &Arc<Log> {
         &self.log
     }
 
-    /// Where the next byte belongs: the log's tail, or the end of the piece that was taken last.
+    /// Returns the sequence of the next byte: the log's tail, or the end of the last piece.
     #[must_use]
     pub fn next(&self) -> u64 {
         self.log.tail() + self.piece.len() as u64
     }
 
-    /// Forgets the pieces of a frame that is not whole: the link ended that they came by.
+    /// Forgets the pieces of an incomplete frame, because their link has ended.
     pub fn forget_piece(&mut self) {
         self.piece = Vec::new();
     }
 
-    /// Appends frames as they are, the first byte at `first`, which is [`Follower::next`]; the last one may be a piece. Where
-    /// the log ends then. Whether there is room is asked before ([`Log::has_room`]), and what was appended is with the system
-    /// after [`Log::write_out`].
+    /// Appends frames unchanged. The first byte is at `first`, which is [`Follower::next`]; the
+    /// last frame may be a piece. Returns the end of the log. The caller checks for room before
+    /// ([`Log::has_room`]). The appended frames are with the system after [`Log::write_out`].
     ///
     /// # Errors
-    /// [`AppendError`]. Nothing is appended then, and pieces are forgotten.
+    /// [`AppendError`]. Then nothing is appended, and pieces are forgotten.
     pub fn append_frames(&mut self, first: u64, bytes: &[u8]) -> Result<u64, AppendError> {
         let appended = self.append_checked(first, bytes);
         if appended.is_err() {
@@ -229,7 +230,7 @@ impl Follower {
         Ok(self.log.tail())
     }
 
-    /// Adds to the piece what it lacks; what is left then.
+    /// Adds the missing bytes to the piece; returns the rest.
     fn complete_piece<'b>(
         &mut self,
         tail: u64,
@@ -254,7 +255,7 @@ impl Follower {
         Ok(bytes)
     }
 
-    /// How long the piece is to be: the head, as long as that is not known.
+    /// Returns the full length of the piece's frame, or that of a head until it is known.
     fn piece_length(&self) -> usize {
         frame::frame_length(&self.piece).unwrap_or(HEAD_BYTES)
     }
@@ -263,7 +264,7 @@ impl Follower {
         self.piece.len() >= HEAD_BYTES && self.piece.len() == self.piece_length()
     }
 
-    /// How many bytes of whole frames there are, all of them right; what follows them may become a frame.
+    /// Checks the whole frames; returns their length. The bytes behind them may become a frame.
     fn check(&self, first: u64, bytes: &[u8]) -> Result<usize, AppendError> {
         let mut whole = 0;
         loop {
@@ -280,7 +281,7 @@ impl Follower {
         }
     }
 
-    /// The length of the frame that begins with `bytes`.
+    /// Returns the length of the frame that begins with `bytes`.
     fn check_head(&self, sequence: u64, bytes: &[u8]) -> Result<usize, AppendError> {
         let length = frame::frame_length(bytes).map_err(|what| refused(sequence, what))?;
         let is_piece = length > bytes.len();
@@ -306,11 +307,12 @@ impl Follower {
         places.fill(&self.claimant);
     }
 
-    /// Gives up everything from a sequence on, at which a frame begins: the log ends there, and other frames may come to
-    /// the same sequences. What is below is durable then. [`Log::durable`] falls, which it does in no other way.
+    /// Discards everything from `sequence` on, at which a frame begins: the log ends there, and
+    /// other frames may get the same sequences. On return everything below is durable.
+    /// [`Log::durable`] falls, which nothing else causes.
     ///
     /// # Errors
-    /// [`TruncateError`]. But for [`TruncateError::Fault`], the log is as it was.
+    /// [`TruncateError`]. Except for [`TruncateError::Fault`], the log is unchanged.
     pub fn truncate(&mut self, sequence: u64) -> Result<(), TruncateError> {
         self.forget_piece();
         let end = self.log.tail();
@@ -329,14 +331,14 @@ impl Follower {
             .map_err(TruncateError::Fault)
     }
 
-    /// Sees to it that a frame begins at a sequence.
+    /// Checks that a frame begins at `sequence`.
     fn check_frame(&self, sequence: u64) -> Result<(), TruncateError> {
         let (mut cursor, mut bytes) = (self.log.cursor(), Vec::new());
         let mut at = sequence;
         loop {
             match cursor.read(at, READ_BYTES_MAX, &mut bytes) {
                 Read::Frames { end, .. } if cursor.is_in_frame() => at = end,
-                // The sum of a long one was looked at.
+                // The sum of a long frame was checked.
                 Read::Frames { .. } if at > sequence => return Ok(()),
                 Read::Frames { .. } => {
                     let frame = Frame::decode(&bytes, sequence);
@@ -377,7 +379,7 @@ impl Log {
         healed
     }
 
-    /// Sees to it that a device has no frames in the ring that were given up.
+    /// Syncs the ring if a device may still have discarded frames in it.
     pub(super) fn forget_stale_ring(&self, is_stale: &mut bool) -> io::Result<()> {
         if *is_stale {
             ring::sync(&*self.disk, &self.directory)?;

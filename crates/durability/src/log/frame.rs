@@ -1,4 +1,4 @@
-//! Frames: one effect or one group of them, as bytes with a sum.
+//! Frames: one effect or one group of effects, as bytes with a sum.
 //!
 //! ```text
 //!   0      4          6     7      8                       16
@@ -7,78 +7,79 @@
 //!   ├─ sum ┼ database ┼ what┼ kind ┼ length/8 ┼ generation ┼ unix ms ┼─ payload ─ 0 … ─┤     wide
 //! ```
 //!
-//! The sum is that of the frame with zeroes in its own place, and of the sequence behind it: a frame that stands in
-//! another place than its own has a wrong one. What the payload holds says itself where it ends.
+//! The sum covers the frame with zeroes in place of the sum, and the sequence behind it: a frame at
+//! a wrong sequence has a wrong sum. The payload encodes its own end.
 //!
-//! This module reads frames; [`super::builder`] makes them.
+//! This module reads frames; [`super::builder`] builds them.
 
 use super::control::Control;
 use crate::checksum;
 use crate::planted::{self, Bug};
 
-/// Bytes before the payload, of most frames.
+/// Bytes in front of the payload of most frames.
 pub(super) const HEAD_BYTES: usize = 16;
-/// Bytes before the payload where something is too large for the short head.
+/// Bytes in front of the payload if a value is too large for the short head.
 pub(super) const WIDE_HEAD_BYTES: usize = 32;
-/// Frames are whole numbers of these.
+/// Frames are whole numbers of words of this size.
 pub(super) const WORD_BYTES: usize = 8;
 pub(super) const SUM_BYTES: usize = 4;
-/// The sum of as many zeroes as a sum takes.
+/// The sum of zeroes in the length of a sum.
 pub(super) const SUM_OF_NO_SUM: u32 = 0x4867_4bc7;
 
-/// Of the byte that says what a frame is: how it begins, and what it holds.
+/// Bits of the kind byte that say which head a frame has, and what it holds.
 pub(super) const KIND_MASK: u8 = 3;
 /// One command.
 pub(super) const EFFECT: u8 = 1;
-/// Several, each with a mark in front.
+/// Several commands, each with a mark in front.
 pub(super) const GROUP: u8 = 2;
-/// Which of them stands in the byte before; the head is a wide one.
+/// A wide head; the byte before has the actual kind.
 pub(super) const WIDE: u8 = 3;
-/// In the byte before alone: a control.
+/// Only in the byte before: a control.
 pub(super) const CONTROL: u8 = 3;
-/// In the byte before alone: a control, and a group that it holds together with.
+/// Only in the byte before: a control, and a group that is applied together with it.
 pub(super) const CONTROL_AND_GROUP: u8 = 4;
 
-/// In a short head: bits of the second word that are the time, the others being of the generation.
+/// In a short head: number of bits of the second word that hold the time. The others hold the
+/// generation.
 pub(super) const TIME_BITS: u32 = 42;
-/// Bits of the generation beside the time. The next ones stand beside the kind.
+/// Bits of the generation beside the time. The next higher ones are beside the kind.
 pub(super) const GENERATION_LOW_BITS: u32 = u64::BITS - TIME_BITS;
 /// Bits of the generation in all.
 pub(super) const GENERATION_BITS: u32 = GENERATION_LOW_BITS + KIND_MASK.count_zeros();
 
-/// In front of a command of a group.
+/// Mark in front of a command of a group.
 pub(super) const MEMBER: u8 = 1;
-/// The command applies to another database than the one before: two bytes that follow.
+/// Flag of the mark: the database differs from the previous command's; two bytes follow.
 pub(super) const OTHER_DATABASE: u8 = 2;
-/// It is of another generation than the one before: eight bytes that follow.
+/// Flag of the mark: the generation differs from the previous command's; eight bytes follow.
 pub(super) const OTHER_GENERATION: u8 = 4;
 
-/// A number of parts, or of bytes of one, that is not above this is one byte; others begin with one of those behind
-/// it, which tells how many bytes the number has.
+/// Highest number (of parts, or of bytes of a part) that is encoded in one byte. Larger numbers
+/// begin with one of the bytes above it, which gives the number's length in bytes.
 pub(super) const NUMBER_MAX: u8 = 252;
 pub(super) const NUMBER_OF_2: u8 = 253;
 pub(super) const NUMBER_OF_4: u8 = 254;
 pub(super) const NUMBER_OF_8: u8 = 255;
 
-/// What is wrong with a frame that was changed, or stands in another place than its own.
+/// Flaw of a frame that was changed, or stands at a wrong sequence.
 pub(super) const WRONG_SUM: &str = "the sum of a frame is wrong";
-/// What is wrong with a frame that only a newer server knows.
+/// Flaw of a frame that only a newer server knows.
 pub(super) const UNKNOWN_KIND: &str = "a frame is of no known kind";
 
-/// A frame as it was read, checked.
+/// A frame that was read and checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// Its place in the log.
+    /// Its sequence in the log.
     pub sequence: u64,
-    /// Bytes it takes there; the next frame begins behind them.
+    /// Its length there in bytes; the next frame begins behind it.
     pub length: u64,
     /// When it was appended, in milliseconds since 1970 UTC.
     pub unix_ms: u64,
     head: EffectHead,
     is_group: bool,
-    /// Empty where there is none.
+    /// Encoded control; empty if there is none.
     control: &'a [u8],
-    /// What follows the control.
+    /// The bytes behind the control.
     payload: &'a [u8],
 }
 
@@ -87,9 +88,9 @@ pub struct Frame<'a> {
 pub struct Effect<'a> {
     /// The database it applies to.
     pub database: u16,
-    /// Snapshots that began with a higher generation hold it, others do not.
+    /// Snapshots that began with a higher generation contain the effect; others do not.
     pub generation: u64,
-    /// The command: its name, and what follows.
+    /// The command: its name, and its arguments.
     pub parts: Parts<'a>,
 }
 
@@ -100,7 +101,7 @@ pub(super) struct EffectHead {
 }
 
 impl<'a> Frame<'a> {
-    /// What the frame holds, which is to be applied whole or not at all.
+    /// Returns the effects of the frame, which are applied all or not at all.
     #[must_use]
     pub fn effects(&self) -> Effects<'a> {
         Effects {
@@ -110,20 +111,21 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// What it says about the log itself, if it does. It holds together with the effects.
+    /// Returns the frame's control, if it has one. It is applied together with the effects.
     #[must_use]
     pub fn control(&self) -> Option<Control<'a>> {
         let (control, _) = Control::decode(self.control)?;
         Some(control)
     }
 
-    /// Whether its effects were stated as a group.
+    /// Whether its effects form a group.
     #[must_use]
     pub fn is_group(&self) -> bool {
         self.is_group
     }
 
-    /// The frame at the start of `bytes`, which is to be the one at `sequence`; or what is wrong.
+    /// Decodes the frame at the start of `bytes`, which must be the one at `sequence`; returns the
+    /// flaw if it is invalid.
     pub(super) fn decode(bytes: &'a [u8], sequence: u64) -> Result<Self, &'static str> {
         let length = frame_length(bytes)?;
         let bytes = bytes.get(..length).ok_or("a frame is cut off")?;
@@ -137,7 +139,7 @@ impl<'a> Frame<'a> {
         Ok(frame)
     }
 
-    /// As [`Frame::decode`], of a whole frame in which that found nothing wrong.
+    /// Like [`Frame::decode`], for a whole frame that already passed its checks.
     pub(super) fn decode_checked(bytes: &'a [u8], sequence: u64) -> Result<Self, &'static str> {
         let length = frame_length(bytes)?;
         let (start, kind, head, unix_ms) = if kind_of(bytes) == WIDE {
@@ -166,22 +168,23 @@ impl<'a> Frame<'a> {
             length: length as u64,
             unix_ms,
             head,
-            // A control alone has a group of none.
+            // A control alone has an empty group.
             is_group: kind != EFFECT,
             control,
             payload,
         })
     }
 
-    /// Whether it ends where what it holds does.
+    /// Whether the frame ends where its content does.
     fn ends_with_what_it_holds(&self) -> bool {
         let is_alone = !self.control.is_empty() && is_padding(self.payload);
         is_alone || self.effects().end_with_the_frame()
     }
 }
 
-/// The whole frames at the start of some bytes, of which the first is at a sequence: of what a
-/// [`Cursor`](super::Cursor) gave or a [`Follower`](super::Follower) took, so that sums are not looked at again.
+/// Returns the whole frames at the start of `bytes`, the first of which has sequence `first`. The
+/// bytes come from a [`Cursor`](super::Cursor) or were accepted by a [`Follower`](super::Follower),
+/// so sums are not checked again.
 pub fn frames(first: u64, bytes: &[u8]) -> impl Iterator<Item = Frame<'_>> {
     let (mut sequence, mut rest) = (first, bytes);
     std::iter::from_fn(move || {
@@ -192,14 +195,14 @@ pub fn frames(first: u64, bytes: &[u8]) -> impl Iterator<Item = Frame<'_>> {
     })
 }
 
-/// How many bytes the frame has that begins with these, of which 16 are enough; none where there are fewer, and where no
-/// frame begins.
+/// Returns the length of the frame that begins with `bytes`, of which 16 are enough. Returns `None`
+/// if there are fewer, or no frame begins there.
 #[must_use]
 pub fn frame_bytes(bytes: &[u8]) -> Option<u64> {
     frame_length(bytes).ok().map(|length| length as u64)
 }
 
-/// The control at the start of a payload, and what follows it.
+/// Returns the control at the start of a payload, and the bytes behind it.
 #[cold]
 fn split_control(kind: u8, payload: &[u8]) -> Result<(&[u8], &[u8]), &'static str> {
     if kind != CONTROL && kind != CONTROL_AND_GROUP || Control::is_unknown(payload) {
@@ -212,12 +215,12 @@ fn split_control(kind: u8, payload: &[u8]) -> Result<(&[u8], &[u8]), &'static st
     Ok(payload.split_at(payload.len() - rest.len()))
 }
 
-/// Whether some bytes are what is between the end of a payload and that of its frame.
+/// Whether `bytes` are the padding between the end of a payload and that of its frame.
 fn is_padding(bytes: &[u8]) -> bool {
     bytes.len() < WORD_BYTES && bytes.iter().all(|&byte| byte == 0)
 }
 
-/// How many bytes the frame at the start of `bytes` takes, from the first 16 of them alone; or what is wrong.
+/// Returns the length of the frame at the start of `bytes`, from its first 16 bytes, or its flaw.
 pub(super) fn frame_length(bytes: &[u8]) -> Result<usize, &'static str> {
     if bytes.len() < HEAD_BYTES {
         return Err("a frame is cut off");
@@ -238,7 +241,7 @@ fn kind_of(bytes: &[u8]) -> u8 {
     bytes[7] & KIND_MASK
 }
 
-/// The sum that a frame has at a place.
+/// Returns the sum of a frame at a sequence.
 fn sum_of(frame: &[u8], sequence: u64) -> u32 {
     let sum = checksum::append(SUM_OF_NO_SUM, &frame[SUM_BYTES..]);
     checksum::append(sum, &sequence.to_le_bytes())
@@ -247,14 +250,14 @@ fn sum_of(frame: &[u8], sequence: u64) -> u32 {
 /// The effects of a frame, in order.
 #[derive(Clone, Debug)]
 pub struct Effects<'a> {
-    /// Of the effect before; at the beginning what the frame's head says.
+    /// Database and generation of the previous effect; at first those of the frame's head.
     head: EffectHead,
     is_group: bool,
     rest: &'a [u8],
 }
 
 impl<'a> Effects<'a> {
-    /// Whether each is whole, and nothing is behind the last but zeroes up to the next word.
+    /// Whether each effect is whole, and only zeroes follow the last one, up to the next word.
     fn end_with_the_frame(mut self) -> bool {
         let behind = if self.is_group {
             self.by_ref().for_each(drop);
@@ -265,7 +268,7 @@ impl<'a> Effects<'a> {
         behind.is_some_and(is_padding)
     }
 
-    /// The next command of a group, and what is behind it.
+    /// Returns the next command of a group, and the bytes behind it.
     fn member(&self) -> Option<(Effect<'a>, &'a [u8])> {
         let (&mark, mut rest) = self.rest.split_first()?;
         if mark & !(OTHER_DATABASE | OTHER_GENERATION) != MEMBER {
@@ -313,7 +316,7 @@ impl<'a> Iterator for Effects<'a> {
     }
 }
 
-/// The parts of a command, from its name on: slices of what was read.
+/// The parts of a command, from its name on: slices of the bytes that were read.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     left: usize,
@@ -326,7 +329,8 @@ impl<'a> Parts<'a> {
         Some(Self { left, rest })
     }
 
-    /// The parts of a command that [`Parts::copy_to`] copied to the start of `bytes`, of which there were so many.
+    /// Returns the `count` parts of a command that [`Parts::copy_to`] copied to the start of
+    /// `bytes`.
     #[must_use]
     pub fn of_copy(count: usize, bytes: &'a [u8]) -> Self {
         Self {
@@ -335,8 +339,8 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Copies the command as it stands to the end of `bytes`, and tells of each part where in `bytes` it
-    /// begins and how long it is.
+    /// Copies the encoded command to the end of `bytes`, and calls `tell` with the offset in
+    /// `bytes` and the length of each part.
     #[inline]
     pub fn copy_to(mut self, bytes: &mut Vec<u8>, mut tell: impl FnMut(usize, usize)) {
         let (all, start) = (self.rest, bytes.len());
@@ -347,7 +351,7 @@ impl<'a> Parts<'a> {
         bytes.extend_from_slice(&all[..all.len() - self.rest.len()]);
     }
 
-    /// What follows the last of them; none when they are cut off.
+    /// Returns the bytes behind the last part, or `None` if the parts are cut off.
     #[must_use]
     pub fn behind(mut self) -> Option<&'a [u8]> {
         while self.left > 0 {
@@ -374,10 +378,10 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
-/// In a frame that was found right.
+/// The frame was checked.
 impl ExactSizeIterator for Parts<'_> {}
 
-/// The number at the start of some bytes, and what follows it.
+/// Decodes the number at the start of `bytes`; returns it and the bytes behind it.
 #[inline]
 pub(super) fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (&first, rest) = bytes.split_first()?;
@@ -411,7 +415,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(array_at(bytes, at))
 }
 
-/// In one load.
+/// Reads the array with one load.
 #[inline]
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut array = [0; N];

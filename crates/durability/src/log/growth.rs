@@ -1,4 +1,5 @@
-//! How the ring grows: chunks are made ready ahead of what is appended, more of them the faster the log is written to.
+//! Growth of the ring: chunks are made ready ahead of the appenders, more of them the faster the
+//! log is written.
 //!
 //! ```text
 //!             tail
@@ -8,13 +9,16 @@
 //!              └──── ahead ─────────┘
 //! ```
 //!
-//! A server that nobody writes to has a few chunks. The thread that syncs makes others ready, which takes a write to a
-//! file; whoever appends never does. When it finds that half of those ahead were used since it looked, it wants twice
-//! as many, up to the whole ring. A chunk that is ready stays so: after a ring's length of frames, all are.
+//! A server without writes has a few ready chunks. The syncing thread makes others ready, which
+//! takes a write to a file; an appender never does. If that thread finds that half of the chunks
+//! ahead were used since its last check, it wants twice as many, up to the whole ring. A ready
+//! chunk stays ready: after a ring's length of frames, all are.
 //!
 //! Rules
-//!  1. A chunk that is not ready is never taken ([`super::memory`]); frames of its turn go to memory of the process.
-//!  2. One is made ready by one thread, with nothing locked, and is taken only once the line of chunks was locked after that.
+//!  1. A chunk that is not ready is never taken ([`super::memory`]); the frames of its turn go to
+//!     memory of the process.
+//!  2. One thread makes a chunk ready, with no lock held. The chunk is taken only after the line of
+//!     chunks was locked again.
 
 use std::io;
 use std::sync::Arc;
@@ -22,22 +26,24 @@ use std::sync::Arc;
 use super::locks::lock;
 use super::memory::{Chunk, Line, Memory, Turn};
 
-/// So many chunks are made ready before whoever syncs looks after the rest of its work.
+/// Maximum number of chunks that are made ready before the syncing thread does the rest of its
+/// work.
 const AT_ONCE: usize = 8;
 
-/// How much of the ring there is.
+/// How much of the ring is ready.
 #[derive(Debug, Default)]
 pub(super) struct Growth {
-    /// Chunks that are not ready.
+    /// Number of chunks that are not ready.
     holes: usize,
-    /// So many are to be ready from the one with the tail on.
+    /// Number of chunks that are to be ready, from the one with the tail on.
     ahead: usize,
-    /// They were, when it was last looked.
+    /// Whether they were ready at the last check.
     is_reached: bool,
 }
 
 impl Growth {
-    /// Of a ring that has so many chunks ready, from one of a number on: in `turns`, which were all holes.
+    /// Returns the state of a ring with `ready_count` ready chunks, beginning at chunk number
+    /// `first`. All of `turns` were holes before.
     pub(super) fn new(turns: &mut [Turn], first: u64, ready_count: u64) -> Self {
         let ready_count = usize::try_from(ready_count).unwrap_or(usize::MAX);
         let first = place_of(first, turns.len());
@@ -52,7 +58,8 @@ impl Growth {
         }
     }
 
-    /// There is no room for more. It is asked for again when writes have used half of what there is.
+    /// Gives up for lack of space. More is requested again when writes have used half of what is
+    /// ready.
     fn give_up(&mut self) {
         self.ahead = (self.ahead / 2).max(1);
         self.is_reached = true;
@@ -60,8 +67,8 @@ impl Growth {
 }
 
 impl Line {
-    /// Which chunk of the ring is to be made ready next, for a log whose next frame is in the chunk of a number;
-    /// `is_first` when somebody looks for the first time in a while.
+    /// Returns the chunk of the ring to make ready next, for a log whose next frame is in chunk
+    /// number `index`. `is_first` on the first call of a step.
     fn wanted(&mut self, index: u64, is_first: bool) -> Option<(usize, Arc<Chunk>)> {
         if self.growth.holes == 0 {
             self.growth.is_reached = true;
@@ -86,10 +93,11 @@ impl Line {
 }
 
 impl Memory {
-    /// Makes some chunks of the ring ready that are wanted ahead of a sequence. One thread at a time does this.
+    /// Makes chunks of the ring ready ahead of `tail`, if they are wanted. Only one thread at a
+    /// time may call it.
     ///
     /// # Errors
-    /// Those of the system: there is no more of the ring than there was.
+    /// Those of the system; then the ring has not grown further.
     pub(super) fn grow(&self, tail: u64, has_room: impl Fn(u64) -> bool) -> io::Result<()> {
         let Some(ring) = &self.ring else {
             return Ok(());
@@ -120,13 +128,13 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether chunks of the ring are to be made ready that are not, as far as it is known.
+    /// Whether more chunks of the ring are to be made ready, as far as known.
     pub(super) fn is_growing(&self) -> bool {
         self.ring.is_some() && !lock(&self.line).growth.is_reached
     }
 }
 
-/// Which of so many turns is that of a number; 0 of none.
+/// Returns the turn, of `count`, of chunk number `number`; 0 if there are none.
 fn place_of(number: u64, count: usize) -> usize {
     let place = number.checked_rem(count as u64).unwrap_or(0);
     usize::try_from(place).unwrap_or(0)

@@ -1,8 +1,8 @@
-//! Locks of the log, which guard what stays right whatever a thread dies of.
+//! Locks of the log. The guarded data stays valid even if a thread panics while it holds a lock.
 
 use base::sync::{Mutex, MutexGuard};
 
-/// What a mutex guards; that somebody panicked with it changes nothing here.
+/// Locks a mutex. A panic of an earlier holder does not matter here.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

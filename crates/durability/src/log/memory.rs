@@ -8,16 +8,17 @@
 //!   ────────────┴──────────────┴──────────────┴──────────────┘
 //! ```
 //!
-//! A chunk is taken when the first frame reaches it, and is free again when everything in it is durable:
-//! until then a segment may fail, and its frames are written again from here.
+//! A chunk is taken when the first frame reaches it, and is free again when everything in it is
+//! durable: until then a segment may fail, and its frames are written again from here.
 //!
-//! Where there is a [`Ring`], chunks are its own as long as it has some that are free, in turn. Others are taken
-//! when the device is late, or a frame is longer than the ring. A chunk of the ring that is free keeps its frames until it
-//! is taken again: [`Memory::copy`] gives those that are still there, and says when they are not.
+//! If there is a [`Ring`], its chunks are used in turn while the next one is free. Other chunks are
+//! taken when the device is late, or a frame is longer than the ring. A free chunk of the ring
+//! keeps its frames until it is taken again: [`Memory::copy`] returns those that are still there,
+//! and reports when they are not.
 //!
-//! A frame may lie in several chunks. Words are relaxed atomics, so that nothing here is unsafe; who
-//! reads a word knows by [`super::place`] that it was written. They hold bytes in the order of the frame, on
-//! every machine: files are written from here.
+//! A frame may lie in several chunks. Words are relaxed atomics, so nothing here is unsafe; a
+//! reader of a word knows by [`super::place`] that it was written. Words hold bytes in the order of
+//! the frame on every machine, because files are written from them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -42,18 +43,19 @@ pub(super) struct Chunk {
     is_of_ring: bool,
 }
 
-/// A chunk of the ring, made when it is first needed where that is no file.
+/// A chunk of the ring. If the ring is no file, the chunk is allocated when it is first needed.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub(super) chunk: Option<Arc<Chunk>>,
-    /// Which one it was taken for last; none before the first time, and when what it had was given up.
+    /// Number of the chunk it was last taken for; `None` before the first time, and after its
+    /// frames were discarded.
     holds: Option<u64>,
-    /// Nobody takes it yet: its part of the file is a hole.
+    /// Whether the chunk's part of the file is a hole. Then it is not taken yet.
     pub(super) is_hole: bool,
 }
 
 impl Chunk {
-    /// All words are written once here, so that later ones cause no page fault.
+    /// Writes all words once, so that later writes cause no page fault.
     fn new(bytes: u64) -> Arc<Self> {
         Arc::new(Self {
             words: Self::words_of(bytes),
@@ -73,8 +75,9 @@ impl Chunk {
         SharedWords::new(count)
     }
 
-    /// Writes to each page, of a chunk that nobody appends to: whoever writes there next does not wait for a file system
-    /// that has to know. What is written is what was there, for frames that are durable are still read from it.
+    /// Writes to each page of a chunk to which no thread appends, so that the next write does not
+    /// wait for the file system to note the page as dirty. It stores the value that is there,
+    /// because durable frames are still read from the chunk.
     pub(super) fn touch(&self) {
         for word in self.words.iter().step_by(PAGE_BYTES / WORD_BYTES) {
             let same = std::hint::black_box(word.load(Ordering::Relaxed));
@@ -82,7 +85,7 @@ impl Chunk {
         }
     }
 
-    /// Copies words from one on, as many as `bytes` has room for.
+    /// Copies words from index `at` on, as many as fit into `bytes`.
     fn copy(&self, at: usize, bytes: &mut [u8]) {
         let words = &self.words[at..at + bytes.len() / WORD_BYTES];
         #[cfg(not(any(loom, shuttle)))]
@@ -93,11 +96,11 @@ impl Chunk {
         }
     }
 
-    /// Writes words from one on.
+    /// Writes words from index `at` on.
     #[inline]
     pub(super) fn write(&self, at: usize, words: &[[u8; WORD_BYTES]]) {
         let places = &self.words[at..at + words.len()];
-        // Compilers leave loops over atomics as they are.
+        // Unrolled, because compilers do not transform loops over atomics.
         let (places, last_places) = places.as_chunks::<UNROLLED>();
         let (words, last_words) = words.as_chunks::<UNROLLED>();
         for (places, words) in places.iter().zip(words) {
@@ -110,10 +113,11 @@ impl Chunk {
         }
     }
 
-    /// Asks the caches for where the next frames go, as a store to a line that is not there holds up what follows.
+    /// Prefetches the lines of the next frames, because a store to a line outside of the caches
+    /// delays what follows.
     #[inline]
     pub(super) fn look_ahead(&self, at: usize) {
-        // All or none: at the end of a chunk it is not worth a question for each.
+        // All or none: at the end of a chunk, a check for each line does not pay off.
         let ahead = self.words.get(at + LINE_WORDS..);
         if let Some(ahead) = ahead.and_then(|words| words.first_chunk::<AHEAD_WORDS>()) {
             base::cache::prefetch(&ahead[0]);
@@ -124,7 +128,7 @@ impl Chunk {
         }
     }
 
-    /// Writes a frame from a word on, which has zeroes where its sum goes, with the sum that it has at its sequence.
+    /// Writes a frame from a word on, with its sum for `sequence` in place of the zeroes.
     #[inline]
     pub(super) fn write_summed(&self, at: usize, words: &[[u8; WORD_BYTES]], sequence: u64) {
         let places = &self.words[at..at + words.len()];
@@ -136,12 +140,13 @@ impl Chunk {
     }
 }
 
-/// Words of one line of the caches.
+/// Words of one cache line.
 const LINE_WORDS: usize = 8;
-/// From the first of five lines behind a frame, which are those of one or two frames of a short value, to the last.
+/// Words from the first to the last of five lines behind a frame, which hold one or two frames of a
+/// short value.
 const AHEAD_WORDS: usize = 4 * LINE_WORDS + 1;
 
-/// Words of one chunk; none at all without one.
+/// Words of one chunk; empty without a chunk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     chunk: Option<Arc<Chunk>>,
@@ -155,50 +160,50 @@ impl Row {
     }
 }
 
-/// Words of a chunk that are to be copied.
+/// Words of a chunk that are copied.
 #[derive(Debug)]
 pub(super) struct Piece {
     chunk: Arc<Chunk>,
-    /// Which chunk it was taken for.
+    /// Number of the chunk.
     index: u64,
     at: usize,
     words: usize,
 }
 
-/// Words that are copied in one turn of a loop.
+/// Words that are copied in one iteration of a loop.
 const UNROLLED: usize = 8;
 
-/// The chunks that are in use, and some that are not.
+/// The chunks in use, and free ones.
 #[derive(Debug)]
 pub(super) struct Memory {
-    /// A power of two, and which one.
+    /// Chunk size, a power of two; `chunk_bits` is its logarithm.
     pub(super) chunk_bytes: u64,
     chunk_bits: u32,
     pub(super) ring: Option<Ring>,
-    /// There are chunks that are used in turn.
+    /// Whether there are chunks that are used in turn.
     has_turns: bool,
-    /// Behind the last chunk that was not of the ring.
+    /// End of the last chunk that was not of the ring.
     unshared_end: AtomicU64,
     pub(super) line: Mutex<Line>,
 }
 
 #[derive(Debug)]
 pub(super) struct Line {
-    /// Which chunk the first one is, counted from sequence 0.
+    /// Number of the first chunk in use, counted from sequence 0.
     first: u64,
     used: VecDeque<Arc<Chunk>>,
     free: Vec<Arc<Chunk>>,
-    /// The chunks of the ring. The one that a number has is that of the number modulo theirs.
+    /// The chunks of the ring. Chunk number `n` is the one at `n` modulo their count.
     pub(super) turns: Vec<Turn>,
     pub(super) growth: Growth,
-    /// Nothing below was ever here.
+    /// Sequence below which no frame was ever here.
     begin: u64,
-    /// How often frames were given up: what was read before may stand nowhere any more.
+    /// How often frames were discarded. Frames found before that may no longer exist.
     given_up: u64,
 }
 
 impl Line {
-    /// The chunk of the ring that is to be that of a number, if it is not in use.
+    /// Takes the ring's chunk for chunk number `index`, if it is not in use.
     fn take_in_turn(&mut self, index: u64, chunk_bytes: u64) -> Option<Arc<Chunk>> {
         let count = self.turns.len() as u64;
         if index >= self.first + count {
@@ -213,7 +218,8 @@ impl Line {
         Some(Arc::clone(turn.chunk.get_or_insert_with(new)))
     }
 
-    /// The chunk of a number, if it still has what was written there: it is in use, or was not taken again.
+    /// Returns chunk number `index` if it still has its frames: it is in use, or was not taken
+    /// again.
     fn readable(&self, index: u64) -> Option<&Arc<Chunk>> {
         if let Some(at) = index.checked_sub(self.first) {
             return self.used.get(usize::try_from(at).ok()?);
@@ -225,11 +231,12 @@ impl Line {
     }
 }
 
-/// Chunks that are kept ready, so that who appends makes none.
+/// Number of chunks that are kept ready, so that an appender allocates none.
 const READY_CHUNKS: usize = 2;
 
 impl Memory {
-    /// An empty line that begins at a sequence. `chunk_bytes` is a power of two; a ring is some of them long.
+    /// Returns an empty line that begins at a sequence. `chunk_bytes` is a power of two; a ring is
+    /// a multiple of it long.
     pub(super) fn new(start: u64, chunk_bytes: u64, ring: Option<Ring>) -> Self {
         let turn = |words| Turn {
             chunk: Some(Chunk::of_ring(words)),
@@ -243,7 +250,7 @@ impl Memory {
         Self::with_turns(start, chunk_bytes, ring, turns, growth)
     }
 
-    /// As [`Memory::new`], with a ring of so many bytes that is no file's.
+    /// Like [`Memory::new`], with a ring of `bytes` that is no file's.
     pub(super) fn of_backlog(start: u64, chunk_bytes: u64, bytes: u64) -> Self {
         let count = usize::try_from(bytes.div_ceil(chunk_bytes)).unwrap_or(usize::MAX);
         let turns = (0..count.max(1)).map(|_| Turn::default()).collect();
@@ -282,12 +289,12 @@ impl Memory {
         self.ring.is_some()
     }
 
-    /// It has a ring of its own memory: others are hardly ever needed.
+    /// Whether it has a ring in its own memory. Other chunks are hardly ever needed then.
     fn is_backlog(&self) -> bool {
         self.ring.is_none() && self.has_turns
     }
 
-    /// The ring, if all chunks that were taken from a sequence on are its own.
+    /// Returns the ring, if all chunks taken from a sequence on belong to it.
     #[inline]
     pub(super) fn ring_from(&self, sequence: u64) -> Option<&Ring> {
         let ring = self.ring.as_ref()?;
@@ -295,7 +302,8 @@ impl Memory {
         is_shared.then_some(ring)
     }
 
-    /// Which chunk a sequence is in, which of its words it is, and how many there are from it on.
+    /// Returns the chunk number of a sequence, the index of its word in there, and the number of
+    /// words from it on.
     #[inline]
     pub(super) fn place_of(&self, sequence: u64) -> (u64, usize, usize) {
         let index = sequence >> self.chunk_bits;
@@ -304,7 +312,7 @@ impl Memory {
         (index, word(offset), word(self.chunk_bytes - offset))
     }
 
-    /// A chunk that is not free yet. Takes those up to it into use where they are not.
+    /// Returns chunk number `index`, which is not free yet. Takes all chunks up to it into use.
     #[cold]
     pub(super) fn chunk(&self, index: u64) -> Arc<Chunk> {
         let mut line = lock(&self.line);
@@ -324,7 +332,8 @@ impl Memory {
         Arc::clone(&line.used[at])
     }
 
-    /// Fills `rows` with what lies between two sequences, as far as they suffice; where they end.
+    /// Fills `rows` with the words between two sequences, as far as they suffice; returns where
+    /// they end.
     pub(super) fn rows(&self, start: u64, end: u64, rows: &mut [Row]) -> u64 {
         let mut sequence = start;
         for row in rows {
@@ -343,11 +352,13 @@ impl Memory {
         sequence
     }
 
-    /// Copies what is between two sequences, all of which was appended, to `bytes`, if all of it is still here.
+    /// Copies the frames between two sequences to `bytes`, if all of them are still here. All of
+    /// them must have been appended.
     ///
-    /// Nobody waits for this. Words may be overwritten while they are copied, by those who take the chunk for
-    /// other frames; then what was copied does not count. They take it with the line locked, before they write:
-    /// where it is not taken yet when the line is locked here, after the copy, no word of theirs was seen.
+    /// No thread waits for this. A thread that takes the chunk for other frames may overwrite words
+    /// while they are copied; then the copy is invalid. It takes the chunk with the line locked,
+    /// before it writes. So if the chunk is not yet taken when the line is locked here, after the
+    /// copy, no such word was seen.
     pub(super) fn copy(
         &self,
         from: u64,
@@ -370,7 +381,7 @@ impl Memory {
         is_same
     }
 
-    /// From here on all frames can be [copied](Self::copy).
+    /// Returns the sequence from which on all frames can be [copied](Self::copy).
     pub(super) fn oldest(&self) -> u64 {
         let line = lock(&self.line);
         let mut first = line.first;
@@ -380,8 +391,8 @@ impl Memory {
         line.begin.max(first.saturating_mul(self.chunk_bytes))
     }
 
-    /// The pieces of chunks that have what is between two sequences, if all of it is here; how often frames were given
-    /// up before.
+    /// Finds the pieces of chunks that hold the frames between two sequences, if all are here.
+    /// Returns how often frames had been discarded by then.
     fn find(&self, from: u64, end: u64, pieces: &mut Vec<Piece>) -> Option<u64> {
         let line = lock(&self.line);
         if from < line.begin {
@@ -407,7 +418,7 @@ impl Memory {
         Some(line.given_up)
     }
 
-    /// Whether no chunk was taken again since frames had been given up so often.
+    /// Whether no chunk was taken again, and no frames were discarded since `given_up` was read.
     fn are_same(&self, pieces: &[Piece], given_up: u64) -> bool {
         let line = lock(&self.line);
         let is_same = |piece: &Piece| {
@@ -433,10 +444,12 @@ impl Memory {
         }
     }
 
-    /// Gives up what is from a sequence on, up to `end`. Nobody appends meanwhile; who copies does so in vain.
+    /// Discards the log from `sequence` to `end`. No thread may append meanwhile; concurrent copies
+    /// are invalidated.
     ///
-    /// In the ring it is overwritten: other frames may come to the same sequences, and a device that keeps the ring's head but
-    /// not its pages would have the old ones there, with sums that are right.
+    /// In the ring the frames are overwritten: other frames may get the same sequences, and a
+    /// device that keeps the ring's head but not its pages would then hold the old frames there,
+    /// with valid sums.
     pub(super) fn give_up(&self, sequence: u64, end: u64) {
         if let Some(ring) = &self.ring {
             ring.give_up(sequence);
@@ -486,8 +499,8 @@ impl Memory {
         }
     }
 
-    /// Touches the chunks of the ring that lie wholly below a sequence, before somebody takes them again. With nothing
-    /// locked: the file system may take its time.
+    /// Touches the chunks of the ring that lie wholly below a sequence, before they are taken
+    /// again. Holds no lock, because the file system may be slow.
     fn touch_below(&self, below: u64) {
         let gone: Vec<Arc<Chunk>> = {
             let line = lock(&self.line);
@@ -501,7 +514,7 @@ impl Memory {
         }
     }
 
-    /// Sees to it that some chunks are ready.
+    /// Allocates chunks until enough are ready.
     pub(super) fn prepare(&self) {
         if self.has_ring() {
             return;
@@ -512,7 +525,7 @@ impl Memory {
         }
     }
 
-    /// Gives half of the chunks back that are not in use, but for those that are to be ready.
+    /// Frees half of the unused chunks, except those that are kept ready.
     pub(super) fn shrink(&self) {
         let gone = {
             let mut line = lock(&self.line);
@@ -525,7 +538,7 @@ impl Memory {
         }
     }
 
-    /// Bytes of all chunks.
+    /// Returns the bytes of all chunks.
     pub(super) fn bytes(&self) -> u64 {
         let line = lock(&self.line);
         let own = line.used.iter().filter(|chunk| !chunk.is_of_ring);

@@ -1,6 +1,6 @@
-//! The log under a model checker that tries random interleavings (`--cfg shuttle`): threads that append
-//! against one that writes and syncs, with chunks of a few words, so that frames lie across them and
-//! they are used again at once.
+//! The log under a model checker that tries random interleavings (`--cfg shuttle`): threads append
+//! while one thread writes and syncs. Chunks have a few words, so that frames lie across them and
+//! they are reused at once.
 
 #![allow(clippy::unwrap_used, reason = "a wrong test fails")]
 
@@ -17,7 +17,7 @@ use crate::simulated::{Fault, SimulatedDisk};
 
 const DIRECTORY: &str = "log";
 const FRAMES: u8 = 3;
-/// Of one of them.
+/// Length of one frame.
 const FRAME_BYTES: u64 = 24;
 
 fn check(test: impl Fn() + Sync + Send + 'static) {
@@ -54,7 +54,7 @@ fn append(log: &Arc<Log>, name: u8) {
     }
 }
 
-/// The frames of each thread, in its order and with nothing missing, up to some place.
+/// Returns the frames of each thread: in order and without gaps, up to some sequence.
 fn read(disk: &SimulatedDisk, at_least: u64) -> Vec<(u8, u8)> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut reader = Reader::open(disk, Path::new(DIRECTORY), 0).unwrap();
@@ -71,7 +71,7 @@ fn read(disk: &SimulatedDisk, at_least: u64) -> Vec<(u8, u8)> {
     found
 }
 
-/// Two threads append; this one syncs meanwhile, and looks at the device behind every step.
+/// Two threads append. This one syncs meanwhile, and checks the device after every step.
 fn append_and_sync(log: &Arc<Log>, steps: usize, look: impl Fn(u64)) {
     let appenders = [0, 1].map(|name| {
         let log = Arc::clone(log);
@@ -116,7 +116,7 @@ fn model_a_device_that_fails_while_threads_append() {
     });
 }
 
-/// Two threads that each want their own frames out, and write those of the other as well.
+/// Two threads that each want their own frames written out, and also write those of the other.
 #[test]
 fn model_each_thread_writes_out_what_it_appended() {
     check(|| {
@@ -139,7 +139,7 @@ fn model_each_thread_writes_out_what_it_appended() {
     });
 }
 
-/// Reads on from a place until the tail, and checks every frame; where it ends.
+/// Reads from a sequence up to the tail, and checks every frame; returns where it ends.
 fn read_on(log: &Arc<Log>, mut at: u64, max_bytes: usize) -> u64 {
     let (mut cursor, mut bytes, mut open) = (log.cursor(), Vec::new(), Vec::new());
     loop {
@@ -157,7 +157,7 @@ fn read_on(log: &Arc<Log>, mut at: u64, max_bytes: usize) -> u64 {
                 assert!(open.is_empty());
                 return at;
             }
-            // No frame need begin there.
+            // The position need not be the start of a frame.
             Read::Lapped { .. } => {
                 open.clear();
                 at = log.tail_complete();
@@ -167,7 +167,8 @@ fn read_on(log: &Arc<Log>, mut at: u64, max_bytes: usize) -> u64 {
     }
 }
 
-/// What is read is right, whatever is overwritten meanwhile: chunks have four words, and frames are longer.
+/// Frames that were read are correct, whatever is overwritten meanwhile: chunks have four words,
+/// and frames are longer.
 #[test]
 fn model_a_cursor_beside_threads_that_overwrite_what_it_reads() {
     check(|| {
@@ -188,7 +189,7 @@ fn model_a_cursor_beside_threads_that_overwrite_what_it_reads() {
     });
 }
 
-/// Memory is let go of, and files are turned, while a cursor is in them.
+/// Memory is released, and files change, while a cursor reads them.
 #[test]
 fn model_a_cursor_finds_everything_while_threads_append() {
     check(|| {
@@ -213,7 +214,7 @@ fn model_a_cursor_finds_everything_while_threads_append() {
     });
 }
 
-/// A reader that sleeps at the tail is woken for whatever comes.
+/// A reader that sleeps at the tail is woken for every frame.
 #[test]
 fn model_no_frame_is_slept_through() {
     check(|| {
@@ -237,7 +238,7 @@ fn model_no_frame_is_slept_through() {
                 log.write_out(log.tail()).unwrap();
             })
         });
-        // Frames of the two threads are as long as each other.
+        // Frames of the two threads have the same length.
         let mut at = 0;
         loop {
             waker.arm();

@@ -1,7 +1,7 @@
-//! A log that is open for writing: what it is made of, and what there is to ask of it.
+//! A log that is open for writing: its parts and its state.
 //!
-//! What it does is in the modules beside: appending, writing, syncing, reading. This one opens it, and cuts off what a
-//! checkpoint holds.
+//! Appending, writing, syncing and reading are in the modules beside. This one opens the log, and
+//! cuts off what a checkpoint holds.
 
 use std::fmt;
 use std::io;
@@ -26,7 +26,7 @@ use super::wakers::Wakers;
 use super::writer::{SPARE_EXTENSION, Writer};
 use crate::disk::Disk;
 
-/// An operation log that is open for writing. See the module for what it is.
+/// An operation log that is open for writing. See the module.
 pub struct Log {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) clock: Arc<dyn Clock>,
@@ -34,25 +34,28 @@ pub struct Log {
     pub(super) options: Options,
     pub(super) memory: Memory,
     pub(super) places: Places,
-    /// Below: with the system, in segments or in the ring.
+    /// Everything below is with the system, in segments or in the ring.
     pub(super) written: CachePadded<AtomicU64>,
-    /// Below: in segments; with the system, where it was not in the ring. So once it is above the last memory that is not of
-    /// the ring, the ring has the rest. Changed with the writer held.
+    /// Everything below is in segments; with the system, if it was not in the ring. So once this is
+    /// above the last memory outside of the ring, the ring has the rest. Changed only by the holder
+    /// of the writer.
     pub(super) stored: AtomicU64,
-    /// Below: made durable. Raised by [`Log::sync_step`] alone, and lowered by [`Follower::truncate`].
+    /// Everything below is durable. Only [`Log::sync_step`] raises it, and only
+    /// [`Follower::truncate`] lowers it.
     pub(super) durable: CachePadded<AtomicU64>,
-    /// Somebody asked that everything below be made durable.
+    /// Highest sequence up to which a caller asked for durability.
     pub(super) wanted: AtomicU64,
-    /// When the oldest was written that is not durable, on the monotonic clock; 0 when all is.
+    /// When the oldest frame that is not durable was written, on the monotonic clock; 0 when all
+    /// are durable.
     pub(super) unsynced_since_ns: AtomicU64,
     pub(super) level: AtomicU8,
-    /// Whoever syncs was woken for a piece of the ring.
+    /// Whether the syncing thread was woken for a piece of the ring.
     pub(super) is_called: AtomicBool,
     pub(super) faults: Faults,
     pub(super) writer: Mutex<Writer>,
-    /// Rises whenever a file gets its name or loses it. Changed with the writer held.
+    /// Rises whenever a file gets or loses its name. Changed only by the holder of the writer.
     pub(super) files_version: AtomicU64,
-    /// Held by the one who syncs. Never waited for with the writer held.
+    /// Held by the thread that syncs. No thread waits for it while it holds the writer.
     pub(super) syncing: Mutex<()>,
     pub(super) bell: Bell,
     pub(super) group: Group,
@@ -60,13 +63,13 @@ pub struct Log {
     pub(super) wakers: Wakers,
     /// Locked before the writer is.
     pub(super) pins: Pins,
-    /// Nothing of it is kept in files.
+    /// Whether the log keeps nothing in files.
     pub(super) is_volatile: bool,
-    /// No write begins while the log ends past this.
+    /// No write begins while the log's end is past this.
     end_max: AtomicU64,
 }
 
-/// What a log is made of.
+/// The parts of a log.
 pub(super) struct Make {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) clock: Arc<dyn Clock>,
@@ -77,23 +80,25 @@ pub(super) struct Make {
     pub(super) is_volatile: bool,
 }
 
-/// A segment holds so many pieces of a ring at least.
+/// Minimum number of pieces of a ring in a segment.
 const PIECES_MIN: u64 = 4;
-/// The share of the ring that is left to those who have begun to write.
+/// Divisor of the ring's size: this share of it is left to writes that have already begun.
 const RING_SPARE: u64 = 4;
 
 type DurableCallback = Box<dyn Fn(u64) + Send + Sync>;
 
 impl Log {
-    /// Opens the log of a directory, which is made where there is none, to go on at `start`: where a
-    /// [`Reader`] ended, or the sequence of a checkpoint that is above that, or any frame's to forget what is
-    /// behind it. What is below it is durable when this returns, and so is a file that begins at it or before.
+    /// Opens the log of a directory to continue at `start`; creates the directory if it does not
+    /// exist. `start` is where a [`Reader`] ended, or the sequence of a checkpoint above that, or
+    /// the sequence of any frame in order to discard what is behind it. On return everything below
+    /// `start` is durable, and so is a file that begins at or below it.
     ///
-    /// On a device without room for that there is a [`Log::fault`] instead, which heals as any other: nothing of what
-    /// is below `start` is lost, and nothing can be written. Who begins a log where there was none has to look.
+    /// If the device has no space for that, the log has a [`Log::fault`] instead, which heals like
+    /// any other: nothing below `start` is lost, and nothing can be written. A caller that begins a
+    /// new log has to check for it.
     ///
     /// # Errors
-    /// Those of the system, and heads of files that are damaged.
+    /// Those of the system, and damaged heads of files.
     pub fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -109,7 +114,8 @@ impl Log {
         options.piece_bytes = options.piece_bytes.min(options.segment_bytes / PIECES_MIN);
         options.in_place_bytes = options.in_place_bytes.min(options.piece_bytes);
         if let Some(ring) = &ring {
-            // Who has to wait is to wait for room before a write, not for the device after it.
+            // If a write has to wait, it waits for room before it begins, not for the device
+            // afterwards.
             let most = ring.bytes() - ring.bytes() / RING_SPARE;
             options.held_bytes_max = options.held_bytes_max.min(most);
         }
@@ -171,25 +177,26 @@ impl Log {
         }
     }
 
-    /// Where the next frame will begin.
+    /// Returns the sequence of the next frame.
     #[inline]
     #[must_use]
     pub fn tail(&self) -> u64 {
         self.places.tail()
     }
 
-    /// Everything below is with the system. It falls back to [`Log::durable`] when a file fails.
+    /// Returns the sequence below which everything is with the system. It falls back to
+    /// [`Log::durable`] when a file fails.
     #[inline]
     #[must_use]
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
-    /// The chunk of a number, for who has a place in it that is not filled yet.
+    /// Returns chunk number `index`, for a caller that has an unfilled place in it.
     #[cold]
     pub(super) fn chunk(&self, index: u64) -> Arc<Chunk> {
         if self.is_volatile {
-            // The own place is not complete, nor is what is above it.
+            // Neither the caller's own place nor anything after it is complete yet.
             self.memory.release(self.places.complete());
         }
         self.memory.chunk(index)
@@ -199,50 +206,52 @@ impl Log {
         self.memory.has_ring()
     }
 
-    /// Everything below was put into segments.
+    /// Returns the sequence below which everything was put into segments.
     pub(super) fn stored(&self) -> u64 {
         self.stored.load(Ordering::Acquire)
     }
 
-    /// Everything below comes back after a power cut. Never falls, but by [`Follower::truncate`].
+    /// Returns the sequence below which everything survives a power cut. Only
+    /// [`Follower::truncate`] lowers it.
     #[inline]
     #[must_use]
     pub fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// What is done with what is appended.
+    /// Returns the durability level of appended frames.
     #[must_use]
     pub fn level(&self) -> Level {
         Level::of(self.level.load(Ordering::Relaxed))
     }
 
-    /// Changes what is done with what is appended, from now on.
+    /// Changes the durability level, from now on.
     pub fn set_level(&self, level: Level) {
         self.level.store(level as u8, Ordering::Relaxed);
         self.bell.ring();
     }
 
-    /// Calls `listener` with [`Log::durable`] whenever that rose, and when a fault began or ended. It is called by
-    /// whichever thread did it, with nothing locked, and must not wait. Only the first listener counts.
+    /// Calls `listener` with [`Log::durable`] whenever that rose, and when a fault began or ended.
+    /// The thread that caused the change calls it, with no lock held. It must not wait. Only the
+    /// first listener counts.
     pub fn on_durable(&self, listener: Box<dyn Fn(u64) + Send + Sync>) {
         let _only_one = self.on_durable.set(listener);
     }
 
-    /// Why nothing can be written just now. It heals by itself.
+    /// Returns why nothing can be written at present, if so. A fault heals by itself.
     #[must_use]
     pub fn fault(&self) -> Option<LogFault> {
         self.faults.get()
     }
 
-    /// Whether a write may begin: to be asked before any lock is taken, once for a batch of commands.
-    /// `false` while there is a fault, too much is held, or the device is late.
+    /// Whether a write may begin. The caller asks before it takes any lock, once for a batch of
+    /// commands. `false` while there is a fault, too much is held, or the device is late.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.has_room_at(self.clock.monotonic_ns())
     }
 
-    /// As [`Log::has_room`], for who knows the monotonic time: of now, or not long ago.
+    /// Like [`Log::has_room`], for a caller that knows the monotonic time, of now or not long ago.
     #[inline]
     #[must_use]
     pub fn has_room_at(&self, now_ns: u64) -> bool {
@@ -251,15 +260,16 @@ impl Log {
         !self.faults.is_any() && !is_too_much && is_within && !self.is_late(now_ns)
     }
 
-    /// No write begins while the log ends past this, and none is bound without one; whether one may have waited that need not
-    /// any more. What of a batch runs already may pass it.
+    /// Sets a bound: no write begins while the log's end is past it; `None` removes the bound. A
+    /// batch that already runs may pass it. Returns whether a write may have waited that need not
+    /// wait any more.
     pub fn set_end_max(&self, end_max: Option<u64>) -> bool {
         let end_max = end_max.unwrap_or(u64::MAX);
         let before = self.end_max.swap(end_max, Ordering::AcqRel);
         before < end_max && before < self.tail()
     }
 
-    /// Bytes of frames that are kept because they are not durable.
+    /// Returns the bytes of frames that are kept because they are not durable.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         if self.is_volatile {
@@ -269,18 +279,19 @@ impl Log {
         self.tail().saturating_sub(durable)
     }
 
-    /// Bytes of memory taken.
+    /// Returns the allocated memory in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.memory.bytes()
     }
 
-    /// Removes the files that hold nothing from `sequence` on, or keeps some of them to be written again, but for what is
-    /// [pinned](Log::pin). Only for what a verified checkpoint holds.
+    /// Removes the files that hold nothing from `sequence` on, except for [pinned](Log::pin) ones,
+    /// or keeps some of them for reuse. Only for a sequence below which a verified checkpoint holds
+    /// everything.
     ///
     /// # Errors
-    /// Those of the system. The log goes on nevertheless, and tries the files left again when it is next opened
-    /// and cut.
+    /// Those of the system. The log continues nevertheless, and tries to remove the remaining files
+    /// again when it is next opened and cut.
     pub fn cut(&self, sequence: u64) -> io::Result<()> {
         if self.is_volatile {
             return Ok(());
@@ -293,10 +304,11 @@ impl Log {
             (below, kept_count, gone)
         });
         if !below.is_empty() {
-            // What is left may have a name that is not durable, and has to be found when what was before it is gone.
+            // The name of a remaining file may not be durable yet; it must be found once the files
+            // before it are gone.
             self.disk.sync_directory(&self.directory)?;
         }
-        // Removing a long file takes a while, in which others write.
+        // Removing a long file takes a while; other threads may write meanwhile.
         let kept = below.split_off(below.len().saturating_sub(kept_count));
         gone.extend(below);
         for path in gone {
@@ -308,7 +320,7 @@ impl Log {
         self.set_aside(kept)
     }
 
-    /// Keeps files to be written again, under names that are none of the log's.
+    /// Keeps files for reuse, under names that do not belong to the log.
     fn set_aside(&self, files: Vec<PathBuf>) -> io::Result<()> {
         if files.is_empty() {
             return Ok(());
@@ -319,13 +331,15 @@ impl Log {
             self.disk.rename(&path, &spare)?;
             spares.push(spare);
         }
-        // Under its old name, and with another head, one would take the place of files that count.
+        // A reused file that still had its old name, with another head, would replace files in
+        // force.
         self.disk.sync_directory(&self.directory)?;
         lock(&self.writer).add_spares(spares);
         Ok(())
     }
 
-    /// Whether the oldest that is not durable has waited too long for a level that promises a time.
+    /// Whether the oldest frame that is not durable has waited too long for a level that promises a
+    /// time.
     fn is_late(&self, now_ns: u64) -> bool {
         let since_ns = self.unsynced_since_ns.load(Ordering::Relaxed);
         since_ns != 0

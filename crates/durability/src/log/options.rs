@@ -1,19 +1,19 @@
 //! Sizes and times of a log, and the levels of durability.
 
-/// What is done with what is appended, besides keeping it in memory.
+/// Durability of appended frames, besides their copy in memory.
 ///
-/// The order is that of what is promised.
+/// Levels are ordered by what they promise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// Nothing is kept: no effects are stated.
+    /// Nothing is kept: no effects are logged.
     #[default]
     None = 0,
-    /// Checkpoints alone: no effects are stated.
+    /// Only checkpoints: no effects are logged.
     Checkpoint = 1,
-    /// In the hands of the system before the reply leaves. Synced now and then, nobody waits for it.
+    /// With the system before the reply leaves. Synced now and then; no write waits for it.
     Os = 2,
-    /// As [`Level::Os`], and synced every half second. Who writes waits when the device is late.
+    /// Like [`Level::Os`], and synced every half second. Writes wait when the device is late.
     EverySecond = 3,
     /// Durable before the reply leaves.
     Always = 4,
@@ -40,30 +40,34 @@ impl Level {
 /// Sizes of a log.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A segment is not begun to be written beyond this; a single block may be longer.
+    /// Length beyond which no further block is begun in a segment. A single block may be longer.
     pub segment_bytes: u64,
-    /// The first segment takes so much of the device, and more as it is filled.
+    /// Space that the first segment takes on the device; it takes more as it is filled.
     pub segment_bytes_first: u64,
     /// Unit of memory; a power of two, at least 8.
     pub chunk_bytes: u64,
-    /// Memory that is a mapped file's, where that can be had: a number of chunks, or 0 for none.
+    /// Memory in a mapped file, where supported: a multiple of the chunk size, or 0 for none.
     pub ring_bytes: u64,
-    /// One of so many bytes is tried where that many cannot be had: a number of chunks, or 0 for none.
+    /// Length of the ring that is tried if `ring_bytes` is impossible: a multiple of the chunk
+    /// size, or 0 for none.
     pub ring_bytes_min: u64,
-    /// So much of the ring is made ready when the log is opened, a chunk at least; more as the log is written to.
+    /// Part of the ring that is made ready when the log is opened, at least one chunk; more as the
+    /// log is written.
     pub ring_bytes_first: u64,
-    /// So much of a ring is put into segments at once, but no more than a quarter of a segment. Each time costs the core
-    /// some ten microseconds or more before the device has begun, and only what writes wait for bounds it.
+    /// Bytes of a ring that are put into segments at once, at most a quarter of a segment. Each
+    /// time costs the core some ten microseconds or more before the device begins; the size is
+    /// bounded only by what writes wait for.
     pub piece_bytes: u64,
-    /// A block of so many bytes of frames stands in its file as it does in the ring, so that it goes to the device without
-    /// a copy, and so does every piece. Shorter ones are copied sooner than their last page is written by itself.
+    /// A block of at least this many bytes of frames has the same page alignment in its file as in
+    /// the ring, so that it goes to the device without a copy; so does every piece. A copy of a
+    /// shorter block costs less than a write of its last page by itself.
     pub in_place_bytes: u64,
-    /// [`super::Log::has_room`] is `false` when so much is held.
+    /// Held bytes at which [`super::Log::has_room`] becomes `false`.
     pub held_bytes_max: u64,
-    /// So much is not left unsynced at any level, however recent: what is in use of memory then stays in the
-    /// caches, and no sync takes long.
+    /// Maximum number of unsynced bytes at any level, however recent: the memory in use then stays
+    /// in the caches, and no sync takes long.
     pub unsynced_bytes_max: u64,
-    /// Seed of the salts; none takes it from the system.
+    /// Seed of the salts; `None` takes it from the system.
     pub seed: Option<u64>,
 }
 
@@ -86,18 +90,20 @@ impl Default for Options {
 }
 
 const NS_PER_MS: u64 = 1_000_000;
-/// At [`Level::EverySecond`] a sync begins when the oldest write is so old.
+/// At [`Level::EverySecond`] a sync begins when the oldest unsynced write is this old.
 pub(super) const SYNC_NS: u64 = 500 * NS_PER_MS;
-/// At [`Level::EverySecond`] nobody writes while the oldest write that is not durable is so old.
+/// At [`Level::EverySecond`] no write begins while the oldest write that is not durable is older
+/// than this.
 pub(super) const LATE_NS: u64 = 900 * NS_PER_MS;
-/// At lower levels a sync begins when the oldest write is so old: it bounds what is held in memory.
+/// At lower levels a sync begins when the oldest unsynced write is this old, which bounds the
+/// memory held.
 pub(super) const LAZY_SYNC_NS: u64 = 5_000 * NS_PER_MS;
-/// How long to wait before a file is tried again after a fault.
+/// Delay before a file is tried again after a fault.
 pub(super) const HEAL_MS: u64 = 50;
-/// At [`Level::Always`] a sync waits for such a share of what the last one took, until all but such a share are
-/// there of those who could be.
+/// At [`Level::Always`] a sync waits for at most this fraction of the last one's duration, until
+/// all but this fraction of the expected bytes have been appended.
 pub(super) const GATHER_SHARE: u64 = 4;
-/// And no longer than this.
+/// Upper limit of that wait.
 pub(super) const GATHER_NS_MAX: u64 = NS_PER_MS;
-/// How long the one who syncs waits at most before it looks again.
+/// Maximum time that the syncing thread sleeps before it checks again.
 pub(super) const LOOK_MS: u64 = 250;

@@ -1,11 +1,12 @@
-//! Files of the log that are kept for those who still read them.
+//! Log files that are kept for readers that still need them.
 //!
-//! A checkpoint lets go of the log before it ([`Log::cut`]). A replica that has not read so far would need a full sync then, so
-//! it pins the sequence that it needs next: files from there on stay, as long as what is kept for a pin alone is no more than
-//! [`Log::set_keep_bytes`] says. Beyond that the pin is broken, for good, and its files go: a replica that is gone for long
-//! does not fill the device.
+//! A checkpoint removes the log before it ([`Log::cut`]). A replica that has not read so far would
+//! then need a full sync. So it pins the next sequence that it needs: files from there on stay,
+//! while the bytes kept only for a pin are no more than [`Log::set_keep_bytes`] allows. Beyond that
+//! the pin is broken for good, and its files are removed: a replica that is gone for long does not
+//! fill the device.
 //!
-//! A pin that moves on or ends removes nothing by itself: what it kept goes with the next cut.
+//! A pin that advances or ends removes nothing by itself: the next cut removes what it kept.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,14 +37,14 @@ pub struct Pin {
     pinned: Arc<Pinned>,
 }
 
-/// What there is to tell of a pin.
+/// The state of a pin, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinState {
-    /// Whose it is.
+    /// Name of the pin's owner.
     pub name: String,
-    /// What is kept from there on.
+    /// Sequence from which on the log is kept.
     pub sequence: u64,
-    /// Nothing is kept any more.
+    /// Whether the pin no longer keeps anything.
     pub is_broken: bool,
 }
 
@@ -57,7 +58,8 @@ impl Default for Pins {
 }
 
 impl Pins {
-    /// Calls `cut` with the sequence up to which the log may go that is to go up to `sequence`. No pin is made meanwhile.
+    /// Calls `cut` with `sequence`, lowered to the lowest pin that is not broken. No pin can be
+    /// made meanwhile.
     pub(super) fn with_cut<R>(&self, sequence: u64, cut: impl FnOnce(u64) -> R) -> R {
         let pins = lock(&self.pins);
         let keep_bytes = self.keep_bytes.load(Ordering::Relaxed);
@@ -89,8 +91,8 @@ impl Pinned {
 }
 
 impl Log {
-    /// Keeps the files that have anything from a sequence on. Where they are gone already the pin is broken at once. A log
-    /// in memory alone keeps nothing for a pin.
+    /// Keeps the files that hold anything from `sequence` on. If they are gone already, the pin is
+    /// broken at once. A log that is only in memory keeps nothing for a pin.
     #[must_use]
     pub fn pin(self: &Arc<Self>, name: &str, sequence: u64) -> Pin {
         let mut pins = lock(&self.pins.pins);
@@ -107,12 +109,13 @@ impl Log {
         }
     }
 
-    /// How much is kept for a pin alone, at most: of the log that would have been cut off. Unlimited at first.
+    /// Sets how many bytes that would have been cut off are kept for a pin at most. Unlimited at
+    /// first.
     pub fn set_keep_bytes(&self, bytes: u64) {
         self.pins.keep_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// All pins, the oldest first.
+    /// Returns all pins, the oldest first.
     #[must_use]
     pub fn pins(&self) -> Vec<PinState> {
         let pins = lock(&self.pins.pins);
@@ -121,18 +124,18 @@ impl Log {
 }
 
 impl Pin {
-    /// Nothing below a sequence is needed any more. A pin never goes back.
+    /// Declares that nothing below `sequence` is needed any more. A pin never goes back.
     pub fn advance(&self, sequence: u64) {
         self.pinned.sequence.fetch_max(sequence, Ordering::AcqRel);
     }
 
-    /// What is kept from there on, if the pin is not broken.
+    /// Returns the sequence from which on the log is kept, if the pin is not broken.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.pinned.sequence.load(Ordering::Acquire)
     }
 
-    /// Nothing is kept any more: there was too much to keep.
+    /// Whether the pin no longer keeps anything, because there was too much to keep.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.pinned.is_broken()

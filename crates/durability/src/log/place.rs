@@ -1,13 +1,13 @@
-//! Places for frames: who appends takes one, and says when it is filled.
+//! Places for frames: an appender claims one, and says when it is filled.
 //!
-//! A claim is one addition to the tail. Before it, the appender publishes a place that is not above the one
-//! that it will get, and takes that back once the frame is copied. So everything below the tail and
-//! below all published places is **complete**:
+//! A claim is one addition to the tail. Before it, the appender publishes a place that is not above
+//! the one that it will get, and withdraws it once the frame is copied. So everything below the
+//! tail and below all published places is **complete**:
 //!
-//!  1. Whoever sees a tail that is above a claim sees what was published before the claim: the
-//!     addition releases it, and reading the tail acquires it.
-//!  2. Whoever sees that taken back, or what is published for a later claim, sees the frame: both are stored with
-//!     release, after it.
+//!  1. A thread that sees a tail above a claim also sees the place that was published before the
+//!     claim: the addition releases it, and reading the tail acquires it.
+//!  2. A thread that sees that place withdrawn, or the place published for a later claim, also sees
+//!     the frame: both are stored with release, after the frame.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use base::sync::{CachePadded, Mutex};
 
 use super::locks::lock;
 
-/// Nothing is being filled.
+/// Value of an appender that fills no place.
 const NONE: u64 = u64::MAX;
 
-/// The tail of the log, and who is filling places below it.
+/// The tail of the log, and the appenders that fill places below it.
 #[derive(Debug)]
 pub(super) struct Places {
     tail: CachePadded<AtomicU64>,
     claimants: Mutex<Vec<Arc<Claimant>>>,
 }
 
-/// One appender, as others see it: a place not above the one that it is filling, or [`NONE`].
+/// Published state of one appender: a place not above the one that it is filling, or [`NONE`].
 pub(super) type Claimant = CachePadded<AtomicU64>;
 
 impl Places {
@@ -37,7 +37,7 @@ impl Places {
         }
     }
 
-    /// Where the next frame will begin.
+    /// Returns the sequence of the next frame.
     #[inline]
     pub(super) fn tail(&self) -> u64 {
         self.tail.load(Ordering::Acquire)
@@ -49,7 +49,7 @@ impl Places {
         claimant
     }
 
-    /// As [`Places::join`], if nobody else has.
+    /// Like [`Places::join`], but returns `None` if another appender has joined.
     pub(super) fn join_alone(&self) -> Option<Arc<Claimant>> {
         let mut claimants = lock(&self.claimants);
         if !claimants.is_empty() {
@@ -60,12 +60,13 @@ impl Places {
         Some(claimant)
     }
 
-    /// Whether no more than one has joined.
+    /// Whether at most one appender has joined.
     pub(super) fn is_alone(&self) -> bool {
         lock(&self.claimants).len() <= 1
     }
 
-    /// The next frame begins at a sequence below the tail: by the one who has joined, who fills nothing.
+    /// Sets the tail to a lower sequence. Only for the single joined appender while it fills
+    /// nothing.
     pub(super) fn set_tail(&self, sequence: u64) {
         self.tail.store(sequence, Ordering::Release);
     }
@@ -74,22 +75,22 @@ impl Places {
         lock(&self.claimants).retain(|one| !Arc::ptr_eq(one, claimant));
     }
 
-    /// A place of so many bytes. [`Places::fill`] is called once it is filled.
+    /// Claims a place of `bytes` bytes. The caller calls [`Places::fill`] once it is filled.
     #[inline]
     pub(super) fn claim(&self, claimant: &Claimant, bytes: u64) -> u64 {
         claimant.store(self.tail.load(Ordering::Relaxed), Ordering::Release);
         self.tail.fetch_add(bytes, Ordering::AcqRel)
     }
 
-    /// The claimant's place is filled.
+    /// Declares the claimant's place filled.
     #[inline]
     pub(super) fn fill(&self, claimant: &Claimant) {
         claimant.store(NONE, Ordering::Release);
     }
 
-    /// Everything below this was filled.
+    /// Returns the sequence below which every place is filled.
     pub(super) fn complete(&self) -> u64 {
-        // The tail first: an appender that joins afterwards claims nothing below it.
+        // The tail is read first: an appender that joins afterwards claims nothing below it.
         let tail = self.tail();
         let claimants = lock(&self.claimants);
         let places = claimants.iter().map(|one| one.load(Ordering::Acquire));

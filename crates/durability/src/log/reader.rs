@@ -1,12 +1,12 @@
-//! Reading a log back: every frame checked, and an end that says what it is.
+//! Reads a log back: every frame is checked, and the end is classified.
 //!
-//! What cannot be read is one of two things. Above everything that any block says was durable it is
-//! what a crash left of the last writes, in any state: the log ends before it ([`Tail`]). Below, it is
-//! damage, and [`LogError::Damage`] says where. So a reader looks at all that follows a flaw before it
-//! answers.
+//! Unreadable bytes are one of two things. Above everything that any block states to be durable,
+//! they are what a crash left of the last writes, in any state: the log ends before them
+//! ([`Tail`]). Below, they are damage, and [`LogError::Damage`] says where. So a reader looks at
+//! everything behind a flaw before it answers.
 //!
-//! What is below the place that it is to read from is in a checkpoint, so nothing there is damage while
-//! a whole block leads up to that place.
+//! Everything below the sequence that a reader starts from is in a checkpoint. So nothing there
+//! counts as damage if a whole block leads up to that sequence.
 
 use std::fmt;
 use std::io;
@@ -22,7 +22,7 @@ use super::segment::{
 use crate::disk::{Disk, DiskFile};
 use crate::planted::{self, Bug};
 
-/// What is read at once.
+/// Number of bytes read at once.
 pub(super) const WINDOW_BYTES: usize = 256 << 10;
 
 /// Reads the frames of a directory in order.
@@ -30,11 +30,11 @@ pub(super) const WINDOW_BYTES: usize = 256 << 10;
 pub struct Reader {
     disk: Arc<dyn Disk>,
     segments: Vec<Segment>,
-    /// Frames below are checked no further than needed, and not given.
+    /// Frames below it are checked no further than needed, and not returned.
     from: u64,
-    /// Where the next frame begins.
+    /// Sequence of the next frame.
     sequence: u64,
-    /// Where reading went on behind the last flaw that was passed; 0 for none.
+    /// Sequence at which reading resumed behind the last skipped flaw; 0 for none.
     resumed: u64,
     open: Option<Open>,
     tail: Option<Tail>,
@@ -51,80 +51,80 @@ pub(super) struct Segment {
 /// The segment that is being read.
 #[derive(Debug)]
 struct Open {
-    /// Its place among the segments.
+    /// Its index among the segments.
     at: usize,
     window: Window,
     salt: u64,
-    /// The file held other frames before.
+    /// Whether the file held other frames before.
     was_used: bool,
-    /// What the next block's head has to say.
+    /// Expected chain value of the next block's head.
     chain: u32,
     offset: u64,
-    /// What is left of the block that is being read, in bytes of frames.
+    /// Bytes of frames that are left of the current block.
     block_left: u64,
-    /// The highest durable sequence that the blocks read so far state, also those of files before.
+    /// The highest durable sequence that the blocks read so far state, also those of earlier files.
     stated: u64,
 }
 
-/// Where a log ends, and what stands behind.
+/// Where a log ends, and what is behind the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// Where the next frame would begin: everything below was read, and is whole.
+    /// Sequence of the next frame: everything below was read, and is whole.
     pub end: u64,
-    /// What stands behind the last frame.
+    /// What is behind the last frame.
     pub shape: Shape,
-    /// The last file that was read, and the place in it; none when there is no file.
+    /// The last file that was read, and the offset in it; `None` if there is no file.
     pub place: Option<(PathBuf, u64)>,
 }
 
-/// What stands behind the last frame of a log.
+/// What is behind the last frame of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Nothing.
     Clean,
-    /// A block or a frame that the file is too short for.
+    /// A block or a frame that is longer than the file.
     Short,
     /// Zeroes.
     Zeroed,
-    /// What the file held before it was used again, or the next block in part.
+    /// What the file held before it was reused, or a part of the next block.
     Used,
-    /// Something that is no block and no frame.
+    /// Bytes that are neither a block nor a frame.
     Garbage,
-    /// The next frame, in part.
+    /// A part of the next frame.
     Torn,
 }
 
 /// Why a log cannot be read.
 #[derive(Debug)]
 pub enum LogError {
-    /// The system failed.
+    /// The system reported an error.
     Io {
         /// The file, or the directory.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         error: io::Error,
     },
-    /// Something that had been durable is damaged.
+    /// Bytes that had been durable are damaged.
     Damage {
         /// The file.
         path: PathBuf,
-        /// The place in the file, in bytes.
+        /// The offset in the file, in bytes.
         offset: u64,
-        /// The place in the log: everything below was read.
+        /// The sequence in the log: everything below was read.
         sequence: u64,
         /// What is wrong.
         what: &'static str,
     },
-    /// A file of another version of the format.
+    /// A file has another version of the format.
     Version {
         /// The file.
         path: PathBuf,
         /// Its version.
         version: u32,
     },
-    /// The log begins behind the place asked for.
+    /// The log begins behind the requested sequence.
     Missing {
-        /// What was asked for.
+        /// The requested sequence.
         from: u64,
         /// Where the oldest file begins.
         first: u64,
@@ -168,7 +168,7 @@ impl fmt::Display for LogError {
 
 impl std::error::Error for LogError {}
 
-/// An error in opening a log, of what reading it says.
+/// Converts an error of reading into an error of opening a log.
 pub(super) fn refusal(error: LogError) -> io::Error {
     match error {
         LogError::Io { error, .. } => error,
@@ -176,35 +176,35 @@ pub(super) fn refusal(error: LogError) -> io::Error {
     }
 }
 
-/// What stands where a block or a frame should.
+/// What was found where a block or a frame should be.
 #[derive(Clone, Copy, Debug)]
 struct Flaw {
     shape: Shape,
     what: &'static str,
 }
 
-/// What one step of reading came to.
+/// The result of one step of reading.
 enum Step {
-    /// A whole frame stands at this offset, with so many bytes.
+    /// A whole frame is at this offset, with this length.
     Frame(u64, usize),
-    /// Something else was passed.
+    /// Something else was skipped.
     Passed,
     End,
 }
 
 impl Reader {
-    /// A reader of the frames from a sequence on, which is the beginning of one, or the log's end. The
-    /// files in the directory that are no segments are left alone.
+    /// Returns a reader of the frames from sequence `from` on, which is the start of a frame or the
+    /// log's end. Files in the directory that are no segments are ignored.
     ///
     /// # Errors
-    /// [`LogError::Missing`] when the log begins later, and what the system says.
+    /// [`LogError::Missing`] if the log begins later, and errors of the system.
     pub fn open(disk: Arc<dyn Disk>, directory: &Path, from: u64) -> Result<Self, LogError> {
         Self::open_below(disk, directory, from, u64::MAX)
     }
 
-    /// As [`Reader::open`], for who wants nothing from the sequence `below` on: files that begin there or
-    /// behind are not looked at, in whatever state they are. So the end is not always where
-    /// [`Reader::tail`] says it is when that is below `below`.
+    /// Like [`Reader::open`], for a caller that wants nothing from the sequence `below` on: files
+    /// that begin there or later are ignored, whatever their state. So an end that [`Reader::tail`]
+    /// reports below `below` is not always the log's end.
     ///
     /// # Errors
     /// As [`Reader::open`].
@@ -218,7 +218,7 @@ impl Reader {
         Self::among(disk, segments, from)
     }
 
-    /// As [`Reader::open`], for who knows which files [are in force](in_force).
+    /// Like [`Reader::open`], for a caller that knows which files [are in force](in_force).
     pub(super) fn among(
         disk: Arc<dyn Disk>,
         mut segments: Vec<Segment>,
@@ -250,10 +250,10 @@ impl Reader {
         })
     }
 
-    /// The next frame; none at the end, which [`Reader::tail`] describes.
+    /// Returns the next frame, or `None` at the end, which [`Reader::tail`] describes.
     ///
     /// # Errors
-    /// See [`LogError`]. Everything given before is right nevertheless.
+    /// See [`LogError`]. All frames returned before are valid nevertheless.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, LogError> {
         let Some((offset, length)) = self.next_place()? else {
             return Ok(None);
@@ -262,7 +262,7 @@ impl Reader {
         let Some(open) = &mut self.open else {
             return Ok(None);
         };
-        // The window still holds what was checked.
+        // The window still holds the checked bytes.
         let path = &self.segments[open.at].path;
         let bytes = view(&mut open.window, path, offset, length)?.unwrap_or_default();
         Frame::decode_checked(bytes, sequence)
@@ -275,7 +275,7 @@ impl Reader {
             })
     }
 
-    /// The sequence of the next frame, and its bytes; none at the end.
+    /// Returns the sequence of the next frame, and its bytes, or `None` at the end.
     pub(super) fn next_bytes(&mut self) -> Result<Option<(u64, &[u8])>, LogError> {
         let Some((offset, length)) = self.next_place()? else {
             return Ok(None);
@@ -289,7 +289,7 @@ impl Reader {
         Ok(bytes.map(|bytes| (sequence, bytes)))
     }
 
-    /// Where the next frame stands in the open file, and how long it is.
+    /// Returns the offset of the next frame in the open file, and its length.
     fn next_place(&mut self) -> Result<Option<(u64, usize)>, LogError> {
         loop {
             match self.step()? {
@@ -301,7 +301,7 @@ impl Reader {
         }
     }
 
-    /// Whether a [planted bug](Bug::DeletePassedOver) loses the frame at this place.
+    /// Whether a [planted bug](Bug::DeletePassedOver) loses this frame.
     fn is_passed_over(&mut self, offset: u64, length: usize) -> Result<bool, LogError> {
         if !planted::is_on(Bug::DeletePassedOver) {
             return Ok(false);
@@ -317,35 +317,35 @@ impl Reader {
         Ok(effects.any(|mut effect| effect.parts.next() == Some(b"DEL")))
     }
 
-    /// Checks all frames of the file that it begins with, also those below the place that was asked for.
+    /// Checks all frames of the reader's first file, also those below the requested sequence.
     pub(super) fn check_whole_file(&mut self) {
         self.from = self.sequence;
     }
 
-    /// Passes everything below a sequence, and what is only stated there.
+    /// Skips everything below a sequence, and blocks at it that only state what is durable.
     pub(super) fn pass(&mut self, end: u64) -> Result<(), LogError> {
         while self.sequence <= end && !matches!(self.step()?, Step::End) {}
         Ok(())
     }
 
-    /// The highest durable sequence that the blocks read so far state.
+    /// Returns the highest durable sequence that the blocks read so far state.
     pub(super) fn stated(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.stated)
     }
 
-    /// Where reading went on behind the last flaw below what was asked for; 0 for none. Nothing below it is
-    /// to be had, and nothing is missing from there on.
+    /// Returns the sequence at which reading resumed behind the last flaw below the requested
+    /// sequence; 0 for none. Frames below it are not available; from there on none is missing.
     pub(super) fn resumed(&self) -> u64 {
         self.resumed
     }
 
-    /// How the log ends, once all frames were given.
+    /// Returns how the log ends, once all frames were returned.
     #[must_use]
     pub fn tail(&self) -> Option<&Tail> {
         self.tail.as_ref()
     }
 
-    /// Where the next frame begins: everything below was read.
+    /// Returns the sequence of the next frame: everything below was read.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.sequence
@@ -394,8 +394,8 @@ impl Reader {
         }
     }
 
-    /// Goes on at the next whole block behind a flaw, if that begins no higher than what is asked for;
-    /// whether there is one.
+    /// Continues at the next whole block behind a flaw, if that begins no higher than the requested
+    /// sequence. Returns whether there is one.
     fn pass_flaw(&mut self) -> Result<bool, LogError> {
         let Some(open) = &mut self.open else {
             return Ok(false);
@@ -423,7 +423,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// Goes on with another segment.
+    /// Continues with another segment.
     fn enter(&mut self, at: usize) -> Result<(), LogError> {
         let path = &self.segments[at].path;
         let window = Window::open(&*self.disk, path).map_err(io_error(path))?;
@@ -441,7 +441,7 @@ impl Reader {
         Ok(())
     }
 
-    /// A flaw: the log ends here, unless something that was durable is behind.
+    /// Handles a flaw: the log ends here, unless durable bytes are behind.
     fn end(&mut self, flaw: Flaw) -> Result<Step, LogError> {
         if self.stated() > self.sequence {
             return Err(self.damage("the file behind it is missing"));
@@ -458,7 +458,7 @@ impl Reader {
         Ok(Step::End)
     }
 
-    /// Damage at the place that was reached.
+    /// Returns an error for damage at the current position.
     pub(super) fn damage(&self, what: &'static str) -> LogError {
         let (path, offset) = self.open.as_ref().map_or_else(
             || (PathBuf::new(), 0),
@@ -472,7 +472,7 @@ impl Reader {
         }
     }
 
-    /// The highest durable sequence that any block behind this place states.
+    /// Returns the highest durable sequence that any block behind this position states.
     fn durable_behind(&mut self) -> Result<u64, LogError> {
         let Some(open) = &mut self.open else {
             return Ok(0);
@@ -485,7 +485,7 @@ impl Reader {
 }
 
 impl Open {
-    /// Reads a block's head, and passes those of its frames that are not asked for.
+    /// Reads a block's head, and skips those of its frames that were not requested.
     fn block(&mut self, path: &Path, sequence: u64, from: u64) -> Result<Found, LogError> {
         let here = view(&mut self.window, path, self.offset, BLOCK_HEAD_BYTES)?;
         let head = here.and_then(|bytes| BlockHead::decode(bytes, self.salt));
@@ -514,7 +514,7 @@ impl Open {
         }))
     }
 
-    /// Passes the zeroes behind a head; what is wrong with them, if they are looked at.
+    /// Skips the zeroes behind a head. Returns their flaw, if they are checked and have one.
     fn pass_gap(
         &mut self,
         path: &Path,
@@ -546,7 +546,7 @@ impl Open {
         Ok(Some(flaw))
     }
 
-    /// What stands here instead of a block's head.
+    /// Describes what is here instead of a block's head.
     fn no_block(&mut self, path: &Path) -> Result<Flaw, LogError> {
         let left = self.window.size.saturating_sub(self.offset);
         let shape = if left == 0 {
@@ -612,10 +612,10 @@ impl Open {
     }
 }
 
-/// A step and how many bytes of frames it passed; or what is wrong.
+/// A step and the bytes of frames that it passed, or a flaw.
 type Found = Result<(Step, u64), Flaw>;
 
-/// As [`list`], without those whose contents were written again.
+/// Like [`list`], without segments whose content was written again.
 pub(super) fn in_force(
     disk: &dyn Disk,
     directory: &Path,
@@ -626,8 +626,8 @@ pub(super) fn in_force(
     Ok(segments)
 }
 
-/// The segments of a directory that begin below a sequence, by where they begin. One that does not exist
-/// has none. Of each of them its head is read, no more.
+/// Returns the segments of a directory that begin below a sequence, in order of their first
+/// sequence. A directory that does not exist has none. Only the head of each segment is read.
 pub(super) fn list(
     disk: &dyn Disk,
     directory: &Path,
@@ -645,7 +645,7 @@ pub(super) fn list(
     Ok(segments)
 }
 
-/// The names of the segments in a directory, with where they begin, oldest first.
+/// Returns the names of the segments in a directory, with their first sequences, oldest first.
 fn names(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(u64, String)>> {
     let names = match disk.list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -659,8 +659,8 @@ fn names(disk: &dyn Disk, directory: &Path) -> io::Result<Vec<(u64, String)>> {
     Ok(named)
 }
 
-/// Whether a directory has a file of a log that begins at or below a sequence. One that was open for writing
-/// there always has.
+/// Whether a directory has a log file that begins at or below a sequence. A log that was open for
+/// writing there always has one.
 ///
 /// # Errors
 /// Those of the system.
@@ -669,7 +669,7 @@ pub fn has_file_of(disk: &dyn Disk, directory: &Path, sequence: u64) -> io::Resu
     Ok(oldest.is_some_and(|first| first <= sequence))
 }
 
-/// A sequence that no frame in a directory reaches, whatever state its files are in.
+/// Returns a sequence that no frame in a directory reaches, whatever the state of its files.
 ///
 /// # Errors
 /// Those of the system.
@@ -683,14 +683,14 @@ pub fn bound(disk: &dyn Disk, directory: &Path) -> io::Result<u64> {
     Ok(bound.next_multiple_of(8))
 }
 
-/// Removes the files that begin at `sequence` or behind, the newest first, in whatever state they are. For who
-/// gives up what is in them; a log that is then [opened](super::Log::open) there goes on as if they had never
-/// been.
+/// Removes the files that begin at `sequence` or later, newest first, whatever their state. For
+/// callers that discard their content: a log that is then [opened](super::Log::open) there
+/// continues as if they had never existed.
 ///
 /// # Errors
-/// Those of the system; what was not removed is whole.
+/// Those of the system; files that were not removed are whole.
 pub fn remove_from(disk: &dyn Disk, directory: &Path, sequence: u64) -> io::Result<()> {
-    // What it has may be in these files, too.
+    // Frames of the ring may be in these files, too.
     ring::remove(disk, directory)?;
     let names = names(disk, directory)?;
     let behind = names.iter().filter(|(first, _)| *first >= sequence);
@@ -701,8 +701,8 @@ pub fn remove_from(disk: &dyn Disk, directory: &Path, sequence: u64) -> io::Resu
     Ok(())
 }
 
-/// Takes out the segments whose contents were written again, in one that begins earlier and was made
-/// later.
+/// Takes out the segments whose content was written again, into a segment that begins earlier and
+/// was made later.
 pub(super) fn take_superseded(segments: &mut Vec<Segment>) -> Vec<Segment> {
     let mut newest = None;
     let is_superseded = |segment: &mut Segment| {
@@ -714,7 +714,8 @@ pub(super) fn take_superseded(segments: &mut Vec<Segment>) -> Vec<Segment> {
     segments.extract_if(.., is_superseded).collect()
 }
 
-/// The head of a segment. It was durable before the file got its name, so it is whole or damaged.
+/// Returns the head of a segment. It was durable before the file got its name, so it is whole or
+/// damaged.
 fn head_of(disk: &dyn Disk, path: &Path, first: u64) -> Result<SegmentHead, LogError> {
     let mut bytes = [0; SEGMENT_HEAD_BYTES];
     let file = disk.open(path).map_err(io_error(path))?;
@@ -733,7 +734,7 @@ fn head_of(disk: &dyn Disk, path: &Path, first: u64) -> Result<SegmentHead, LogE
     })
 }
 
-/// The highest durable sequence that the blocks of some segments state.
+/// Returns the highest durable sequence that the blocks of some segments state.
 fn durable_of(disk: &dyn Disk, segments: &[Segment]) -> Result<u64, LogError> {
     let mut durable = 0;
     for Segment { path, head, .. } in segments {
@@ -744,8 +745,8 @@ fn durable_of(disk: &dyn Disk, segments: &[Segment]) -> Result<u64, LogError> {
     Ok(durable)
 }
 
-/// The highest durable sequence that the blocks of a file state from a place on. Every place is looked
-/// at: what leads from block to block may be what is damaged.
+/// Returns the highest durable sequence that the blocks of a file state from an offset on. It looks
+/// at every offset, because the links from block to block may be damaged.
 fn durable_in(window: &mut Window, path: &Path, offset: u64, salt: u64) -> Result<u64, LogError> {
     let mut durable = 0;
     each_head(window, path, offset, salt, |_, head| {
@@ -755,8 +756,8 @@ fn durable_in(window: &mut Window, path: &Path, offset: u64, salt: u64) -> Resul
     Ok(durable)
 }
 
-/// Gives `look` the heads of blocks that a file has from a place on, wherever they stand, with their
-/// offsets, until it breaks off.
+/// Calls `look` with each block head of a file from an offset on, at any position, and its offset,
+/// until `look` breaks.
 fn each_head(
     window: &mut Window,
     path: &Path,
@@ -781,7 +782,7 @@ fn each_head(
     Ok(())
 }
 
-/// Whether a file has nothing but zeroes from a place on.
+/// Whether a file has only zeroes from an offset on.
 fn is_zeroed(window: &mut Window, path: &Path, offset: u64) -> Result<bool, LogError> {
     let mut at = offset;
     while at < window.size {
@@ -802,7 +803,7 @@ pub(super) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> LogError {
     }
 }
 
-/// The bytes at a place of a file; none when the file ends before.
+/// Returns the bytes at an offset of a file, or `None` if the file ends before.
 #[inline]
 fn view<'a>(
     window: &'a mut Window,
@@ -833,14 +834,14 @@ impl Window {
         })
     }
 
-    /// Forgets what was read: the file may have been written to since.
+    /// Forgets the bytes read before, because the file may have been written to since.
     pub(super) fn renew(&mut self) -> io::Result<()> {
         self.bytes.clear();
         self.size = self.file.size()?;
         Ok(())
     }
 
-    /// The bytes at a place; none when the file ends before.
+    /// Returns the bytes at an offset, or `None` if the file ends before.
     #[inline]
     pub(super) fn view(&mut self, offset: u64, length: usize) -> io::Result<Option<&[u8]>> {
         let is_held =
@@ -852,7 +853,7 @@ impl Window {
         Ok(Some(&self.bytes[at..at + length]))
     }
 
-    /// Reads from a place on, so many bytes at least; whether the file has them.
+    /// Reads at least `length` bytes from an offset on; returns whether the file has them.
     #[cold]
     fn fill(&mut self, offset: u64, length: usize) -> io::Result<bool> {
         let left = self.size.saturating_sub(offset);

@@ -1,10 +1,10 @@
-//! The end of a log that nobody knows to be durable, when the log is opened.
+//! The end of a log that is not known to be durable, when the log is opened.
 //!
-//! What a reader found may be in the system's memory alone: the process ended, the system did not. A sync now
-//! would not help, for one may have failed before, and after that another one succeeds without having
-//! kept anything. So everything above the last statement of what is durable is written again, as after a
-//! failed sync ([`Log::heal`]). After an orderly end that is nothing; otherwise it is what would have been
-//! synced next.
+//! The frames that a reader found may be only in the system's memory: the process ended, the system
+//! did not. A sync now would not help: an earlier one may have failed, and after that another one
+//! succeeds without having kept anything. So everything above the last statement of what is durable
+//! is written again, as after a failed sync ([`Log::heal`]). After an orderly end that is nothing;
+//! otherwise it is what would have been synced next.
 
 use std::io;
 use std::sync::Arc;
@@ -15,12 +15,13 @@ use super::open_log::Log;
 use super::reader::{LogError, Reader, Tail, refusal};
 
 impl Log {
-    /// Begins a file at what is durable, with what is between that and `start`, and makes both durable. It
-    /// is made even for nothing: so what stands behind `start` does not come back, and a directory
-    /// without a file is one that lost it.
+    /// Begins a file at the durable end with the frames from there to `start`, and makes all of it
+    /// durable. The file is made even if there are none: so bytes behind `start` do not come back,
+    /// and a directory without a file must have lost it.
     ///
-    /// Where the device has no room for it there is a fault afterwards, as when it fills up under a log that runs:
-    /// what is not durable is in memory, as well as in the files, and is written when there is room.
+    /// If the device has no space for it, the log has a fault afterwards, as when the device fills
+    /// up under a running log: the frames that are not durable are in memory as well as in the
+    /// files, and are written when there is space.
     pub(super) fn write_remainder(&self, start: u64) -> io::Result<()> {
         let durable = self.durable();
         if durable < start {
@@ -38,8 +39,8 @@ impl Log {
         }
     }
 
-    /// Gives back the room that the file which ends at `start` has reserved behind that. What is in the way of it,
-    /// whoever writes is told.
+    /// Frees the space that the file which ends at `start` has reserved behind that. Errors are
+    /// ignored here; the next write reports them.
     fn give_back_room(&self, start: u64) {
         let reader = Reader::open(Arc::clone(&self.disk), &self.directory, start);
         let _cut = reader.map_err(refusal).and_then(|mut reader| {
@@ -55,7 +56,7 @@ impl Log {
         });
     }
 
-    /// Takes the frames of a range into memory.
+    /// Reads the frames of a range into memory.
     fn take_from_files(&self, from: u64, end: u64) -> Result<(), LogError> {
         let mut reader = Reader::open(Arc::clone(&self.disk), &self.directory, from)?;
         while reader.sequence() < end

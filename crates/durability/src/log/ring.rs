@@ -1,4 +1,4 @@
-//! The end of the log in a file that is mapped: with the system as soon as a frame is copied.
+//! The end of the log in a mapped file: a frame is with the system as soon as it is copied.
 //!
 //! ```text
 //!   file "ring"   ┌ chunk 0 ┬ chunk 1 ┬ … ┬ chunk n-1 ┬ head ┐
@@ -6,26 +6,30 @@
 //!   sequence s stands at s modulo the length of all chunks
 //! ```
 //!
-//! Who appends copies frames to memory in any case. When that memory is a file's, nothing need be written before
-//! a reply leaves: if the process ends, the system has them. The thread that syncs takes them to segments.
-//! What a power cut leaves of a ring may be anything; nothing in it is durable.
+//! An appender copies frames to memory in any case. If that memory belongs to a file, nothing need
+//! be written before a reply leaves: if the process ends, the system has the frames. The thread
+//! that syncs moves them to segments. After a power cut the content of a ring may be anything;
+//! nothing in it is durable.
 //!
-//! When a log is opened again, [`salvage`] puts what segments do not have into one. That is the only reader of
-//! frames in a ring: replay and all others read segments.
+//! When a log is opened again, [`salvage`] puts the frames that segments lack into a segment. It is
+//! the only reader of frames in a ring: replay and all others read segments.
 //!
-//! It grows in place. The file has its whole length from the start, as a hole: a few chunks of it are made **ready**
-//! when the log is opened, with room on the device and pages in memory, and more of them ahead of what is appended, by the
-//! thread that syncs ([`super::growth`]). A chunk that is not ready is passed over: frames go to memory of the process
-//! then, as when the ring is full. `ring.spare` has room for as many chunks as are ready.
+//! The ring grows in place. The file has its full length from the start, as a hole. A few chunks of
+//! it are made **ready** when the log is opened, with space on the device and pages in memory. The
+//! thread that syncs makes more of them ready, ahead of the appenders ([`super::growth`]). A chunk
+//! that is not ready is skipped: then frames go to memory of the process, as when the ring is full.
+//! `ring.spare` has space for as many chunks as are ready.
 //!
 //! Rules
-//!  1. The head says up to where frames are **complete**. It is raised when they are, before a reply leaves; so what
-//!     stands behind in the ring, of an earlier lap, is never looked at.
-//!  2. The head says what is durable, before any of it is overwritten: from there on the ring has all frames.
-//!  3. Each log that is opened begins a ring in a new file, once the directory without the old one is durable.
-//!     A ring that is found belongs to who was there last, and its frames were never given up.
+//!  1. The head says up to where frames are **complete**. It is raised when they are, before a
+//!     reply leaves. So bytes behind it, from an earlier pass through the ring, are never read.
+//!  2. The head says what is durable, before any of it is overwritten: from there on the ring has
+//!     all frames.
+//!  3. Each opened log begins a ring in a new file, once the directory without the old one is
+//!     durable. A ring that is found belongs to the last log that was open there, and its frames
+//!     were never discarded.
 //!
-//! The bytes are in `docs/formats/log.md`.
+//! The byte format is in `docs/formats/log.md`.
 
 use std::io;
 use std::ops::Range;
@@ -45,39 +49,42 @@ use crate::checksum;
 use crate::disk::{Disk, DiskFile};
 
 const NAME: &str = "ring";
-/// What the frames of a ring are put into when a log is opened again: it is there with the ring, so that a device that
-/// is full by then has the room.
+/// File that receives the frames of a ring when a log is opened again. It exists as long as the
+/// ring, so that a device that is full by then still has the space.
 const SPARE_NAME: &str = "ring.spare";
 const MAGIC: &[u8; 8] = b"IOLITRNG";
-/// Of the head here, and of the frames in the ring. The one before had no controls.
+/// Version of the head here, and of the frames in the ring. The previous one had no controls.
 const VERSION: u32 = 3;
 const OLDEST_VERSION: u32 = 2;
 const HEAD_BYTES: usize = 4096;
-/// Bytes of the head that have a sum, which stands behind them.
+/// Number of bytes of the head that are covered by the sum behind them.
 const STATED_BYTES: usize = 28;
-/// Words of the head; each has a line of the caches of its own.
+/// Words of the head; each has a cache line of its own.
 const COMPLETE_WORD: usize = 8;
 const DURABLE_WORD: usize = 16;
-/// So many zeroes are written at once.
+/// Number of zeroes written at once.
 const ZEROES_BYTES: usize = 64 << 10;
 
-/// The ring of a log that is open.
+/// The ring of an open log.
 #[derive(Debug)]
 pub(super) struct Ring {
     /// All chunks, and the head.
     words: SharedWords,
-    /// Where the head begins.
+    /// Index of the head's first word.
     head: usize,
     file: Box<dyn DiskFile>,
     spare: Box<dyn DiskFile>,
-    /// So many chunks are ready from the start, from the one with the first sequence on.
+    /// Number of chunks that are ready from the start, beginning with the one that holds the first
+    /// sequence.
     first_count: u64,
 }
 
 impl Ring {
-    /// A new ring for a log that goes on at `start`, a shorter one where the wanted one cannot be had; none where that
-    /// cannot either: then frames go to segments before replies leave. What leaves no room for a segment, or for `unwritten_bytes` of frames that are to be written first,
-    /// cannot be had. Those before it in the directory were [removed](remove).
+    /// Creates a ring for a log that continues at `start`, or a shorter one if the wanted one is
+    /// impossible. Returns `None` if both are impossible: then frames go to segments before replies
+    /// leave. A ring is impossible if it leaves no space for a segment, or for the
+    /// `unwritten_bytes` of frames that are written first. Earlier rings in the directory must have
+    /// been [removed](remove).
     pub(super) fn create(
         disk: &dyn Disk,
         directory: &Path,
@@ -101,14 +108,14 @@ impl Ring {
             }
             let _left = remove(disk, directory);
             if ring.is_ok() {
-                // No length is one for this file system.
+                // This file system supports no length.
                 break;
             }
         }
         None
     }
 
-    /// How long it is.
+    /// Returns the length of the chunks in bytes.
     pub(super) fn bytes(&self) -> u64 {
         (self.head * WORD_BYTES) as u64
     }
@@ -124,7 +131,7 @@ impl Ring {
         let file = disk.create(path)?;
         let all_bytes = sizes.ring_bytes + HEAD_BYTES as u64;
         let count = usize::try_from(all_bytes).map_err(io::Error::other)? / WORD_BYTES;
-        // What is taken is given back: a hole is left.
+        // The allocated space is released again, which leaves a hole.
         file.allocate(sizes.first_bytes() + HEAD_BYTES as u64 + room_bytes)?;
         file.set_len(0)?;
         file.set_len(all_bytes)?;
@@ -154,15 +161,17 @@ impl Ring {
         Ok(Some(ring))
     }
 
-    /// So many chunks are ready from the start, from the one with the first sequence on.
+    /// Returns the number of chunks that are ready from the start, beginning with the one that
+    /// holds the first sequence.
     pub(super) fn first_count(&self) -> u64 {
         self.first_count
     }
 
-    /// Makes another chunk ready, which nobody uses yet: the `at`-th of its file, one of `ready_count` that are then.
+    /// Makes another, still unused chunk ready: chunk number `at` of the file. `ready_count` chunks
+    /// are ready afterwards.
     ///
     /// # Errors
-    /// Those of the system; it is not ready then.
+    /// Those of the system; then the chunk is not ready.
     pub(super) fn make_ready(
         &self,
         at: u64,
@@ -174,7 +183,8 @@ impl Ring {
         self.fill(at, words)
     }
 
-    /// Takes the room of a chunk and writes zeroes, so that pages are there before somebody waits for them.
+    /// Allocates a chunk's space and writes zeroes, so that its pages exist before an appender
+    /// needs them.
     fn fill(&self, at: u64, words: &SharedWords) -> io::Result<()> {
         let bytes = size_of_val(&words[..]) as u64;
         let start = at * bytes;
@@ -184,14 +194,15 @@ impl Ring {
         Ok(())
     }
 
-    /// The words of the chunks, each of so many bytes.
+    /// Returns the words of each chunk of `chunk_bytes`.
     pub(super) fn chunks(&self, chunk_bytes: u64) -> impl Iterator<Item = SharedWords> {
         let count = usize::try_from(chunk_bytes).unwrap_or(usize::MAX) / WORD_BYTES;
         let starts = (0..self.head).step_by(count);
         starts.map(move |start| self.words.part(start..start + count))
     }
 
-    /// Every frame below a sequence is whole, and in the ring if it is in no segment that is with the system.
+    /// Declares every frame below `sequence` whole, and in the ring unless it is in a segment that
+    /// is with the system.
     #[inline]
     pub(super) fn complete(&self, sequence: u64) {
         let word = &self.words[self.head + COMPLETE_WORD];
@@ -200,7 +211,8 @@ impl Ring {
         });
     }
 
-    /// What is from a sequence on was given up: it is neither complete nor durable any more. Nobody raises either meanwhile.
+    /// Discards everything from `sequence` on: it is neither complete nor durable any more. No
+    /// thread may raise either meanwhile.
     pub(super) fn give_up(&self, sequence: u64) {
         for word in [COMPLETE_WORD, DURABLE_WORD] {
             let word = &self.words[self.head + word];
@@ -209,17 +221,17 @@ impl Ring {
         }
     }
 
-    /// Everything below a sequence is durable, in segments.
+    /// Declares everything below `sequence` durable, in segments.
     pub(super) fn set_durable(&self, sequence: u64) {
         self.words[self.head + DURABLE_WORD].store(sequence.to_le(), Ordering::Release);
     }
 }
 
-/// How a ring is cut.
+/// The sizes of a ring.
 struct Sizes {
     ring_bytes: u64,
     chunk_bytes: u64,
-    /// So many chunks are ready from the start.
+    /// Number of chunks that are ready from the start.
     first_count: u64,
 }
 
@@ -251,7 +263,7 @@ fn write_zeroes(file: &dyn DiskFile, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// The part of the head that stays as it is.
+/// Returns the constant part of the head.
 fn stated_head(version: u32, ring_bytes: u64) -> [u8; STATED_BYTES + 4] {
     let mut bytes = [0; STATED_BYTES + 4];
     bytes[..8].copy_from_slice(MAGIC);
@@ -262,12 +274,12 @@ fn stated_head(version: u32, ring_bytes: u64) -> [u8; STATED_BYTES + 4] {
     bytes
 }
 
-/// Bytes of a segment that has so many bytes of frames in one block.
+/// Returns the length of a segment that has `frames_bytes` of frames in one block.
 fn segment_bytes_of(frames_bytes: u64) -> u64 {
     (SEGMENT_HEAD_BYTES + BLOCK_HEAD_BYTES) as u64 + frames_bytes
 }
 
-/// Makes durable what is in the ring of a directory.
+/// Makes the content of a directory's ring durable.
 ///
 /// # Errors
 /// Those of the system.
@@ -275,7 +287,7 @@ pub(super) fn sync(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
     disk.open_for_writing(&directory.join(NAME))?.sync()
 }
 
-/// Removes the ring of a directory, if there is one, durably.
+/// Removes the ring of a directory, if there is one, and makes the removal durable.
 ///
 /// # Errors
 /// Those of the system.
@@ -296,7 +308,7 @@ pub(super) fn remove(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
     }
 }
 
-/// A ring as it was found.
+/// A ring that was found in a directory.
 struct Found {
     path: PathBuf,
     file: Box<dyn DiskFile>,
@@ -306,7 +318,7 @@ struct Found {
 }
 
 impl Found {
-    /// The ring of a directory, if there is one that says what it holds.
+    /// Opens the ring of a directory, if there is one with a valid head.
     fn open(disk: &dyn Disk, directory: &Path) -> io::Result<Option<Self>> {
         let path = directory.join(NAME);
         let file = match disk.open(&path) {
@@ -325,14 +337,15 @@ impl Found {
             complete: u64_at(&head, COMPLETE_WORD * WORD_BYTES),
             durable: u64_at(&head, DURABLE_WORD * WORD_BYTES),
         };
-        // What holds nothing was not used, and what says that it holds more than it can was left by a power cut.
+        // An empty ring was not used. A ring that claims to hold more than its size was left by a
+        // power cut.
         let held = found.complete.saturating_sub(found.durable);
         let mut versions = OLDEST_VERSION..=VERSION;
         let is_known = versions.any(|version| head.starts_with(&stated_head(version, bytes)));
         Ok((is_whole && is_known && (1..=bytes).contains(&held)).then_some(found))
     }
 
-    /// The bytes of the frames from a sequence on, as far as they are whole.
+    /// Returns the bytes of the frames from `start` on, as far as they are whole.
     fn frames_from(&self, start: u64) -> Result<Vec<u8>, LogError> {
         let held = self.complete.saturating_sub(start);
         let mut bytes = vec![0; usize::try_from(held).unwrap_or(0)];
@@ -355,8 +368,8 @@ impl Found {
     }
 }
 
-/// A sequence that no frame in the ring of a directory reaches; 0 where there is none. What segments have not of what
-/// is below it, [`salvage`] puts there.
+/// Returns a sequence that no frame in a directory's ring reaches, or 0 if there is no ring.
+/// [`salvage`] puts the frames below it that segments lack into a segment.
 ///
 /// # Errors
 /// Those of the system.
@@ -364,12 +377,13 @@ pub fn ring_end(disk: &dyn Disk, directory: &Path) -> io::Result<u64> {
     Ok(Found::open(disk, directory)?.map_or(0, |found| found.complete))
 }
 
-/// Puts what a ring has and segments do not into a segment, durably; how many bytes of frames that are. To be
-/// called before anything else reads a log that was open for writing, with nobody else in the directory. Where
-/// segments cannot be read, nothing is done, and who reads them says why.
+/// Durably puts the frames that a ring has and segments lack into a segment; returns their bytes.
+/// Must be called before anything else reads a log that was open for writing, with no other user of
+/// the directory. If segments cannot be read, it does nothing, and the next reader of them reports
+/// why.
 ///
 /// # Errors
-/// Those of the system; the ring is as it was.
+/// Those of the system; the ring is then unchanged.
 pub fn salvage(
     disk: &Arc<dyn Disk>,
     clock: &dyn Clock,
@@ -382,7 +396,7 @@ pub fn salvage(
     let tail = match tail_of_segments(disk, directory, found.durable) {
         Ok(Some(tail)) if (found.durable..found.complete).contains(&tail.end) => tail,
         Err(LogError::Io { path, error }) => return Err(refusal(LogError::Io { path, error })),
-        // Nothing to add to, nothing to add, or damage.
+        // No segments to add to, nothing to add, or damage.
         Ok(_) | Err(_) => return Ok(0),
     };
     let frames = found.frames_from(tail.end).map_err(refusal)?;
@@ -393,14 +407,15 @@ pub fn salvage(
     Ok(frames.len() as u64)
 }
 
-/// How the segments end that hold what was durable; none where there are none.
+/// Returns the end of the segments that hold the durable frames, or `None` if there are no
+/// segments.
 fn tail_of_segments(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     durable: u64,
 ) -> Result<Option<Tail>, LogError> {
     let reader = match Reader::open(Arc::clone(disk), directory, durable) {
-        // A checkpoint that was made meanwhile holds what is below.
+        // A checkpoint made meanwhile holds everything below.
         Err(LogError::Missing { first, .. }) => Reader::open(Arc::clone(disk), directory, first),
         reader => reader,
     };
@@ -410,7 +425,7 @@ fn tail_of_segments(
     Ok(tail.cloned())
 }
 
-/// Makes a segment that begins at a sequence, with frames.
+/// Writes a segment with `frames`, which begins at sequence `first`.
 fn write_segment(
     disk: &dyn Disk,
     clock: &dyn Clock,
@@ -438,7 +453,7 @@ fn write_segment(
     };
     let path = directory.join(SPARE_NAME);
     let file = match disk.open_for_writing(&path) {
-        // A power cut left the ring alone.
+        // A power cut left only the ring.
         Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(&path)?,
         file => file?,
     };

@@ -5,8 +5,8 @@
 //!   block head     "LBLK" │ sum u32 │ sequence u64 │ length u64 │ durable u64 │ chain u32 │ gap u32
 //! ```
 //!
-//! The sum of a block head begins with the salt of its segment, which is random and leaves the server
-//! in no other way: no client can store a value that looks like a block.
+//! The sum of a block head begins with the salt of its segment. The salt is random and leaves the
+//! server in no other way, so no client can store a value that looks like a block.
 
 use std::path::{Path, PathBuf};
 
@@ -15,30 +15,31 @@ use crate::checksum;
 
 /// Version of the format that is written.
 pub const VERSION: u32 = 4;
-/// The oldest one that is read. Those since have gaps (3) and controls (4), and nothing else that a reader would have to
-/// know.
+/// The oldest version that is read. Later ones added gaps (3) and controls (4), and nothing else
+/// that a reader has to know.
 pub(super) const OLDEST_VERSION: u32 = 2;
 const MAGIC: &[u8; 8] = b"IOLITLOG";
 const BLOCK_MAGIC: &[u8; 4] = b"LBLK";
 pub(super) const SEGMENT_HEAD_BYTES: usize = 40;
 pub(super) const BLOCK_HEAD_BYTES: usize = 40;
-/// What devices, and the memory of a ring, are parted in. Every gap is shorter.
+/// Page size of devices and of a ring's memory. Every gap is shorter.
 pub(super) const PAGE_BYTES: usize = 4096;
 const EXTENSION: &str = ".log";
 const NAME_DIGITS: usize = 16;
 
-/// What stands at the start of a segment.
+/// The head at the start of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHead {
-    /// Of the format, [`VERSION`] in what is written.
+    /// Version of the format; [`VERSION`] in a written head.
     pub(super) version: u32,
-    /// How many segments were made before. One that begins at a lower sequence than another and has a
-    /// higher number holds what should have been in the other.
+    /// Number of segments made before. If a segment begins at a lower sequence than another and has
+    /// a higher ordinal, it replaces the other one.
     pub(super) ordinal: u32,
-    /// Goes into the sums of the blocks.
+    /// Random number that goes into the sums of the blocks.
     pub(super) salt: u64,
     pub(super) created_unix_ms: u64,
-    /// The file held other frames before: what stands behind its last block is what is left of them.
+    /// Whether the file held other frames before: bytes behind its last block may be remains of
+    /// them.
     pub(super) was_used: bool,
 }
 
@@ -75,32 +76,33 @@ impl SegmentHead {
         }
     }
 
-    /// What the chain of its blocks begins with.
+    /// Returns the start value of the chain of the segment's blocks.
     pub(super) fn chain(&self) -> u32 {
         u32_at(&self.encode(), 36)
     }
 }
 
-/// Why a segment's head is no good.
+/// Why a segment's head is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeadFlaw {
     Damaged,
-    /// It is whole, and of another version of the format.
+    /// The head is whole, but of another version of the format.
     Version(u32),
 }
 
-/// What stands before frames that were written at once; before none when only `durable` is stated.
+/// The head in front of frames that were written at once. A block without frames only states
+/// `durable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockHead {
-    /// Of the first frame.
+    /// Sequence of the first frame.
     pub(super) sequence: u64,
-    /// Bytes of frames.
+    /// Length of the frames in bytes.
     pub(super) length: u64,
-    /// Everything below this sequence had been made durable.
+    /// Sequence below which everything had been made durable.
     pub(super) durable: u64,
-    /// The sum of the block head before, or that of the segment's head.
+    /// The sum of the previous block head, or of the segment's head.
     pub(super) chain: u32,
-    /// Zeroes between the head and the first frame.
+    /// Number of zero bytes between the head and the first frame.
     pub(super) gap: u32,
 }
 
@@ -118,7 +120,7 @@ impl BlockHead {
         bytes
     }
 
-    /// The head at the start of `bytes`, if there is one.
+    /// Returns the head at the start of `bytes`, if there is one.
     pub(super) fn decode(bytes: &[u8], salt: u64) -> Option<Self> {
         let bytes = bytes.get(..BLOCK_HEAD_BYTES)?;
         let gap = u32_at(bytes, 36);
@@ -135,7 +137,7 @@ impl BlockHead {
         })
     }
 
-    /// What the next block's head has as its chain.
+    /// Returns the chain value of the next block's head.
     pub(super) fn next_chain(&self, salt: u64) -> u32 {
         u32_at(&self.encode(salt), 4)
     }
@@ -146,12 +148,13 @@ fn sum_of(head: &[u8], salt: u64) -> u32 {
     checksum::append(salted, &head[8..])
 }
 
-/// The file of the segment whose first frame is to be the one at `first`.
+/// Returns the path of the segment whose first frame has sequence `first`.
 pub(super) fn path_of(directory: &Path, first: u64) -> PathBuf {
     directory.join(format!("{first:0NAME_DIGITS$x}{EXTENSION}"))
 }
 
-/// The first sequence of the segment that a file of this name is, if it is one.
+/// Returns the first sequence of the segment with this file name, or `None` if it is no segment's
+/// name.
 pub(super) fn first_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(EXTENSION)?;
     let is_ours = digits.len() == NAME_DIGITS

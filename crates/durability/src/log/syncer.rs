@@ -1,8 +1,8 @@
-//! Making durable what was written: the one owner of the durable watermark.
+//! Makes written frames durable: the only owner of the durable watermark.
 //!
-//! One sync serves everybody who waits at that moment; while it runs, others append and write. All of
-//! it is in [`Log::sync_step`], which waits for nothing but the device: a simulation calls it in the thread
-//! that does everything else.
+//! One sync serves all threads that wait at that moment; while it runs, others append and write.
+//! Everything is in [`Log::sync_step`], which waits for nothing but the device: a simulation calls
+//! it in the thread that does everything else.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -19,16 +19,18 @@ use super::options::{GATHER_NS_MAX, GATHER_SHARE, HEAL_MS, LAZY_SYNC_NS, LOOK_MS
 use super::writer::Segment;
 use crate::planted::{self, Bug};
 
-/// What the last sync made durable and what had been appended meanwhile, together; and how long it took.
+/// Bytes that the last sync made durable or that were appended meanwhile, and its duration.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     bytes: AtomicU64,
-    /// While those are waited for who are not back yet: nothing is to be said before the log reaches this.
+    /// While the syncing thread gathers writes, it is not to be woken before the log reaches this
+    /// sequence.
     awaited: AtomicU64,
     took_ns: AtomicU64,
 }
 
-/// What the one who syncs sleeps on. Not a model's: it only shortens a sleep.
+/// What the syncing thread sleeps on. Not the model checker's types, because it only shortens a
+/// sleep.
 #[derive(Debug, Default)]
 pub(super) struct Bell {
     rung: std::sync::Mutex<bool>,
@@ -43,13 +45,14 @@ impl Bell {
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let was_rung = std::mem::replace(&mut *rung, true);
         drop(rung);
-        // Who is woken needs the lock: with it held, the sleeper would wake to sleep again.
+        // The woken thread needs the lock: if it were still held, that thread would sleep again at
+        // once.
         if !was_rung {
             self.changed.notify_one();
         }
     }
 
-    /// Sleeps so long, or until it is rung.
+    /// Sleeps for `patience`, or until the bell is rung.
     fn wait(&self, patience: Duration) {
         let rung = self
             .rung
@@ -63,24 +66,26 @@ impl Bell {
 }
 
 impl Log {
-    /// Asks that everything below a sequence be made durable soon, whatever the level.
-    /// [`Log::on_durable`] tells when it is.
+    /// Requests that everything below a sequence be made durable soon, at any level.
+    /// [`Log::on_durable`] reports when it is.
     pub fn request_sync(&self, up_to: u64) {
         if self.is_volatile {
             return;
         }
         let up_to = up_to.min(self.tail());
         let wanted = self.wanted.fetch_max(up_to, Ordering::AcqRel);
-        // Either this is seen to be wanted by who has ceased to gather, or that is seen here.
+        // Either a thread that has ceased to gather sees this request, or this thread sees that it
+        // has ceased.
         fence(Ordering::SeqCst);
         let is_awaited = up_to >= self.group.awaited.load(Ordering::Relaxed);
-        // Once for each place: who asks again would wake the syncer behind the sync, for nothing.
+        // Once for each sequence: a repeated request would wake the syncing thread again after the
+        // sync, for nothing.
         if is_awaited && wanted < up_to && self.durable() < up_to {
             self.bell.ring();
         }
     }
 
-    /// Makes durable what is due, until `stop`, for a thread that does nothing else.
+    /// Makes durable what is due, until `stop` is set, on a thread that does nothing else.
     /// [`Log::request_sync`] wakes it.
     pub fn run_syncer(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Acquire) {
@@ -92,8 +97,9 @@ impl Log {
         }
     }
 
-    /// Waits until those are back who were answered by the last sync, for a small share of what that took.
-    /// Otherwise clients fall into two halves, each of which waits for the sync of the other.
+    /// Waits until the clients that the last sync answered have written again, for a small fraction
+    /// of that sync's duration. Otherwise clients split into two halves, each of which waits for
+    /// the sync of the other.
     fn gather(&self) {
         let began_ns = self.clock.monotonic_ns();
         let took_ns = self.group.took_ns.load(Ordering::Relaxed);
@@ -114,13 +120,13 @@ impl Log {
         fence(Ordering::SeqCst);
     }
 
-    /// Wakes [`Log::run_syncer`], which looks whether it is to stop.
+    /// Wakes [`Log::run_syncer`], which then checks `stop`.
     pub fn wake_syncer(&self) {
         self.bell.ring();
     }
 
-    /// Does what is due: a sync, healing, files and memory for what comes. After how many milliseconds
-    /// something else will be, unless somebody asks before.
+    /// Does what is due: a sync, healing, files and memory for what follows. Returns the
+    /// milliseconds until something else is due, unless it is requested before.
     pub fn sync_step(&self) -> u64 {
         if self.is_volatile {
             return LOOK_MS;
@@ -128,11 +134,11 @@ impl Log {
         let syncing = lock(&self.syncing);
         let before = (self.durable(), self.faults.is_any());
         if before.1 {
-            // What went wrong stays to be seen in the fault.
+            // The error remains visible in the fault.
             let _fault = self.heal(&mut lock(&self.writer));
         } else {
-            // Before a sync as well as behind it, for that may take as long as it takes to fill a segment. That there
-            // is no room is said when the segment is needed.
+            // Before a sync as well as after it, because a sync may take as long as it takes to
+            // fill a segment. Lack of space is reported when the segment is needed.
             let _later = self.grow_ring().and_then(|()| self.prepare());
             let is_stored = self.store_pieces().is_ok();
             if is_stored && self.is_due() {
@@ -153,11 +159,11 @@ impl Log {
         self.next_step_ms()
     }
 
-    /// Makes everything durable that was appended before, and says so in the file, which is as long as what it
-    /// holds afterwards. For an orderly end; the log can be used on.
+    /// Makes everything durable that was appended before, and states so in the file, which is then
+    /// as long as its content. For an orderly end; the log remains usable.
     ///
     /// # Errors
-    /// The fault that there is, or that this came upon.
+    /// The present fault, or a new one.
     pub fn close(&self) -> Result<(), LogFault> {
         if self.is_volatile {
             return Ok(());
@@ -196,7 +202,8 @@ impl Log {
         }
     }
 
-    /// After which time what is unsynced now is old enough; none when nothing is.
+    /// Returns the time after which the unsynced frames are old enough for a sync, or `None` if
+    /// there are none.
     fn sync_in_ns(&self) -> Option<u64> {
         let since_ns = self.unsynced_since_ns.load(Ordering::Relaxed);
         let patience_ns = match self.level() {
@@ -218,13 +225,13 @@ impl Log {
         ms.unwrap_or(LOOK_MS).min(LOOK_MS)
     }
 
-    /// Writes what is complete, and syncs all of it.
+    /// Writes all complete frames, and syncs them.
     fn sync_now(&self) -> Result<(), LogFault> {
         let mut writer = lock(&self.writer);
         if let Some(fault) = self.fault() {
             return Err(fault);
         }
-        // What is written from here on is no older.
+        // Frames written from here on are not older than this.
         let began_ns = self.clock.monotonic_ns().max(1);
         self.write_block(&mut writer, self.places.complete())?;
         let target = self.stored();
@@ -255,7 +262,7 @@ impl Log {
         self.group.took_ns.store(took_ns, Ordering::Relaxed);
         let bytes = self.tail().saturating_sub(before);
         self.group.bytes.store(bytes, Ordering::Relaxed);
-        // A write that failed meanwhile has taken back what was stored and written.
+        // A write that failed meanwhile has lowered `stored` and `written`.
         self.stored.fetch_max(target, Ordering::AcqRel);
         self.written.fetch_max(target, Ordering::AcqRel);
         if self.written() == target {
@@ -274,7 +281,7 @@ impl Log {
         Ok(())
     }
 
-    /// Files in the order of what they hold, then their names.
+    /// Syncs the files in log order, then their names.
     fn sync_files(
         &self,
         full: &[Segment],
@@ -287,7 +294,7 @@ impl Log {
         for segment in full {
             segment.file.set_len(segment.offset)?;
             segment.file.sync()?;
-            // As much may have been filled meanwhile as was synced here.
+            // As many bytes may have been written meanwhile as were synced here.
             let _later = self.prepare();
         }
         if let Some(segment) = current {
@@ -299,8 +306,9 @@ impl Log {
         Ok(())
     }
 
-    /// Makes more of the ring ready where writes ask for it and the device has room for it: a chunk takes its length of
-    /// the ring and of its spare file, and is not to take that of the next segment.
+    /// Makes more of the ring ready if writes need it and the device has space: a chunk takes its
+    /// length in the ring and in the ring's spare file, and must not take the space of the next
+    /// segment.
     fn grow_ring(&self) -> io::Result<()> {
         let has_room = |chunk_bytes: u64| {
             let room_bytes = self.disk.room_bytes(&self.directory);
@@ -310,18 +318,19 @@ impl Log {
         self.memory.grow(self.tail(), has_room)
     }
 
-    /// What makes later steps cheap, when nobody has written for a while.
+    /// Makes later steps cheap, when the log has been idle for a while.
     fn settle(&self) {
         if self.durable() == self.tail() {
             let _fault = self.state_durable(&mut lock(&self.writer));
-            // Pages go back to the system one by one: who writes again meanwhile does not wait for that.
+            // Pages are freed one by one: a new write does not wait for that.
             self.memory.shrink();
         }
     }
 }
 
-/// Begins to sync the last so many bytes of some segments, when nobody waits for that: a sync that finds little
-/// left to do keeps its core from nobody. Heads of blocks are not counted: what they push out is left to the sync.
+/// Starts the sync of the last `bytes` of some segments, while no client waits for it: then the
+/// sync itself finds little to do and does not hold the core. Heads of blocks are not counted: the
+/// sync does what they displace.
 fn begin_sync(full: &[Segment], current: Option<&Segment>, mut bytes: u64) {
     for segment in current.into_iter().chain(full.iter().rev()) {
         let from = segment.offset.saturating_sub(bytes);
@@ -368,7 +377,7 @@ mod tests {
             log.sync_step();
             assert_eq!(log.durable(), log.tail());
         }
-        // While others are waited for, only the last of them wakes it.
+        // While the syncing thread gathers, only the last of the awaited writes wakes it.
         log.group.awaited.store(u64::MAX, Ordering::Relaxed);
         appender.command(0, &[b"SET", b"a", b"1"]);
         log.write_out(log.tail()).unwrap();
@@ -409,7 +418,8 @@ mod tests {
         assert!(is_ready());
     }
 
-    /// Whoever hands frames over writes them and gives files their names; it makes no file and syncs nothing.
+    /// A thread that hands frames over writes them and names files; it creates no file and syncs
+    /// nothing.
     #[test]
     fn segments_that_are_filled_during_one_sync_are_there_before() {
         let (disk, log) = with_short_segments();

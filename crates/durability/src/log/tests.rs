@@ -1,4 +1,4 @@
-//! Tests of the log: what was written comes back, and what is damaged is noticed.
+//! Tests of the log: written frames come back, and damage is detected.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 mod backlog;

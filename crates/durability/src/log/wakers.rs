@@ -1,14 +1,15 @@
-//! Who reads the log and sleeps at its tail is woken when there is more.
+//! Wakes readers that sleep at the tail of the log when there is more.
 //!
 //! ```text
 //!   reader     arm ──► read to the tail ──► sleep ──► (woken) ──► arm ──► …
 //!   appender   frames are complete ──► is anybody armed? ──► wake
 //! ```
 //!
-//! An appender asks once for each time that it hands frames over, at the end of a worker's turn: one load while nobody is
-//! armed, and a reader is woken once for each time that it armed itself. No frame is missed: the reader arms before it reads
-//! and the appender asks after its frames are complete, with a full fence in between on both sides, so that the reader
-//! sees the frames or the appender sees the reader.
+//! An appender checks once whenever it hands frames over, at the end of a worker's turn: one load
+//! while no reader is armed. A reader is woken once for each time that it armed itself. No frame is
+//! missed: the reader arms before it reads, and the appender checks after its frames are complete,
+//! with a full fence in between on both sides. So the reader sees the frames or the appender sees
+//! the reader.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use base::sync::{CachePadded, Mutex, fence};
 use super::locks::lock;
 use super::open_log::Log;
 
-/// Those who are to be woken.
+/// The readers to wake.
 #[derive(Default)]
 pub(super) struct Wakers {
     is_armed: CachePadded<AtomicBool>,
@@ -28,16 +29,18 @@ pub(super) struct Wakers {
 
 type Wake = dyn Fn() + Send + Sync;
 
-/// One who is woken when frames were appended, until this is dropped.
+/// A reader's registration, which lasts until this is dropped. It is woken when frames were
+/// appended.
 pub struct Waker {
     log: Arc<Log>,
     wake: Arc<Wake>,
 }
 
 impl Log {
-    /// Calls `wake` once for each [`Waker::arm`], when frames that were appended since are complete. Whoever appends calls
-    /// it, and may hold the log's locks: it is to do no more than to write to an event's descriptor, or to notify a
-    /// thread. It may be called once more than needed.
+    /// Registers `wake`, which is called once for each [`Waker::arm`], when frames appended since
+    /// then are complete. The appending thread calls it and may hold the log's locks, so it must do
+    /// no more than write to an event's descriptor or notify a thread. It may be called once more
+    /// than needed.
     #[must_use]
     pub fn on_appended(self: &Arc<Self>, wake: impl Fn() + Send + Sync + 'static) -> Waker {
         let wake: Arc<Wake> = Arc::new(wake);
@@ -48,11 +51,12 @@ impl Log {
         }
     }
 
-    /// Everything below a sequence is complete: whoever is armed is woken.
+    /// Declares everything below `complete` complete, and wakes armed readers.
     #[inline]
     pub(super) fn raise_written(&self, complete: u64) {
         self.written.fetch_max(complete, Ordering::AcqRel);
-        // Either who has just synced, or has armed itself to read, sees that there is more, or is seen here.
+        // A thread that has just synced, or a reader that has armed itself, either sees the new
+        // frames or is seen here.
         fence(Ordering::SeqCst);
         if self.wakers.is_armed.load(Ordering::Relaxed) {
             self.wakers.wake();
@@ -70,8 +74,8 @@ impl Wakers {
 }
 
 impl Waker {
-    /// Asks to be woken once. To be called before [`Cursor::read`](super::Cursor::read) is asked for what may not be there
-    /// yet.
+    /// Asks to be woken once. Call it before [`Cursor::read`](super::Cursor::read) of frames that
+    /// may not exist yet.
     pub fn arm(&self) {
         self.log.wakers.is_armed.store(true, Ordering::Release);
         fence(Ordering::SeqCst);

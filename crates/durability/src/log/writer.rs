@@ -1,9 +1,9 @@
-//! From memory to files: blocks, segments, and what happens when one fails.
+//! From memory to files: blocks, segments, and the handling of failures.
 //!
-//! One thread at a time writes: whoever holds the [`Writer`]. A segment that failed once, in a write or a
-//! sync, is not touched again. Nobody knows what of it a device has, and a second sync may well succeed
-//! without having kept anything. What is not durable is written to another segment, from memory
-//! ([`Log::heal`]).
+//! One thread at a time writes: the holder of the [`Writer`]. A segment that failed once, in a
+//! write or a sync, is not touched again. It is unknown which of its bytes a device has, and a
+//! second sync may succeed without having kept anything. Frames that are not durable are written to
+//! another segment, from memory ([`Log::heal`]).
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,66 +26,67 @@ use super::segment::{
 };
 use crate::disk::{Disk, DiskFile, ROWS_MAX};
 
-/// Segments that come next, before they have their names: as many as may be filled, of the default length, before
-/// nobody may write because too much is held.
+/// Next segments, before they have their names: as many of the default length as can be filled
+/// before writes stop because too much is held.
 const READY_NAMES: [&str; 3] = ["next.new", "second.new", "third.new"];
-/// One that is made when it is needed, because no other is ready.
+/// A segment that is made on demand, because no other is ready.
 const NOW_NAME: &str = "now.new";
-/// A segment that takes the place of one that failed, before it has its name.
+/// A segment that replaces one that failed, before it has its name.
 const HEALING_NAME: &str = "healing.new";
 const UNUSED_EXTENSION: &str = ".new";
-/// As the one above, of a file that was a segment.
+/// The same, for a file that was a segment.
 pub(super) const SPARE_EXTENSION: &str = "new";
-/// So many files that were cut off are kept to be written again, at most.
+/// Maximum number of cut-off files that are kept for reuse.
 const SPARES_MAX: usize = 8;
-/// The next segment is made when such a share of the current one is written: a device that is busy with syncs
-/// takes as long for one as it takes to fill half a segment, and who finds none waits for all of that. A second
-/// one is made when so much is not durable yet, and a third one for twice that: then the log is written to so fast
-/// that segments may be filled while one file is synced.
+/// The next segment is made when this fraction of the current one is written. A device that is busy
+/// with syncs needs as long for a new file as half a segment takes to fill, and a writer that finds
+/// none waits for all of that. A second one is made when this much is not durable yet, and a third
+/// one at twice that: then the log is written so fast that segments may be filled while one file is
+/// synced.
 const NEXT_SHARE: u64 = 16;
-/// How many directories up names may be new: that of the log, and the one it is in.
+/// Number of directory levels whose names may be new: the log's, and its parent's.
 const DIRECTORIES_OWN: usize = 2;
-/// How often a thread spins before it lets others run, waiting for one that copies a frame.
+/// Number of spins between two yields while a thread waits for another that copies a frame.
 const SPINS: u32 = 64;
 
-/// Where frames are written.
+/// The files to which frames are written.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// Where blocks go; none before the first one and after a failure.
+    /// The segment that blocks go to; `None` before the first one and after a failure.
     pub(super) current: Option<Segment>,
-    /// Those written before, which are still to be synced, oldest first.
+    /// Segments written before that are still to be synced, oldest first.
     pub(super) full: Vec<Segment>,
-    /// Those that come next, with rising ordinals: used from the front.
+    /// The next segments, with rising ordinals; used from the front.
     ready: VecDeque<Segment>,
-    /// A file got its name since the directory was synced.
+    /// Whether a file got its name since the directory was synced.
     pub(super) has_new_name: bool,
-    /// A device may still have frames in the ring that were given up.
+    /// Whether a device may still have discarded frames in the ring.
     pub(super) has_stale_ring: bool,
     /// The highest durable sequence that a block states.
     stated: u64,
-    /// All files of the log, by where they begin.
+    /// All files of the log, ordered by their first sequence.
     files: Vec<(u64, PathBuf)>,
-    /// Files that count no more once the directory is synced.
+    /// Files that are no longer in force once the directory is synced.
     superseded: Vec<PathBuf>,
-    /// Files that were cut off, by names that are durable: what is written again needs no new room, neither on
-    /// the device nor in the system's memory.
+    /// Cut-off files, by their durable names. Reuse needs no new space, neither on the device nor
+    /// in the system's memory.
     spares: Vec<PathBuf>,
     ordinal: u32,
     random: Prng,
 }
 
-/// How much of the device a segment takes before it is written to.
+/// Space on the device that a segment takes before it is written.
 #[derive(Clone, Copy)]
 struct Room {
-    /// So much, ...
+    /// The wanted space, ...
     wanted: u64,
-    /// ... or where the device has not as much, this: what it has no room for is not begun to be written, each time that it is
-    /// tried.
+    /// ... or, if the device has less, this much. A block for which there is no space is not begun,
+    /// at any attempt.
     least: u64,
 }
 
 impl Room {
-    /// That of a whole segment, or of a block.
+    /// Returns the space of a whole segment, or of a block if that is longer.
     fn of_block(log: &Log, block_bytes: u64) -> Self {
         let least = SEGMENT_HEAD_BYTES as u64 + block_bytes;
         Self {
@@ -94,8 +95,8 @@ impl Room {
         }
     }
 
-    /// That of the first segment of a log, or of one after a fault: nobody may ever write to it, and it becomes longer
-    /// when somebody does.
+    /// Returns the space of the first segment of a log, or of one after a fault: it may never be
+    /// written, and it becomes longer when it is.
     fn first(log: &Log, block_bytes: u64) -> Self {
         let whole = Self::of_block(log, block_bytes);
         let first_bytes = log.options.segment_bytes_first.max(whole.least);
@@ -105,7 +106,7 @@ impl Room {
         }
     }
 
-    /// Takes it; how much that was.
+    /// Takes the space; returns how much it took.
     fn reserve(self, log: &Log, file: &dyn DiskFile) -> io::Result<u64> {
         if !log.is_full() {
             match file.allocate(self.wanted) {
@@ -118,23 +119,23 @@ impl Room {
     }
 }
 
-/// A file that blocks are written to.
+/// A file to which blocks are written.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) path: PathBuf,
-    /// Where the next block goes.
+    /// Offset of the next block.
     pub(super) offset: u64,
-    /// It has room on the device up to here, or is as long as it is to be.
+    /// End of the space that the file has on the device, or of the file if it has its final length.
     reserved: u64,
-    /// Behind the last frame.
+    /// Sequence behind the last frame.
     end: u64,
     salt: u64,
     chain: u32,
 }
 
 impl Writer {
-    /// Makes the directory if it has to, and looks at what is there.
+    /// Creates the directory if needed, and finds the files in it.
     pub(super) fn open(
         disk: &dyn Disk,
         directory: &Path,
@@ -158,7 +159,7 @@ impl Writer {
             .map_or(0, |highest| highest.saturating_add(1));
         let superseded = reader::take_superseded(&mut found);
         if !superseded.is_empty() {
-            // The name of what they were superseded by may not be durable yet.
+            // The name of the segment that superseded them may not be durable yet.
             disk.sync_directory(directory)?;
         }
         for superseded in superseded {
@@ -174,7 +175,7 @@ impl Writer {
         })
     }
 
-    /// That of a log that has no files.
+    /// Returns the writer of a log without files.
     pub(super) fn without_files() -> Self {
         Self {
             current: None,
@@ -191,12 +192,12 @@ impl Writer {
         }
     }
 
-    /// All files of the log, by where they begin.
+    /// Returns all files of the log, ordered by their first sequence.
     pub(super) fn files(&self) -> &[(u64, PathBuf)] {
         &self.files
     }
 
-    /// Takes the files out that are wholly below a sequence.
+    /// Takes out the files that lie wholly below a sequence.
     pub(super) fn cut(&mut self, sequence: u64) -> Vec<PathBuf> {
         let is_below =
             |pair: &[(u64, PathBuf)]| pair[1].0 <= sequence && !self.is_in_use(&pair[0].1);
@@ -205,8 +206,8 @@ impl Writer {
         self.files.drain(..count).map(|(_, path)| path).collect()
     }
 
-    /// How many of so many files that were cut off are to be kept, and the spares that are to go: there are
-    /// as many as the log needed since it was last cut.
+    /// Returns how many of `cut_count` cut-off files are to be kept, and the spares to remove. As
+    /// many spares are kept as the log needed since the last cut.
     pub(super) fn plan_spares(&mut self, cut_count: usize) -> (usize, Vec<PathBuf>) {
         let wanted = cut_count.clamp(1, SPARES_MAX);
         let kept = self.spares.len().min(wanted);
@@ -214,12 +215,13 @@ impl Writer {
         (wanted - kept, gone)
     }
 
-    /// Files that nothing leads to any more, to be written again.
+    /// Adds files that no longer belong to the log, for reuse.
     pub(super) fn add_spares(&mut self, paths: Vec<PathBuf>) {
         self.spares.extend(paths);
     }
 
-    /// The directory was synced: removes what counts no more. What cannot be removed is passed over by readers.
+    /// Removes superseded files once the directory is synced. Readers skip files that cannot be
+    /// removed.
     pub(super) fn remove_superseded(&mut self, disk: &dyn Disk) {
         for path in self.superseded.drain(..) {
             let _ignored = disk.remove(&path);
@@ -231,7 +233,7 @@ impl Writer {
         used.any(|segment| segment.path == path)
     }
 
-    /// The head of the segment that is made next.
+    /// Returns the head of the next segment to be made.
     fn head(&mut self, log: &Log) -> SegmentHead {
         let ordinal = self.ordinal;
         self.ordinal = ordinal.saturating_add(1);
@@ -244,8 +246,9 @@ impl Writer {
         }
     }
 
-    /// Gives a segment the name of the sequence that it begins with. Files that begin there or behind count
-    /// no more, and are removed once that name is durable: they may hold what was promised.
+    /// Names a segment after its first sequence. Files that begin there or later are no longer in
+    /// force. They are removed once the new name is durable: until then they may hold durable
+    /// frames.
     fn name(&mut self, log: &Log, segment: &mut Segment, first: u64) -> io::Result<()> {
         let path = segment::path_of(&log.directory, first);
         log.disk.rename(&segment.path, &path)?;
@@ -260,8 +263,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The name under which a segment that comes later is to be made now, if one is. `unsynced_bytes` were
-    /// written and are not durable.
+    /// Returns the name under which another next segment is to be made now, if one is.
+    /// `unsynced_bytes` were written and are not durable.
     fn wanted(&self, options: &Options, unsynced_bytes: u64) -> Option<&'static str> {
         let share = options.segment_bytes / NEXT_SHARE;
         let is_wanted = match self.ready.len() as u64 {
@@ -275,7 +278,7 @@ impl Writer {
         READY_NAMES.into_iter().find(is_free).filter(|_| is_wanted)
     }
 
-    /// Forgets the segments that were written to: nothing is written to them again.
+    /// Forgets the segments written so far: nothing is written to them again.
     fn seal(&mut self) {
         self.current = None;
         self.full.clear();
@@ -283,8 +286,8 @@ impl Writer {
 }
 
 impl Segment {
-    /// A file with a head that is durable, but not the name of a segment: a spare one, if there is one. It has room
-    /// for `least_bytes` behind its head.
+    /// Makes a file with a durable head, but without a segment's name, from a spare file if there
+    /// is one. It has space for a block.
     fn make(
         log: &Log,
         name: &str,
@@ -299,7 +302,7 @@ impl Segment {
         }
         let made = Self::make_at(log, &path, head, spare, room);
         if made.is_err() {
-            // What a full device has left is for others as well.
+            // The last space of a full device is left for others.
             let _left = log.disk.remove(&path);
         }
         made
@@ -312,7 +315,7 @@ impl Segment {
         spare: Option<PathBuf>,
         room: Room,
     ) -> io::Result<Self> {
-        // Where it cannot be had, somebody took it away.
+        // If the spare cannot be opened, someone removed it.
         let used = spare.and_then(|spare| Self::take_over(log, &spare, path).ok());
         head.was_used = used.is_some();
         let file: Arc<dyn DiskFile> = match used {
@@ -334,8 +337,8 @@ impl Segment {
         })
     }
 
-    /// Sees to it that there is room for a block, before it is begun to be written. Ahead of that,
-    /// [`Log::lengthen_segment`] takes room for more.
+    /// Takes space for a block before it is written. [`Log::lengthen_segment`] takes more in
+    /// advance.
     fn make_room(&mut self, block_bytes: u64) -> io::Result<()> {
         let needed = self.offset + block_bytes;
         if needed > self.reserved {
@@ -345,7 +348,7 @@ impl Segment {
         Ok(())
     }
 
-    /// A spare file under another name, no longer than a segment is.
+    /// Renames a spare file, and shortens it to a segment's length.
     fn take_over(log: &Log, spare: &Path, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let file = match log.has_ring() {
             true => log.disk.rewrite_direct(spare)?,
@@ -358,9 +361,9 @@ impl Segment {
         Ok(file)
     }
 
-    /// Says behind the last block that more than this file holds is durable: so the next file is missed when
-    /// it is gone. Nobody writes to this one any more. Not synced, for the system will see to it: a power cut
-    /// that takes it takes no promise.
+    /// States behind the last block that more than this file holds is durable, so that a missing
+    /// next file is noticed. No thread writes to this file any more. Not synced, because the system
+    /// writes it back: if a power cut loses the statement, it loses no promise.
     pub(super) fn state_next(&self, durable: u64) -> io::Result<()> {
         let head = BlockHead {
             sequence: self.end,
@@ -375,11 +378,12 @@ impl Segment {
 }
 
 impl Log {
-    /// Sees to it that everything below a sequence is with the system, and whatever else is complete. For a worker
-    /// at the end of its turn, before its replies leave; at [`Level::Always`] it wakes the one who syncs, too.
+    /// Passes everything below `up_to`, and whatever else is complete, to the system. Workers call
+    /// it at the end of their turn, before their replies leave. At [`Level::Always`] it also wakes
+    /// the syncing thread.
     ///
     /// # Errors
-    /// The fault that there is, or that this came upon.
+    /// The present fault, or a new one.
     pub fn write_out(&self, up_to: u64) -> Result<(), LogFault> {
         if self.written() < up_to {
             self.write_up_to(up_to)?;
@@ -392,13 +396,13 @@ impl Log {
 
     fn write_up_to(&self, up_to: u64) -> Result<(), LogFault> {
         if self.is_volatile {
-            // Others, who fill a place below, say so when they have.
+            // Appenders that still fill a place below report it when they are done.
             self.raise_written(self.places.complete());
             return Ok(());
         }
-        // What was given up is waited for no more.
+        // Discarded frames are no longer waited for.
         let up_to = up_to.min(self.tail());
-        // Who heals holds the writer for as long as a device takes.
+        // A thread that heals holds the writer for as long as the device takes.
         if let Some(fault) = self.fault() {
             return Err(fault);
         }
@@ -427,7 +431,8 @@ impl Log {
         result
     }
 
-    /// What is complete, which is everything below `up_to` at least: that was appended.
+    /// Waits until everything below `up_to` is complete, and returns up to where the log is.
+    /// `up_to` must have been appended.
     fn complete_up_to(&self, up_to: u64) -> u64 {
         let mut spins = 0;
         loop {
@@ -435,7 +440,7 @@ impl Log {
             if complete >= up_to {
                 return complete;
             }
-            // Somebody copies a frame just now.
+            // Another thread is copying a frame.
             spins += 1;
             if spins % SPINS == 0 {
                 thread::yield_now();
@@ -445,7 +450,7 @@ impl Log {
         }
     }
 
-    /// The ring says that everything below is complete. The one who syncs is woken when that is a piece.
+    /// Notes that the ring is complete up to here. Wakes the syncing thread if that makes a piece.
     fn shared(&self, complete: u64) {
         self.raise_written(complete);
         self.note_unsynced();
@@ -455,7 +460,7 @@ impl Log {
         }
     }
 
-    /// Something was written: from now on it is not durable, if nothing was before.
+    /// Notes the time of a write, if everything before it is durable.
     fn note_unsynced(&self) {
         if self.unsynced_since_ns.load(Ordering::Relaxed) == 0 {
             let now_ns = self.clock.monotonic_ns().max(1);
@@ -463,17 +468,19 @@ impl Log {
         }
     }
 
-    /// Everything below `durable` is, and nothing is known to be written behind it.
+    /// Notes that everything below `durable` is durable, and that no write behind it is known.
     pub(super) fn note_durable(&self, durable: u64) {
         self.unsynced_since_ns.store(0, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if self.written() > durable {
-            // It came meanwhile, and whoever wrote it may have seen a time that was still running.
+            // Frames were written meanwhile, and their writer may have seen the old time, which was
+            // still set.
             self.note_unsynced();
         }
     }
 
-    /// Puts what the ring has into segments, if it is enough to be worth it: a sync finds little to do then.
+    /// Puts the content of the ring into segments if it is a piece, so that a later sync finds
+    /// little to do.
     pub(super) fn store_pieces(&self) -> Result<(), LogFault> {
         self.is_called.swap(false, Ordering::AcqRel);
         if !self.has_piece() {
@@ -486,12 +493,12 @@ impl Log {
         }
     }
 
-    /// Whether the ring has so much that segments have not that it is to be put there.
+    /// Whether the ring has a piece that is to be put into segments.
     pub(super) fn has_piece(&self) -> bool {
         self.written().saturating_sub(self.stored()) >= self.options.piece_bytes
     }
 
-    /// Sees to it that the system has what was put into segments.
+    /// Passes the written blocks of the current segment to the system.
     fn hand_over(&self, writer: &mut Writer) -> Result<(), LogFault> {
         let current = writer.current.as_ref();
         current
@@ -499,7 +506,7 @@ impl Log {
             .map_err(|error| self.fail(writer, &error))
     }
 
-    /// Puts what is complete and is in no segment into one, as one block.
+    /// Writes the complete frames that are in no segment into one, as one block.
     pub(super) fn write_block(&self, writer: &mut Writer, complete: u64) -> Result<(), LogFault> {
         let stored = self.stored();
         if complete <= stored {
@@ -510,7 +517,7 @@ impl Log {
             .and_then(|()| self.append_block(writer, stored, complete))
             .map_err(|error| self.fail(writer, &error))?;
         self.note_unsynced();
-        // What was put into a segment may still be with this process alone.
+        // The block may still be only in this process.
         match self.memory.ring_from(stored) {
             Some(ring) => ring.complete(complete),
             None => self.hand_over(writer)?,
@@ -520,7 +527,7 @@ impl Log {
         Ok(())
     }
 
-    /// Sees to it that there is a segment with room for another block, and that it is not too long for that.
+    /// Provides a current segment with space for another block, within the length of a segment.
     fn turn_segment(&self, writer: &mut Writer, first: u64, block_bytes: u64) -> io::Result<()> {
         if let Some(segment) = &mut writer.current {
             let is_new = segment.offset == SEGMENT_HEAD_BYTES as u64;
@@ -537,11 +544,12 @@ impl Log {
             }
         };
         segment.make_room(block_bytes)?;
-        // The name before may not be durable yet. When this one survives it, nothing leads to what is here, and
-        // nothing of it was durable: a reader ends before both.
+        // The previous segment's name may not be durable yet. If only this name survives a crash,
+        // nothing leads to this segment, and nothing in it was durable: a reader ends before both.
         writer.name(self, &mut segment, first)?;
         if let Some(current) = writer.current.replace(segment) {
-            // Those that are full are with the system: who syncs may be long in coming to this one.
+            // A full segment goes to the system now, because the syncing thread may take long to
+            // reach it.
             current.file.hand_over()?;
             writer.full.push(current);
         }
@@ -587,8 +595,9 @@ impl Log {
         Ok(())
     }
 
-    /// How many zeroes go behind the head of a block at an offset, so that its frames stand in pages of the file as
-    /// they do in those of the ring: then they go to the device without a copy.
+    /// Returns the number of zeroes behind the head of a block at `offset`, so that its frames have
+    /// the same page alignment in the file as in the ring: then they go to the device without a
+    /// copy.
     fn gap(&self, offset: u64, start: u64, end: u64) -> u32 {
         if !self.is_in_place(start, end) {
             return 0;
@@ -602,7 +611,7 @@ impl Log {
         end - start >= self.options.in_place_bytes && self.memory.ring_from(start).is_some()
     }
 
-    /// A block with the frames of a range is no longer, wherever it goes.
+    /// Returns the maximum length of a block with the frames of a range, at any offset.
     fn block_bytes_max(&self, start: u64, end: u64) -> u64 {
         let gap_bytes_max = if self.is_in_place(start, end) {
             PAGE_BYTES
@@ -612,7 +621,7 @@ impl Log {
         (BLOCK_HEAD_BYTES + gap_bytes_max) as u64 + end - start
     }
 
-    /// States what is durable when no block did, and none is due.
+    /// States what is durable if no block did, and none is due.
     pub(super) fn state_durable(&self, writer: &mut Writer) -> Result<(), LogFault> {
         let durable = self.durable();
         if writer.stated == durable || writer.current.is_none() || self.stored() != durable {
@@ -623,8 +632,9 @@ impl Log {
         self.hand_over(writer)
     }
 
-    /// Gets the next segment ready when the current one is in earnest use, and more of them when the log is
-    /// written to fast. Others write meanwhile; only one thread at a time does this.
+    /// Makes the next segment ready once the current one is in serious use, and more of them if the
+    /// log is written fast. Other threads may write meanwhile; only one thread at a time calls
+    /// this.
     pub(super) fn prepare(&self) -> io::Result<()> {
         self.lengthen_segment()?;
         loop {
@@ -638,14 +648,15 @@ impl Log {
             drop(writer);
             let segment = Segment::make(self, name, head, spare, room)?;
             let mut writer = lock(&self.writer);
-            // One that was made meanwhile, because it was needed, supersedes it.
+            // A segment that was made on demand meanwhile supersedes this one.
             if writer.ordinal == head.ordinal.saturating_add(1) {
                 writer.ready.push_back(segment);
             }
         }
     }
 
-    /// Takes more room for a segment that has less than others, twice as much when half of it is used.
+    /// Takes more space for a segment that has less than the full length: doubles it once half of
+    /// it is used.
     fn lengthen_segment(&self) -> io::Result<()> {
         let wanted = |segment: &Segment| {
             let is_due = segment.offset >= segment.reserved / 2;
@@ -669,12 +680,12 @@ impl Log {
         }
     }
 
-    /// Notes that the segment in use failed.
+    /// Notes that the current segment failed.
     pub(super) fn fail(&self, writer: &mut Writer, error: &io::Error) -> LogFault {
         self.fail_at(writer, &self.directory, error)
     }
 
-    /// As [`Log::fail`], at a path if no segment is in use.
+    /// Like [`Log::fail`], with the path to report if there is no current segment.
     fn fail_at(&self, writer: &mut Writer, path: &Path, error: &io::Error) -> LogFault {
         let in_use = writer.current.as_ref().map(|segment| &*segment.path);
         let fault = LogFault::new(in_use.unwrap_or(path), error);
@@ -685,14 +696,14 @@ impl Log {
         fault
     }
 
-    /// Whether the fault that there is is that of a device without room.
+    /// Whether the present fault is a full device.
     pub(super) fn is_full(&self) -> bool {
         let is_full = |fault: LogFault| fault.kind == io::ErrorKind::StorageFull;
         self.fault().is_some_and(is_full)
     }
 
-    /// Writes everything that is not durable to a new segment, and makes it durable. Nobody else writes
-    /// meanwhile.
+    /// Writes everything that is not durable to a new segment, and makes it durable. No other
+    /// thread writes meanwhile.
     pub(super) fn heal(&self, writer: &mut Writer) -> Result<(), LogFault> {
         self.write_anew(writer).map_err(|error| {
             let made = self.directory.join(HEALING_NAME);
@@ -706,7 +717,7 @@ impl Log {
     fn write_anew(&self, writer: &mut Writer) -> io::Result<()> {
         writer.seal();
         self.forget_stale_ring(&mut writer.has_stale_ring)?;
-        // What is made now has a higher ordinal than those that are ready, and may need their room.
+        // The new segment has a higher ordinal than the ready ones, and may need their space.
         for unused in writer.ready.drain(..) {
             let _left = self.disk.remove(&unused.path);
         }

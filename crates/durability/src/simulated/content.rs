@@ -1,15 +1,15 @@
-//! The bytes of one file: what readers see, what is durable, and what was written in between.
+//! The bytes of one file: what readers see, what is durable, and the writes in between.
 
 use base::random::Prng;
 
-/// What a device writes in one piece; which of them, a crash decides.
+/// Sizes that a device writes in one piece; each crash chooses one.
 const SECTORS_BYTES: [usize; 2] = [512, 4096];
 
 #[derive(Default)]
 pub(super) struct Content {
     live: Vec<u8>,
     durable: Vec<u8>,
-    /// In the order of time.
+    /// In chronological order.
     pending: Vec<Change>,
 }
 
@@ -19,7 +19,7 @@ enum Change {
 }
 
 impl Change {
-    /// How long a file is afterwards that was so long before.
+    /// Returns the length of a file after the change, from its length before.
     fn length(&self, before: usize) -> usize {
         match self {
             Self::Write { offset, bytes } => before.max(offset + bytes.len()),
@@ -60,7 +60,7 @@ impl Content {
     }
 
     pub(super) fn write(&mut self, offset: usize, bytes: Vec<u8>) {
-        // Nothing at all makes no file longer.
+        // An empty write does not lengthen a file.
         if !bytes.is_empty() {
             self.changes(Change::Write { offset, bytes });
         }
@@ -83,13 +83,13 @@ impl Content {
         }
     }
 
-    /// What was pending arrived or did not, and nobody will try again; readers see it all the same.
+    /// Pending changes arrived or did not, and are not tried again; readers see them nevertheless.
     pub(super) fn fail_sync(&mut self, random: &mut Prng, remains: &[Vec<u8>]) {
         self.durable = self.survivors(random, remains);
         self.pending.clear();
     }
 
-    /// The bytes after a power cut.
+    /// Returns the bytes after a power cut.
     pub(super) fn survivors(&self, random: &mut Prng, remains: &[Vec<u8>]) -> Vec<u8> {
         let sector_bytes = SECTORS_BYTES[random.index(SECTORS_BYTES.len())];
         let fates = Fates::chosen(random, self.pending.len());
@@ -114,7 +114,7 @@ impl Content {
         bytes
     }
 
-    /// How long the file was: durably, and after each change.
+    /// Returns the file's length: the durable one, and that after each change.
     fn lengths(&self) -> Vec<usize> {
         let mut length = self.durable.len();
         let mut lengths = vec![length];
@@ -126,18 +126,18 @@ impl Content {
     }
 }
 
-/// What happened to a write.
+/// The outcome of a write.
 #[derive(Clone, Copy)]
 enum Fate {
     Arrived,
     Lost,
     /// Some of its sectors arrived, in any order.
     Torn,
-    /// Sectors arrived from the front on, up to some place.
+    /// Sectors arrived from the front up to some point.
     CutOff,
 }
 
-/// What happens to the changes of one file.
+/// The outcomes of the changes of one file.
 struct Fates {
     style: Style,
     changes: usize,
@@ -145,13 +145,13 @@ struct Fates {
 
 #[derive(Clone, Copy)]
 enum Style {
-    /// The writes before this one arrive, the others do not; at the border, anything.
+    /// The writes before this one arrive, later ones do not; this one has any outcome.
     InOrder(usize),
-    /// Each has its own fate.
+    /// Each has its own outcome.
     Shuffled,
     /// All of them arrive.
     Kept,
-    /// None of them.
+    /// None of them arrives.
     Forgotten,
 }
 
@@ -181,8 +181,8 @@ impl Fates {
         }
     }
 
-    /// After how many of the changes the file has the length that it has: that is written at its own
-    /// time, but often with the last of the bytes.
+    /// Returns the number of changes after which the file's length is taken: the length is written
+    /// at its own time, but often together with the last of the bytes.
     fn length_after(&self, random: &mut Prng) -> usize {
         match self.style {
             Style::Kept => self.changes,
@@ -195,7 +195,7 @@ impl Fates {
     }
 }
 
-/// Lets the sectors of a write arrive that its fate allows.
+/// Applies the sectors of a write that arrive according to its fate.
 fn arrive(
     file: &mut Vec<u8>,
     offset: usize,
@@ -219,7 +219,7 @@ fn arrive(
     }
 }
 
-/// The parts of a write that lie in one sector each, as ranges of its bytes.
+/// Returns the parts of a write that lie in one sector each, as ranges of its bytes.
 fn sectors(offset: usize, len: usize, sector_bytes: usize) -> Vec<std::ops::Range<usize>> {
     let mut sectors = Vec::new();
     let mut start = 0;
@@ -232,7 +232,7 @@ fn sectors(offset: usize, len: usize, sector_bytes: usize) -> Vec<std::ops::Rang
     sectors
 }
 
-/// Fills a place that has never been written with what the device shows there.
+/// Fills a range that was never written with what the device shows there.
 fn show_remains(fresh: &mut [u8], offset: usize, random: &mut Prng, remains: &[Vec<u8>]) {
     match random.below(4) {
         0 => random.fill(fresh),

@@ -1,4 +1,4 @@
-//! What is to go wrong, by the number of the operation.
+//! Requested failures, by the number of the operation.
 
 use std::io;
 use std::ops::Range;
@@ -8,17 +8,18 @@ use rustix::io::Errno;
 /// A way in which an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The device reports an error (EIO). Of a write any first part is there; of a sync nobody knows.
+    /// The device reports an error (EIO). A write may have any first part applied; the outcome of a
+    /// sync is unknown.
     Device,
-    /// There is no room (ENOSPC): for writes, longer files, names, and for a sync, which is where a file
-    /// system that puts off the choice of places finds out.
+    /// There is no space (ENOSPC): for writes, longer files, names, and for a sync, which is where
+    /// a file system with delayed allocation finds out.
     Full,
-    /// A write ends early, with nothing said about the reason.
+    /// A write ends early, without a reason.
     Short,
 }
 
 impl Fault {
-    /// Each of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Device, Self::Full, Self::Short];
 
     fn error(self) -> io::Error {
@@ -30,7 +31,7 @@ impl Fault {
     }
 }
 
-/// Counts operations and says which of them fail.
+/// Counts operations and decides which of them fail.
 #[derive(Default)]
 pub(super) struct Plan {
     operations: u64,
@@ -38,7 +39,7 @@ pub(super) struct Plan {
     faults: Vec<(Range<u64>, Fault)>,
     power_cut_at: Option<u64>,
     is_off: bool,
-    /// The operation under way is the one that the power cut met.
+    /// Whether the power was cut during the current operation.
     is_cut_now: bool,
 }
 
@@ -72,7 +73,7 @@ impl Plan {
         self.is_off
     }
 
-    /// Whether it is the operation just begun that the power cut met.
+    /// Whether the power was cut during the operation just begun.
     pub(super) fn is_cut_now(&self) -> bool {
         self.is_cut_now
     }
@@ -82,7 +83,7 @@ impl Plan {
         self.begins(&[Fault::Device])
     }
 
-    /// Begins an operation that may need room.
+    /// Begins an operation that may need space.
     pub(super) fn changes(&mut self) -> io::Result<()> {
         self.begins(&[Fault::Device, Fault::Full])
     }

@@ -1,4 +1,5 @@
-//! Names and directories: those that are seen, those that are durable, and the changes in between.
+//! Names and directories: those that are visible, those that are durable, and the changes in
+//! between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use base::random::Prng;
 use rustix::io::Errno;
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     File(usize),
@@ -16,16 +17,16 @@ pub(super) enum Entry {
 
 type Map = BTreeMap<PathBuf, Entry>;
 
-/// The names of a device. The root and the current directory are always there.
+/// The names of a device. The root and the current directory always exist.
 #[derive(Default)]
 pub(super) struct Names {
     live: Map,
     durable: Map,
-    /// In the order of time.
+    /// In chronological order.
     pending: Vec<NameChange>,
 }
 
-/// One step: it survives or it does not.
+/// One change, which survives or does not.
 #[derive(Clone, Debug)]
 enum NameChange {
     Set(PathBuf, Entry),
@@ -38,7 +39,7 @@ enum NameChange {
 }
 
 impl NameChange {
-    /// The name whose directory makes this durable.
+    /// Returns the name whose directory makes this durable.
     fn name(&self) -> &Path {
         match self {
             Self::Set(path, _) | Self::Unset(path) => path,
@@ -54,7 +55,7 @@ impl NameChange {
         [Some(name), other].into_iter().flatten()
     }
 
-    /// Whether later changes of these names rest on this one.
+    /// Whether later changes of these names depend on this one.
     fn precedes(&self, later: &BTreeSet<&PathBuf>) -> bool {
         let is_of_old_directory = |name: &&PathBuf| match self {
             Self::Unset(path) => name.starts_with(path),
@@ -69,8 +70,8 @@ impl NameChange {
                 map.insert(path.clone(), *entry);
             }
             Self::Unset(path) => {
-                // With a directory goes what may still be in it, so that it does not come back with
-                // another one of that name.
+                // A directory is removed with the entries that may still be in it, so that they do
+                // not come back with another directory of that name.
                 if map.remove(path) == Some(Entry::Directory) {
                     map.retain(|name, _| !name.starts_with(path));
                 }
@@ -84,7 +85,7 @@ impl NameChange {
 }
 
 impl Names {
-    /// The number of a file.
+    /// Returns the number of a file.
     pub(super) fn file(&self, path: &Path) -> io::Result<usize> {
         match self.live.get(path) {
             Some(Entry::File(file)) => Ok(*file),
@@ -93,7 +94,7 @@ impl Names {
         }
     }
 
-    /// The numbers of all files that have a name.
+    /// Returns the numbers of all files that have a name.
     pub(super) fn files(&self) -> impl Iterator<Item = usize> {
         self.live
             .values()
@@ -186,7 +187,7 @@ impl Names {
         self.keep(&survives);
     }
 
-    /// Makes some of the names in a directory durable, and nobody knows which.
+    /// Makes an unknown subset of the names in a directory durable.
     pub(super) fn fail_sync(&mut self, directory: &Path, random: &mut Prng) {
         let chosen = self.chosen(random);
         let survives = self
@@ -206,7 +207,7 @@ impl Names {
         });
     }
 
-    /// The names after a power cut.
+    /// Returns the names after a power cut.
     pub(super) fn survivors(&self, random: &mut Prng) -> Self {
         let chosen = self.chosen(random);
         let survives = self.with_those_before(|_, index| chosen[index]);
@@ -235,7 +236,7 @@ impl Names {
         }
     }
 
-    /// Gives the files other numbers.
+    /// Renumbers the files.
     pub(super) fn map_files(mut self, mut number: impl FnMut(usize) -> usize) -> Self {
         for entry in self.live.values_mut() {
             if let Entry::File(file) = entry {
@@ -246,7 +247,7 @@ impl Names {
         self
     }
 
-    /// Which changes a crash lets survive, as it pleases.
+    /// Chooses at random which changes survive a simulated crash.
     fn chosen(&self, random: &mut Prng) -> Vec<bool> {
         let style = random.below(4);
         let border = random.index(self.pending.len() + 1);
@@ -258,10 +259,10 @@ impl Names {
         chosen.collect()
     }
 
-    /// The changes that `wanted` holds for, and those before them with the same names: a file cannot be
-    /// renamed from a name that it never had, be found under two of them, or be gone because a new one
-    /// has the name from which it was to be renamed; and what is in a directory is not in the one that had
-    /// its name before.
+    /// Returns the changes for which `wanted` is true, and earlier ones on which they depend. So a
+    /// file cannot be renamed from a name that it never had, be found under two names, or be gone
+    /// because a new file has the name from which it was to be renamed. Nor does the content of a
+    /// directory appear in an earlier directory of the same name.
     fn with_those_before(&self, wanted: impl Fn(&NameChange, usize) -> bool) -> Vec<bool> {
         let mut touched: BTreeSet<&PathBuf> = BTreeSet::new();
         let mut marks = vec![false; self.pending.len()];

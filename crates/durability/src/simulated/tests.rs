@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// Enough seeds that every way of a crash below has been seen.
+/// Enough seeds for every outcome of a crash below.
 const SEEDS: Range<u64> = 0..600;
 
 fn content(disk: &SimulatedDisk, path: &str) -> Option<Vec<u8>> {
@@ -17,7 +17,7 @@ fn content(disk: &SimulatedDisk, path: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Makes a file with this content, durable in every respect.
+/// Creates a file with this content, durable in every respect.
 fn durable_file(disk: &SimulatedDisk, path: &str, bytes: &[u8]) -> Box<dyn DiskFile> {
     let file = disk.create(Path::new(path)).unwrap();
     file.write_at(bytes, 0).unwrap();
@@ -27,7 +27,7 @@ fn durable_file(disk: &SimulatedDisk, path: &str, bytes: &[u8]) -> Box<dyn DiskF
     file
 }
 
-/// What is found at a path after each of the crashes.
+/// Returns what is found at a path after each of the crashes.
 fn found_after_crashes(disk: &SimulatedDisk, path: &str) -> BTreeSet<Option<Vec<u8>>> {
     let crashes = SEEDS.map(|seed| content(&disk.crash(seed), path));
     crashes.collect()

@@ -1,4 +1,4 @@
-//! Checkpoints alone: at every moment there is one, whole, and it is the newest that was finished.
+//! Checkpoints alone: at every moment there is a whole one, which is the newest finished one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,7 +32,7 @@ pub(crate) fn write(
     Ok(manifest)
 }
 
-/// A checkpoint that is being made.
+/// A checkpoint that is being written.
 pub(crate) struct Parts {
     manifest: Manifest,
 }
@@ -57,7 +57,8 @@ impl Parts {
         Ok(Self { manifest })
     }
 
-    /// Writes the parts and makes them and their names durable; the manifest that names them.
+    /// Writes the parts and makes them and their names durable; returns the manifest that names
+    /// them.
     pub(crate) fn write(
         mut self,
         disk: &dyn Disk,
@@ -99,7 +100,7 @@ impl Parts {
     }
 }
 
-/// The checkpoint in force, and what is in it; all of it checked.
+/// Returns the checkpoint in force and its content, after checking all of it.
 pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> io::Result<Option<(Manifest, State)>> {
     let Some(manifest) = read_manifest(disk, directory).map_err(io::Error::other)? else {
         return Ok(None);
@@ -120,7 +121,7 @@ pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> io::Result<Option<(Mani
     Ok(Some((manifest, state)))
 }
 
-/// The state that the checkpoint of a generation has.
+/// Returns the state in the checkpoint of a generation.
 fn state_of(generation: u64) -> State {
     let mut random = Prng::seeded(generation);
     let keys = 0..random.below(24);
@@ -128,8 +129,8 @@ fn state_of(generation: u64) -> State {
     keys.map(record).collect()
 }
 
-/// Finds the newest finished checkpoint and makes others until the power goes. What it gives is how far
-/// it came: the last generation that was in force for certain.
+/// Finds the newest finished checkpoint and writes others until the power is cut. Returns the last
+/// generation that was certainly in force.
 fn live(disk: &SimulatedDisk, in_force: u64) -> u64 {
     let directory = Path::new("data/iolite");
     let attempt = |in_force: &mut u64| -> io::Result<()> {
@@ -137,7 +138,7 @@ fn live(disk: &SimulatedDisk, in_force: u64) -> u64 {
         let mut generation = found
             .as_ref()
             .map_or(0, |(manifest, _)| manifest.generation);
-        // One that was being put in force when the power went may be in force.
+        // A checkpoint that was being put in force when the power was cut may be in force.
         assert!(
             (*in_force..=*in_force + 1).contains(&generation),
             "{generation} was found, {in_force} was in force"
@@ -162,7 +163,7 @@ fn live(disk: &SimulatedDisk, in_force: u64) -> u64 {
     in_force
 }
 
-/// An empty directory for data, whose name is durable.
+/// Returns a device with an empty data directory, whose name is durable.
 pub(crate) fn device(seed: u64) -> SimulatedDisk {
     let disk = SimulatedDisk::new(seed);
     disk.create_directory(Path::new("data/iolite")).unwrap();

@@ -1,5 +1,5 @@
-//! Every operation failing once, in every way, and for a while: nothing acknowledged is lost, the fault is
-//! told, and it gets well by itself.
+//! Every operation fails once, in every way, and for a while: nothing acknowledged is lost, the
+//! fault is reported, and it heals by itself.
 
 use std::ops::Range;
 use std::panic;
@@ -16,7 +16,8 @@ use crate::life::Life;
 /// Enough for some segments and a whole checkpoint.
 const STEPS: u64 = 80;
 
-/// A small history with a fault at some of the operations; how many there were, and how many failed.
+/// Runs a small history with a fault at some operations; returns the number of operations, and of
+/// failures.
 fn run(seed: u64, operations: Range<u64>, fault: Fault) -> (u64, u64) {
     let mut random = Prng::seeded(seed);
     let clock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
@@ -24,7 +25,7 @@ fn run(seed: u64, operations: Range<u64>, fault: Fault) -> (u64, u64) {
     let disk = checkpoints::device(seed);
     disk.fail(operations, fault);
     let mut life = loop {
-        // Who cannot start is started again, until the device lets it.
+        // A failed start is repeated until the device allows it.
         let struck = disk.faults_struck();
         match Life::begin(&disk, &clock, &mut ledger, &mut random) {
             Ok(life) => break life,
@@ -48,7 +49,7 @@ fn run(seed: u64, operations: Range<u64>, fault: Fault) -> (u64, u64) {
     (count, struck)
 }
 
-/// Every operation of some histories; how many failed.
+/// Fails every operation of some histories; returns the number of failures.
 pub(crate) fn every_operation(seeds: Range<u64>, fault: Fault, in_a_row: u64) -> u64 {
     let mut failed = 0;
     for seed in seeds {
@@ -100,7 +101,7 @@ fn a_full_device_refuses_writes_and_takes_them_again_when_there_is_room() {
     }
 }
 
-/// Goes on until the log refuses; whether it did.
+/// Continues until the log refuses; returns whether it did.
 fn fill(disk: &SimulatedDisk, life: &mut Life<'_>, random: &mut Prng) -> bool {
     for _ in 0..2_000 {
         let is_refused = life.step(random).is_err();

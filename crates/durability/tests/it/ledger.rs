@@ -1,8 +1,8 @@
-//! What was asked to be kept, and what was promised of it: held outside of the device.
+//! What was to be kept, and what was promised of it: kept outside of the device.
 
 use std::collections::BTreeMap;
 
-/// One change of a key. Values are never used twice, so that nothing old can pass for something new.
+/// One change of a key. Values are never reused, so that an old value cannot pass for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Set(u8, u64),
@@ -10,10 +10,11 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// The words of its command.
+    /// Returns the words of its command.
     pub(crate) fn words(self) -> Vec<Vec<u8>> {
         match self {
-            // As long as that: a change of several sectors is torn in more ways than a short one.
+            // The body is long, because a change of several sectors is torn in more ways than a
+            // short one.
             Self::Set(key, value) => {
                 vec![b"SET".to_vec(), key.to_string().into_bytes(), body(value)]
             }
@@ -22,7 +23,7 @@ impl Change {
     }
 }
 
-/// A value's bytes, which follow from it: a few, or several sectors of them.
+/// Returns a value's bytes, which follow from it: a few, or several sectors of them.
 pub(crate) fn body(value: u64) -> Vec<u8> {
     const LENGTHS: [usize; 5] = [8, 60, 400, 1_500, 6_000];
     let text = format!("{value}.");
@@ -30,7 +31,7 @@ pub(crate) fn body(value: u64) -> Vec<u8> {
     text.bytes().cycle().take(LENGTHS[kind]).collect()
 }
 
-/// What all keys hold.
+/// The values of all keys.
 pub(crate) type State = BTreeMap<u8, u64>;
 
 pub(crate) fn apply(state: &mut State, changes: &[Change]) {
@@ -51,28 +52,28 @@ pub(crate) struct Entry {
     unix_ms: u64,
 }
 
-/// Everything that was appended since the first write ever, but for what was rightly lost.
+/// All frames appended since the first write, except those that were rightly lost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     pub(crate) entries: Vec<Entry>,
-    /// Everything below was promised to outlive a power cut.
+    /// Everything below was promised to survive a power cut.
     pub(crate) durable: u64,
-    /// Everything below was promised to outlive the end of the process.
+    /// Everything below was promised to survive the end of the process.
     pub(crate) written: u64,
     pub(crate) frames_lost: u64,
-    /// From the first to the last frame that a power cut took, at most.
+    /// Maximum time from the first to the last frame that a power cut lost.
     pub(crate) window_ms: u64,
     next_value: u64,
 }
 
 impl Ledger {
-    /// A value that was never used.
+    /// Returns a value that was never used.
     pub(crate) fn value(&mut self) -> u64 {
         self.next_value += 1;
         self.next_value
     }
 
-    /// The sequence of the next frame.
+    /// Returns the sequence of the next frame.
     pub(crate) fn end(&self) -> u64 {
         self.entries.last().map_or(0, |entry| entry.end)
     }
@@ -88,7 +89,7 @@ impl Ledger {
         });
     }
 
-    /// The entries from a sequence on, which must be the beginning of one, or the end.
+    /// Returns the entries from a sequence on, which must be the start of an entry, or the end.
     pub(crate) fn from(&self, sequence: u64) -> &[Entry] {
         let index = self.entries.partition_point(|entry| entry.start < sequence);
         let start = self
@@ -99,7 +100,7 @@ impl Ledger {
         &self.entries[index..]
     }
 
-    /// What all keys held when the log was so long.
+    /// Returns the values of all keys when the log ended at `sequence`.
     pub(crate) fn state_at(&self, sequence: u64) -> State {
         let mut state = State::new();
         let later = self.from(sequence).len();
@@ -109,7 +110,7 @@ impl Ledger {
         state
     }
 
-    /// This is where the log ends now: what was behind is lost.
+    /// Sets the end of the log: everything behind it is lost.
     pub(crate) fn ends_at(&mut self, sequence: u64) {
         let lost = self.from(sequence);
         let window_ms = match lost {
@@ -122,7 +123,7 @@ impl Ledger {
         self.frames_lost += lost as u64;
     }
 
-    /// Promises that held until then hold no more.
+    /// Withdraws the promises that did not cover a power cut.
     pub(crate) fn power_was_cut(&mut self) {
         self.written = self.durable;
     }

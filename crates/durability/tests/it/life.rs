@@ -1,8 +1,9 @@
-//! One life of the data, in one thread: from what a device holds to the end of the process or a power cut.
+//! One life of the data, in one thread: from the content of a device to the end of the process or a
+//! power cut.
 //!
-//! It does what a server does, in an order that a seed decides: it recovers, appends effects and groups of
-//! them, hands them to the system, syncs, makes checkpoints, cuts the log, changes the level. What comes
-//! back is held against the ledger at each beginning.
+//! It does what a server does, in an order that a seed decides: it recovers, appends effects and
+//! groups of them, passes them to the system, syncs, writes checkpoints, cuts the log, changes the
+//! level. Each beginning checks the recovered data against the ledger.
 
 use std::error::Error;
 use std::path::Path;
@@ -21,7 +22,8 @@ use crate::ledger::{Change, Ledger, State, apply};
 pub(crate) const DIRECTORY: &str = "data/iolite";
 const LOG_DIRECTORY: &str = "data/iolite/log";
 
-/// Because of the power, or of a fault that was asked for: everything else is a failure of the test.
+/// An error comes from a power cut, or from a requested fault: everything else is a failure of the
+/// test.
 pub(crate) type Outcome<T> = Result<T, Box<dyn Error>>;
 
 pub(crate) struct Life<'l> {
@@ -33,11 +35,11 @@ pub(crate) struct Life<'l> {
     state: State,
     generation: u64,
     checkpoint: Checkpoint,
-    /// After how many milliseconds the log wants to be looked after.
+    /// Milliseconds until the log's next step is due.
     next_step_ms: u64,
 }
 
-/// How far a checkpoint has come.
+/// The progress of a checkpoint.
 enum Checkpoint {
     None,
     Begun(Parts, State),
@@ -46,7 +48,7 @@ enum Checkpoint {
 }
 
 impl<'l> Life<'l> {
-    /// Recovers what the device holds, and checks it.
+    /// Recovers the data on the device, and checks it.
     pub(crate) fn begin(
         disk: &SimulatedDisk,
         clock: &Arc<ManualClock>,
@@ -91,7 +93,7 @@ impl<'l> Life<'l> {
         Ok(life)
     }
 
-    /// Does one thing of those that a server does.
+    /// Does one of the things that a server does.
     pub(crate) fn step(&mut self, random: &mut Prng) -> Outcome<()> {
         let result = match random.below(100) {
             0..45 => {
@@ -127,7 +129,7 @@ impl<'l> Life<'l> {
         result
     }
 
-    /// Writes at `level` for some time in which nobody syncs: the device is busy.
+    /// Writes at `level` for some time without a sync: the device is busy.
     pub(crate) fn write_for(&mut self, ms: u64, level: Level, random: &mut Prng) -> Outcome<()> {
         self.log.set_level(level);
         for _ in 0..ms / 10 {
@@ -138,7 +140,7 @@ impl<'l> Life<'l> {
         Ok(())
     }
 
-    /// Appends a frame, when the log takes one.
+    /// Appends a frame, if the log has room.
     fn append(&mut self, changes: usize, random: &mut Prng) {
         if !self.log.has_room() {
             return;
@@ -184,7 +186,7 @@ impl<'l> Life<'l> {
         self.next_step_ms = self.log.sync_step();
     }
 
-    /// Lets time pass, and the log be looked after whenever it asked for that.
+    /// Lets time pass, and runs the log's steps when they are due.
     fn pass(&mut self, mut ms: u64) {
         while self.next_step_ms <= ms {
             self.clock.advance_ms(self.next_step_ms.max(1));
@@ -200,7 +202,7 @@ impl<'l> Life<'l> {
         self.log.set_level(levels[random.index(levels.len())]);
     }
 
-    /// What the log calls durable is promised from now on.
+    /// Records what the log reports as durable as promised.
     fn take_the_log_by_its_word(&mut self) {
         self.ledger.durable = self.ledger.durable.max(self.log.durable());
     }
@@ -248,7 +250,7 @@ impl<'l> Life<'l> {
         Ok(())
     }
 
-    /// Lets the log get well, which it must once the device is.
+    /// Lets the log heal, which it must once the device works.
     pub(crate) fn heal(&mut self) {
         for _ in 0..20 {
             self.log.request_sync(self.log.tail());
@@ -263,13 +265,13 @@ impl<'l> Life<'l> {
         panic!("it does not get well: {:?}", self.log.fault());
     }
 
-    /// Whether the log says that something is wrong, and takes nothing.
+    /// Whether the log reports a fault and has no room.
     pub(crate) fn refuses(&self) -> bool {
         self.log.fault().is_some() && !self.log.has_room()
     }
 }
 
-/// Reads the log behind the checkpoint and checks every frame; the state and the log's end.
+/// Reads the log behind the checkpoint and checks every frame; returns the state and the log's end.
 fn recover(
     disk: &Arc<dyn Disk>,
     ledger: &mut Ledger,
@@ -319,14 +321,14 @@ fn log_from(manifest: &Manifest) -> u64 {
     manifest.log_sequence.unwrap()
 }
 
-/// Small sizes, so that everything is at its limit soon.
+/// Returns small sizes, so that every limit is soon reached.
 fn options(random: &mut Prng) -> Options {
     let chunk_bytes = 1 << (6 + random.below(8));
     Options {
         segment_bytes: 1 << (12 + random.below(4)),
         segment_bytes_first: 1 << (8 + random.below(8)),
         chunk_bytes,
-        // Half of them have none.
+        // Half of them have no ring.
         ring_bytes: chunk_bytes * random.below(8).saturating_sub(3),
         ring_bytes_min: chunk_bytes,
         ring_bytes_first: chunk_bytes * random.below(5),

@@ -1,4 +1,4 @@
-//! What comes back after power cuts and failing devices, of log, checkpoints and manifest together.
+//! Recovery of log, checkpoints and manifest together after power cuts and device failures.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 #![allow(

@@ -1,4 +1,4 @@
-//! Power cuts, ends of the process and failing devices, one behind the other.
+//! Power cuts, ends of the process and device failures, one after the other.
 
 use std::error::Error;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::checkpoints;
 use crate::ledger::Ledger;
 use crate::life::Life;
 
-/// Lives of one seed.
+/// Number of lives per seed.
 const LIVES: u64 = 6;
 
 /// How a life ends.
@@ -33,11 +33,11 @@ pub(crate) struct Tally {
     pub(crate) ends_of_process: u64,
     pub(crate) faults: u64,
     pub(crate) frames: u64,
-    /// Frames that were rightly lost: nobody had been told that they are durable.
+    /// Number of frames that were rightly lost: they were not reported as durable.
     pub(crate) frames_lost: u64,
 }
 
-/// One seed: a device, and lives until nothing is left to go wrong.
+/// Runs one seed: a device, and lives until all planned failures have happened.
 pub(crate) fn run(seed: u64, tally: &mut Tally) {
     let mut random = Prng::seeded(seed);
     let clock = Arc::new(ManualClock::at_unix_ms(1_700_000_000_000));
@@ -75,7 +75,8 @@ pub(crate) fn run(seed: u64, tally: &mut Tally) {
     tally.frames_lost += ledger.frames_lost;
 }
 
-/// One life, until the power goes or so many steps are done; how many faults struck.
+/// Runs one life, until the power is cut or the steps are done; returns the number of faults that
+/// struck.
 fn live(
     disk: &SimulatedDisk,
     clock: &Arc<ManualClock>,
@@ -109,7 +110,7 @@ fn live(
 pub(crate) fn run_all(seeds: Range<u64>) -> Tally {
     let mut tally = Tally::default();
     for seed in seeds {
-        // The seed of a failure.
+        // Reports the seed of a failure.
         let run = AssertUnwindSafe(|| run(seed, &mut tally));
         if let Err(failure) = panic::catch_unwind(run) {
             eprintln!(
@@ -121,7 +122,7 @@ pub(crate) fn run_all(seeds: Range<u64>) -> Tally {
     tally
 }
 
-/// A number from the environment.
+/// Returns a number from the environment.
 pub(crate) fn setting(name: &str, default: u64) -> u64 {
     let text = std::env::var(name);
     text.map_or(default, |text| text.parse().unwrap())
@@ -134,7 +135,8 @@ fn what_was_promised_comes_back_and_nothing_else() {
     println!("{tally:?}");
 }
 
-/// The longest stretch of writes, acknowledged at [`Level::EverySecond`], that a power cut takes.
+/// Returns the longest period of writes, acknowledged at [`Level::EverySecond`], that a power cut
+/// loses.
 pub(crate) fn window_ms(seeds: Range<u64>) -> u64 {
     let mut window_ms = 0;
     for seed in seeds {
@@ -144,7 +146,7 @@ pub(crate) fn window_ms(seeds: Range<u64>) -> u64 {
         let disk = checkpoints::device(seed);
         let mut life = Life::begin(&disk, &clock, &mut ledger, &mut random).unwrap();
         for _ in 0..random.below(6) {
-            // However late the device is: who writes waits for it in the end.
+            // However late the device is, writes wait for it in the end.
             let busy_ms = random.below(3_000);
             life.write_for(busy_ms, Level::EverySecond, &mut random)
                 .unwrap();
@@ -173,7 +175,8 @@ fn with(bug: Bug) {
     run_all(0..2_000);
 }
 
-/// What was promised and is not there is missed by who promised it, or by the log itself, whichever seed comes first.
+/// Checks that a bug is detected as a loss: either the test or the log itself misses promised
+/// frames, whichever happens first.
 fn is_noticed_as_a_loss(bug: Bug) {
     let failure = panic::catch_unwind(|| with(bug)).unwrap_err();
     let text = failure.downcast_ref::<String>().unwrap();

@@ -1,4 +1,4 @@
-//! The same at full size, with a record of what was seen.
+//! The same at full size, with a record of the results.
 //!
 //! ```text
 //! RECORD=target/power-cuts.md SEEDS=20000 \
@@ -15,7 +15,7 @@ use durability::simulated::Fault;
 use crate::power_cuts::{Tally, run_all, setting, window_ms};
 use crate::{io_errors, power_cuts};
 
-/// Each bug, as the record calls it.
+/// Each bug, with its name in the record.
 const BUGS: [(Bug, &str); 7] = [
     (Bug::SyncSkipped, "segments are not synced"),
     (Bug::DirectorySyncSkipped, "their directory is not synced"),
@@ -80,7 +80,7 @@ begins with recovery, which may itself be cut.
 }
 
 fn errors(record: &mut String) {
-    /// Histories whose every operation fails.
+    /// Number of histories whose every operation fails.
     const HISTORIES: u64 = 10;
     *record += &format!(
         "## Every operation failing
@@ -114,7 +114,7 @@ fn bugs(record: &mut String) {
     panic::set_hook(hook);
 }
 
-/// The first seed that notices a bug, and what it says.
+/// Returns the first seed that detects a bug, and its message.
 fn noticed(bug: Bug) -> (u64, String) {
     planted::plant(Some(bug));
     let found = (0..2_000).find_map(|seed| {

@@ -1,8 +1,8 @@
-//! What the requests of a file mean one after the other: in which database a command is, and what is
-//! one transaction.
+//! The meaning of the requests of a file in sequence: the database of each command, and which
+//! commands form a transaction.
 //!
-//! The commands of a transaction are held back until its end was read: of one whose end is missing
-//! nothing is applied.
+//! The commands of a transaction are held back until its end was read: if the end is missing, none
+//! of them is applied.
 
 use std::io::Read;
 
@@ -14,18 +14,19 @@ use super::Flaw;
 use super::reader::{AofReader, AofRequest, Cut, ReadFault};
 use crate::replay::ReplayFault;
 
-/// The bytes that a transaction may have. A server holds all of it in memory as well when it runs.
+/// Maximum bytes of a transaction. A server also holds all of it in memory when it runs.
 const TRANSACTION_BYTES_MAX: usize = 1 << 30;
 
-/// So much of a name is shown.
+/// Maximum bytes of a name that are shown.
 const SHOWN_BYTES_MAX: usize = 64;
 
-/// Takes commands in order, each with its offset and its database. Errors say that they cannot be applied.
+/// Takes commands in order, each with its offset and its database. An error means that they cannot
+/// be applied.
 pub trait Taker {
-    /// Takes one.
+    /// Takes one command.
     ///
     /// # Errors
-    /// [`ReplayFault`]: it is given no more.
+    /// [`ReplayFault`]: then it gets no further commands.
     fn take(
         &mut self,
         offset: u64,
@@ -33,11 +34,11 @@ pub trait Taker {
         request: &[u8],
     ) -> Result<(), ReplayFault>;
 
-    /// Notes that so many bytes more were read.
+    /// Notes that `bytes` more were read.
     fn passed(&mut self, bytes: u64);
 }
 
-/// Where in a file its reading is.
+/// State of the reading of a file.
 struct Course<'t, T> {
     table: &'static Table,
     taker: &'t mut T,
@@ -51,15 +52,16 @@ struct Held {
     /// Where it begins.
     offset: u64,
     requests: Vec<u8>,
-    /// The commands: offset, database, and where they end in `requests`.
+    /// Offset and database of each command, and its end in `requests`.
     commands: Vec<(u64, DatabaseId, usize)>,
 }
 
-/// Gives a `taker` the commands of a file from `offset` on, where `source` stands, for a server with so
-/// many databases. When the file is cut short it is where that begins which is left out.
+/// Passes the commands of a file from `offset` on, the position of `source`, to a `taker`, for a
+/// server with so many databases. If the file is cut short, returns the offset of the part that is
+/// left out.
 ///
 /// # Errors
-/// [`Flaw`]; the commands before were given.
+/// [`Flaw`]; the commands before it were passed on.
 pub fn read<R: Read, T: Taker>(
     table: &'static Table,
     source: R,
@@ -165,7 +167,7 @@ impl<T: Taker> Course<'_, T> {
     }
 }
 
-/// Whether a command is one about keys, as servers log them: reads, too, that keep what they found out
+/// Whether a command is about keys, as servers log them: including reads that store a result
 /// (PFCOUNT).
 fn is_loaded(found: &Found) -> bool {
     found.spec.group.is_data() || found.spec.flags.has(Flags::WRITE)

@@ -1,6 +1,6 @@
-//! Writing the store as an append-only directory, from which a server of Redis 7 starts.
+//! Writes the store as an append-only directory, from which a Redis 7 server can start.
 //!
-//! There is a base and nothing behind it: what a server writes later it puts into files of its own.
+//! It consists of a base only: a server puts later writes into files of its own.
 
 use std::io::{Error, ErrorKind};
 use std::path::Path;
@@ -12,16 +12,16 @@ use super::{Manifest, ManifestFile};
 use crate::environment::Environment;
 use crate::export::{ExportError, ExportOptions, Exported, export_rdb};
 
-/// The version of the base if nobody asks for another: that of Redis 7.0, the first with such
-/// directories.
+/// Default version of the base: that of Redis 7.0, the first with such directories.
 const VERSION: u16 = 10;
 
-/// The number of the base.
+/// Number of the base.
 const SEQUENCE: u64 = 1;
 
-/// Writes all databases of `env`, as they are now, into `directory`, which is made if need be and in
-/// which there is no log yet. The base is of the version that is asked for; of none, of the first one from
-/// 10 on that loses nothing. The names of its files begin with `file_name` (`appendfilename`). What stands there is whole once the manifest does, which comes last.
+/// Writes all databases of `env`, as they are now, into `directory`. The directory is created if
+/// needed, and must not contain a log yet. The base has the requested version, or by default the
+/// first one from 10 on that loses nothing. The names of its files begin with `file_name`
+/// (`appendfilename`). The content is whole once the manifest exists, which is written last.
 ///
 /// # Errors
 /// See [`ExportError`].

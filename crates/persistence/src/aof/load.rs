@@ -1,4 +1,4 @@
-//! Append-only files into the store.
+//! Loads append-only files into the store.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,28 +13,28 @@ use crate::environment::Environment;
 use crate::import::{ImportOptions, import_stream};
 use crate::replay::{Feed, Origin, ReplayFault, Replayed, replay_in_parallel};
 
-/// What a file with records in front begins with, as RDB files do.
+/// First bytes of a file that begins with records, as in RDB files.
 const RDB_MAGIC: &[u8; 5] = b"REDIS";
 
-/// What was loaded.
+/// The result of a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// What was applied behind the base.
     pub replayed: Replayed,
-    /// Records that the files began with.
+    /// Number of records at the beginning of the files.
     pub base_keys: u64,
-    /// Libraries of functions among these that are not taken: their code.
+    /// Code of the libraries of functions among these, which are not loaded.
     pub functions: Vec<Vec<u8>>,
-    /// What was left out: from an offset on in the last file.
+    /// The part left out: the last file from an offset on.
     pub left_out: Option<(PathBuf, u64)>,
 }
 
-/// Loads files into the store of `env`, which is empty. Tells the log and [`Environment::loading`] how far it
-/// has come; unless the caller has said that loading goes on, and counted the files in, it goes on as long
-/// as this takes. `accepts_short` is `aof-load-truncated`.
+/// Loads files into the store of `env`, which is empty. Reports its progress to the log and to
+/// [`Environment::loading`]. Loading lasts as long as this call, unless the caller has already
+/// begun it and counted these files. `accepts_short` is `aof-load-truncated`.
 ///
 /// # Errors
-/// [`AofFault`]; the store holds some of what was read before, and is of no use.
+/// [`AofFault`]; then the store holds some of what was read before, and is unusable.
 pub fn load(env: &Environment, source: &Source, accepts_short: bool) -> Result<Loaded, AofFault> {
     let is_whole_loading = !env.loading.progress().goes_on;
     if is_whole_loading {
@@ -99,7 +99,7 @@ fn tell(env: &Environment, loaded: &Loaded, elapsed_ms: u64) {
     ));
 }
 
-/// Loads a file. Where it is cut short, if it is.
+/// Loads a file. Returns the offset at which it is cut short, if it is.
 fn load_file(env: &Environment, path: &Path, loaded: &mut Loaded) -> Result<Option<u64>, Flaw> {
     let mut file = File::open(path).map_err(Flaw::Io)?;
     let mut offset = 0;
@@ -131,7 +131,7 @@ fn load_file(env: &Environment, path: &Path, loaded: &mut Loaded) -> Result<Opti
     Ok(cut)
 }
 
-/// Whether a file begins as RDB files do; it is read from its front again.
+/// Whether a file begins like an RDB file; the file is then read from its front again.
 pub(super) fn begins_with_records(file: &mut File) -> Result<bool, Flaw> {
     let mut magic = Vec::new();
     let most = RDB_MAGIC.len() as u64;
@@ -143,7 +143,7 @@ pub(super) fn begins_with_records(file: &mut File) -> Result<bool, Flaw> {
     Ok(magic == RDB_MAGIC)
 }
 
-/// Hands commands to the lanes.
+/// Passes commands to the lanes.
 struct Feeder<'a, 'f> {
     feed: &'f mut Feed,
     env: &'a Environment,

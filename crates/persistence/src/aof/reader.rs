@@ -1,4 +1,5 @@
-//! The requests of an append-only file: its bytes cut where one ends and the next begins.
+//! The requests of an append-only file: splits its bytes where one request ends and the next
+//! begins.
 //!
 //! ```text
 //!   *3 │ $3 SET │ $1 a │ $1 1      a request, as a client sends it
@@ -6,73 +7,73 @@
 //! ```
 //!
 //! Invariants
-//!  1. Memory is a small multiple of the longest request that is really there: what a length claims is
-//!     believed as far as bytes arrive.
-//!  2. A file that ends within a request is [short](Cut::Short), as it is left behind by a server that was
-//!     stopped at any time. Anything else that is no request is [damage](Cut::Damaged). Both are told with
-//!     the offset at which the request begins that is not whole, and what stands before it was given
-//!     out.
+//!  1. Memory is a small multiple of the longest request that is really there: a stated length is
+//!     trusted only as far as bytes arrive.
+//!  2. A file that ends within a request is [short](Cut::Short), as a server leaves it that is
+//!     stopped at any time. Anything else that is no request is [damage](Cut::Damaged). Both are
+//!     reported with the offset of the incomplete request, after all requests before it were
+//!     returned.
 
 use std::io::{self, ErrorKind, Read};
 
 use base::number::parse_u64;
 use protocol::{Batch, Decoded, Decoder, Limits, Request};
 
-/// What is read at a time.
+/// Number of bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
-/// A longer buffer is given back once the request that needed it was passed.
+/// A longer buffer is freed once the request that needed it was passed.
 const KEPT_BYTES: usize = 4 << 20;
-/// So many requests are cut at once.
+/// Maximum number of requests that are split at once.
 const BATCH_MAX: usize = 256;
 
-/// How an append-only file ends otherwise than behind a request.
+/// The end of an append-only file that does not end behind a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Within the request that begins at an offset.
     Short(u64),
-    /// What stands at an offset is no request.
+    /// The bytes at an offset are no request.
     Damaged(u64),
 }
 
 /// Why there are no more requests.
 #[derive(Debug)]
 pub enum ReadFault {
-    /// The file is not whole.
+    /// The file is incomplete.
     Cut(Cut),
-    /// It cannot be read.
+    /// The file cannot be read.
     Io(io::Error),
 }
 
-/// Reads a file from some place on.
+/// Reads a file from some offset on.
 #[derive(Debug)]
 pub struct AofReader<R> {
     source: R,
     decoder: Decoder,
     batch: Batch,
     buffer: Vec<u8>,
-    /// Where the next request begins in the buffer, and up to where that is filled.
+    /// Start of the next request in the buffer, and the end of the filled part.
     start: usize,
     filled: usize,
-    /// Where the buffer begins in the file.
+    /// Offset of the buffer's start in the file.
     before: u64,
     is_at_end: bool,
-    /// What stands behind the requests given out last.
+    /// What is behind the requests returned last.
     fault: Option<Cut>,
 }
 
 /// A request in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct AofRequest<'a> {
-    /// Where it begins.
+    /// Its offset.
     pub offset: u64,
-    /// It as it stands there.
+    /// Its encoded bytes.
     pub bytes: &'a [u8],
     /// Its arguments.
     pub request: Request<'a>,
 }
 
 impl<R: Read> AofReader<R> {
-    /// A reader of `source`, which is at `offset` of its file.
+    /// Returns a reader of `source`, which is at `offset` of its file.
     pub fn new(source: R, offset: u64) -> Self {
         Self {
             source,
@@ -87,17 +88,17 @@ impl<R: Read> AofReader<R> {
         }
     }
 
-    /// Where in the file the next request begins.
+    /// Returns the offset of the next request in the file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.before + self.start as u64
     }
 
-    /// Calls `each` for the next requests, at least one; whether there were some. There are none behind
+    /// Calls `each` for the next requests, at least one. Returns `false` if there are none, behind
     /// the last one.
     ///
     /// # Errors
-    /// [`ReadFault`], once all whole requests before were given out.
+    /// [`ReadFault`], once all whole requests before it were returned.
     pub fn next(&mut self, mut each: impl FnMut(AofRequest<'_>)) -> Result<bool, ReadFault> {
         loop {
             if let Some(cut) = self.fault {
@@ -133,8 +134,8 @@ impl<R: Read> AofReader<R> {
             .decode(input, &limits, BATCH_MAX, &mut self.batch)
     }
 
-    /// Gives out the requests that were decoded of so many bytes, up to what is none as a server writes
-    /// it; how many.
+    /// Returns the requests that were decoded from `consumed` bytes, up to one that no server
+    /// writes; returns their number.
     fn give(&mut self, consumed: usize, each: &mut impl FnMut(AofRequest<'_>)) -> usize {
         let input = &self.buffer[self.start..self.filled];
         let offset = self.before + self.start as u64;
@@ -160,14 +161,14 @@ impl<R: Read> AofReader<R> {
             }
             begin += len;
         }
-        // The decoder passes empty requests.
+        // The decoder skips empty requests.
         if begin != consumed && self.fault.is_none() {
             self.fault = Some(Cut::Damaged(offset + begin as u64));
         }
         given
     }
 
-    /// What is left at the end of the file.
+    /// Checks what is left at the end of the file.
     fn end(&mut self) -> Result<(), ReadFault> {
         let cut = match self.buffer.get(self.start..self.filled) {
             None | Some([]) => return Ok(()),
@@ -178,7 +179,7 @@ impl<R: Read> AofReader<R> {
         Err(ReadFault::Cut(cut))
     }
 
-    /// Reads on, behind what is there of the next request.
+    /// Reads more, behind the buffered part of the next request.
     fn fill(&mut self) -> io::Result<()> {
         self.buffer.copy_within(self.start..self.filled, 0);
         self.before += self.start as u64;
@@ -204,7 +205,7 @@ impl<R: Read> AofReader<R> {
     }
 }
 
-/// Whether bytes are the beginning of a request or of an annotation, as far as they go.
+/// Whether `bytes` can be the beginning of a request or of an annotation.
 fn begins_well(bytes: &[u8]) -> bool {
     if bytes.first() == Some(&b'#') {
         return !bytes.contains(&0);
@@ -217,7 +218,7 @@ fn begins_well(bytes: &[u8]) -> bool {
 enum Flaw {
     /// They end within it.
     Cut,
-    /// Something else stands there.
+    /// Something else is there.
     Wrong,
 }
 
@@ -231,7 +232,7 @@ fn pass_request(bytes: &[u8]) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// The number on a line behind its mark, and what follows the line.
+/// Returns the number behind its mark on a line, and the bytes behind the line.
 fn pass_line(bytes: &[u8], mark: u8) -> Result<(usize, &[u8]), Flaw> {
     let (first, rest) = bytes.split_first().ok_or(Flaw::Cut)?;
     let digits_count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -254,7 +255,7 @@ fn pass_line_end(bytes: &[u8]) -> Result<&[u8], Flaw> {
     bytes.strip_prefix(b"\r\n").ok_or(flaw)
 }
 
-/// Bytes of the line at the front.
+/// Returns the length of the first line.
 fn line_bytes(bytes: &[u8]) -> usize {
     let end = bytes.iter().position(|byte| *byte == b'\n');
     end.map_or(0, |end| end + 1)
@@ -266,7 +267,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives a few bytes at a time.
+    /// Returns a few bytes at a time.
     struct Trickle<'a>(&'a [u8], usize);
 
     impl Read for Trickle<'_> {
@@ -279,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Requests with their offsets, and how the file ends.
+    /// Returns the requests with their offsets, and how the file ends.
     fn read(bytes: &[u8], step: usize) -> (Vec<(u64, String)>, Option<Cut>) {
         let mut reader = AofReader::new(Trickle(bytes, step), 1000);
         let mut seen = Vec::new();

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Manifest;
 use super::{AofFault, Flaw};
 
-/// What the name of a manifest ends with.
+/// Suffix of the name of a manifest.
 pub(super) const MANIFEST_SUFFIX: &str = ".manifest";
 
 /// The files of a log.
@@ -18,11 +18,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// What there is in the working directory of a server with these names in its configuration, if there
-    /// is anything.
+    /// Returns the log in the working directory of a server with these names in its configuration,
+    /// if there is any.
     ///
     /// # Errors
-    /// [`AofFault`] for a manifest that is not understood.
+    /// [`AofFault`] if a manifest is invalid.
     pub fn find(
         working_directory: &Path,
         directory_name: &Path,
@@ -51,8 +51,8 @@ impl Source {
         }
     }
 
-    /// Whether a path leads to append-only files, by its name or its first byte; a single file with
-    /// records in front is one by its name alone.
+    /// Whether a path leads to append-only files, judged by its name or its first byte. A single
+    /// file that begins with records is recognized only by its name.
     #[must_use]
     pub fn is_log(path: &Path) -> bool {
         let name = path.to_string_lossy();
@@ -65,10 +65,10 @@ impl Source {
         path.is_dir() || is_named || has_requests()
     }
 
-    /// What a path leads to: a directory with one manifest, a manifest, or a single file.
+    /// Returns the log at a path: a directory with one manifest, a manifest, or a single file.
     ///
     /// # Errors
-    /// [`AofFault`] when it is nothing of these.
+    /// [`AofFault`] if it is none of these.
     pub fn at(path: &Path) -> Result<Self, AofFault> {
         if path.is_dir() {
             return Self::of_manifest(&manifest_in(path)?);
@@ -95,10 +95,10 @@ impl Source {
         })
     }
 
-    /// How many bytes there are to read.
+    /// Returns the number of bytes to read.
     ///
     /// # Errors
-    /// [`AofFault`] for the first file that is not there.
+    /// [`AofFault`] for the first missing file.
     pub fn bytes(&self) -> Result<u64, AofFault> {
         let size = |file: &PathBuf| {
             let found = fs::metadata(file).map(|found| found.len());
@@ -120,7 +120,7 @@ impl AofFault {
     }
 }
 
-/// The one manifest in a directory.
+/// Returns the only manifest in a directory.
 fn manifest_in(directory: &Path) -> Result<PathBuf, AofFault> {
     let fault = |flaw| AofFault {
         file: directory.to_owned(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often who waits for room is asked whether to go on.
+/// Interval at which a thread that waits for room calls `goes_on`.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(super) struct Queue<T> {
@@ -16,9 +16,9 @@ pub(super) struct Queue<T> {
 
 struct Inner<T> {
     all: VecDeque<T>,
-    /// Nothing more is pushed.
+    /// Whether nothing more is pushed.
     is_ended: bool,
-    /// Nothing is wanted any more.
+    /// Whether nothing more is wanted.
     is_closed: bool,
 }
 
@@ -37,7 +37,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Waits for room, as long as `goes_on` says so; whether it was pushed.
+    /// Waits for room, while `goes_on` returns `true`; returns whether the item was pushed.
     pub(super) fn push(&self, one: T, goes_on: &dyn Fn() -> bool) -> bool {
         let mut inner = self.lock();
         while inner.all.len() >= self.room && !inner.is_closed {
@@ -56,7 +56,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// The next one; none at the end.
+    /// Returns the next item, or `None` at the end.
     pub(super) fn pop(&self) -> Option<T> {
         let mut inner = self.lock();
         loop {
@@ -76,13 +76,13 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Nothing more is pushed; what is there is still popped.
+    /// Ends the input; items already in the queue can still be popped.
     pub(super) fn end(&self) {
         self.lock().is_ended = true;
         self.pushed.notify_all();
     }
 
-    /// Nothing is wanted any more.
+    /// Declares that nothing more is wanted.
     pub(super) fn close(&self) {
         let mut inner = self.lock();
         inner.is_closed = true;

@@ -1,11 +1,11 @@
-//! Memory that is used again. The allocator gives back to the system at once what is freed, and what is taken anew comes
-//! page by page: for each byte that arrives that cost more than putting it into the store.
+//! Memory that is reused. The allocator returns freed memory to the system at once, and new memory
+//! comes page by page: per received byte that costs more than putting it into the store.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(super) struct Spares {
     all: Mutex<Vec<Vec<u8>>>,
-    /// What is kept: so many, none of them larger than that.
+    /// Limits of what is kept: the number of buffers, and the size of each.
     count_max: usize,
     bytes_max: usize,
 }
@@ -19,7 +19,7 @@ impl Spares {
         }
     }
 
-    /// Memory whose contents do not matter, with none where none is spare.
+    /// Returns memory whose content does not matter; empty if none is spare.
     pub(super) fn take(&self) -> Vec<u8> {
         self.lock().pop().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! A part that arrives in pieces, as a file that is read from front to back.
+//! A part that is received in pieces, as a file that is read from front to back.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,15 +17,15 @@ pub(super) struct Stream {
     window: Mutex<Window>,
 }
 
-/// What arrived and may be read yet.
+/// Received bytes that can be read.
 #[derive(Default)]
 struct Window {
     pieces: VecDeque<Vec<u8>>,
-    /// Bytes of the first that were read.
+    /// Number of bytes of the first piece that were read.
     passed_bytes: usize,
-    /// Bytes that were not.
+    /// Number of unread bytes.
     left_bytes: usize,
-    /// Where those begin in the part.
+    /// Offset of the unread bytes in the part.
     start: u64,
     is_over: bool,
 }
@@ -41,11 +41,11 @@ impl Window {
         }
     }
 
-    /// Forgets what is before a place.
+    /// Forgets the bytes before `until`.
     fn forget(&mut self, until: u64, spares: &Spares) -> io::Result<()> {
         let passed = until.checked_sub(self.start);
         let passed = passed.and_then(|bytes| usize::try_from(bytes).ok());
-        // Nobody reads backwards, or beyond what is there.
+        // No caller reads backwards, or beyond the received bytes.
         let passed = passed.filter(|bytes| *bytes <= self.left_bytes);
         let passed = passed.ok_or(io::ErrorKind::InvalidInput)?;
         self.passed_bytes += passed;
@@ -58,7 +58,7 @@ impl Window {
         Ok(())
     }
 
-    /// Copies what comes next, as much as there is; how many bytes.
+    /// Copies the next bytes, as many as there are; returns their number.
     fn copy_to(&self, mut buffer: &mut [u8]) -> usize {
         let room = buffer.len();
         let mut from = self.passed_bytes;
@@ -74,7 +74,7 @@ impl Window {
 }
 
 impl Stream {
-    /// The part that this piece is the first of. Pieces that were read go to `spares`.
+    /// Returns the part that begins with this piece. Pieces that were read go to `spares`.
     pub(super) fn new(pieces: Arc<Queue<Piece>>, spares: Arc<Spares>, first: Piece) -> Self {
         let mut window = Window::default();
         window.add(first);

@@ -1,4 +1,4 @@
-//! A checkpoint that is loaded while it arrives, whole, damaged and given up.
+//! A checkpoint that is loaded while it is received: whole, damaged and given up.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 use base::clock::ManualClock;
@@ -21,14 +21,14 @@ fn environment() -> Arc<Environment> {
 
 fn value_of(number: u64) -> Vec<u8> {
     let length = match number {
-        // Goes over several blocks.
+        // Spans several blocks.
         7 => 700_000,
         _ => usize::try_from(number % 500).unwrap(),
     };
     vec![b'a' + u8::try_from(number % 20).unwrap(); length]
 }
 
-/// Two parts, of some blocks each, and the manifest that names them.
+/// Returns two parts of several blocks each, and the manifest that names them.
 fn checkpoint() -> (Manifest, Vec<Vec<u8>>) {
     let disk = SimulatedDisk::new(1);
     disk.create_directory(Path::new("/data")).unwrap();
@@ -72,7 +72,7 @@ fn checkpoint() -> (Manifest, Vec<Vec<u8>>) {
     (manifest, parts)
 }
 
-/// Has parts arrive in pieces of so many bytes; what comes of it.
+/// Delivers parts in pieces of `piece_bytes`; returns the result.
 fn arrive(
     env: &Arc<Environment>,
     (manifest, parts): &(Manifest, Vec<Vec<u8>>),
@@ -111,7 +111,7 @@ fn what_arrives_is_there_however_it_was_cut() {
     }
 }
 
-/// Every byte of a part counts: the fault is found whichever it is.
+/// Every byte of a part counts: a fault in any of them is found.
 #[test]
 fn what_is_damaged_is_refused_with_its_part() {
     let whole = checkpoint();
@@ -167,7 +167,7 @@ fn what_is_given_up_ends_and_leaves_the_store_to_who_began() {
     assert!(count(&env) as u64 <= RECORDS / 2);
 }
 
-/// A primary that says there are more records than memory could hold takes no memory by that.
+/// A primary that states more records than memory can hold does not cause an allocation.
 #[test]
 fn room_is_made_for_what_was_met() {
     for (met, step) in [

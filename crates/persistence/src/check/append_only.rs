@@ -14,7 +14,7 @@ use crate::aof::course::{self, Taker};
 use crate::aof::{AofFault, Flaw, Source};
 use crate::replay::ReplayFault;
 
-/// The files that a path stands for, and what they may be.
+/// Returns the files that a path stands for, and their kinds.
 pub(super) fn expand(path: &Path) -> Vec<(PathBuf, Result<Place, Damage>)> {
     let source = match Source::at(path) {
         Ok(source) => source,
@@ -32,7 +32,8 @@ pub(super) fn expand(path: &Path) -> Vec<(PathBuf, Result<Place, Damage>)> {
     placed.collect()
 }
 
-/// Whether requests begin at an offset, or an annotation of them; then the file is there.
+/// Whether requests, or an annotation of them, begin at an offset; if so, the file is positioned
+/// there.
 pub(super) fn are_requests_at(file: &mut File, offset: u64) -> io::Result<bool> {
     let before = file.stream_position()?;
     file.seek(SeekFrom::Start(offset))?;
@@ -62,7 +63,7 @@ pub(super) fn requests(
     let mut counter = Counter::default();
     let cut = course::read(table, file, offset, DatabaseId::MAX, &mut counter);
     let bytes = counter.bytes;
-    // A text takes whatever it is given.
+    // Writing to a string does not fail.
     let _always = writeln!(findings.requests, "  {bytes} bytes of requests");
     for (database, commands) in &counter.commands {
         let _always = writeln!(

@@ -1,4 +1,4 @@
-//! Our own files: what a manifest names, single parts, and the log behind a checkpoint.
+//! Our own files: those that a manifest names, single parts, and the log behind a checkpoint.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,23 +17,23 @@ use crate::directory;
 
 mod values;
 
-/// How a part begins, and a segment of the log.
+/// First bytes of a part, and of a segment of the log.
 const PART_MAGIC: &[u8] = b"IOLPART\n";
 const SEGMENT_MAGIC: &[u8] = b"IOLITLOG";
 
-/// What was found, in words.
+/// The findings, as text.
 pub(super) type Words = String;
 
-/// What a path stands for, if it is ours.
+/// The files that a path stands for, if they are ours.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Native {
     /// The directory of a manifest, with everything that belongs to it.
     Data(PathBuf),
-    /// A part by itself.
+    /// A single part.
     Part(PathBuf),
     /// The directory of a log: a segment makes sense only beside the others.
     Log(PathBuf),
-    /// The directory of a tier, whose segments are looked at with the data that names them.
+    /// The directory of a tier, whose segments are checked with the data that names them.
     Tier(PathBuf),
 }
 
@@ -65,14 +65,14 @@ impl Native {
         }
     }
 
-    /// What was checked.
+    /// Returns the path that was checked.
     pub(super) fn path(&self) -> &Path {
         match self {
             Self::Data(path) | Self::Part(path) | Self::Log(path) | Self::Tier(path) => path,
         }
     }
 
-    /// Reads all of it; `others` are the paths that were given beside it.
+    /// Reads all of it; `others` are the other given paths.
     pub(super) fn check(&self, others: &[PathBuf], words: &mut Words) -> Result<(), Damage> {
         match self {
             Self::Data(path) => data(path, others, words),
@@ -197,7 +197,7 @@ fn log(path: &Path, from: u64, words: &mut Words) -> Result<(), Damage> {
     outcome
 }
 
-/// Where the oldest segment begins, by its name.
+/// Returns where the oldest segment begins, by its name.
 fn first_sequence(path: &Path) -> u64 {
     let names = SystemDisk.list(path).unwrap_or_default();
     let sequences = names.iter().filter_map(|name| sequence_of(name));
@@ -209,7 +209,7 @@ fn holds_segments(path: &Path) -> bool {
     names.iter().any(|name| sequence_of(name).is_some())
 }
 
-/// The sequence that a segment's name states: sixteen hexadecimal digits.
+/// Returns the sequence in a segment's name: sixteen hexadecimal digits.
 fn sequence_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".log")?.get(..16)?;
     u64::from_str_radix(digits, 16).ok()
@@ -222,6 +222,6 @@ fn tell_counts(databases: &BTreeMap<u16, u64>, words: &mut Words) {
 }
 
 fn tell(words: &mut Words, line: std::fmt::Arguments<'_>) {
-    // A text takes whatever it is given.
+    // Writing to a string does not fail.
     let _always = writeln!(words, "  {line}");
 }

@@ -21,20 +21,20 @@ use crate::bodies;
 use crate::lines::Level;
 use crate::places;
 
-/// Buckets that are walked through before somebody may have the store for himself: some tenths of a
+/// Buckets that are walked before other threads get their turn with the store: some tenths of a
 /// millisecond.
 const BUCKETS_AT_ONCE: usize = 512;
 
-/// The same while somebody else wants the core: some hundredths.
+/// The same while another thread wants the core: some hundredths.
 const BUCKETS_CONTENDED: usize = 64;
 
-/// How long the walk rests when too much is held, or somebody is in its way.
+/// Time that the walk pauses if too much is held, or it cannot continue.
 const REST: Duration = Duration::from_micros(500);
 
-/// How often progress is told to the operator.
+/// Interval of progress reports to the operator.
 const TOLD_EVERY_NS: u64 = 5_000_000_000;
 
-/// What an attempt came to.
+/// The result of an attempt.
 pub(super) struct Made {
     pub(super) result: Result<Arc<Manifest>, Failure>,
     /// The store's count of changes just before the cut.
@@ -43,7 +43,7 @@ pub(super) struct Made {
 }
 
 impl Checkpointer {
-    /// Makes a checkpoint with this thread as the one that walks.
+    /// Makes a checkpoint; this thread walks through the store.
     pub(super) fn make(&self, handle: &mut Handle, attempt: &Arc<Attempt>) -> Made {
         let made = self.make_checkpoint(handle, attempt);
         let totals = attempt
@@ -62,7 +62,7 @@ impl Checkpointer {
         }
     }
 
-    /// Has the checkpoint count, and tells of it.
+    /// Makes the checkpoint, reports its outcome, and lets it take effect.
     fn make_checkpoint(
         &self,
         handle: &mut Handle,
@@ -92,7 +92,7 @@ impl Checkpointer {
         made
     }
 
-    /// Writes what a save leaves beside its checkpoint; the most memory that was held for it.
+    /// Writes what a save leaves beside its checkpoint; returns the maximum memory held for it.
     fn save_beside(&self, attempt: &Attempt) -> Result<u64, Failure> {
         if !attempt.is_save {
             return Ok(0);
@@ -107,7 +107,7 @@ impl Checkpointer {
         handle: &mut Handle,
         attempt: &Arc<Attempt>,
     ) -> Result<Manifest, Failure> {
-        // Once for all of it: it may change meanwhile.
+        // Read once for the whole attempt, because it may change meanwhile.
         let directory = &*self.directory();
         let disk = &*self.setup.disk;
         if let Some(reason) = self.setup.surroundings.refuses() {
@@ -152,21 +152,21 @@ impl Checkpointer {
         result
     }
 
-    /// Removes what a failed attempt wrote, unless it may count.
+    /// Removes what a failed attempt wrote, unless it may be in force.
     fn remove_rest(&self, directory: &Path, own: &Path) {
         let disk = &*self.setup.disk;
         let named = match read_manifest(disk, directory) {
             Ok(manifest) => manifest.map(|manifest| directory.join(manifest.directory)),
-            // Nobody knows what it names.
+            // It is unknown what the manifest names.
             Err(_) => return,
         };
         if named.as_deref() != Some(own) {
-            // What cannot be removed is no checkpoint, and goes with the next one.
+            // What cannot be removed is no checkpoint, and the next one removes it.
             let _removed = remove_checkpoint(disk, own);
         }
     }
 
-    /// Writes everything; all of it is durable, and was read again.
+    /// Writes all parts; on return they are durable, and were read again.
     fn write_parts(
         &self,
         handle: &mut Handle,
@@ -210,7 +210,7 @@ impl Checkpointer {
         let written = parts.iter().map(|part| part.entry.records).sum::<u64>();
         let saved = attempt.ending().map_or(0, |(_, totals)| totals.records);
         if written != saved {
-            // A fault of this program, and no checkpoint may come of it.
+            // This is a bug of this program, and must not produce a checkpoint.
             let what = format!("{written} records were written of {saved} that were saved");
             return Err(Failure::System(what));
         }
@@ -219,7 +219,7 @@ impl Checkpointer {
         Ok(parts)
     }
 
-    /// The tier, if the parts are to name what is in it.
+    /// Returns the tier, if the parts are to refer to its values.
     fn tier_for(&self, attempt: &Attempt) -> Option<Arc<Tier>> {
         let tier = self.setup.surroundings.tier();
         tier.filter(|_| !attempt.has_values)
@@ -264,7 +264,7 @@ impl Checkpointer {
         }
     }
 
-    /// Walks through the store until the snapshot is over, however it ends.
+    /// Walks through the store until the snapshot is over, whatever its outcome.
     fn walk(&self, handle: &mut Handle, attempt: &Attempt, pace: &Pace<'_>) {
         let mut thread = pace.enter();
         let mut told_ns = self.setup.clock.monotonic_ns();
@@ -308,7 +308,7 @@ impl Checkpointer {
         }
     }
 
-    /// Makes the checkpoint the one that counts.
+    /// Puts the checkpoint in force.
     fn put_in_force(
         &self,
         parts: Vec<Part>,
@@ -358,14 +358,14 @@ impl Checkpointer {
             .and_then(|()| replace_manifest(disk, directory, &manifest));
         durable.map_err(|error| system(directory, &error))?;
         if let Some(tier) = tier {
-            // Only now: until here nobody knew which of the two counts.
+            // Only now: until here it was uncertain which of the two is in force.
             places::in_force(&tier, &manifest);
         }
         Ok(manifest)
     }
 }
 
-/// Makes the values durable that a checkpoint only names, and sees to it that they stay when it is in force.
+/// Makes the values durable to which a checkpoint only refers, and keeps them once it is in force.
 fn keep_values(tier: &Tier, hold: &Hold, directory: &Path) -> Result<Named, TierFault> {
     tier.claim(directory)?;
     let named = tier.make_durable(hold)?;
@@ -373,19 +373,19 @@ fn keep_values(tier: &Tier, hold: &Hold, directory: &Path) -> Result<Named, Tier
     Ok(named)
 }
 
-/// A cut, and the way that its records take.
+/// A cut, and the channel of its records.
 struct Cut {
     generation: u64,
     log_sequence: Option<u64>,
     created_unix_ms: u64,
     libraries: Vec<Vec<u8>>,
     history: History,
-    /// Why nothing is to come of it, if so.
+    /// Why it must not become a checkpoint, if so.
     refused: Option<String>,
     batches: Mutex<Receiver<Batch>>,
 }
 
-/// Why nothing will come of the attempt, if that is so.
+/// Returns the failure of the attempt, if it has one.
 fn check(attempt: &Attempt) -> Result<(), Failure> {
     if attempt.is_cancelled.load(Ordering::Relaxed) {
         return Err(Failure::Cancelled);

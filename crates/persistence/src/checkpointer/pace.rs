@@ -1,31 +1,31 @@
-//! How fast a checkpoint is made beside clients who want the cores.
+//! The speed of a checkpoint while clients want the cores.
 //!
-//! It takes a small share of them, which grows as writers fill memory with what is to be written, with the log that a
-//! start would have to read, and with time.
+//! It takes a small share of them. The share grows as writers fill memory with what is to be
+//! written, with the log that a start would have to read, and with time.
 
 use base::background::{BackgroundThread, FULL_SHARE, Scheduler};
 
 use super::Checkpointer;
 
-/// Of a thousand, what a checkpoint takes of each core while nothing presses.
+/// Share of each core, in thousandths, that a checkpoint takes without pressure.
 const SHARE: u64 = 80;
 
-/// From so much of the memory on that may be held, of a thousand, ...
+/// From this part of the memory limit on, in thousandths, ...
 const HELD: u64 = 200;
-/// ... up to here the share grows to the whole: from there on writers would be slowed down.
+/// ... up to here the share grows to the whole: beyond it writers would be slowed down.
 const HELD_MAX: u64 = 1_000;
 
-/// The log may grow by so many bytes, or by as many as the last checkpoint had if those are more, before the share
-/// grows; it is the whole at three times as many.
+/// Bytes by which the log may grow before the share grows, or the bytes of the last checkpoint if
+/// those are more. At `LOG_TIMES` as many the share is the whole.
 const LOG_BYTES: u64 = 1 << 30;
 const LOG_TIMES: u64 = 3;
 
-/// From so long after its cut ...
+/// From this time after its cut on ...
 const ELAPSED_NS: u64 = 20_000_000_000;
-/// ... up to here the share grows to the whole: also on a machine whose cores are busy for ever.
+/// ... up to here the share grows to the whole, even on a machine whose cores are always busy.
 const ELAPSED_NS_MAX: u64 = 60_000_000_000;
 
-/// How one checkpoint goes on.
+/// The pace of one checkpoint.
 pub(super) struct Pace<'p> {
     checkpointer: &'p Checkpointer,
     began_ns: u64,
@@ -33,20 +33,20 @@ pub(super) struct Pace<'p> {
     log_bytes: u64,
 }
 
-/// What presses.
+/// What makes a checkpoint urgent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pressure {
-    /// Of a thousand, how much of the memory that may be held is.
+    /// Part of the memory limit that is held, in thousandths.
     held: u64,
     elapsed_ns: u64,
-    /// Of a thousand of what it may, how much the log has grown.
+    /// Growth of the log relative to what is allowed, in thousandths.
     log: u64,
-    /// Nothing comes of it any more but an end that others wait for, or memory is free only then.
+    /// Whether it was given up and others wait for its end, or only its end frees memory.
     is_urgent: bool,
 }
 
 impl Pressure {
-    /// What may be taken of each core, `least` while nothing presses.
+    /// Returns the share of each core that may be taken: `least` without pressure.
     fn share(self, least: u64) -> u64 {
         if self.is_urgent {
             return FULL_SHARE;
@@ -59,14 +59,15 @@ impl Pressure {
     }
 }
 
-/// Of a thousand, how far a number is on its way.
+/// Returns the position of `number` between `from` and `to`, in thousandths.
 fn between(number: u64, from: u64, to: u64) -> u64 {
     let done = number.clamp(from, to) - from;
     done.saturating_mul(FULL_SHARE) / (to - from)
 }
 
-/// What a copy of the store that is no checkpoint may take of each core, of a thousand: `least` while nothing presses, and
-/// more as writers fill the memory that may be held for it, and with time.
+/// Returns the share of each core, in thousandths, that a copy of the store which is no checkpoint
+/// may take: `least` without pressure, and more as writers fill the memory that may be held for it,
+/// and with time.
 #[must_use]
 pub fn share_of_copy(least: u64, held_bytes: u64, limit_bytes: u64, elapsed_ns: u64) -> u64 {
     let pressure = Pressure {
@@ -78,7 +79,7 @@ pub fn share_of_copy(least: u64, held_bytes: u64, limit_bytes: u64, elapsed_ns: 
 }
 
 impl Checkpointer {
-    /// That of a checkpoint whose cut was just made.
+    /// Returns the pace of a checkpoint whose cut was just made.
     pub(super) fn pace(&self, log_sequence: Option<u64>) -> Pace<'_> {
         Pace {
             checkpointer: self,
@@ -94,12 +95,12 @@ impl Pace<'_> {
         &self.checkpointer.setup.background
     }
 
-    /// The calling thread works on the checkpoint.
+    /// Registers the calling thread as working on the checkpoint.
     pub(super) fn enter(&self) -> BackgroundThread<'_> {
         self.background().enter()
     }
 
-    /// Between two pieces of work.
+    /// Yields between two pieces of work.
     pub(super) fn pause(&self, thread: &mut BackgroundThread<'_>) {
         if thread.is_due() {
             self.background().set_share(self.pressure().share(SHARE));

@@ -1,4 +1,4 @@
-//! Writing the parts of one checkpoint, by several threads.
+//! Writes the parts of one checkpoint with several threads.
 //!
 //! ```text
 //!   advance_snapshot ──► Feed ──► queue ──┬──► writer 0 ──► 0000.part
@@ -6,11 +6,12 @@
 //!                          it is full)    └──► …
 //! ```
 //!
-//! Each writer takes what comes next, so that all parts become equally long. What waits in the queue
-//! counts as held by the snapshot, as does what is being written.
+//! Each writer takes the next batch, so that all parts become equally long. Batches in the queue,
+//! and those being written, count as held by the snapshot.
 //!
-//! Of a value that is not in memory a part has where it is, and the [`Hold`] of the attempt keeps it there; or the value
-//! itself, where the files are for others: these are read in the order in which they lie, as far as some batches go.
+//! For a value that is not in memory, a part contains its place, and the [`Hold`] of the attempt
+//! keeps it there. If the files are for another server, it contains the value itself: these values
+//! are read in the order of their places, over several batches at a time.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,18 +32,19 @@ use crate::bodies;
 use crate::key_delay::KeyDelay;
 use crate::places;
 
-/// Batches that may wait for a writer: some five megabytes.
+/// Maximum number of batches that wait for a writer: some five megabytes.
 pub(super) const QUEUE_LEN: usize = 64;
 
-/// Batches that are kept at most until the values are read that they only name: some megabytes.
+/// Maximum number of batches that are kept until the values are read to which they only refer: some
+/// megabytes.
 const UNREAD_MAX: usize = 64;
 
-/// What everybody who works on one checkpoint shares.
+/// State shared by all threads that work on one checkpoint.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     /// Whether it is to leave what a save leaves.
     pub(super) is_save: bool,
-    /// Whether it is to have all values, and name none.
+    /// Whether it must contain all values instead of references.
     pub(super) has_values: bool,
     pub(super) key_delay: KeyDelay,
     pub(super) is_cancelled: AtomicBool,
@@ -50,14 +52,14 @@ pub(super) struct Attempt {
     pub(super) changes_at_cut: AtomicU64,
     pub(super) written_bytes: AtomicU64,
     pub(super) written_records: AtomicU64,
-    /// The first thing that went wrong.
+    /// The first error.
     fault: Mutex<Option<String>>,
     has_fault: AtomicBool,
     ending: Mutex<Option<(Ending, Totals)>>,
 }
 
 impl Attempt {
-    /// One that begins, for a save or not, with all values or not, with a delay for each key.
+    /// Returns a new attempt, for a save or not, with all values or not, with a delay for each key.
     pub(super) fn new(is_save: bool, has_values: bool, key_delay: i64) -> Self {
         Self {
             is_save,
@@ -67,7 +69,7 @@ impl Attempt {
         }
     }
 
-    /// Whether nothing that is written now will be of use.
+    /// Whether further writing is useless.
     pub(super) fn is_given_up(&self) -> bool {
         self.has_fault.load(Ordering::Relaxed) || self.is_cancelled.load(Ordering::Relaxed)
     }
@@ -83,13 +85,13 @@ impl Attempt {
         fault.clone()
     }
 
-    /// How the snapshot ended, and what it gave.
+    /// Returns how the snapshot ended, and its totals.
     pub(super) fn ending(&self) -> Option<(Ending, Totals)> {
         *self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Puts what a snapshot saves into the queue.
+/// Puts the records of a snapshot into the queue.
 pub(super) struct Feed {
     pub(super) queue: Option<SyncSender<Batch>>,
     pub(super) attempt: Arc<Attempt>,
@@ -119,33 +121,34 @@ impl SnapshotSink for Feed {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *place = Some((ending, *totals));
-        // Writers end when nothing more can come.
+        // Writers end when no further batch can come.
         self.queue = None;
     }
 }
 
-/// What one writer made.
+/// The result of one writer.
 pub(super) struct Part {
     pub(super) entry: PartEntry,
     pub(super) databases: BTreeMap<u16, u64>,
-    /// Keeps the values that it only names.
+    /// Keeps the values to which it only refers.
     pub(super) hold: Hold,
 }
 
 /// Writes one part.
 pub(super) struct Writer<'w> {
     pub(super) disk: &'w dyn Disk,
-    /// Where parts go.
+    /// Directory of the parts.
     pub(super) directory: &'w Path,
     pub(super) head: PartHead,
     pub(super) attempt: &'w Attempt,
     pub(super) pace: &'w Pace<'w>,
-    /// Where values may stay that are there.
+    /// The tier with values that may stay there.
     pub(super) tier: Option<&'w Tier>,
 }
 
 impl Writer<'_> {
-    /// Writes what comes until nothing more can come, and reads it again; none when the checkpoint failed.
+    /// Writes batches until no further one can come, and reads them again. Returns `None` if the
+    /// checkpoint failed.
     pub(super) fn run(&self, queue: &Mutex<Receiver<Batch>>) -> Option<Part> {
         let written = self.write(queue).and_then(|part| {
             self.verify(&part)?;
@@ -157,7 +160,7 @@ impl Writer<'_> {
                 let path = self.path();
                 self.attempt
                     .fail(format_args!("{}: {error}", path.display()));
-                // Whoever feeds the queue must not wait for ever until he notices.
+                // The thread that feeds the queue must not wait for ever until it notices.
                 while next(queue).is_some() {}
                 None
             }
@@ -178,7 +181,8 @@ impl Writer<'_> {
             let batch = match next_if_there(queue) {
                 Some(batch) => batch,
                 None => {
-                    // What is kept counts as held, and the walk may be waiting for that to become less.
+                    // Kept batches count as held, and the walk may be waiting for that to become
+                    // less.
                     self.write_values(&mut thread, &mut unread, &mut writer, &mut scratch)?;
                     match next(queue) {
                         Some(batch) => batch,
@@ -193,7 +197,7 @@ impl Writer<'_> {
             self.pace.pause(&mut thread);
             let before = writer.bytes();
             let pause = || {
-                // Nothing comes of it any more, and somebody waits for the end.
+                // After the attempt was given up, others wait for its end.
                 if !attempt.is_given_up() {
                     self.pace.pause(&mut thread);
                 }
@@ -234,7 +238,7 @@ impl Writer<'_> {
         })
     }
 
-    /// Reads the values that batches only name, as they lie, and writes them.
+    /// Reads the values to which batches only refer, in the order of their places, and writes them.
     fn write_values(
         &self,
         thread: &mut BackgroundThread<'_>,
@@ -270,7 +274,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Reads what was written: only then may anything older go.
+    /// Reads the written part: only then may anything older be removed.
     fn verify(&self, part: &Part) -> io::Result<()> {
         let reader = PartReader::open(self.disk, &self.path());
         let reader = reader.and_then(|reader| reader.expect(&part.entry));
@@ -286,13 +290,13 @@ impl Writer<'_> {
     }
 }
 
-/// Waits for the next batch; none when that was the last one.
+/// Waits for the next batch; returns `None` after the last one.
 fn next(queue: &Mutex<Receiver<Batch>>) -> Option<Batch> {
     let queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
     queue.recv().ok()
 }
 
-/// The next batch, if one is there and no other writer waits for it.
+/// Returns the next batch, if there is one and no other writer waits for it.
 fn next_if_there(queue: &Mutex<Receiver<Batch>>) -> Option<Batch> {
     queue.try_lock().ok()?.try_recv().ok()
 }

@@ -1,4 +1,4 @@
-//! Checkpoints of a store that is written to, loaded again: what comes back is the cut.
+//! Checkpoints of a store that is written to, loaded again: the result is the cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -101,7 +101,7 @@ fn limits() -> Limits {
     }
 }
 
-/// A checkpointer of `store` which writes to `disk`.
+/// Returns a checkpointer of `store` that writes to `disk`.
 fn checkpointer(store: &Arc<Store>, disk: impl Disk + 'static) -> Arc<Checkpointer> {
     Arc::new(Checkpointer::new(setup(store, disk)))
 }
@@ -120,7 +120,7 @@ fn setup(store: &Arc<Store>, disk: impl Disk + 'static) -> Setup {
     }
 }
 
-/// A device with the directory on it.
+/// Returns a device with the directory on it.
 fn device(seed: u64) -> SimulatedDisk {
     let disk = SimulatedDisk::new(seed);
     disk.create_directory(Path::new("/data")).unwrap();
@@ -159,7 +159,7 @@ fn load(disk: &dyn Disk, threads: usize) -> Result<(Arc<Store>, Manifest), LoadF
     Ok((store, manifest))
 }
 
-/// Gives the store something of everything.
+/// Fills the store with keys of every kind.
 fn fill(store: &Arc<Store>) {
     let mut replayer = Replayer::new(testkit::table(), store, &Shared::default(), Origin::Own);
     let mut run = |database: u16, line: &str| {
@@ -278,14 +278,14 @@ fn a_database_that_is_not_there_is_refused() {
     let small = Store::new(&Options { databases: 2 }).unwrap();
     let fault = source.load(&small, 2).unwrap_err();
     assert!(matches!(fault, LoadFault::Record { .. }), "{fault}");
-    // Loaded twice: each key is there already.
+    // Loaded twice: each key exists already.
     let twice = self::store();
     source.load(&twice, 2).unwrap();
     let fault = source.load(&twice, 2).unwrap_err().to_string();
     assert!(fault.ends_with("its key is there twice"), "{fault}");
 }
 
-/// By a manifest that was made by hand: its own sums are right.
+/// With a manifest made by hand, whose own sums are right.
 #[test]
 fn no_table_is_made_for_more_records_than_the_files_can_hold() {
     let (store, disk) = (store(), device(1));
@@ -345,13 +345,13 @@ fn figures_follow() {
     assert_eq!(checkpointer.figures().last_failure, None);
 }
 
-/// Who polls for the end would otherwise believe that it is over before it has begun.
+/// A client that polls for the end would otherwise believe that it is over before it has begun.
 #[test]
 fn a_checkpoint_is_in_progress_from_the_moment_it_is_asked_for() {
     let checkpointer = checkpointer(&store(), device(1));
     for why in [Why::Asked, Why::Rewrite] {
         let ticket = checkpointer.request(why).unwrap();
-        // There is no thread yet that could take it up.
+        // There is no thread yet that could begin it.
         let figures = checkpointer.figures();
         assert_eq!(figures.current.map(|current| current.why), Some(why));
         assert!(figures.scheduled.is_none());

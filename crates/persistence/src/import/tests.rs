@@ -1,4 +1,4 @@
-//! Files into a store, and out of it again.
+//! Files are loaded into a store, and exported again.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn load(env: &Environment, file: &[u8], keeps_expired: bool) -> Result<Loaded, I
     import_stream(env, file, ImportOptions { keeps_expired }).map(|(loaded, _)| loaded)
 }
 
-/// A path of this test's own.
+/// Returns a path of this test's own.
 fn path(name: &str) -> std::path::PathBuf {
     std::env::temp_dir().join(format!("iolite-import-{}-{name}", std::process::id()))
 }
@@ -170,7 +170,7 @@ fn fill(env: &Environment) {
 /// Database, key, value and deadline of a record.
 type Held = (DatabaseId, Vec<u8>, Vec<u8>, Option<u64>);
 
-/// All records of two databases, in one order.
+/// Returns all records of two databases, in a fixed order.
 fn contents(env: &Environment) -> Vec<Held> {
     let mut handle = env.store.handle();
     handle.begin(NOW_UNIX_MS);
@@ -259,7 +259,7 @@ fn fields_with_deadlines_are_never_lost() {
     assert_eq!(loaded.keys, 5_002);
 }
 
-/// Lines of the log that warn.
+/// The warnings in the log.
 #[derive(Debug, Default)]
 struct Warnings(Mutex<Vec<String>>);
 
@@ -271,7 +271,7 @@ impl Lines for Warnings {
     }
 }
 
-/// The deadline of a member, as KeyDB writes it.
+/// Returns the deadline of a member, as KeyDB writes it.
 fn deadline_of(member: &[u8], time: &[u8]) -> Vec<u8> {
     let text = |bytes: &[u8]| [&[u8::try_from(bytes.len()).unwrap()][..], bytes].concat();
     let name = |name: &[u8]| [&b"\xfa"[..], &text(name)].concat();

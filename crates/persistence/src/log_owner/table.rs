@@ -1,4 +1,4 @@
-//! The life of the log as one table: which state follows which event, and what is to be done on the way.
+//! The life of the log as one table: which state follows which event, and which actions are due.
 //!
 //! ```text
 //!            wanted                 opened            taken up
@@ -9,79 +9,79 @@
 //!   not wanted any more
 //! ```
 //!
-//! A log that is on is lost to `Failed` where another one was to take its place and could not be begun.
+//! A log that is on changes to `Failed` if another log was to replace it and could not be begun.
 //!
-//! This decides and does nothing: [`super::LogOwner`] does the work that a state stands for ([`State::work`])
-//! and says what came of it. Whatever is asked for in the middle of a change is noted in [`State::next`], and
-//! done after it.
+//! This module decides and does nothing: [`super::LogOwner`] does the work that a state stands for
+//! ([`State::work`]) and reports the result. A request during a change is noted in [`State::next`],
+//! and served after it.
 //!
-//! Invariants, each held by a test over all states and events
-//!  1. A log is opened only where the checkpoint in force goes on to none, or at a start that goes on exactly
-//!     where the log that was recovered ends. Otherwise a start would read two logs one after the other without
-//!     what was written between them.
-//!  2. Files of the log are removed only in states that have none open.
+//! Invariants, each checked by a test over all states and events
+//!  1. A log is opened only if the checkpoint in force names none, or at a start, exactly where the
+//!     recovered log ends. Otherwise a start would read two logs one after the other without the
+//!     writes between them.
+//!  2. Files of the log are removed only in states in which none is open.
 //!  3. Once the server ends, nothing begins.
 
-/// Where the life of the log stands.
+/// State of the log's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    /// What is there, or being done.
+    /// The present phase.
     pub phase: Phase,
-    /// The checkpoint in force goes on to a log: a start would read it. While a log is there it counts, which
-    /// means that what is in it is kept.
+    /// Whether the checkpoint in force continues with a log, so that a start would read it. While
+    /// there is a log, it then counts, which means that its content is kept.
     pub names_log: bool,
-    /// What is wanted after the change that goes on.
+    /// What is wanted after the present change.
     pub next: Next,
 }
 
-/// What is there, or being done.
+/// The present phase of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// There is no log, and none is wanted.
     Off,
-    /// One is being begun.
+    /// A log is being begun.
     Starting {
-        /// How far that is.
+        /// Its progress.
         step: Start,
-        /// What was before.
+        /// The state before.
         from: From,
     },
-    /// All effects go to it.
+    /// All effects go to the log.
     On,
-    /// It is being ended.
+    /// The log is being ended.
     Stopping(Stop),
-    /// There is none, and one is wanted: writes are refused.
+    /// There is no log although one is wanted: writes are refused.
     Failed,
 }
 
-/// How far the beginning of a log is.
+/// Progress of beginning a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Start {
-    /// A checkpoint is made that takes the log before this one out of force.
+    /// A checkpoint is made that takes the previous log out of force.
     Base,
-    /// Its files are made.
+    /// Its files are created.
     Opening,
     /// Threads that change the store take it up, one by one.
     TakingUp,
 }
 
-/// What was before a log is begun.
+/// The state before a log is begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum From {
-    /// Nothing: the server starts, and the log goes on from what was loaded.
+    /// Nothing: the server starts, and the log continues from what was loaded.
     Load,
     /// A server without a log.
     Off,
-    /// A server that misses its log. It does so until the new one is in use.
+    /// A server that misses its log, until the new one is in use.
     Failed,
 }
 
-/// How far the end of a log is.
+/// Progress of ending a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stop {
     /// Threads that change the store let go of it, one by one.
     LettingGo,
-    /// What is in it is made durable.
+    /// Its content is made durable.
     Closing,
 }
 
@@ -92,73 +92,74 @@ pub enum Next {
     Stay,
     /// A log.
     On,
-    /// None.
+    /// No log.
     Off,
-    /// The server ends: none, for good.
+    /// The server ends: no log, for good.
     End,
 }
 
-/// What happens.
+/// An event in the log's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The data is loaded, and a log is wanted.
     Load,
     /// A log is wanted, perhaps with other options.
     WantOn,
-    /// None is wanted.
+    /// No log is wanted.
     WantOff,
-    /// The server ends, and nobody writes any more.
+    /// The server ends, and no thread writes any more.
     End,
-    /// The checkpoint was made that was to be.
+    /// The base checkpoint was made.
     BaseMade,
-    /// It was not.
+    /// The base checkpoint failed.
     BaseFailed,
-    /// The files are there.
+    /// The files were created.
     Opened,
-    /// They are not; nobody has heard of it.
+    /// The files could not be created; no caller has learned of it.
     OpenFailed,
-    /// They are not; whoever asked for the log hears of it, and all is as it was.
+    /// The files could not be created; the caller that asked for the log learns of it, and the
+    /// state is as before.
     OpenRefused,
-    /// Every thread that changes the store states its effects to the log.
+    /// Every thread that changes the store appends its effects to the log.
     TakenUp,
-    /// None does any more.
+    /// No thread appends any more.
     LetGo,
     /// The files are closed.
     Closed,
-    /// A log that was to take the place of another one could not be begun, and the other one is gone.
+    /// A log that was to replace another one could not be begun, and the other one is gone.
     Lost,
-    /// A checkpoint is in force which goes on to a log, or to none.
+    /// A checkpoint is in force, which continues with a log or with none.
     InForce {
-        /// To one.
+        /// Whether it continues with a log.
         names_log: bool,
     },
 }
 
-/// What is to be done at once, in this order. None of it takes long, but for [`Action::Remove`] and
-/// [`Action::Cut`].
+/// Actions that are due at once, in this order. None of them takes long, except [`Action::Remove`]
+/// and [`Action::Cut`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Have all effects go to the log that was opened.
+    /// Send all effects to the log that was opened.
     Use,
-    /// Have no effects go to a log any more.
+    /// Send no effects to a log any more.
     Drop,
-    /// Say whether what is in the log is kept: [`State::names_log`].
+    /// Publish whether the log's content is kept: [`State::names_log`].
     Count,
-    /// Change what is done with what is appended.
+    /// Change the durability level of the log.
     SetLevel,
-    /// Have a checkpoint made that goes on to the log.
+    /// Request a checkpoint that continues with the log.
     AskForBase,
-    /// Refuse writes, and tell the operator why there is no log.
+    /// Refuse writes, and report to the operator why there is no log.
     Miss,
-    /// Refuse them no longer for that.
+    /// No longer refuse writes for that.
     MissNoMore,
     /// Remove what the checkpoint in force holds from the log.
     Cut,
-    /// Remove the files of the log, which nothing goes on to.
+    /// Remove the files of the log, to which no checkpoint leads.
     Remove,
 }
 
-/// Work that a state stands for. It takes as long as a device or other threads do.
+/// Work that a state stands for. It takes as long as a device or other threads need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Work {
     /// Ends with [`Event::BaseMade`] or [`Event::BaseFailed`].
@@ -174,14 +175,14 @@ pub enum Work {
 }
 
 impl State {
-    /// No log, and nothing that goes on to one.
+    /// No log, and no checkpoint that continues with one.
     pub const OFF: Self = Self {
         phase: Phase::Off,
         names_log: false,
         next: Next::Stay,
     };
 
-    /// What is to be done before the next state, by one thread.
+    /// Returns the work to do before the next state, by one thread.
     #[must_use]
     pub fn work(self) -> Option<Work> {
         match self.phase {
@@ -196,7 +197,7 @@ impl State {
         }
     }
 
-    /// Whether there is a log that effects go to, or are about to.
+    /// Whether there is a log to which effects go, or are about to go.
     #[must_use]
     pub fn has_log(self) -> bool {
         matches!(
@@ -209,13 +210,13 @@ impl State {
         )
     }
 
-    /// Whether a log is just being begun or ended.
+    /// Whether a log is being begun or ended.
     #[must_use]
     pub fn is_changing(self) -> bool {
         self.work().is_some()
     }
 
-    /// Whether a log is just being begun, or will be next.
+    /// Whether a log is being begun, or will be next.
     #[must_use]
     pub fn is_beginning(self) -> bool {
         match self.phase {
@@ -238,7 +239,7 @@ impl State {
         Self { next, ..self }
     }
 
-    /// A log is begun: with a checkpoint first where another log is in force.
+    /// Begins a log: with a checkpoint first if another log is in force.
     fn starting(self, from: From) -> Self {
         let is_apart = self.names_log && from != From::Load;
         let step = if is_apart {
@@ -250,8 +251,9 @@ impl State {
             .and_next(Next::Stay)
     }
 
-    /// The log is ended. The checkpoint that is being made may have been cut while all effects went to it, and goes on to
-    /// where it ends: so does, from here on, what is in force.
+    /// Ends the log. A running checkpoint may have been cut while all effects went to the log, and
+    /// then continues with it up to its end. So from here on the checkpoint in force counts as
+    /// continuing with a log.
     fn stopping(self) -> Self {
         let next = self.and_next(Next::Stay);
         Self {
@@ -261,7 +263,7 @@ impl State {
         }
     }
 
-    /// Nothing was begun, and the one who asked does not know.
+    /// Handles a beginning that failed, if the caller that asked for it does not know.
     fn not_begun(self) -> (Self, &'static [Action]) {
         match self.next {
             Next::Off | Next::End => (
@@ -276,7 +278,7 @@ impl State {
     }
 }
 
-/// The table. An event that a state does not wait for changes nothing.
+/// The table. An event for which a state does not wait changes nothing.
 #[must_use]
 pub fn step(state: State, event: Event) -> (State, &'static [Action]) {
     match event {
@@ -286,7 +288,7 @@ pub fn step(state: State, event: Event) -> (State, &'static [Action]) {
     }
 }
 
-/// Somebody wants something.
+/// Handles a request.
 fn asked(state: State, event: Event) -> (State, &'static [Action]) {
     use Phase::{Failed, Off, On, Starting, Stopping};
     if state.next == Next::End {
@@ -318,7 +320,7 @@ fn asked(state: State, event: Event) -> (State, &'static [Action]) {
     }
 }
 
-/// The work of a state has ended.
+/// Handles the end of a state's work.
 fn done(state: State, event: Event) -> (State, &'static [Action]) {
     use Phase::{Failed, Off, On, Starting, Stopping};
     match (state.phase, event) {
@@ -380,11 +382,11 @@ fn done(state: State, event: Event) -> (State, &'static [Action]) {
     }
 }
 
-/// The checkpoint was made that a log is begun after.
+/// Handles the checkpoint after which a log is begun.
 fn based(state: State, from: From) -> (State, &'static [Action]) {
     match state.next {
         Next::Off | Next::End => state.not_begun(),
-        // It did not take the log before out of force: it was never made.
+        // It did not take the previous log out of force: it was never made.
         Next::Stay | Next::On if state.names_log => state.not_begun(),
         Next::Stay | Next::On => {
             let step = Start::Opening;
@@ -393,14 +395,14 @@ fn based(state: State, from: From) -> (State, &'static [Action]) {
     }
 }
 
-/// All effects go to the log.
+/// Handles that all effects go to the log.
 fn taken_up(state: State, from: From) -> (State, &'static [Action]) {
     match (state.next, from) {
         (Next::Off | Next::End, From::Load) => (state.stopping(), &[Action::Drop]),
         (Next::Off | Next::End, From::Off | From::Failed) => {
             (state.stopping(), &[Action::AskForBase, Action::Drop])
         }
-        // Whoever loaded the data sees to that.
+        // The code that loaded the data does the rest.
         (Next::Stay | Next::On, From::Load) => (state.with(Phase::On), &[]),
         (Next::Stay | Next::On, From::Off | From::Failed) => {
             (state.with(Phase::On), &[Action::AskForBase])
@@ -408,7 +410,7 @@ fn taken_up(state: State, from: From) -> (State, &'static [Action]) {
     }
 }
 
-/// The files of the log are closed.
+/// Handles that the files of the log are closed.
 fn closed(state: State) -> (State, &'static [Action]) {
     let actions: &[Action] = if state.names_log {
         &[]
@@ -422,15 +424,15 @@ fn closed(state: State) -> (State, &'static [Action]) {
     (ended, actions)
 }
 
-/// A checkpoint is in force.
+/// Handles that a checkpoint is in force.
 fn in_force(state: State, names_log: bool) -> (State, &'static [Action]) {
     use Phase::{Starting, Stopping};
     let state = State { names_log, ..state };
     match (state.phase, names_log) {
-        // What the log has before it goes; or it was cut before all effects went to this log.
+        // The log before it is removed; or the cut was made before all effects went to this log.
         _ if state.has_log() && names_log => (state, &[Action::Count, Action::Cut]),
         _ if state.has_log() => (state, &[Action::Count]),
-        // Its files are open: what is not needed of them goes when they are closed.
+        // Its files are open: unneeded ones are removed when they are closed.
         (Stopping(_), _) => (state, &[]),
         (
             Starting {
@@ -471,7 +473,7 @@ mod tests {
         Event::InForce { names_log: true },
     ];
 
-    /// A state with what was done up to it.
+    /// A state, with the actions that led to it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     struct World {
         state: State,
@@ -528,7 +530,8 @@ mod tests {
         }
     }
 
-    /// Whatever can come, in any order: an event that no state waits for may come as well.
+    /// Returns all reachable states, for every order of events, including events for which no state
+    /// waits.
     fn all() -> HashSet<World> {
         let begin = |names_log| World {
             state: State {
@@ -594,7 +597,8 @@ mod tests {
         assert_eq!(phases.len(), 3 + 2 + 3 + 3 + 2, "{phases:?}");
     }
 
-    /// Whatever the work of the states comes to, one change after another ends; what is wanted then is there, or missed.
+    /// Whatever the results of the work, one change after another ends; then what is wanted is
+    /// there, or missed.
     #[test]
     fn every_change_ends_in_what_is_wanted() {
         for world in all() {
@@ -619,7 +623,7 @@ mod tests {
         }
     }
 
-    /// What is asked for last counts, whatever goes on.
+    /// The last request counts, whatever is in progress.
     #[test]
     fn what_is_asked_for_last_counts() {
         for world in all() {

@@ -1,4 +1,4 @@
-//! What of a log is applied onto a checkpoint, and what its controls say.
+//! Which effects of a log are applied to a checkpoint, and the content of its controls.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 use base::clock::ManualClock;
@@ -23,7 +23,8 @@ const SOURCE: SourceFrame = SourceFrame {
     database: 3,
 };
 
-/// A log of a term, of an effect of the generation 2 and, with a source, of one of 9; where the second one begins.
+/// Writes a log of a term, an effect of generation 2 and, with a source, an effect of generation 9;
+/// returns where the second effect begins.
 fn logged(place: &Place, last: Option<Control<'_>>) -> u64 {
     let (disk, clock) = (
         Arc::clone(&place.disk),
@@ -56,7 +57,7 @@ fn place() -> Place {
     }
 }
 
-/// A checkpoint without keys, of the generation 5.
+/// Returns a checkpoint without keys, of generation 5.
 fn checkpoint(cut_sequence: Option<u64>) -> Manifest {
     Manifest {
         generation: 5,
@@ -82,8 +83,8 @@ fn recovered(place: &Place, manifest: Manifest) -> (Result<Recovered, RecoveryEr
     (recovered, String::from_utf8(value).unwrap())
 }
 
-/// A replica's checkpoint is cut between batches, and generations in its log are those of its primary. So are those of
-/// what another primary wrote after the end of what this server had.
+/// A replica's checkpoint is cut between batches, and generations in its log are those of its
+/// primary. The same holds for what another primary wrote after the end of this server's log.
 #[test]
 fn effects_are_told_from_those_of_a_checkpoint_by_generation_or_by_the_cut() {
     let place = place();

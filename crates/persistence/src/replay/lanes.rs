@@ -1,4 +1,4 @@
-//! Replay by several threads: the keyspace in parts, a lane for each.
+//! Replays with several threads: the keyspace is split into parts, with a lane for each.
 //!
 //! ```text
 //!   commands ──► feed: name, key, hash ──► lane 0: packages of commands ──► a Replayer
@@ -6,12 +6,13 @@
 //!                └─ of several lanes' keys, or of none: when all lanes are idle, here
 //! ```
 //!
-//! Commands about a key are applied by one thread, in their order; those about keys of other lanes may
-//! come sooner or later, which nobody can tell afterwards. A lane is chosen by the key alone, whatever the
-//! database, so that a command which takes a key to another database stays in it.
+//! One thread applies the commands about a key, in their order. Commands about keys of other lanes
+//! may be applied sooner or later, which cannot be observed afterwards. The key alone determines
+//! the lane, whatever the database, so that a command which moves a key to another database stays
+//! in it.
 //!
-//! Memory is bounded: packages are of about [`PACKAGE_BYTES`], or of one longer command, and few of
-//! them wait.
+//! Memory is bounded: packages have about [`PACKAGE_BYTES`], or one longer command, and few of them
+//! wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -24,24 +25,26 @@ use store::{DatabaseId, Store};
 
 use super::{Origin, ReplayFault, Replayed, Replayer};
 
-/// A package is handed over from so many bytes on.
+/// Length at which a package is handed over.
 const PACKAGE_BYTES: usize = 64 * 1024;
-/// Packages that wait, per lane.
+/// Maximum number of waiting packages per lane.
 const PACKAGES_WAITING: usize = 4;
-/// So many commands behind one that belongs to no lane are applied without lanes as well. To have all
-/// lanes idle costs as much as applying some dozen; where such commands come often, lanes do not pay.
+/// Number of commands behind one without a lane that are also applied without lanes. Waiting until
+/// all lanes are idle costs as much as some dozen commands; where such commands are frequent, lanes
+/// do not pay off.
 const ALONE_COUNT: usize = 256;
 
-/// With fewer threads there are no lanes: to sort commands for them and to wait for each other costs what a
-/// second core could do.
+/// Minimum number of threads for lanes: with fewer, sorting commands and waiting for each other
+/// costs what a second core could do.
 const THREADS_MIN: usize = 3;
 
-/// Applies the commands that `read` feeds, on so many threads with the calling one, which reads; on the
-/// calling one alone when there are fewer than three. What `read` says, and what was applied.
+/// Applies the commands that `read` feeds, on `threads` threads including the calling one, which
+/// reads; on the calling one alone if there are fewer than three. Returns the result of `read`, and
+/// what was applied.
 ///
 /// # Errors
-/// What `read` says, or else the first [`ReplayFault`] of those that were met; the store holds some of what
-/// was fed then.
+/// The error of `read`, or else the first [`ReplayFault`] found; then the store holds some of what
+/// was fed.
 pub fn replay_in_parallel<R, E: From<ReplayFault>>(
     table: &'static Table,
     store: &Arc<Store>,
@@ -72,7 +75,7 @@ pub fn replay_in_parallel<R, E: From<ReplayFault>>(
             let spawned = thread::Builder::new()
                 .name(format!("replay-{number}"))
                 .spawn_scoped(scope, move || work(replayer, &packages, &desk));
-            // Fewer of them do the same.
+            // Fewer lanes do the same work.
             if spawned.is_ok() {
                 feed.lanes.push(Lane {
                     sender,
@@ -86,15 +89,16 @@ pub fn replay_in_parallel<R, E: From<ReplayFault>>(
     })
 }
 
-/// Takes commands and hands them to the lanes.
+/// Takes commands and passes them to the lanes.
 pub struct Feed {
     table: &'static Table,
     own: Replayer,
     lanes: Vec<Lane>,
     desk: Arc<Desk>,
-    /// All lanes are idle, and commands may wait in the own replayer; otherwise none do.
+    /// Whether all lanes are idle, and commands may wait in the feed's own replayer; otherwise none
+    /// do.
     is_own_turn: bool,
-    /// How many commands more are applied without lanes.
+    /// Number of commands that are still to be applied without lanes.
     alone_left: usize,
 }
 
@@ -103,38 +107,38 @@ struct Lane {
     package: Package,
 }
 
-/// A command, as it came.
+/// A command in its original form.
 #[derive(Clone, Copy)]
 enum Form<'a> {
     /// As a client sends it.
     Request(&'a [u8]),
-    /// As the log has it.
+    /// As it is in the log.
     Parts(Parts<'a>),
 }
 
 /// Commands for one lane.
 #[derive(Default)]
 struct Package {
-    /// Requests, or effects: the number of parts in 8 bytes and the parts as the log has them.
+    /// Requests, or effects: the number of parts in 8 bytes and the parts as in the log.
     bytes: Vec<u8>,
     positions: Vec<u64>,
     runs: Vec<PackageRun>,
 }
 
-/// Commands about one database that came in the same form.
+/// Commands about one database in the same form.
 #[derive(Clone, Copy)]
 struct PackageRun {
     database: DatabaseId,
     are_parts: bool,
-    /// Where they end in the package's bytes, and in its positions.
+    /// Their end in the package's bytes, and in its positions.
     bytes_end: usize,
     count_end: usize,
 }
 
-/// What lanes and the feed know of each other.
+/// State shared by the lanes and the feed.
 #[derive(Default)]
 struct Desk {
-    /// Packages that were handed over and not applied yet.
+    /// Number of packages that were handed over and not applied yet.
     under_way: Mutex<usize>,
     is_idle: Condvar,
     has_fault: AtomicBool,
@@ -143,10 +147,10 @@ struct Desk {
 }
 
 impl Feed {
-    /// Takes a command, as [`Replayer::command`].
+    /// Takes a command, like [`Replayer::command`].
     ///
     /// # Errors
-    /// The first fault that is known, of this command or one before. No more is to be fed then.
+    /// The first known fault, of this command or an earlier one. Then nothing more may be fed.
     pub fn command(
         &mut self,
         position: u64,
@@ -156,7 +160,7 @@ impl Feed {
         self.take(position, database, Form::Request(request))
     }
 
-    /// Takes an effect, as the log gives it.
+    /// Takes an effect in the form of the log.
     ///
     /// # Errors
     /// As [`Feed::command`].
@@ -221,7 +225,8 @@ impl Feed {
         Ok(self.own.finish()?.and(others))
     }
 
-    /// The lane of all keys of a command, if that is one and there are no other things it touches.
+    /// Returns the lane of all keys of a command, if they share one and the command touches nothing
+    /// else.
     fn lane_of(&mut self, form: Form<'_>) -> Option<usize> {
         match form {
             Form::Request(request) => {
@@ -253,7 +258,8 @@ impl Feed {
         Some(lane)
     }
 
-    /// Whether it is a message, which changes nothing: who listened did so then.
+    /// Whether it publishes a message, which changes nothing: its subscribers received it when it
+    /// first ran.
     fn is_message(&self, form: Form<'_>) -> bool {
         let Form::Parts(mut parts) = form else {
             return false;
@@ -289,7 +295,7 @@ impl Feed {
         self.desk.check()
     }
 
-    /// Has the lanes apply all that they were handed.
+    /// Waits until the lanes have applied everything handed to them.
     fn wait_for_lanes(&mut self, position: u64) -> Result<(), ReplayFault> {
         if self.is_own_turn {
             return Ok(());
@@ -302,7 +308,7 @@ impl Feed {
         self.desk.wait();
         self.is_own_turn = true;
         self.desk.check()?;
-        // What a lane never got is nowhere.
+        // Commands that a lane never got are lost.
         let is_lost = self
             .lanes
             .iter()
@@ -373,7 +379,7 @@ impl Package {
     }
 }
 
-/// Applies effects of a package.
+/// Applies the effects of a package.
 fn apply_effects(
     replayer: &mut Replayer,
     database: DatabaseId,
@@ -426,7 +432,7 @@ impl Desk {
     }
 }
 
-/// One package is applied, however that ends.
+/// Marks one package as applied when dropped, whatever the outcome.
 struct Applying<'a> {
     desk: &'a Desk,
     position: u64,
@@ -442,7 +448,7 @@ impl Drop for Applying<'_> {
     }
 }
 
-/// What a lane does. After a fault it passes what comes.
+/// Runs a lane. After a fault it skips all packages.
 fn work(mut replayer: Replayer, packages: &Receiver<Package>, desk: &Desk) {
     for package in packages {
         let _applying = Applying {
@@ -455,7 +461,7 @@ fn work(mut replayer: Replayer, packages: &Receiver<Package>, desk: &Desk) {
         if let Err(fault) = package.apply(&mut replayer) {
             desk.tell(fault);
         }
-        // Under the same package, so that who waits for the lanes finds it.
+        // Before the package counts as applied, so that a thread that waits for the lanes finds it.
         let done = std::mem::take(&mut replayer.done);
         let mut all = lock(&desk.done);
         *all = std::mem::take(&mut *all).and(done);
@@ -466,7 +472,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The arguments of an encoded request, from its front; none from where it is malformed on.
+/// The arguments of an encoded request, from its front; the iterator ends where the request is
+/// malformed.
 struct Arguments<'a> {
     count: usize,
     rest: &'a [u8],
@@ -490,7 +497,7 @@ impl<'a> Iterator for Arguments<'a> {
     }
 }
 
-/// The number behind `mark` on the line at the front, and what follows the line.
+/// Returns the number behind `mark` on the first line, and the bytes behind the line.
 fn number_line(bytes: &[u8], mark: u8) -> Option<(usize, &[u8])> {
     let digits = bytes.strip_prefix(&[mark])?;
     let mut number = 0_usize;

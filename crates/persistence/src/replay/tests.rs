@@ -1,4 +1,4 @@
-//! Commands applied to an empty store, one batch or several.
+//! Commands applied to an empty store, in one batch or several.
 
 use std::path::Path;
 
@@ -49,7 +49,7 @@ fn commands_are_applied_in_their_databases() {
     assert_eq!(value(&store, 3, "a", 0), Some(b"2".to_vec()));
 }
 
-/// One behind the other, in whatever form they come, and more of them than one batch has.
+/// One behind the other, in any form, and more of them than fit into a batch.
 #[test]
 fn parts_and_requests_are_applied_in_their_order() {
     let store = store();

@@ -1,8 +1,8 @@
-//! Every byte of small files changed, and every end cut off: all of it is found.
+//! Every byte of small files changed, and every end cut off: all of it is detected.
 
 use super::*;
 
-/// A part of several blocks and a long record, which is yet small enough to be changed at every byte.
+/// A part of several blocks and a long record, small enough to change every byte of it.
 fn small_part(place: &TestDirectory) -> (PathBuf, PartEntry, Vec<u8>) {
     let path = place.path().join("0000.part");
     let records: Vec<Kept> = (0..12).map(record).collect();
@@ -11,7 +11,7 @@ fn small_part(place: &TestDirectory) -> (PathBuf, PartEntry, Vec<u8>) {
     (path, entry, bytes)
 }
 
-/// What a reader says, who gives records or only checks them.
+/// Returns the result of a reader, which returns records or only checks them.
 fn refusal(path: &Path) -> Result<usize, CheckpointFault> {
     let open = || PartReader::open(&SystemDisk, path);
     let records = open().and_then(|mut reader| read(&mut reader));

@@ -1,4 +1,4 @@
-//! Files as the first version of the formats has them: what is written is exactly that, and stays
+//! Files in the first version of the formats: the written bytes are exactly these, and they stay
 //! readable.
 //!
 //! A change of a format makes a new version and a new directory of vectors. Only for that,

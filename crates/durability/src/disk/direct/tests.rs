@@ -1,4 +1,5 @@
-//! Direct files beside plain ones: any order of calls, places where direct writes are refused, devices that are full.
+//! Compares direct files with plain ones: any order of calls, file systems that refuse direct
+//! writes, full devices.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -11,10 +12,10 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Small, so that a few writes fill some.
+/// Small, so that a few writes fill several pieces.
 const SMALL_PIECE_BYTES: usize = 4 * PAGE_BYTES;
 
-/// A file that goes with its test.
+/// A file that is removed with its test.
 #[derive(Debug)]
 struct TestFile {
     file: PathBuf,
@@ -34,7 +35,7 @@ impl TestFile {
         std::fs::read(&self.file).unwrap()
     }
 
-    /// A file as [`create`] makes it.
+    /// Creates a file as [`create`] does.
     fn file(&self, direct: Direct) -> DirectFile {
         let plain = File::create_new(&self.file).unwrap();
         let opened = open_direct(&self.file, OpenOptions::new().write(true));
@@ -57,7 +58,7 @@ enum Act {
     Append(usize),
     Write(u64, usize),
     Words(usize, usize),
-    /// Words that lie in pages as they are to lie in the file, behind so many words of a head.
+    /// Words that lie in pages of memory as in the file, behind a head of so many words.
     Pages(usize, usize),
     SetLen(u64),
     Allocate(u64),
@@ -89,7 +90,7 @@ fn words_of(bytes: &[u8]) -> impl Iterator<Item = AtomicU64> {
     words.map(|word| AtomicU64::new(u64::from_le_bytes(*word).to_le()))
 }
 
-/// What a file holds that nobody else has.
+/// The expected content of a file, built without it.
 #[derive(Debug, Default)]
 struct Model {
     bytes: Vec<u8>,
@@ -152,7 +153,7 @@ impl Model {
                 let at = self.end as u64;
                 file.write_words_at(&bytes[..head], &[words], at).unwrap();
                 for word in words {
-                    // They are the caller's again.
+                    // The caller may change them again.
                     word.store(0, Relaxed);
                 }
                 self.write(self.end, &bytes);
@@ -207,7 +208,8 @@ proptest! {
     }
 }
 
-/// What is behind the last page is put together with what follows, and goes there again.
+/// Words behind the last whole page are buffered with what follows, and their page is written
+/// again.
 #[test]
 fn pages_of_words_go_from_where_they_are() {
     let place = TestFile::new();
@@ -276,13 +278,13 @@ fn what_is_written_again_goes_on_behind_a_hand_over_and_keeps_its_length() {
     assert_eq!(place.read(), [&vec![1; end][..], &[2; 40]].concat());
 }
 
-/// A file with its bytes, and who reads it in small pieces.
+/// Returns the bytes of a new file, and a reader that reads it in small pieces.
 fn written(place: &TestFile, len: usize) -> (Vec<u8>, DirectReader) {
     let bytes = Model::default().fresh(len);
     std::fs::write(&place.file, &bytes).unwrap();
     let plain = File::open(&place.file).unwrap();
     let direct = open_direct(&place.file, OpenOptions::new().read(true));
-    // Where there is no direct way it is the same file all the same.
+    // Without a direct way, the same file serves.
     let direct = direct.unwrap_or_else(|| plain.try_clone().unwrap());
     let reader = DirectReader::new(SystemFile::new(plain), direct, SMALL_PIECE_BYTES).unwrap();
     (bytes, reader)
@@ -329,7 +331,7 @@ fn where_it_is_refused_the_usual_way_is_taken() {
     }
 }
 
-/// A file whose device is full.
+/// Returns a file on a full device.
 fn full_file() -> DirectFile {
     let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
     let ways = Ways::new(full(), Some(full()));

@@ -1,8 +1,9 @@
-//! The part of the log that is in files alone, for a [`Cursor`].
+//! Reads the part of the log that is only in files, for a [`Cursor`].
 //!
-//! Unlike [`Reader`](super::super::Reader), which says how a log ends, this reads files that are being written to, renamed,
-//! used again and removed meanwhile. It reads nothing that is not durable, and looks again before it calls something
-//! damaged: at the bytes, which may have been written since they were read, and at which file has them.
+//! In contrast to [`Reader`](super::super::Reader), which determines how a log ends, this reads
+//! files that are written, renamed, reused and removed meanwhile. It reads only durable bytes.
+//! Before it reports damage it checks again: the bytes, which may have been written since they were
+//! read, and which file has them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,36 +17,36 @@ use super::super::reader::{self, WINDOW_BYTES, Window};
 use super::super::segment::{BLOCK_HEAD_BYTES, BlockHead, SEGMENT_HEAD_BYTES, SegmentHead};
 use super::{Cursor, Refusal};
 
-/// A file of the log, and a place in it.
+/// A file of the log, and a position in it.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// Which files there were when this one was chosen.
+    /// Version of the list of files when this one was chosen.
     version: u64,
     path: PathBuf,
     window: Window,
     salt: u64,
-    /// Where the next file begins, which has what this one has from there on.
+    /// Start of the next file, which replaces this one from there on.
     limit: Option<u64>,
     at: Place,
 }
 
-/// A place between two blocks, or within one.
+/// A position between two blocks, or within one.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// What the next block's head has to say.
+    /// Expected chain value of the next block's head.
     chain: u32,
     offset: u64,
     sequence: u64,
-    /// What of the block was passed, and what is left.
+    /// Bytes of the block that were passed, and those that are left.
     block_passed: u64,
     block_left: u64,
 }
 
-/// What to look at again before something is called damaged.
+/// Number of looks before damage is reported.
 const LOOKS: usize = 3;
 
 impl Log {
-    /// Where the oldest file begins; none without files.
+    /// Returns the start of the oldest file, or `None` without files.
     pub(super) fn oldest_in_files(&self) -> Option<u64> {
         let writer = lock(&self.writer);
         writer.files().first().map(|(first, _)| *first)
@@ -57,7 +58,7 @@ impl Log {
 }
 
 impl Cursor {
-    /// Reads from `from` up to `end`, which is durable, or less; where that ends.
+    /// Reads from `from` up to `end`, which is durable, or less; returns where that ends.
     pub(super) fn read_files(
         &mut self,
         from: u64,
@@ -98,7 +99,7 @@ impl Cursor {
         }
     }
 
-    /// The file that has a sequence, at that place.
+    /// Returns the file that has `from`, positioned there.
     fn open_at(&mut self, from: u64) -> Result<&mut Files, LogError> {
         let version = self.log.files_version();
         let is_right = |files: &Files| {
@@ -157,12 +158,12 @@ impl Files {
         })
     }
 
-    /// Which file it is, and where in it.
+    /// Returns the file's path and the offset in it.
     pub(super) fn place(&self) -> (PathBuf, u64) {
         (self.path.clone(), self.at.offset)
     }
 
-    /// Goes on to a sequence that is in this file.
+    /// Advances to a sequence that is in this file.
     fn place_at(&mut self, from: u64) -> Result<(), LogError> {
         while self.at.sequence < from {
             if self.at.block_left == 0 {
@@ -198,8 +199,8 @@ impl Files {
         self.at.block_left -= bytes;
     }
 
-    /// Makes `bytes` what the file has from the place on up to `end`, or up to where the next file begins, or less where
-    /// a block ends and `bytes` has something.
+    /// Fills `bytes` from the position up to `end`, or up to the start of the next file. Stops
+    /// earlier at the end of a block if the next head is unreadable and `bytes` is not empty.
     fn copy(&mut self, end: u64, bytes: &mut Vec<u8>) -> Result<(), LogError> {
         let end = end.min(self.limit.unwrap_or(u64::MAX));
         bytes.clear();
@@ -224,7 +225,7 @@ impl Files {
         Ok(())
     }
 
-    /// The same at a sequence that was passed, if that is in the block that was read last.
+    /// Returns to an earlier sequence, if it is in the block that was read last.
     fn back_at(mut self, sequence: u64) -> Option<Self> {
         let back = self.at.sequence.checked_sub(sequence)?;
         self.at.block_passed = self.at.block_passed.checked_sub(back)?;
@@ -234,7 +235,7 @@ impl Files {
         Some(self)
     }
 
-    /// As [`Files::back_at`], with nothing known of what the file holds.
+    /// Like [`Files::back_at`], but forgets the bytes read from the file.
     fn renewed_at(mut self, sequence: u64) -> Option<Self> {
         self.window.renew().ok()?;
         self.back_at(sequence)

@@ -1,4 +1,4 @@
-//! Logs in memory alone, and cursors that are raced by those who append.
+//! Logs that are only in memory, and cursors that race with appenders.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn the_last_bytes_are_kept_and_nothing_is_promised() {
         Read::Lapped { oldest } => assert_eq!(oldest, log.oldest()),
         other => panic!("{other:?}"),
     }
-    // Neither files nor syncs.
+    // There are neither files nor syncs.
     log.request_sync(log.tail());
     assert!(log.sync_step() > 0);
     log.cut(log.tail()).unwrap();
@@ -77,10 +77,11 @@ fn a_frame_that_is_longer_than_the_backlog_is_lost_to_all() {
     );
 }
 
-/// So many frames each reader reads while there are appenders.
+/// Number of frames that each reader reads while there are appenders.
 const FRAMES_READ: u64 = 300;
 
-/// Whatever a cursor gives while its frames are overwritten is right; it goes on at the tail when it was lapped.
+/// Frames from a cursor are valid while they are being overwritten; a lapped cursor continues at
+/// the tail.
 fn race(log: &Arc<Log>, sync: impl Fn() + Send + Sync) {
     let stop = AtomicBool::new(false);
     let read = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -121,7 +122,7 @@ fn race(log: &Arc<Log>, sync: impl Fn() + Send + Sync) {
                             Read::Frames { first, end } => {
                                 at = end;
                                 let mut rest = &bytes[..];
-                                // Of a long one the cursor checks the sum.
+                                // The cursor checks the sum of a long frame.
                                 let is_long = is_open || Frame::decode(rest, first).is_err();
                                 is_open = is_long && bytes.len() == max_bytes;
                                 while !is_long && !rest.is_empty() {

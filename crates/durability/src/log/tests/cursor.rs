@@ -1,4 +1,5 @@
-//! Cursors: the same bytes as a reader's, out of memory and out of files, and what they say when there are none.
+//! Cursors: the same bytes as a reader's, from memory and from files, and the result when there are
+//! none.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,14 +36,15 @@ fn append(log: &Arc<Log>, value: &[u8]) {
     log.write_out(appender.end()).unwrap();
 }
 
-/// Makes everything durable, and lets go of what is in memory.
+/// Makes everything durable, and releases the memory.
 fn sync(log: &Log) {
     log.request_sync(log.tail());
     log.sync_step();
     assert_eq!(log.durable(), log.tail());
 }
 
-/// What a cursor gives up to the tail, each piece checked for being whole frames or one of a long frame.
+/// Returns the bytes that a cursor reads up to the tail. Checks that each piece is whole frames or
+/// a piece of a long one.
 fn read_on(cursor: &mut Cursor, from: &mut u64, max_bytes: usize) -> Vec<u8> {
     let (mut all, mut bytes) = (Vec::new(), Vec::new());
     let mut open = 0;
@@ -70,7 +72,7 @@ fn read_on(cursor: &mut Cursor, from: &mut u64, max_bytes: usize) -> Vec<u8> {
     }
 }
 
-/// All bytes of a log that was closed.
+/// Returns all bytes of a closed log.
 fn all_bytes(disk: &SimulatedDisk) -> Vec<u8> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut reader = Reader::open(disk, Path::new(DIRECTORY), 0).unwrap();
@@ -81,7 +83,8 @@ fn all_bytes(disk: &SimulatedDisk) -> Vec<u8> {
     all
 }
 
-/// A fast one, one that reads seldom, and one that reads all of it at the end; frames as long as several chunks.
+/// A fast cursor, one that reads seldom, and one that reads everything at the end; frames as long
+/// as several chunks.
 #[test]
 fn cursors_give_what_a_reader_gives() {
     for (seed, options) in (0..40).flat_map(|seed| [(seed, options()), (seed, with_ring())]) {
@@ -125,7 +128,7 @@ fn cursors_give_what_a_reader_gives() {
     }
 }
 
-/// While files fail and are made anew, and through a read that fails.
+/// While files fail and are replaced, and through a failed read.
 #[test]
 fn a_cursor_goes_on_where_files_were_replaced() {
     for seed in 0..60 {
@@ -200,7 +203,7 @@ fn a_cursor_is_told_that_the_log_was_cut() {
             append(&log, &[b'v'; 60]);
             sync(&log);
         }
-        // The second frame is in a file that the cursor holds open.
+        // The second frame is in a file that the cursor has open.
         let read = cursor.read(at, 64, &mut bytes);
         assert!(matches!(read, Read::Frames { first: 0, .. }), "{read:?}");
         at += bytes.len() as u64;
@@ -267,12 +270,12 @@ fn nothing_damaged_is_given() {
     let text = error.to_string();
     assert!(text.contains("0000000000000000.log is damaged"), "{text}");
     assert!(bytes.is_empty());
-    // All at once: what is before it is given.
+    // In one read: the frames before it are returned.
     let read = log.cursor().read(0, 4096, &mut bytes);
     assert!(matches!(read, Read::Frames { end: 128, .. }), "{read:?}");
     let read = log.cursor().read(128, 4096, &mut bytes);
     assert!(matches!(read, Read::Damaged(_)), "{read:?}");
-    // Put right again, it is as if nothing had been.
+    // Once the byte is restored, everything is readable again.
     flip(&disk, 40 + 40 + 128 + 40 + 300);
     let all = read_on(&mut cursor, &mut 0, 4096);
     assert_eq!(all.len() as u64, log.tail());
@@ -305,7 +308,7 @@ fn frames_are_taken_out_of_what_was_read() {
     let mut appender = log.appender();
     appender.set_time(7);
     appender.control(&Control::DigestPoint { number: 9 });
-    // Alone in a group, and with others; the last one counts.
+    // Alone in a group, and with others; the last control counts.
     appender.group_begin();
     appender.control(&Control::Ping);
     appender.group_end();

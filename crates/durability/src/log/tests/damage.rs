@@ -1,5 +1,5 @@
-//! A small log with every byte flipped and cut at every offset: a prefix or a refusal, never a wrong
-//! frame, and never a prefix that lacks what was durable.
+//! A small log with every byte flipped and cut at every offset: the result is a prefix or a
+//! refusal, never a wrong frame, and never a prefix that lacks durable frames.
 
 use super::written::{Directory, Written, read};
 use crate::log::{LogError, Shape};
@@ -9,7 +9,7 @@ const FIRST: &str = "0000000000000000.log";
 /// Bytes of a `SET` of one letter and one digit.
 const SET_BYTES: usize = 32;
 
-/// Two files. Of the second, the first frame was durable, the others not.
+/// Two files. The first frame of the second file was durable, the others were not.
 struct Small {
     files: Vec<(String, Vec<u8>)>,
     frames: Vec<String>,
@@ -49,8 +49,8 @@ impl Small {
         }
     }
 
-    /// Reads the log with other bytes in one of the files; whether it was refused.
-    /// A prefix that ends before `durable` is a failure.
+    /// Reads the log with other bytes in one of the files; returns whether it was refused. A prefix
+    /// that ends before `durable` is a failure.
     fn check(
         &self,
         directory: &Directory,
@@ -92,11 +92,11 @@ fn every_byte_flipped() {
             }
         }
     }
-    // Head of the segment, head of the block and the frame that was durable.
+    // The head of the segment, the head of the block and the durable frame.
     assert_eq!(refused[1], 2 * (40 + 40 + SET_BYTES));
 }
 
-/// What leads up to the place that is read from need not be whole, if it is no head.
+/// Bytes that lead up to the start of reading may be damaged, unless they are a head.
 #[test]
 fn a_gap_below_what_is_asked_for_may_hold_anything() {
     let mut written = Written::new(0, 0);
@@ -115,14 +115,14 @@ fn a_gap_below_what_is_asked_for_may_hold_anything() {
     ));
 }
 
-/// A checkpoint holds what is below the place that is read from.
+/// A checkpoint holds everything below the start of reading.
 #[test]
 fn damage_below_what_is_asked_for_is_passed() {
     let (small, directory) = (Small::new(), Directory::new());
     let (name, good) = &small.files[0];
     directory.put(&small.files[1].0, &small.files[1].1);
     directory.put(name, good);
-    // Behind the first and the third frame a block begins, the second is in the middle of one.
+    // A block begins behind the first and the third frame; the second is in the middle of one.
     for (skipped, in_middle) in [(1, true), (2, false), (3, false)] {
         let frames = &small.frames[skipped..];
         let from: u64 = frames[0].split_once(' ').unwrap().0.parse().unwrap();
@@ -133,7 +133,7 @@ fn damage_below_what_is_asked_for_is_passed() {
             directory.put(name, &bytes);
             let (found, end) = read(&directory, from);
             if in_middle && at < 80 {
-                // The head that leads to it is gone.
+                // The head that leads to it is damaged.
                 assert!(matches!(end, Err(LogError::Damage { .. })), "{at}: {end:?}");
                 continue;
             }
@@ -143,12 +143,12 @@ fn damage_below_what_is_asked_for_is_passed() {
     }
 }
 
-/// Where the head of the block that begins with a frame stands, or the frame itself.
+/// Returns the offset of the head of the block that begins with a frame, or of the frame itself.
 fn offset_of(file: &[u8], sequence: u64, is_frame: bool) -> usize {
     let frame = usize::try_from(sequence).unwrap();
     let is_head = |at: &usize| file[*at..].starts_with(b"LBLK");
     let heads = (40..file.len()).step_by(8).filter(is_head);
-    // Heads do not count in a sequence.
+    // Sequences do not count heads.
     let offset = heads
         .enumerate()
         .map(|(before, head)| (head, head - 40 - 40 * before));
@@ -185,7 +185,7 @@ fn what_has_to_be_written_again_is_whole_or_refused() {
     let (small, directory) = (Small::new(), Directory::new());
     let (name, good) = &small.files[0];
     let mut bytes = good.clone();
-    // The second frame, in a block that is passed by who reads what is behind it.
+    // The second frame, in a block that is skipped by a reader of later frames.
     bytes[40 + 40 + SET_BYTES + 20] ^= 0xff;
     directory.put(name, &bytes);
     let (found, tail) = read(&directory, 64);
@@ -210,7 +210,8 @@ fn every_offset_cut() {
                 ("garbage", &garbage),
             ] {
                 let note = format!("file {file}, {kind} at {at}");
-                // What says that the first frame of the second file was durable is cut off, too.
+                // The statement that the first frame of the second file was durable is cut off,
+                // too.
                 let is_refused = small.check(&directory, file, bytes, 0, &note);
                 let is_changed = bytes != good.as_slice();
                 assert_eq!(is_refused, is_changed && (file == 0 || at < 40), "{note}");
@@ -277,7 +278,7 @@ fn what_a_used_file_held_before_is_no_damage() {
     }
 }
 
-/// Unsynced blocks reach a device in any order, so a good one may stand behind a bad one.
+/// Unsynced blocks reach a device in any order, so a valid one may stand behind a damaged one.
 #[test]
 fn a_block_that_was_lost_before_one_that_was_not() {
     let (small, directory) = (Small::new(), Directory::new());
@@ -303,7 +304,7 @@ fn a_file_in_the_middle_that_is_missing_is_damage() {
     assert!(matches!(end, Err(LogError::Damage { .. })), "{end:?}");
 }
 
-/// A file whose sync failed is left as it is; what it should have kept is in the next one again.
+/// A file whose sync failed is left as it is; its frames are written again into the next one.
 #[test]
 fn what_is_behind_the_start_of_the_next_file_does_not_count() {
     let (small, directory) = (Small::new(), Directory::new());
@@ -328,7 +329,7 @@ fn without_sums_a_flipped_byte_is_not_noticed() {
     assert!(caught.is_err(), "the sweep notices a bug");
 }
 
-/// A file gets its name before that is durable, and the next one may have got its own meanwhile.
+/// A file gets its name before the name is durable, and the next file may get its own meanwhile.
 #[test]
 fn a_first_file_whose_name_was_lost_held_nothing_durable() {
     let directory = Directory::new();

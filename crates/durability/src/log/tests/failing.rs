@@ -20,7 +20,7 @@ fn a_failed_write_is_said_at_once_and_heals() {
     let fault = running.log.fault().unwrap();
     assert!(fault.text.contains(".log: "), "{fault}");
     assert!(!running.log.has_room());
-    // Reading goes on; so does the fault, while the device fails.
+    // Reading works on; the fault lasts while the device fails.
     running.append();
     running.log.sync_step();
     let fault = running.log.fault().unwrap();
@@ -107,7 +107,7 @@ fn files_kept_to_be_used_again_make_room_on_a_full_device() {
     running.log.cut(running.log.tail()).unwrap();
     assert!(spares(&running) > 3);
     running.disk.set_capacity(running.disk.used_bytes());
-    // A block that no file kept for the next ones has room for.
+    // A block that does not fit into any file kept for reuse.
     for _ in 0..60 {
         running.append();
     }
@@ -119,8 +119,8 @@ fn files_kept_to_be_used_again_make_room_on_a_full_device() {
     assert_eq!(running.log.durable(), running.log.tail());
 }
 
-/// A process that ended with frames in its files that were not durable, on a device of which nothing is left but
-/// what the process had not come to use.
+/// Returns the log of a process that ended with frames in its files that were not durable. The
+/// device has no more space left than the process had not yet used.
 fn ended_on_a_full_device(frames: u64, bytes_left: u64) -> Running {
     let mut running = Running::new();
     for _ in 0..frames {
@@ -152,12 +152,12 @@ fn a_log_is_opened_on_a_full_device_and_heals_when_there_is_room() {
             assert_eq!(kind, Some(io::ErrorKind::StorageFull));
             assert!(!running.log.has_room());
             assert_eq!((running.log.durable(), running.log.tail()), (0, end));
-            // What was there is, and nothing takes what is left again and again.
+            // The frames are still there, and attempts do not use up the remaining space.
             assert_eq!(running.check(&running.disk, end), end);
             assert!(running.disk.used_bytes() <= used_bytes);
             running.log.sync_step();
         }
-        // Somebody was let through before it was known.
+        // A write had begun before the fault was known.
         running.append();
         assert!(running.log.write_out(running.log.tail()).is_err());
         running.disk.set_capacity(u64::MAX);
@@ -176,7 +176,7 @@ fn a_log_that_is_opened_on_a_full_device_comes_back_after_any_power_cut() {
     for seed in 0..50 {
         let mut before = ended_on_a_full_device(60, 0);
         before.log.request_sync(before.log.tail());
-        // Of what is in the files a part may be durable, and some files be gone.
+        // A part of the frames in the files may be durable, and some files gone.
         let synced = seed % 2 == 0 && before.log.sync_step() > 0;
         let durable = before.log.durable();
         assert_eq!(synced, durable > 0);
@@ -198,13 +198,13 @@ fn room_that_was_reserved_for_a_log_is_given_back_when_it_is_opened() {
     assert_eq!(running.log.durable(), running.log.tail());
 }
 
-/// Appends, writes and syncs with an operation that fails, and cuts the power in the middle or at the
-/// end: what was promised is there. Whether there was such an operation.
+/// Appends, writes and syncs with a failing operation, and cuts the power in the middle or at the
+/// end: all durable frames are there. Returns whether there was such an operation.
 fn fail_at(operation: u64, fault: Fault, rounds: u64) -> bool {
     let device = disk(operation);
     device.fail(operation..operation + 1, fault);
     let Ok(mut running) = Running::try_open(device, 0) else {
-        // Refused at the start, in words; there is nothing to lose.
+        // Refused at the start, with an error; there is nothing to lose.
         return true;
     };
     for round in 0..rounds {

@@ -1,4 +1,4 @@
-//! A replica's log: what is appended as it is, what is refused, and what is given up.
+//! A replica's log: frames that are appended unchanged, refused, and discarded.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn open(disk: &SimulatedDisk, start: u64, options: &Options) -> Arc<Log> {
     Log::open(disk, clock(), Path::new(DIRECTORY), start, options.clone()).unwrap()
 }
 
-/// A frame with a value, as it stands at a sequence.
+/// Returns a frame with a value, as it is at a sequence.
 fn frame(sequence: u64, value: &[u8]) -> Vec<u8> {
     let mut builder = Builder::default();
     builder.effect(0, &[b"SET", b"key", value]);
@@ -45,7 +45,7 @@ fn follow(log: &Arc<Log>) -> Follower {
     log.follower(FRAME_BYTES_MAX.into()).unwrap()
 }
 
-/// Appends a frame with this value; its bytes.
+/// Appends a frame with this value; returns its bytes.
 fn append(follower: &mut Follower, value: &[u8]) -> Vec<u8> {
     let at = follower.next();
     let bytes = frame(at, value);
@@ -54,7 +54,7 @@ fn append(follower: &mut Follower, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a start finds, from the beginning on.
+/// Returns the frames that a start finds, from the beginning on.
 fn recover(disk: &SimulatedDisk, options: &Options) -> Vec<u8> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     salvage(&disk, &*clock(), Path::new(DIRECTORY), options).unwrap();
@@ -66,7 +66,7 @@ fn recover(disk: &SimulatedDisk, options: &Options) -> Vec<u8> {
     all
 }
 
-/// What a cursor gives.
+/// Returns the bytes that a cursor reads.
 fn read(log: &Arc<Log>) -> Vec<u8> {
     let (mut cursor, mut all, mut bytes) = (log.cursor(), Vec::new(), Vec::new());
     loop {
@@ -165,7 +165,7 @@ fn what_does_not_belong_there_is_refused_by_name() {
     assert_eq!(refused(at, &long[..1_000]), too_long);
     let text = too_long.to_string();
     assert!(text.ends_with("bytes, and may have 65536"), "{text}");
-    // One that comes at once is not kept first.
+    // A frame that comes in one piece is not buffered first.
     follower.append_frames(at, &long).unwrap();
     drop(follower);
     let _appender = log.appender();
@@ -232,7 +232,7 @@ fn a_log_is_truncated_where_a_frame_begins() {
         assert!(matches!(error, TruncateError::Appenders), "{error:?}");
         drop(other);
         follower.truncate(end).unwrap();
-        // What is not durable, what is, and all.
+        // Truncates frames that are not durable, then durable ones, then all.
         for (kept, number) in [(30, 100), (10, 101), (0, 102)] {
             let at = kept as u64 * length;
             follower.truncate(at).unwrap();
@@ -252,7 +252,8 @@ fn a_log_is_truncated_where_a_frame_begins() {
     }
 }
 
-/// Truncates a log, and what it is to have; what it had before, where that is not for good yet.
+/// Truncates a log and its expected `frames`. Returns the frames before, if the truncation is not
+/// final yet.
 fn give_up_some(
     follower: &mut Follower,
     frames: &mut Vec<Vec<u8>>,
@@ -275,8 +276,9 @@ fn give_up_some(
     }
 }
 
-/// A log that is written to, truncated and found again, over and over; the power is cut, the process ends, or a file
-/// fails at any moment. What is found is what was appended, of one history alone, with everything that was durable.
+/// A log that is written, truncated and reopened, over and over; the power is cut, the process
+/// ends, or a file fails at any moment. The frames found are those appended, of one history alone,
+/// with all durable ones.
 fn live(seed: u64, options: &Options, value_bytes_max: usize) {
     let mut random = Prng::seeded(seed);
     let mut device = disk(seed);
@@ -351,7 +353,7 @@ fn what_was_given_up_does_not_come_back() {
     for seed in 0..60 {
         live(seed, &options(), 200);
         live(seed, &with_ring(), 200);
-        // A device has some of its pages from now and others from before.
+        // A device has some of its pages in their new state and others in an old one.
         let of_pages = Options {
             segment_bytes: 32 << 10,
             chunk_bytes: 4096,

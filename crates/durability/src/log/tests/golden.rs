@@ -1,7 +1,7 @@
-//! The bytes of versions 2 to 4 stay what they are: `tests/vectors/v2/log/` and so on. Of version 1 one file is kept, to be
-//! refused.
+//! The bytes of versions 2 to 4 do not change: `tests/vectors/v2/log/` and so on. One file of
+//! version 1 is kept, which must be refused.
 //!
-//! With `WRITE_VECTORS=1` in the environment the files are written; that is for a new version only.
+//! With `WRITE_VECTORS=1` in the environment the test writes the files; only for a new version.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::written::{Directory, Written, read, read_from};
 use crate::disk::SystemDisk;
 use crate::log::{Control, Shape, SlotRanges, SourceFrame, TermFrame, VERSION};
 
-/// The same frames in each version, and what it has for them beside that.
+/// Returns the same frames in each version, with the version's own additions.
 fn vectors(version: u32) -> [(&'static str, Vec<u8>); 2] {
     let mut first = Written::of_version(version, 0, 0);
     first.block(0, &[&[&[b"SET", b"key", b"value"]], &[&[b"DEL", b""]]]);
@@ -44,7 +44,7 @@ fn vectors(version: u32) -> [(&'static str, Vec<u8>); 2] {
     ]
 }
 
-/// A source, which comes in front of a group, and one of each other kind.
+/// Returns a source, which stands in front of a group, and one control of each other kind.
 fn controls() -> [Control<'static>; 7] {
     [
         Control::Source(SourceFrame {
@@ -137,7 +137,7 @@ fn a_log_is_read_from_any_frame_on() {
     );
 }
 
-/// Nothing of it is read and nothing changed, whoever opens it.
+/// Checks that no reader accepts it, and that opening it changes nothing.
 fn assert_is_refused(bytes: &[u8], expected: &str) {
     let directory = Directory::new();
     directory.put("0000000000000000.log", bytes);

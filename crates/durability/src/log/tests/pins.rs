@@ -1,4 +1,4 @@
-//! Files that are kept for readers, and when they are not any more.
+//! Files that are kept for readers, and when they no longer are.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ fn log() -> Arc<Log> {
     Log::open(disk, clock, Path::new(DIRECTORY), 0, options()).unwrap()
 }
 
-/// Appends frames of 128 bytes, durably.
+/// Appends frames of 128 bytes, and makes them durable.
 fn append(log: &Arc<Log>, count: usize) {
     let mut appender = log.appender();
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! Power cuts at every operation: what was durable comes back, in order and whole.
+//! Power cuts at every operation: durable frames come back, in order and whole.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::log::{Level, Reader};
 use crate::planted::{self, Bug};
 use crate::simulated::{Fault, SimulatedDisk};
 
-/// Appends, writes and syncs as a server would, until the power is gone or it is done.
+/// Appends, writes and syncs as a server would, until the power is cut or the work is done.
 fn work(running: &mut Running, seed: u64) {
     let level = [Level::Os, Level::EverySecond, Level::Always][(seed % 3) as usize];
     running.log.set_level(level);
@@ -36,7 +36,7 @@ fn cut_at(seed: u64, operation: u64) -> u64 {
     let durable = running.log.durable();
     let after = running.disk.crash(seed ^ operation);
     let end = running.check(&after, durable);
-    // It goes on from there, and the same once more.
+    // The log continues from there; the same again.
     let mut again = Running::open(after, end);
     let kept = running
         .frames
@@ -48,7 +48,8 @@ fn cut_at(seed: u64, operation: u64) -> u64 {
     again.check(&again.disk.crash(seed.wrapping_add(operation)), durable)
 }
 
-/// Some operations of each seed in turn, all of them over the seeds; how many cuts.
+/// Cuts the power at some operations of each seed, and at all of them over the seeds; returns the
+/// number of cuts.
 fn cuts(seeds: std::ops::Range<u64>) -> u64 {
     let mut count = 0;
     for seed in seeds {
@@ -56,7 +57,7 @@ fn cuts(seeds: std::ops::Range<u64>) -> u64 {
         work(&mut running, seed);
         let operations = running.disk.operations();
         assert!(operations > 20);
-        // A step that has no common factor with their number meets all of them in the end.
+        // A step without a common factor with their number reaches all of them in the end.
         let mut operation = seed % 7;
         while operation < operations {
             cut_at(seed, operation);
@@ -67,7 +68,8 @@ fn cuts(seeds: std::ops::Range<u64>) -> u64 {
     count
 }
 
-/// More with `LOG_POWER_SEEDS=1000` in the environment, others with `LOG_POWER_SEED=7`, the first of them.
+/// More seeds with `LOG_POWER_SEEDS=1000` in the environment; `LOG_POWER_SEED=7` sets the first of
+/// them.
 #[test]
 fn what_was_durable_survives_a_power_cut_at_any_operation() {
     let setting = |name: &str, otherwise: u64| {
@@ -88,8 +90,8 @@ fn segments(disk: &SimulatedDisk) -> Vec<String> {
     names
 }
 
-/// Segments are filled, one behind the other, while no sync comes: their names are not durable, and a device
-/// may keep the later ones alone.
+/// Several segments are filled before a sync: their names are not durable, and a device may keep
+/// only the later ones.
 #[test]
 fn names_of_segments_survive_in_any_order() {
     let (mut is_gap_met, mut is_all_met) = (false, false);
@@ -112,7 +114,7 @@ fn names_of_segments_survive_in_any_order() {
         is_gap_met |= !all.starts_with(&kept);
         is_all_met |= kept == all;
         let end = running.check(&after, durable);
-        // It goes on from there, whatever stands behind.
+        // The log continues from there, whatever is behind.
         let mut again = Running::open(after, end);
         let frames = running.frames.iter();
         again.frames = frames
@@ -149,7 +151,7 @@ fn believing_a_sync_that_failed_is_noticed() {
     assert!(caught.is_err());
 }
 
-/// What was handed to the system comes back when only the process ends.
+/// Frames that were passed to the system come back if only the process ends.
 #[test]
 fn what_was_written_survives_the_end_of_the_process() {
     for seed in 0..60 {
@@ -179,7 +181,7 @@ fn a_reader_of_what_a_cut_left_says_where_it_ends() {
     assert_eq!(reader.tail().unwrap().end, reader.sequence());
 }
 
-/// Who writes fast fills many files before a sync comes to them.
+/// A fast writer fills many files before a sync reaches them.
 #[test]
 fn a_start_reads_no_file_again_for_each_that_was_not_durable() {
     let operations = |frames: u64| {

@@ -1,4 +1,5 @@
-//! A log whose memory is a ring: what is with the system when the process ends, and what power cuts leave.
+//! A log whose memory is a ring: the frames that the system has when the process ends, and those
+//! that power cuts leave.
 
 use std::io;
 use std::path::Path;
@@ -35,8 +36,8 @@ fn options() -> Options {
     }
 }
 
-/// As [`options`]; with half of the seeds, blocks of some frames stand in their files as in the ring, and with some the ring
-/// grows.
+/// Like [`options`]. With half of the seeds, blocks of several frames have the same alignment in
+/// their files as in the ring; with some seeds the ring grows.
 fn in_place(seed: u64) -> Options {
     Options {
         ring_bytes_first: 256 * (1 + seed % 4),
@@ -58,7 +59,7 @@ fn open(disk: &Arc<dyn Disk>, directory: &Path, start: u64, options: Options) ->
     Log::open(Arc::clone(disk), clock, directory, start, options).unwrap()
 }
 
-/// The values of all frames, and where they end.
+/// Returns the values of all frames, and their end.
 fn values(disk: &Arc<dyn Disk>, directory: &Path) -> (Vec<Vec<u8>>, u64) {
     let mut reader = Reader::open(Arc::clone(disk), directory, 0).unwrap();
     let mut values = Vec::new();
@@ -115,7 +116,7 @@ fn what_was_written_outlives_the_process_without_a_write_to_a_file() {
     assert_eq!(values(&disk, directory).0.len(), 10);
 }
 
-/// A server of the version before ended without closing its log, and this one is started.
+/// A server of the previous version ended without closing its log, and this version is started.
 #[test]
 fn a_ring_of_the_version_before_is_taken() {
     for (version, is_taken) in [(2_u32, true), (1, false), (4, false)] {
@@ -135,7 +136,7 @@ fn a_ring_of_the_version_before_is_taken() {
     }
 }
 
-/// The ring is gone round many times, overflows, and is found at any moment.
+/// The ring wraps around many times, overflows, and is reopened at any moment.
 #[test]
 fn it_has_what_segments_do_not_at_any_moment() {
     for seed in 0..60 {
@@ -198,7 +199,8 @@ fn a_power_cut_leaves_a_beginning_that_has_all_that_is_durable() {
     }
 }
 
-/// Whoever syncs puts frames into segments that are not with the system yet, and workers find nothing left to do.
+/// The syncing thread puts frames into segments that are not with the system yet, and workers find
+/// nothing left to do.
 #[test]
 fn what_others_put_into_segments_outlives_the_process_too() {
     for ring_bytes in [64 << 10, 1 << 20] {
@@ -233,7 +235,7 @@ fn what_others_put_into_segments_outlives_the_process_too() {
     }
 }
 
-/// Then a device takes its pages from where they are.
+/// Then a device takes their pages from where they lie.
 #[test]
 fn long_blocks_stand_on_their_pages_as_in_the_ring() {
     let disk = disk(1);
@@ -278,7 +280,7 @@ fn long_blocks_stand_on_their_pages_as_in_the_ring() {
     assert_eq!(values(&shared, directory).0, wanted);
 }
 
-/// A segment that became full while whoever syncs is busy elsewhere is not with this process alone.
+/// A full segment is passed to the system even while the syncing thread is busy elsewhere.
 #[test]
 fn a_segment_that_is_full_is_with_the_system() {
     let disk = disk(1);
@@ -294,7 +296,7 @@ fn a_segment_that_is_full_is_with_the_system() {
             let complete = log.places.complete();
             let mut writer = lock(&log.writer);
             log.write_block(&mut writer, complete).unwrap();
-            // As a sync takes them that does not come to its end.
+            // As a sync that does not finish would take them.
             full.append(&mut writer.full);
         }
     }
@@ -350,7 +352,7 @@ fn ring_bytes(disk: &SimulatedDisk) -> Option<u64> {
     Some(ring.size().unwrap() - 4096)
 }
 
-/// Appends until nobody may write any more; how many bytes that were.
+/// Appends until no further write may begin; returns the bytes appended.
 fn room_of(log: &Arc<Log>) -> u64 {
     let mut appender = log.appender();
     let before = log.tail();
@@ -361,7 +363,7 @@ fn room_of(log: &Arc<Log>) -> u64 {
     log.tail() - before
 }
 
-/// On devices with more and more room, from one that has none for a segment to one that has all that is wanted.
+/// On devices with more and more space, from too little for a segment to as much as is wanted.
 #[test]
 fn a_shorter_ring_is_made_where_a_longer_one_has_no_room() {
     let mut seen = Vec::new();
@@ -381,7 +383,7 @@ fn a_shorter_ring_is_made_where_a_longer_one_has_no_room() {
         let spare = shared.open(&directory.join("ring.spare"));
         assert_eq!(spare.is_ok(), ring_bytes.is_some(), "{capacity}");
         let Some(ring_bytes) = ring_bytes else {
-            // There may be too little room for any frame.
+            // There may be too little space for any frame.
             continue;
         };
         assert_eq!(log.fault(), None, "{capacity}");
@@ -398,7 +400,7 @@ fn a_shorter_ring_is_made_where_a_longer_one_has_no_room() {
     assert_eq!(seen, [None, Some(256), Some(1024)]);
 }
 
-/// As where a process may have only so many addresses.
+/// As if the process had a limit on its address space.
 #[test]
 fn a_shorter_ring_is_mapped_where_a_longer_one_is_refused() {
     for (words_max, wanted) in [(5120, Some(1024)), (5119, Some(256)), (4351, None)] {
@@ -464,7 +466,7 @@ fn one_that_is_damaged_is_left_alone_or_read_as_far_as_it_is_whole() {
     }
 }
 
-/// Frames that are longer than the ring, and more of them than it holds, go to segments before the reply.
+/// Frames that are longer than the ring, or more than it holds, go to segments before the reply.
 #[test]
 fn what_the_ring_does_not_hold_is_written() {
     let disk = disk(1);
@@ -503,7 +505,7 @@ fn the_system_keeps_it_too() {
                 log.sync_step();
             }
         }
-        // As if it had ended here: nothing is closed or waited for.
+        // As if the process ended here: nothing is closed or waited for.
         drop(log);
         salvaged(&disk, directory);
         let found = values(&disk, directory);
@@ -513,8 +515,8 @@ fn the_system_keeps_it_too() {
     }
 }
 
-/// A device whose files keep what is written to them until they are asked to hand it over, as those do that are
-/// written past the system's cache.
+/// A device whose files buffer written bytes until they are asked to hand them over, like files
+/// that are written past the system's cache.
 #[derive(Debug)]
 struct Staged(Arc<dyn Disk>);
 
@@ -608,7 +610,7 @@ impl DiskFile for StagedFile {
     }
 }
 
-/// A device that maps no more than so many words of a file.
+/// A device that maps only files of at most so many words.
 #[derive(Debug)]
 struct Refusing(Arc<dyn Disk>, usize);
 

@@ -1,4 +1,4 @@
-//! A log that is written to, in one thread, with a clock that is moved by hand.
+//! A running log in one thread, with a manual clock.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::simulated::SimulatedDisk;
 
 pub(super) const DIRECTORY: &str = "data/log";
 
-/// A log, and what a test has to do with it.
+/// A log, and what a test needs around it.
 pub(super) struct Running {
     pub(super) disk: SimulatedDisk,
     pub(super) clock: Arc<ManualClock>,
     pub(super) log: Arc<Log>,
     pub(super) appender: Appender,
-    /// The frames that were appended, as the reader shows them, with where each ends.
+    /// The appended frames as the reader shows them, each with its end.
     pub(super) frames: Vec<(String, u64)>,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn options() -> Options {
     }
 }
 
-/// A device with the directory that the log's is in.
+/// Returns a device with the parent directory of the log's.
 pub(super) fn disk(seed: u64) -> SimulatedDisk {
     let disk = SimulatedDisk::new(seed);
     disk.create_directory(Path::new(DIRECTORY).parent().unwrap())
@@ -93,7 +93,8 @@ impl Running {
         self.frames.push((text, self.log.tail()));
     }
 
-    /// What comes back from a device: must be a prefix, and reach `at_least`. Where it ends.
+    /// Checks the frames on a device: they must be a prefix, and reach `at_least`. Returns where
+    /// they end.
     pub(super) fn check(&self, disk: &SimulatedDisk, at_least: u64) -> u64 {
         let (frames, tail) = read_from(Arc::new(disk.clone()), Path::new(DIRECTORY), 0);
         let tail = tail.unwrap();
@@ -171,7 +172,7 @@ fn every_second_syncs_every_half_second_and_keeps_writers_out_at_nine_tenths() {
     running.log.sync_step();
     assert!(running.log.durable() == running.log.tail() && running.log.has_room());
 
-    // Time begins with the oldest write that is not durable.
+    // The time starts with the oldest write that is not durable.
     running.clock.advance_ms(10_000);
     running.append();
     running.log.write_out(running.log.tail()).unwrap();
@@ -266,17 +267,18 @@ fn files_that_were_cut_off_are_written_again() {
     assert_eq!(tail.end, running.log.tail());
     assert!(matches!(tail.shape, Shape::Used | Shape::Zeroed));
 
-    // Who needs few files keeps few.
+    // A log that needs few files keeps few.
     running.log.cut(running.log.tail()).unwrap();
     running.log.cut(running.log.tail()).unwrap();
     assert!(names_of(&running.disk, ".new") <= 4);
-    // And what is spare is nothing to a log that is opened.
+    // And a newly opened log ignores spare files.
     running.log.close().unwrap();
     let again = Running::open(running.disk.clone(), running.log.tail());
     assert!(names_of(&again.disk, ".new") <= 1, "the next one");
 }
 
-/// As recovery to a point does: what is behind it is gone for good, also when it is read again.
+/// As in recovery to a point in time: everything behind it is gone for good, also when the log is
+/// read again.
 #[test]
 fn a_log_goes_on_from_an_earlier_place() {
     let mut running = Running::new();
@@ -297,7 +299,7 @@ fn a_log_goes_on_from_an_earlier_place() {
     assert_eq!(again.check(&third.disk, again.log.tail()), again.log.tail());
 }
 
-/// As [`a_log_goes_on_from_an_earlier_place`], with nothing written after it and with damage behind.
+/// Like [`a_log_goes_on_from_an_earlier_place`], without writes after it and with damage behind.
 #[test]
 fn what_is_behind_an_earlier_place_is_gone_before_anything_is_written() {
     for damages in [false, true] {
@@ -327,7 +329,7 @@ fn what_is_behind_an_earlier_place_is_gone_before_anything_is_written() {
     }
 }
 
-/// Removed by hand, or by a file system that repaired itself: however many files of the end.
+/// Removed by hand, or by a file system that repaired itself: any number of files at the end.
 #[test]
 fn a_log_whose_last_files_are_gone_is_missed() {
     let mut running = Running::new();

@@ -1,4 +1,4 @@
-//! Threads that append at once while another one syncs, on files of the system.
+//! Threads that append concurrently while another one syncs, on files of the system.
 
 use std::collections::HashMap;
 use std::sync::Arc;

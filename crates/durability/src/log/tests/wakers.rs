@@ -1,4 +1,4 @@
-//! Who reads the log is woken once for each time that it asks for it.
+//! A reader of the log is woken once for each request.
 
 use std::path::Path;
 use std::sync::Arc;

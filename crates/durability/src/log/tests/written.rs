@@ -1,4 +1,4 @@
-//! Logs as bytes, without what writes them for a server.
+//! Logs as bytes, built without the server's writer.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::log::segment::{BlockHead, SegmentHead, VERSION};
 use crate::log::{Control, Log, LogError, Options, Reader, Tail};
 use crate::simulated::SimulatedDisk;
 
-/// Where the files of a test are.
+/// Directory of a test's files.
 pub(super) const PATH: &str = "log";
 
 /// A directory with the files of a log, in memory.
@@ -38,7 +38,7 @@ impl Directory {
         bytes
     }
 
-    /// Whether it can be written to from a sequence on.
+    /// Opens it for writing from `start` on.
     pub(super) fn open_log(&self, start: u64) -> io::Result<Arc<Log>> {
         let (disk, clock) = (
             Arc::new(self.0.clone()),
@@ -58,9 +58,9 @@ pub(super) struct Written {
     head: SegmentHead,
     chain: u32,
     pub(super) sequence: u64,
-    /// What frames of one command apply to.
+    /// Database of the frames of one command.
     pub(super) database: u16,
-    /// Zeroes behind the heads of blocks.
+    /// Number of zeroes behind the heads of blocks.
     pub(super) gap: u32,
 }
 
@@ -87,7 +87,7 @@ impl Written {
         }
     }
 
-    /// As [`Written::new`], in a file that held something else before.
+    /// Like [`Written::new`], in a file that held something else before.
     pub(super) fn in_used_file(ordinal: u32, first: u64) -> Self {
         let mut written = Self::new(ordinal, first);
         written.head.was_used = true;
@@ -96,12 +96,13 @@ impl Written {
         written
     }
 
-    /// A block of frames: a command each, or several as a group.
+    /// Adds a block of frames: a command each, or several as a group.
     pub(super) fn block(&mut self, durable: u64, frames: &[&[&[&[u8]]]]) {
         self.block_of(durable, &[], frames);
     }
 
-    /// As [`Written::block`], with frames of controls before the others; the last one is in front of the first group.
+    /// Like [`Written::block`], with frames of controls before the others; the last control is in
+    /// front of the first group.
     pub(super) fn block_of(
         &mut self,
         durable: u64,
@@ -157,7 +158,7 @@ impl Written {
     }
 }
 
-/// What a reader gives: frames as text, and the end.
+/// Returns the result of a reader: frames as text, and the end.
 pub(super) fn read(directory: &Directory, from: u64) -> (Vec<String>, Result<Tail, LogError>) {
     read_from(Arc::new(directory.0.clone()), Path::new(PATH), from)
 }

@@ -1,4 +1,5 @@
-//! The values that a checkpoint names in segments of a tier: each is read, and held against its sum and its key.
+//! The values in segments of a tier to which a checkpoint refers: each is read, and checked against
+//! its sum and its key.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use tier::{DIRECTORY_NAME, Tier, TierOptions};
 
 use crate::places::{self, KeptPlace};
 
-/// Reads all of them; how many there are. The segments are beside the data, or where one of the paths leads to that were
-/// given.
+/// Reads all of them; returns their number. The segments are beside the data, or at one of the
+/// given paths.
 pub(super) fn check(data: &Path, others: &[PathBuf], manifest: &Manifest) -> Result<u64, String> {
     let directory = find(data, others).ok_or_else(|| {
         let records: u64 = manifest.segments.iter().map(|segment| segment.records).sum();
@@ -55,7 +56,7 @@ fn read_value(tier: &Tier, record: &Record<'_>) -> Result<(), String> {
         .map_err(|fault| format!("the value of '{name}': {fault}"))
 }
 
-/// Where segments are: beside the data, or where one of the paths leads to.
+/// Returns the directory of the segments: beside the data, or one of the given paths.
 fn find(data: &Path, others: &[PathBuf]) -> Option<PathBuf> {
     let above = data.parent().map(|above| above.join(DIRECTORY_NAME));
     let given = others

@@ -1,4 +1,5 @@
-//! Checkpoints beside workers who want the cores. How long anything takes is not looked at: that is the machine's.
+//! Checkpoints while workers want the cores. Durations are not checked, because they depend on the
+//! machine.
 
 use base::background::WorkerTurns;
 use base::clock::SystemClock;
@@ -57,7 +58,7 @@ fn a_checkpoint_ends_beside_workers_who_are_always_busy() {
     assert!(!background.is_contended(), "nobody is left to give way to");
 }
 
-/// Notes whether a checkpoint begins urgently, or waits until it is.
+/// Notes whether a checkpoint begins urgently, or waits until it is urgent.
 struct Noted {
     background: Arc<Scheduler>,
     waits: AtomicBool,
@@ -104,7 +105,7 @@ fn who_waits_for_a_checkpoint_has_it_made_in_a_hurry() {
     thread.stop();
 }
 
-/// One object of each type, of so many elements of a hundred bytes and more.
+/// Returns one object of each type, with so many elements of a hundred bytes and more.
 fn objects(elements: usize) -> Vec<Object> {
     const TYPES: [(u8, usize, usize); 4] = [(1, 1, 0), (2, 1, 0), (4, 2, 0), (5, 1, 8)];
     let style = Style {
@@ -138,7 +139,7 @@ fn objects(elements: usize) -> Vec<Object> {
     plain.into_iter().chain([Object::Stream(stream)]).collect()
 }
 
-/// How often others were let in while an object was written.
+/// Returns how often the writer paused while it wrote an object.
 fn pauses_in(object: &Object) -> usize {
     let (disk, path) = (device(1), Path::new("/data/part"));
     let head = PartHead {

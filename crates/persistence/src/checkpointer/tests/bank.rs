@@ -1,4 +1,4 @@
-//! Money moves between accounts while checkpoints are made: none is made or lost in any of them.
+//! Money moves between accounts while checkpoints are made: in none of them is any created or lost.
 
 use base::random::Prng;
 
@@ -35,7 +35,7 @@ fn move_money(store: &Arc<Store>, seed: u64, done: &AtomicBool) {
     }
 }
 
-/// Adds keys, takes them away, and flushes another database.
+/// Adds keys, removes them, and flushes another database.
 fn make_weather(store: &Arc<Store>, done: &AtomicBool) {
     let mut handle = store.handle();
     let mut random = Prng::seeded(9);
@@ -73,7 +73,7 @@ fn balance(store: &Arc<Store>) -> (usize, i64) {
     (balances.len(), balances.iter().sum())
 }
 
-/// Ends what goes on beside a test, also when that fails.
+/// Ends the threads beside a test, also when the test fails.
 struct Until<'d>(&'d AtomicBool);
 
 impl Drop for Until<'_> {

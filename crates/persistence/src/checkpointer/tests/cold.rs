@@ -1,4 +1,4 @@
-//! Checkpoints of values that are not in memory, and that have to be in the files.
+//! Checkpoints that must contain values which are not in memory.
 
 use store::{ColdKind, ColdValue, ColdValues, Locator};
 
@@ -6,7 +6,7 @@ use tier::{Entry, Tier, TierOptions};
 
 use super::*;
 
-/// What a cold value is: its key, some times.
+/// A cold value is its key, repeated.
 #[derive(Debug)]
 struct Repeated;
 
@@ -26,7 +26,7 @@ impl ColdValues for Repeated {
     fn unpin(&self, _: Locator) {}
 }
 
-/// A store with so many keys, of which none has its value in memory.
+/// Returns a store with `count` keys, none of which has its value in memory.
 fn cold_store(count: u32) -> Arc<Store> {
     let store = store();
     assert!(store.set_cold_values(Arc::new(Repeated)));
@@ -60,7 +60,7 @@ fn values_are_read_within_the_memory_that_a_checkpoint_may_hold() {
     }
 }
 
-/// Where the values of a cold store are.
+/// The tier with the values of a cold store.
 struct WithTier(Arc<Tier>);
 
 impl Surroundings for WithTier {

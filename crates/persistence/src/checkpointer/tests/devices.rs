@@ -1,10 +1,10 @@
-//! Devices that fail and lose power: the checkpoint that is found is the old one or the new one, whole.
+//! Devices that fail and lose power: the checkpoint found is the old one or the new one, whole.
 
 use durability::simulated::Fault;
 
 use super::*;
 
-/// A device with a first checkpoint, and a store that has changed since.
+/// Returns a device with a first checkpoint, and a store that has changed since.
 fn second_attempt(seed: u64) -> (Arc<Store>, SimulatedDisk, [Contents; 2]) {
     let (store, disk) = (store(), device(seed));
     let mut handle = store.handle();
@@ -26,7 +26,7 @@ fn second_attempt(seed: u64) -> (Arc<Store>, SimulatedDisk, [Contents; 2]) {
     (store, disk, [before, after])
 }
 
-/// How many operations an attempt without faults takes.
+/// Returns the number of operations of an attempt without faults.
 fn operations() -> u64 {
     let (store, disk, _) = second_attempt(0);
     let before = disk.operations();
@@ -34,7 +34,7 @@ fn operations() -> u64 {
     disk.operations() - before
 }
 
-/// What is loaded is one of the two, and the new one if that was promised.
+/// Checks that the loaded content is one of the two, and the new one if that was reported as made.
 fn check(disk: &SimulatedDisk, expected: &[Contents; 2], made: &Result<Arc<Manifest>, Failure>) {
     let (loaded, _) = load(disk, 2).unwrap();
     let found = contents(&loaded);
@@ -58,7 +58,7 @@ fn any_operation_may_fail() {
             let made = make(&checkpointer);
             disk.heal();
             check(&disk, &expected, &made);
-            // The next one works, and leaves nothing behind.
+            // The next attempt works, and leaves nothing behind.
             let manifest = make(&checkpointer).unwrap();
             check(&disk, &expected, &Ok(Arc::clone(&manifest)));
             let names = disk.list("/data".as_ref()).unwrap();

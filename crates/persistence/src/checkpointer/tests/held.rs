@@ -1,4 +1,4 @@
-//! A device that is held, so that things happen at a known time: between the cut and the first file.
+//! A device that blocks, so that events happen at a known time: between the cut and the first file.
 
 use std::path::Path;
 
@@ -6,8 +6,9 @@ use durability::disk::DiskFile;
 
 use super::*;
 
-/// A device on which nothing is listed, which is what comes first behind a cut, until it is let go; and parts can be
-/// kept from being opened, which is what comes first when they are read again.
+/// A device that blocks the listing of a directory, which is the first operation after a cut, until
+/// it is released. It can also block the opening of parts, which is the first operation when they
+/// are read again.
 #[derive(Clone, Debug)]
 struct HeldDisk {
     disk: SimulatedDisk,
@@ -15,7 +16,7 @@ struct HeldDisk {
     parts: Arc<Gate>,
 }
 
-/// Who passes it waits until it is open.
+/// Threads that pass it wait until it is open.
 #[derive(Debug, Default)]
 struct Gate {
     state: Mutex<GateState>,
@@ -29,7 +30,7 @@ struct GateState {
 }
 
 impl Gate {
-    /// Waits until so many wait.
+    /// Waits until `count` threads wait.
     fn wait_for(&self, count: u64) {
         let mut state = self.state.lock().unwrap();
         while state.waiting < count {
@@ -64,7 +65,7 @@ impl HeldDisk {
         disk
     }
 
-    /// Waits until somebody waits behind a cut.
+    /// Waits until a thread waits behind a cut.
     fn await_cut(&self) {
         self.lists.wait_for(1);
     }
@@ -119,7 +120,7 @@ impl Disk for HeldDisk {
     }
 }
 
-/// A checkpoint with the cut made; what `meanwhile` does happens before anything is walked through.
+/// Makes a checkpoint; `meanwhile` runs after the cut, before anything is walked.
 fn with_cut(
     store: &Arc<Store>,
     buffer_limit_bytes: u64,
@@ -138,7 +139,7 @@ fn with_cut(
     (outcome, disk)
 }
 
-/// Counts what was asked to be saved beside, and fails if it is told to.
+/// Counts the requests to save a file beside, and fails on demand.
 #[derive(Default)]
 struct Beside {
     count: AtomicU64,
@@ -166,7 +167,7 @@ fn saves_leave_more_and_fail_with_it() {
     let thread = CheckpointThread::start(&checkpointer).unwrap();
     let ticket = checkpointer.request(Why::Rewrite).unwrap();
     disk.await_cut();
-    // One behind it is for both.
+    // One checkpoint behind it serves both.
     let both = checkpointer.schedule(Why::LongLog).unwrap();
     assert_eq!(checkpointer.schedule(Why::Asked), Ok(both));
     assert_eq!(checkpointer.schedule(Why::Reload), Ok(both));
@@ -186,7 +187,7 @@ fn saves_leave_more_and_fail_with_it() {
     let figures = checkpointer.figures();
     assert_eq!(figures.last_failure, Some(failure));
     assert_eq!((figures.saves, figures.failures), (2, 1));
-    // Its checkpoint counts all the same.
+    // Its checkpoint counts nevertheless.
     let found = read_manifest(&disk.disk, "/data".as_ref()).unwrap();
     assert_eq!(found.unwrap().generation, 3);
     thread.stop();
@@ -273,7 +274,7 @@ fn it_can_be_cancelled_and_the_next_one_is_made() {
     assert!(next.is_some());
     let names = disk.disk.list("/data".as_ref()).unwrap();
     assert!(names.len() <= 2, "at most the scheduled one: {names:?}");
-    // Nothing of the cancelled one is in the way.
+    // The remains of the cancelled one do no harm.
     let checkpointer = checkpointer(&store, disk.disk.clone());
     make(&checkpointer).unwrap();
     assert_eq!(contents(&load(&disk.disk, 2).unwrap().0), contents(&store));
@@ -306,7 +307,7 @@ fn what_was_given_up_is_not_read_again() {
     disk.parts.set_open(true);
     let result = checkpointer.wait(ticket).result;
     assert_eq!(result, Err(Failure::Cancelled));
-    // Of more than a hundred.
+    // A full run has more than a hundred.
     let operations = disk.disk.operations() - before;
     assert!(operations < 60, "{operations}");
     thread.stop();

@@ -1,4 +1,4 @@
-//! Checkpoints as RDB streams, loaded again: what comes back is what the version can hold.
+//! Checkpoints as RDB streams, loaded again: the result is what the version can hold.
 
 use structures::{FieldDeadline, Kept as _};
 
@@ -37,7 +37,7 @@ fn stream(
     Ok((bytes, streamed))
 }
 
-/// What is in a stream; etags are not.
+/// Returns the content of a stream; etags are not in it.
 fn loaded(bytes: &[u8]) -> (Contents, Vec<Vec<u8>>) {
     let store = store();
     let clock = Arc::new(ManualClock::at_unix_ms(NOW_UNIX_MS));
@@ -100,7 +100,7 @@ fn a_checkpoint_comes_back_in_the_versions_of_peers() {
         assert_eq!(functions.len(), usize::from(version != 9));
         assert_eq!(found.len(), expected.len());
         for (key, value) in &expected {
-            // Version 9 does not count the entries of streams, and 10 knows less of consumers.
+            // Version 9 does not count the entries of streams, and 10 has less data on consumers.
             let is_same = key.1 == b"stream" && version < 11 || found.get(key) == Some(value);
             assert!(is_same, "{version}: {key:?}");
         }
