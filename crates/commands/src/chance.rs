@@ -1,37 +1,37 @@
-//! Elements by chance: what SRANDMEMBER, SPOP, HRANDFIELD and ZRANDMEMBER have in common.
+//! Random elements: what SRANDMEMBER, SPOP, HRANDFIELD and ZRANDMEMBER share.
 
 use base::random::Prng;
 use engine::args::Args;
 use engine::error::CommandError;
 
-/// The most draws with repetition that one command makes.
+/// Maximum number of draws with repetition in one command.
 const DRAWS_MAX: u64 = 10_000_000;
 
-/// What one draw adds to a reply at least: `$0`, and two ends of lines.
+/// Minimum size of one draw in a reply: `$0` and two line ends.
 const DRAW_BYTES_MIN: u64 = 6;
 
-/// How many elements are asked for.
+/// Number of elements to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// So many different ones, or all there are.
+    /// This many different elements, or all if there are fewer.
     Different(usize),
-    /// So many draws from all.
+    /// This many draws with repetition.
     Draws(usize),
 }
 
-/// The count of a command that takes one, and whether a `word` follows it.
+/// The count argument of a command, and whether a `word` follows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RandomCount {
     count: i64,
-    /// Whether the word was there.
+    /// Whether the word is present.
     pub(crate) with_word: bool,
 }
 
 impl RandomCount {
-    /// Reads the count, and the `word` behind it if the command knows one.
+    /// Parses the count, and the `word` after it if the command has one.
     ///
     /// # Errors
-    /// When it is out of range, or something else follows.
+    /// If the count is out of range, or something else follows.
     pub(crate) fn parse(args: &mut Args<'_>, word: Option<&str>) -> Result<Self, CommandError> {
         if word.is_none() && args.remaining() > 1 {
             return Err(CommandError::Syntax);
@@ -47,8 +47,8 @@ impl RandomCount {
         Ok(Self { count, with_word })
     }
 
-    /// The same where a reply of more than `replies_bytes_max` closes its client unsent: of more draws than
-    /// one command makes, no more are made than that takes.
+    /// Limits the draws if a reply of more than `replies_bytes_max` closes its client unsent. More
+    /// than `DRAWS_MAX` draws are reduced to the number that exceeds that size.
     pub(crate) fn within(self, replies_bytes_max: Option<u64>) -> Self {
         let Some(bytes_max) = replies_bytes_max else {
             return self;
@@ -61,10 +61,10 @@ impl RandomCount {
         Self { count, ..self }
     }
 
-    /// What is wanted of a collection that exists.
+    /// Returns the number of elements to take from an existing collection.
     ///
     /// # Errors
-    /// When it is more draws than one command makes.
+    /// If it is more draws than one command makes.
     pub(crate) fn wanted(self) -> Result<Wanted, CommandError> {
         let count = self.count.unsigned_abs();
         if self.count >= 0 {
@@ -82,7 +82,7 @@ impl RandomCount {
 }
 
 impl Wanted {
-    /// How many elements of so many are looked at, about.
+    /// Returns the approximate number of elements visited in a collection of `len`.
     pub(crate) fn steps(self, len: usize) -> usize {
         match self {
             Self::Draws(count) => count,
@@ -92,14 +92,14 @@ impl Wanted {
     }
 }
 
-/// Whether so few of so many are wanted that drawing until enough differ is cheaper than a pass over
+/// Whether so few elements are wanted that drawing until enough differ is cheaper than a pass over
 /// all.
 pub(crate) fn are_few(wanted: usize, len: usize) -> bool {
     wanted.saturating_mul(3) < len
 }
 
 /// Selection sampling (Knuth, TAOCP 3.4.2, algorithm S): asked once for each of `len` elements in
-/// turn, it takes `wanted` of them, each with equal chances.
+/// order, it takes `wanted` of them, each with equal probability.
 #[derive(Debug)]
 pub(crate) struct Selection {
     left: usize,
@@ -107,7 +107,7 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// For `wanted` of `len` elements, or all if there are not so many.
+    /// Returns a selection of `wanted` of `len` elements, or of all if there are fewer.
     pub(crate) fn new(wanted: usize, len: usize) -> Self {
         Self {
             left: len,
@@ -115,7 +115,7 @@ impl Selection {
         }
     }
 
-    /// Whether the next element is taken.
+    /// Returns whether to take the next element.
     pub(crate) fn takes(&mut self, random: &mut Prng) -> bool {
         let takes = self.left > 0 && random.index(self.left) < self.wanted;
         self.left = self.left.saturating_sub(1);

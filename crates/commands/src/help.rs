@@ -3,7 +3,7 @@
 use engine::error::CommandResult;
 use protocol::Reply;
 
-/// Writes the lines that every container's HELP has around its own.
+/// Writes the common lines of every container's HELP around its own lines.
 pub(crate) fn write(reply: &mut Reply<'_>, container: &str, lines: &[&str]) -> CommandResult {
     let title = format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
     reply.array(lines.len() + 3);

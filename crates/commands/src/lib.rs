@@ -1,4 +1,4 @@
-//! What each command does: its row and its handler, by families.
+//! Every command's row and handler, by family.
 //!
 //! ```text
 //!   engine::Engine ─► Table (name → row) ─► handler(Context, Args, Reply)
@@ -6,9 +6,9 @@
 //!                       └── table(): all rows of all families
 //! ```
 //!
-//! A family is a folder under [`families`]; a command's row, handler and unit tests are in one file
-//! of it. Nothing here knows that there are other families: the list of them is [`families::all`], and
-//! who makes engines hands them the [`table`] of it.
+//! A family is a folder under [`families`]. A command's row, handler and unit tests are in one file
+//! of it. No family knows the others: [`families::all`] lists them, and the code that makes engines
+//! passes them the [`table`] of that list.
 #![forbid(unsafe_code)]
 
 pub mod families;
@@ -20,8 +20,8 @@ mod walk;
 
 use engine::Table;
 
-/// Builds the table of all commands, which lives as long as the process: to be called once, by whoever
-/// makes engines.
+/// Builds the table of all commands, which lives as long as the process. To be called once, by the
+/// code that makes engines.
 #[must_use]
 pub fn table() -> &'static Table {
     Table::build(families::all())

@@ -1,4 +1,4 @@
-//! What the families of structures have in common: reading the structure at a key.
+//! What the families of structures share: access to the structure at a key.
 //!
 //! ```text
 //!   read     structure::read(context, &key, reply, |list: Option<&List>, reply| …)
@@ -10,8 +10,8 @@
 //!            })
 //! ```
 //!
-//! Both refuse a key that holds something else, and `change` removes a key whose structure became
-//! empty. A change writes its reply inside the closure: it runs exactly once.
+//! Both refuse a key with another type. `change` removes a key whose structure became empty. A
+//! change writes its reply inside the closure, because it runs exactly once.
 
 use engine::context::Context;
 use engine::error::CommandError;
@@ -19,11 +19,11 @@ use protocol::Reply;
 use store::{Key, StoreError};
 use structures::{AHEAD_MAX, ELEMENT_BYTES_MAX, Element, Structure};
 
-/// Shows the structure at a key to `visit`, with the reply to write to; an absent key as `None`.
-/// What `visit` wrote is taken back when it is run again.
+/// Shows the structure at a key to `visit`, with the reply to write to, or `None` for an absent
+/// key. If `visit` runs again, its previous output is discarded.
 ///
 /// # Errors
-/// WRONGTYPE when the key holds something else.
+/// WRONGTYPE if the key holds another type.
 #[inline]
 pub(crate) fn read<S: Structure, R>(
     context: &mut Context<'_>,
@@ -46,11 +46,11 @@ pub(crate) fn read<S: Structure, R>(
     })
 }
 
-/// Answers with a number of elements, 0 for an absent key: that of a structure which is not in memory stands in its stub, and
-/// of one that is, `len` tells it.
+/// Replies with a number of elements, 0 for an absent key. A structure out of memory has its number
+/// in the stub; for a structure in memory, `len` returns it.
 ///
 /// # Errors
-/// WRONGTYPE when the key holds something else.
+/// WRONGTYPE if the key holds another type.
 #[inline]
 pub(crate) fn count<S: Structure>(
     context: &mut Context<'_>,
@@ -71,10 +71,10 @@ pub(crate) fn count<S: Structure>(
     Ok(())
 }
 
-/// An argument as an element of a structure.
+/// Returns an argument as an element of a structure.
 ///
 /// # Errors
-/// When it is longer than any element may be.
+/// If it exceeds the maximum length of an element.
 #[inline]
 pub(crate) fn element(argument: &[u8]) -> Result<Element<'_>, CommandError> {
     if argument.len() > ELEMENT_BYTES_MAX {
@@ -83,14 +83,14 @@ pub(crate) fn element(argument: &[u8]) -> Result<Element<'_>, CommandError> {
     Ok(Element::parse(argument))
 }
 
-/// Whether the element with this index, of so many that one command looks for, begins a batch: then
-/// the structure is told of the next [`AHEAD_MAX`].
+/// Whether the element with this index, of `count` that one command looks up, begins a batch. If
+/// so, the caller announces the next [`AHEAD_MAX`] to the structure.
 #[inline]
 pub(crate) fn begins_batch(index: usize, count: usize) -> bool {
     count > 1 && index.is_multiple_of(AHEAD_MAX)
 }
 
-/// Writes an element as a string, straight from where it is.
+/// Writes an element as a string, directly from its memory.
 #[inline]
 pub(crate) fn write_element(reply: &mut Reply<'_>, element: Element<'_>) {
     match element {

@@ -1,4 +1,4 @@
-//! What SCAN and its kin have in common: cursors as clients write them, and what is let through.
+//! What SCAN and its variants share: cursors in clients' notation, and filters.
 
 use base::glob::{self, Case};
 use base::number::IntegerText;
@@ -6,10 +6,10 @@ use engine::args::Args;
 use engine::error::CommandError;
 use protocol::Reply;
 
-/// Elements visited by one step of a walk that has no COUNT.
+/// Default number of elements visited in one step of a walk, without COUNT.
 const COUNT_DEFAULT: usize = 10;
 
-/// Which words a command knows beside MATCH and COUNT.
+/// Which option words a command has besides MATCH and COUNT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkWords {
     /// None.
@@ -26,19 +26,19 @@ pub(crate) enum WalkWords {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WalkOptions<'a> {
     pattern: Option<&'a [u8]>,
-    /// The kind of value that is asked for.
+    /// The requested type of values.
     pub(crate) kind: Option<&'a [u8]>,
-    /// About how many elements a step visits.
+    /// Approximate number of elements that a step visits.
     pub(crate) count: usize,
     /// Whether values or scores are left out.
     pub(crate) without_values: bool,
 }
 
 impl<'a> WalkOptions<'a> {
-    /// Reads what is left of the arguments.
+    /// Parses the remaining arguments.
     ///
     /// # Errors
-    /// A syntax error, or that COUNT has no number.
+    /// A syntax error, or an error if COUNT has no number.
     pub(crate) fn parse(args: &mut Args<'a>, words: WalkWords) -> Result<Self, CommandError> {
         let mut options = Self {
             pattern: None,
@@ -60,7 +60,7 @@ impl<'a> WalkOptions<'a> {
                 return Err(CommandError::Syntax);
             }
             if args.take_word("MATCH") {
-                // As a pattern, a star alone would not match the empty name.
+                // As a pattern, a single star would not match the empty name.
                 options.pattern = args.next().filter(|pattern| *pattern != b"*");
             } else if words == WalkWords::Type && args.take_word("TYPE") {
                 options.kind = args.next();
@@ -77,15 +77,15 @@ impl<'a> WalkOptions<'a> {
         Ok(options)
     }
 
-    /// Whether a name is asked for.
+    /// Whether a name matches.
     pub(crate) fn accepts(&self, name: &[u8]) -> bool {
         self.pattern
             .is_none_or(|pattern| glob::matches(pattern, name, Case::Sensitive))
     }
 }
 
-/// A cursor as `strtoul` reads it: a sign is allowed, a negative one counts back from 2^64, and
-/// nothing at all is the beginning.
+/// Parses a cursor as `strtoul` does: a sign is allowed, a negative number counts back from 2^64,
+/// and an empty text is the beginning.
 ///
 /// # Errors
 /// "invalid cursor".
@@ -112,7 +112,7 @@ pub(crate) fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
     })
 }
 
-/// Writes where to go on, the first of the two parts of the reply.
+/// Writes the next cursor, the first of the two parts of the reply.
 pub(crate) fn write_cursor(cursor: u64, reply: &mut Reply<'_>) {
     reply.array(2);
     reply.bulk(IntegerText::new_u64(cursor).as_bytes());

@@ -5,7 +5,7 @@ use protocol::Request;
 
 use crate::error::CommandError;
 
-/// The arguments after the command's name (and its subcommand's), taken one after another.
+/// The arguments that follow the command's name (and its subcommand's), taken one by one.
 #[derive(Clone)]
 pub struct Args<'a> {
     request: Request<'a>,
@@ -13,41 +13,42 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// The arguments of `request` from index `next` on.
+    /// Returns a cursor over the arguments of `request` from index `next`.
     #[inline]
     #[must_use]
     pub fn new(request: Request<'a>, next: usize) -> Self {
         Self { request, next }
     }
 
-    /// The whole request, name included.
+    /// Returns the whole request, name included.
     #[inline]
     #[must_use]
     pub fn request(&self) -> Request<'a> {
         self.request
     }
 
-    /// How many arguments are left.
+    /// Returns the number of arguments that are left.
     #[inline]
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.request.len() - self.next
     }
 
-    /// The next argument.
+    /// Takes the next argument.
     ///
     /// # Errors
-    /// A syntax error when none is left.
+    /// A syntax error if none is left.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], CommandError> {
-        // An error that is made before it is needed is also dropped, by a call.
+        // An error that is constructed before it is needed must also be dropped, which costs a
+        // call.
         let Some(argument) = self.next() else {
             return Err(CommandError::Syntax);
         };
         Ok(argument)
     }
 
-    /// All arguments that are left, without taking them.
+    /// Returns all arguments that are left, without taking them.
     #[inline]
     #[must_use]
     pub fn rest(&self) -> Rest<'a> {
@@ -57,17 +58,17 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The next argument without taking it.
+    /// Returns the next argument without taking it, or `None` if none is left.
     #[inline]
     #[must_use]
     pub fn peek(&self) -> Option<&'a [u8]> {
         self.request.arg(self.next)
     }
 
-    /// The next argument as a 64-bit integer.
+    /// Takes the next argument as a 64-bit integer.
     ///
     /// # Errors
-    /// "value is not an integer or out of range", or a syntax error when none is left.
+    /// "value is not an integer or out of range", or a syntax error if none is left.
     #[inline]
     pub fn integer(&mut self) -> Result<i64, CommandError> {
         let Some(number) = number::parse_i64(self.bytes()?) else {
@@ -76,10 +77,10 @@ impl<'a> Args<'a> {
         Ok(number)
     }
 
-    /// The next argument as an integer from `least` to `most`.
+    /// Takes the next argument as an integer from `least` to `most`.
     ///
     /// # Errors
-    /// As [`Args::integer`], and one that names the range.
+    /// The errors of [`Args::integer`], and an error that names the range.
     pub fn bounded(&mut self, least: i64, most: i64) -> Result<i64, CommandError> {
         let number = self.integer()?;
         if (least..=most).contains(&number) {
@@ -89,10 +90,10 @@ impl<'a> Args<'a> {
         Err(CommandError::Text(text.into()))
     }
 
-    /// The next argument as a 32-bit integer (numbers of databases).
+    /// Takes the next argument as a 32-bit integer (numbers of databases).
     ///
     /// # Errors
-    /// As [`Args::integer`], and one that names the range.
+    /// The errors of [`Args::integer`], and an error that names the range.
     pub fn integer32(&mut self) -> Result<i32, CommandError> {
         i32::try_from(self.integer()?).map_err(|_| {
             CommandError::fixed(
@@ -101,13 +102,13 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Takes the next argument, if there is one, to match it against option words.
+    /// Takes the next argument, if any, for comparison with option words.
     #[inline]
     pub fn option_word(&mut self) -> Option<OptionWord> {
         self.next().map(OptionWord::new)
     }
 
-    /// Takes the next argument if it is `word` (in any case).
+    /// Takes the next argument if it is `word`, ignoring case.
     #[inline]
     pub fn take_word(&mut self, word: &str) -> bool {
         let matches = self
@@ -118,7 +119,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Arguments that can be gone through more than once.
+/// Arguments that can be iterated over more than once.
 #[derive(Clone, Copy)]
 pub struct Rest<'a> {
     request: Request<'a>,
@@ -126,7 +127,7 @@ pub struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    /// The arguments two by two, as fields and their values are given.
+    /// Returns the arguments in pairs, such as fields and their values.
     pub fn pairs(mut self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         std::iter::from_fn(move || Some((self.next()?, self.next()?)))
     }
@@ -151,10 +152,10 @@ impl<'a> Iterator for Rest<'a> {
 
 impl ExactSizeIterator for Rest<'_> {}
 
-/// The longest word that any command knows as an option, in bytes.
+/// Length of the longest option word of any command, in bytes.
 const OPTION_BYTES_MAX: usize = 16;
 
-/// An argument to be matched against the words of a command's options, whatever its case.
+/// An argument to be compared with the option words of a command, ignoring case.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionWord {
     bytes: [u8; OPTION_BYTES_MAX],
@@ -164,7 +165,7 @@ pub struct OptionWord {
 impl OptionWord {
     fn new(arg: &[u8]) -> Self {
         let mut bytes = [0; OPTION_BYTES_MAX];
-        // A longer argument is no option: it becomes the empty word, which matches none.
+        // A longer argument is not an option: it becomes the empty word, which matches nothing.
         let len = if arg.len() <= OPTION_BYTES_MAX {
             arg.len()
         } else {
@@ -176,7 +177,7 @@ impl OptionWord {
         Self { bytes, len }
     }
 
-    /// The word in capitals; empty when it is too long to be an option.
+    /// Returns the word in capitals. It is empty if the argument is too long to be an option.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]

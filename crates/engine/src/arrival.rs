@@ -1,4 +1,4 @@
-//! A request whose long argument is received apart from the rest.
+//! A request whose long argument is received separately from the rest.
 //!
 //! ```text
 //!   came:      *3 $3 SET $1 k $100000000  ░░░░░ the value's bytes ░░░░░  CR LF
@@ -6,44 +6,45 @@
 //!   decoded:   *3 $3 SET $1 k $0           CR LF
 //! ```
 //!
-//! The argument's bytes go straight to where the store will keep them. Once they are there, an empty
-//! argument stands in for them, the request is decoded like any other, and the command's
-//! [`long_value`](crate::spec::CommandSpec::long_value) handler finds the value in the session.
-//! Only for clients in no special state and for commands whose row says so; all other requests wait
-//! in the query buffer.
+//! The argument's bytes are received directly into the memory where the store will keep them. When
+//! they are complete, an empty argument takes their place and the request is decoded like any
+//! other. The command's [`long_value`](crate::spec::CommandSpec::long_value) handler takes the
+//! value from the session. This applies only to clients in no special state and to commands whose
+//! row allows it. All other requests wait in the query buffer.
 
 use std::sync::atomic::AtomicU8;
 
 use protocol::awaited_argument;
 use store::{Handle, INCOMING_BYTES_MIN, Incoming, StoreError};
 
-/// The longest beginning of a request that is kept for it.
+/// Maximum length of the request's part before the argument, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// The state of one.
+/// The state of one bulk upload.
 #[derive(Debug)]
 pub struct Arrival {
-    /// The request up to the argument, with a stand-in's header.
+    /// The request up to the argument, followed by the header of the empty argument.
     head: Vec<u8>,
-    /// Where the argument stands.
+    /// The argument's index in the request.
     index: usize,
     value: Incoming,
 }
 
-/// The argument that a stand-in stands for, as far as it is to be shown.
+/// The part of a separately received argument that is shown (slow log, monitors).
 #[derive(Debug)]
 pub(crate) struct LongArgument {
-    /// Where it stands.
+    /// Its index in the request.
     pub(crate) index: usize,
     /// Its first bytes.
     pub(crate) beginning: Vec<u8>,
-    /// All of them.
+    /// Its full length in bytes.
     pub(crate) len: usize,
 }
 
 impl Arrival {
-    /// Begins one if the incomplete request `input` is such a request and at least `needed` bytes
-    /// long; takes all that came of it. `long_argument` says which argument of a command may be received apart.
+    /// Begins a bulk upload if the incomplete request `input` qualifies and is at least `needed`
+    /// bytes long. Takes all of the argument's bytes that are in `input`. `long_argument` says
+    /// which argument of a command may be received separately.
     #[cold]
     pub(crate) fn begin(
         store: &Handle,
@@ -68,38 +69,39 @@ impl Arrival {
         Some(Box::new(Self { head, index, value }))
     }
 
-    /// Where the next bytes go; not empty as long as some are missing.
+    /// Returns the memory for the next bytes. It is not empty until all bytes are there.
     ///
     /// # Errors
-    /// When there is no memory for them.
+    /// If no memory is available.
     pub fn room(&mut self) -> Result<&[AtomicU8], StoreError> {
         self.value.room()
     }
 
-    /// Counts bytes that were written to the front of [`room`](Self::room).
+    /// Counts bytes that the caller wrote to the front of [`room`](Self::room).
     pub fn advance(&mut self, count: usize) {
         self.value.advance(count);
     }
 
-    /// Once all bytes are there: the request to be decoded, up to the stand-in.
+    /// Takes the request up to and including the empty argument, or returns `None` if bytes are
+    /// missing.
     pub fn take_head(&mut self) -> Option<Vec<u8>> {
         let is_complete = self.value.is_complete();
         is_complete.then(|| std::mem::take(&mut self.head))
     }
 
-    /// Bytes of the argument that came.
+    /// Returns the number of the argument's bytes received so far.
     #[must_use]
     pub fn arrived_bytes(&self) -> usize {
         self.value.filled_bytes()
     }
 
-    /// Bytes of memory held.
+    /// Returns the memory held, in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.head.capacity() + self.value.held_bytes()
     }
 
-    /// The argument as it can be shown, its first `bytes_max` bytes.
+    /// Returns the argument for display, with at most its first `bytes_max` bytes.
     pub(crate) fn shown(&self, bytes_max: usize) -> LongArgument {
         LongArgument {
             index: self.index,
@@ -108,7 +110,7 @@ impl Arrival {
         }
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn into_value(self) -> Incoming {
         self.value
     }

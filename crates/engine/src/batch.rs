@@ -1,7 +1,8 @@
-//! How much is planned and run at once.
+//! Limits on how much is planned and run at once.
 
-/// How many requests are planned together.
+/// Maximum number of requests that are planned together.
 pub const BATCH_MAX: usize = 16;
 
-/// A request of more arguments takes longer than a worker may be away from its other clients.
+/// Number of arguments above which a request takes longer than a worker may neglect its other
+/// clients.
 pub(crate) const ARGUMENTS_MAX: usize = 8192;

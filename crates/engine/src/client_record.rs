@@ -1,4 +1,4 @@
-//! What other threads may look at of a client (CLIENT LIST).
+//! What other threads may read about a client (CLIENT LIST).
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,64 +7,65 @@ use access::{Permit, User};
 
 use crate::waiting::Waiter;
 
-/// What CLIENT LIST shows of a client. Written by its worker, read by any thread; every field by
-/// itself, so a line may be a moment old.
+/// What CLIENT LIST shows of a client. Its worker writes the record; any thread reads it. Each
+/// field is read by itself, so a line may be slightly out of date.
 #[derive(Debug)]
 pub struct ClientRecord {
-    /// Unique for the life of the server, never used again.
+    /// Unique for the life of the server, never reused.
     pub id: u64,
     /// Peer address as `ip:port` or `path:0`.
     pub address: Box<str>,
     /// Our address of the connection.
     pub local_address: Box<str>,
-    /// Number of the worker that owns it.
+    /// Number of the worker that owns the client.
     pub worker: usize,
-    /// Number of its connection at that worker, which is given to others later.
+    /// Number of the client's connection at that worker. Later connections reuse it.
     pub place: u32,
     /// File descriptor, for information only.
     pub fd: i32,
-    /// When it connected.
+    /// When the client connected.
     pub connected_unix_ms: u64,
-    /// When its last request began.
+    /// When the client's last request began.
     pub active_unix_ms: AtomicU64,
     /// Selected database.
     pub database: AtomicU16,
-    /// 2 or 3.
+    /// Protocol version: 2 or 3.
     pub resp: AtomicU8,
-    /// [`ClientRecord::NO_EVICT`] and its kin.
+    /// Flags such as [`ClientRecord::NO_EVICT`].
     pub flags: AtomicU32,
     /// Index into the command table of the last command; `u16::MAX` before the first.
     pub last_command: AtomicU16,
-    /// One more than the requests it queued since MULTI; 0 outside of a transaction.
+    /// Number of requests queued since MULTI, plus one; 0 outside of a transaction.
     pub transaction: AtomicU32,
-    /// How many keys it watches.
+    /// Number of keys that the client watches.
     pub watched: AtomicU32,
-    /// Bytes of memory that these requests take.
+    /// Memory that the queued requests and watched keys take, in bytes.
     pub transaction_bytes: AtomicU64,
-    /// Who is told of changes instead of it: 0 when it is itself, -1 when it tracks nothing.
+    /// Id of the client that receives the invalidations: 0 for this client itself, -1 if it does
+    /// not track keys.
     pub redirect: AtomicI64,
-    /// To how many channels, patterns and shard channels it is subscribed.
+    /// Number of channels, patterns and shard channels the client is subscribed to.
     pub subscriptions: [AtomicU32; 3],
     /// Bytes waiting in its query buffer.
     pub query_bytes: AtomicU64,
     /// Bytes waiting to be sent.
     pub output_bytes: AtomicU64,
-    /// Bytes of memory that both take.
+    /// Memory that both buffers take, in bytes.
     pub held_bytes: AtomicU64,
-    /// Requests it sent so far.
+    /// Number of requests the client has sent.
     pub requests: AtomicU64,
-    /// Bytes it sent and was sent so far.
+    /// Bytes received from the client so far.
     pub input_bytes_total: AtomicU64,
-    /// Bytes it was sent so far.
+    /// Bytes sent to the client so far.
     pub output_bytes_total: AtomicU64,
-    /// Absent while it calls itself nothing.
+    /// The client's names, or `None` if it has set none.
     names: Mutex<Option<Box<ClientNames>>>,
     waiter: Mutex<Option<Arc<Waiter>>>,
-    /// Whose it is; `None` for what the server does by itself.
+    /// The client's user, or `None` for actions of the server itself.
     user: Mutex<Option<Arc<User>>>,
 }
 
-/// What a client calls itself.
+/// The names that a client gives itself.
 #[derive(Clone, Debug, Default)]
 pub struct ClientNames {
     /// CLIENT SETNAME.
@@ -75,14 +76,15 @@ pub struct ClientNames {
     pub lib_version: String,
 }
 
-/// The name of who authenticated as nobody else.
+/// Name of the user of a client that has not authenticated as another one.
 const DEFAULT_USER: &str = "default";
 
 impl ClientRecord {
     /// The local address of connections inside the process.
     pub const IN_PROCESS: &'static str = "in-process:0";
 
-    /// Whether its requests come through the management port: somebody elsewhere has a connection inside the process.
+    /// Whether the client's requests come through the management port: a remote client uses a
+    /// connection inside the process.
     #[must_use]
     pub fn came_by_http(&self) -> bool {
         &*self.local_address == Self::IN_PROCESS && &*self.address != Self::IN_PROCESS
@@ -92,36 +94,36 @@ impl ClientRecord {
     pub const NO_EVICT: u32 = 1;
     /// CLIENT NO-TOUCH ON.
     pub const NO_TOUCH: u32 = 2;
-    /// CLIENT KILL: no request of it is begun any more; its worker will close it.
+    /// CLIENT KILL: no further request of the client begins, and its worker will close it.
     pub const KILLED: u32 = 4;
-    /// Its worker was asked to close it because all clients together hold too much.
+    /// The worker was asked to close the client because all clients together hold too much memory.
     pub const EVICTED: u32 = 8;
-    /// A request of it waits for something, such as the end of CLIENT PAUSE.
+    /// A request of the client waits for something, such as the end of CLIENT PAUSE.
     pub const BLOCKED: u32 = 16;
-    /// Subscribed to something: its unread output counts as a subscriber's.
+    /// The client is subscribed to something: the subscribers' limit applies to its unread output.
     pub const PUBSUB: u32 = 32;
-    /// It sees all commands (MONITOR); its unread output counts as a subscriber's.
+    /// The client sees all commands (MONITOR): the subscribers' limit applies to its unread output.
     pub const MONITOR: u32 = 128;
     /// CLIENT TRACKING is on.
     pub const TRACKING: u32 = 1 << 20;
-    /// Its invalidations go to a client that is gone.
+    /// The client that receives the invalidations is gone.
     pub const TRACKING_BROKEN: u32 = 1 << 21;
-    /// It is told of all changes of keys with its prefixes.
+    /// The client is notified of all changes of keys with its prefixes.
     pub const TRACKING_BROADCAST: u32 = 1 << 22;
-    /// It is connected no more.
+    /// The client is no longer connected.
     pub const GONE: u32 = 1 << 23;
     /// CLIENT CAPA REDIRECT.
     pub const REDIRECTS: u32 = 1 << 24;
-    /// It is a replica of ours (`S`).
+    /// The client is a replica of this server (`S`).
     pub const REPLICA: u32 = 1 << 25;
-    /// It is the primary that the server follows (`M`).
+    /// The client is the primary that this server follows (`M`).
     pub const PRIMARY: u32 = 1 << 26;
-    /// READONLY: it reads from replicas in a cluster (`r`).
+    /// READONLY: the client reads from replicas in a cluster (`r`).
     pub const READS_REPLICAS: u32 = 1 << 27;
-    /// A key that it watches was changed.
+    /// A key that the client watches was changed.
     pub const TOUCHED: u32 = 1 << 16;
 
-    /// A record for a client that has just connected.
+    /// Returns a record for a client that has just connected.
     #[must_use]
     pub fn new(
         id: u64,
@@ -161,18 +163,18 @@ impl ClientRecord {
         }
     }
 
-    /// What it calls itself now.
+    /// Returns the client's current names.
     #[must_use]
     pub fn names(&self) -> ClientNames {
         self.lock_names().as_deref().cloned().unwrap_or_default()
     }
 
-    /// Changes what it calls itself.
+    /// Changes the client's names.
     pub fn change_names(&self, change: impl FnOnce(&mut ClientNames)) {
         change(self.lock_names().get_or_insert_default());
     }
 
-    /// Calls itself nothing any more; the library stays.
+    /// Clears the client's name and keeps the library's.
     pub fn clear_name(&self) {
         if let Some(names) = &mut *self.lock_names() {
             names.name = String::new();
@@ -183,7 +185,7 @@ impl ClientRecord {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The user it authenticated as.
+    /// Returns the name of the user that the client authenticated as.
     #[must_use]
     pub fn user_name(&self) -> String {
         let user = self.user();
@@ -193,37 +195,37 @@ impl ClientRecord {
         )
     }
 
-    /// Its peer's address without the port.
+    /// Returns the peer's address without the port.
     #[must_use]
     pub fn host(&self) -> &str {
         let address = self.address.rsplit_once(':');
         address.map_or(&*self.address, |(host, _)| host)
     }
 
-    /// Says whose it is.
+    /// Sets the client's user.
     pub fn set_user(&self, user: Arc<User>) {
         *self.user.lock().unwrap_or_else(PoisonError::into_inner) = Some(user);
     }
 
-    /// Whose it is; `None` for what the server does by itself.
+    /// Returns the client's user, or `None` for actions of the server itself.
     #[must_use]
     pub fn user(&self) -> Option<Arc<User>> {
         let user = self.user.lock();
         user.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What it may do.
+    /// Returns what the client may do.
     pub(crate) fn permit(&self) -> Permit {
         self.user().map_or_else(Permit::unrestricted, Permit::new)
     }
 
-    /// What it waits for, if anything. The wait may have ended a moment ago.
+    /// Returns what the client waits for, if anything. The wait may have just ended.
     pub fn waiter(&self) -> Option<Arc<Waiter>> {
         let waiter = self.waiter.lock();
         waiter.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says what it waits for; what it did before.
+    /// Sets what the client waits for, and returns the previous value.
     pub(crate) fn set_waiter(&self, waiter: Option<Arc<Waiter>>) -> Option<Arc<Waiter>> {
         let mut place = self.waiter.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut place, waiter)
@@ -249,10 +251,11 @@ impl ClientRecord {
 mod tests {
     use super::*;
 
-    /// What an idle client costs here; its worker's tables and its connection's come to it.
+    /// The record's cost for an idle client. The worker's and the connection's tables add to it.
     #[test]
     fn the_record_of_an_idle_client_is_small() {
-        // Two counts stand before it in its `Arc`; the next size that is allocated is half a kilobyte.
+        // The `Arc` puts two counts before the record; the allocator's next size is half a
+        // kilobyte.
         let record_bytes = size_of::<ClientRecord>() + 2 * size_of::<usize>();
         assert!(record_bytes <= 256, "{record_bytes} bytes");
     }

@@ -1,19 +1,20 @@
-//! What clients are told of a cluster, and what they order. The server decides; the commands make replies of it.
+//! What clients see of a cluster, and the changes they order. The server decides; the commands turn
+//! its answers into replies.
 
 use crate::error::CommandError;
 
-/// What a server answers that is in no cluster.
+/// The error of a server that is not in a cluster.
 pub const DISABLED: CommandError =
     CommandError::fixed("ERR This instance has cluster support disabled");
 
-/// A node as this one knows it.
+/// A node as this node sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSeen {
-    /// Its name for good: 40 digits.
+    /// Its permanent name: 40 digits.
     pub id: String,
-    /// Its shard's: 40 digits.
+    /// The name of its shard: 40 digits.
     pub shard_id: String,
-    /// Its address; empty where it is not known.
+    /// Its address; empty if unknown.
     pub ip: String,
     /// `cluster-announce-hostname`.
     pub hostname: String,
@@ -21,52 +22,52 @@ pub struct NodeSeen {
     pub name: String,
     /// `availability-zone`.
     pub zone: String,
-    /// The port for clients without encryption; 0 where there is none.
+    /// The port for clients without encryption; 0 if there is none.
     pub port: u16,
-    /// The one with; 0 where there is none.
+    /// The port for clients with encryption; 0 if there is none.
     pub tls_port: u16,
     /// The port for nodes.
     pub bus_port: u16,
-    /// Whether it is the node that is asked.
+    /// Whether it is this node.
     pub is_me: bool,
-    /// Of a replica, its primary.
+    /// The primary of a replica.
     pub primary: Option<String>,
-    /// The hash slots of its shard, if it is a primary: first and last.
+    /// The first and last hash slots of each range of its shard, if it is a primary.
     pub ranges: Vec<(u16, u16)>,
     /// The index of the last entry about its shard.
     pub epoch: u64,
-    /// It was not heard any more.
+    /// Whether it is no longer heard.
     pub is_failed: bool,
-    /// It is not promoted, unless it is ordered to be.
+    /// Whether it is not promoted unless an operator orders it.
     pub declines: bool,
-    /// It is being asked whether it joins.
+    /// Whether it is being asked to join.
     pub is_in_handshake: bool,
-    /// Since when this node waits for an answer of it; 0 where it waits for none.
+    /// Since when this node waits for its answer; 0 if this node waits for none.
     pub ping_unix_ms: u64,
-    /// When this node last heard it; 0 where it has not.
+    /// When this node last heard it; 0 if never.
     pub pong_unix_ms: u64,
-    /// It does not answer this node.
+    /// Whether it does not answer this node.
     pub is_lost: bool,
-    /// What it has of its shard's stream.
+    /// Its offset in its shard's stream.
     pub replication_offset: u64,
-    /// It loads its data.
+    /// Whether it is loading its data.
     pub is_loading: bool,
 }
 
-/// A link between this node and another one.
+/// A link between this node and another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkSeen {
     /// The node at its other end.
     pub node: String,
-    /// This node made it.
+    /// Whether this node opened it.
     pub is_to: bool,
-    /// When.
+    /// When it was opened.
     pub created_unix_ms: u64,
-    /// How much waits to be sent.
+    /// Bytes that wait to be sent.
     pub waiting_bytes: usize,
 }
 
-/// How clients are told to find nodes (`cluster-preferred-endpoint-type`).
+/// How clients learn to reach nodes (`cluster-preferred-endpoint-type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndpointKind {
     /// By address.
@@ -74,53 +75,53 @@ pub enum EndpointKind {
     Ip,
     /// By name.
     Hostname,
-    /// By the one that they used.
+    /// By the address that the client used.
     Unknown,
 }
 
-/// The cluster as this node knows it.
+/// The cluster as this node sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterSeen {
     /// All nodes.
     pub nodes: Vec<NodeSeen>,
-    /// Which of them is this one.
+    /// The index of this node in `nodes`.
     pub own: usize,
     /// Whether keys are served.
     pub is_ok: bool,
     /// The index of the last entry.
     pub epoch: u64,
-    /// How clients are told to find nodes.
+    /// How clients learn to reach nodes.
     pub endpoint: EndpointKind,
-    /// The control leader; empty where there is none.
+    /// The control leader; empty if there is none.
     pub leader: String,
     /// The term of the control log.
     pub control_term: u64,
-    /// How many voters may be lost.
+    /// How many voters the cluster may lose.
     pub fault_tolerance: usize,
-    /// This node is by itself and was a replica: what it has is about to go.
+    /// Whether this node is alone and was a replica: its data is about to be deleted.
     pub is_emptied: bool,
     /// The links of this node, oldest first.
     pub links: Vec<LinkSeen>,
-    /// Messages that it sent over links and received since it was started.
+    /// Messages that this node sent over links and received since its start.
     pub messages: (u64, u64),
-    /// Published messages that were not sent to another node, which did not take those before.
+    /// Published messages that were not sent to another node because it did not take earlier ones.
     pub dropped_messages: u64,
 }
 
 impl ClusterSeen {
-    /// The node that is asked.
+    /// Returns this node.
     #[must_use]
     pub fn me(&self) -> Option<&NodeSeen> {
         self.nodes.get(self.own)
     }
 
-    /// The node with this id.
+    /// Returns the node with this id.
     #[must_use]
     pub fn node(&self, id: &[u8]) -> Option<&NodeSeen> {
         self.nodes.iter().find(|node| node.id.as_bytes() == id)
     }
 
-    /// How many hash slots have an owner.
+    /// Returns the number of hash slots that have an owner.
     #[must_use]
     pub fn slots_assigned(&self) -> usize {
         let ranges = self.nodes.iter().flat_map(|node| &node.ranges);
@@ -130,20 +131,20 @@ impl ClusterSeen {
     }
 }
 
-/// What is done with one slot (CLUSTER SETSLOT).
+/// A change of one slot (CLUSTER SETSLOT).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotOrder {
-    /// It is to come from this node.
+    /// The slot is to come from this node.
     Importing(String),
-    /// It is to go to this node.
+    /// The slot is to go to this node.
     Migrating(String),
-    /// It stays where it is.
+    /// The slot stays where it is.
     Stable,
-    /// It belongs to this node.
+    /// The slot belongs to this node.
     Node(String),
 }
 
-/// What CLUSTER FAILOVER does without.
+/// What CLUSTER FAILOVER does not wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailoverKind {
     /// Nothing: the primary hands over.
@@ -157,38 +158,38 @@ pub enum FailoverKind {
 /// A change that a client orders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterOrder {
-    /// Slots become this node's: first and last of each range.
+    /// Assigns slots to this node: first and last of each range.
     AddSlots(Vec<(u16, u16)>),
-    /// Slots become nobody's.
+    /// Removes the owner of slots.
     DelSlots(Vec<(u16, u16)>),
-    /// This node's slots become nobody's.
+    /// Removes the owner of all slots of this node.
     FlushSlots,
-    /// One slot.
+    /// Changes one slot.
     SetSlot(u16, SlotOrder),
-    /// Another node becomes a member: host, port, port for nodes where it is told.
+    /// Makes another node a member: address, port, and the port for nodes if given.
     Meet(String, u16, Option<u16>),
-    /// A node leaves.
+    /// Removes a node.
     Forget(String),
-    /// This node becomes a replica of that one.
+    /// Makes this node a replica of another.
     Replicate(String),
-    /// This replica becomes the primary.
+    /// Makes this replica the primary.
     Failover(FailoverKind),
-    /// This node leaves and forgets everything; with a new name, if it is hard.
+    /// Makes this node leave and forget everything.
     Reset {
-        /// Whether.
+        /// Whether the node also gets a new name.
         is_hard: bool,
     },
-    /// The epoch of this node is to be the highest.
+    /// Makes the epoch of this node the highest.
     BumpEpoch,
-    /// The epoch of a node that knows no other.
+    /// Sets the epoch of a node that knows no other node.
     SetConfigEpoch(u64),
 }
 
-/// What became of an order.
+/// The result of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ordered {
     /// It is done.
     Done,
-    /// It is done, and this is to be said of it.
+    /// It is done, and the reply says this.
     Said(String),
 }

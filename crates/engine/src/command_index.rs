@@ -1,5 +1,5 @@
-//! The number of a row, for what knows commands by their numbers alone.
+//! The number of a row, for code that knows commands only by number.
 
-/// Index of a row: of a command in [`Table::commands`](crate::Table::commands), or of a subcommand, after all
-/// commands.
+/// Index of a row: a command in [`Table::commands`](crate::Table::commands), or a subcommand.
+/// Subcommands follow all commands.
 pub type CommandIndex = u16;

@@ -1,4 +1,4 @@
-//! What a handler works with.
+//! The context that a handler works in.
 
 mod needed_values;
 mod tracked;
@@ -20,56 +20,57 @@ use crate::shared::Shared;
 use crate::table::Table;
 use crate::waiting::Turn;
 
-/// The surroundings of one running command.
+/// The context of one running command.
 pub struct Context<'a> {
     /// The keyspace.
     pub store: &'a mut Handle,
-    /// Who sent it.
+    /// The session of the client that sent the command.
     pub session: &'a mut Session,
-    /// The server around it.
+    /// The server that the engine runs in.
     pub server: &'a mut dyn ServerPort,
-    /// The commands there are.
+    /// The command table.
     pub table: &'static Table,
-    /// What the engines of a server have in common.
+    /// State that all engines of a server share.
     pub shared: &'a Shared,
-    /// Randomness; drawn before the store is called, so that effects are deterministic.
+    /// Random numbers. A handler draws them before it calls the store, so that effects are
+    /// deterministic.
     pub random: &'a mut Prng,
     /// Time of this command, in milliseconds since 1970 UTC.
     pub now_unix_ms: u64,
-    /// How much it may do here.
+    /// How much the command may do on this thread.
     pub pace: Pace,
-    /// Whether it may let its client wait; not where it is one step of several.
+    /// Whether the command may let its client wait. It may not if it is one step of several.
     pub may_block: bool,
-    /// Whose turn it is at keys that clients wait for.
+    /// Whose turn it is among the clients that wait for keys.
     pub turn: Turn<'a>,
-    /// What is known about the batch that the command is part of.
+    /// What is known about the batch that contains the command.
     pub(crate) plan: &'a mut Plan,
-    /// Time, and where is counted what runs inside of the command.
+    /// The clock, and the counters for commands that run inside this command.
     pub ledger: Ledger<'a>,
 }
 
-/// How much a command may do where it runs.
+/// How much a command may do on its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Whether what takes long is refused, to be run aside.
+    /// Whether a long command is refused here, so that it is offloaded.
     pub defers: bool,
-    /// Whether it runs aside.
+    /// Whether the command runs on the offload thread.
     pub is_aside: bool,
 }
 
-/// A worker does so much for one command before its other clients have their turn: as many look-ups
-/// of an element, about a quarter of a microsecond each.
+/// Maximum work that a worker does for one command before it serves other clients, in look-ups of
+/// an element. One takes about a quarter of a microsecond.
 const LOOKUPS_MAX: usize = 4096;
 
-/// Elements that one pass goes by, or writes to a reply, in the time of one look-up.
+/// Number of elements that a pass visits, or writes to a reply, in the time of one look-up.
 const STEPS_PER_LOOKUP: usize = 8;
 
 impl Pace {
-    /// To be asked before anything was done: whether so many elements may be looked up, added or
-    /// removed here.
+    /// Checks whether this many elements may be looked up, added or removed on this thread. The
+    /// handler asks before it changes anything.
     ///
     /// # Errors
-    /// [`CommandError::Aside`] when that takes too long here.
+    /// [`CommandError::Aside`] if that takes too long here.
     #[inline]
     pub fn admit(self, lookups: usize) -> Result<(), CommandError> {
         if self.defers && lookups > LOOKUPS_MAX {
@@ -78,18 +79,18 @@ impl Pace {
         Ok(())
     }
 
-    /// The same of what waits for a disk.
+    /// Does the same for work that waits for a disk.
     ///
     /// # Errors
-    /// As [`Pace::admit`].
+    /// The errors of [`Pace::admit`].
     pub fn admit_waiting(self) -> Result<(), CommandError> {
         self.admit(usize::MAX)
     }
 
-    /// The same of elements that are gone by one after the other.
+    /// Does the same for elements that are visited one after the other.
     ///
     /// # Errors
-    /// As [`Pace::admit`].
+    /// The errors of [`Pace::admit`].
     #[inline]
     pub fn admit_steps(self, steps: usize) -> Result<(), CommandError> {
         self.admit(steps / STEPS_PER_LOOKUP)
@@ -97,7 +98,7 @@ impl Pace {
 }
 
 impl Context<'_> {
-    /// A key of the session's database.
+    /// Returns a key of the session's database.
     #[inline]
     #[must_use]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
@@ -108,8 +109,8 @@ impl Context<'_> {
         Key::with_hash(bytes, hash, self.session.database)
     }
 
-    /// Keys of the session's database, whose records are on their way into the cache, as far as
-    /// [`KeyList::look_ahead`] says.
+    /// Returns keys of the session's database, and prefetches their records as described at
+    /// [`KeyList::look_ahead`].
     pub fn keys<'k>(&self, names: impl Iterator<Item = &'k [u8]>) -> KeyList<'k> {
         let database = self.session.database;
         let ahead = self.store.lookahead(database);
@@ -132,7 +133,7 @@ impl Context<'_> {
         keys.planned(planned, self.store)
     }
 
-    /// The database with this number.
+    /// Returns the database with this number.
     ///
     /// # Errors
     /// "DB index is out of range".
@@ -149,7 +150,7 @@ impl Context<'_> {
         store.locked(keys, |store| body(&mut rest.with(store)))
     }
 
-    /// The same for long (see [`Handle::locked_long`]).
+    /// Does the same, with the keys locked for long (see [`Handle::locked_long`]).
     pub fn locked_long<R>(
         &mut self,
         keys: &[Key<'_>],
@@ -159,8 +160,8 @@ impl Context<'_> {
         store.locked_long(keys, |store| body(&mut rest.with(store)))
     }
 
-    /// Asks the server for something that waits, outside of the store, so that others may have it for
-    /// themselves meanwhile.
+    /// Asks the server for something that waits. The thread leaves the store meanwhile, so that
+    /// other threads may have it exclusively.
     pub fn outside<R>(&mut self, ask: impl FnOnce(&mut dyn ServerPort) -> R) -> R {
         self.store.leave();
         let answer = ask(self.server);
@@ -168,8 +169,9 @@ impl Context<'_> {
         answer
     }
 
-    /// Beyond how many bytes the command's reply closes its client instead of being sent, where it is
-    /// known that it will: a script goes on with what it calls, and subscribers have a limit of their own.
+    /// Returns the reply size in bytes above which the client is closed instead of receiving the
+    /// reply, or `None` if no such limit is known. A script continues with the replies of its
+    /// calls, and subscribers have a limit of their own.
     pub fn replies_bytes_max(&self) -> Option<u64> {
         let subscribes = ClientRecord::PUBSUB | ClientRecord::MONITOR;
         if !self.may_block || self.session.client.has_flag(subscribes) {
@@ -189,7 +191,7 @@ impl Context<'_> {
         store.exclusive(|store| body(&mut rest.with(store)))
     }
 
-    /// Forgets the session's transaction, and what was watched for it.
+    /// Forgets the session's transaction and its watched keys.
     pub fn end_transaction(&mut self) {
         self.session.end_transaction(self.store);
     }

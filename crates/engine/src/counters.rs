@@ -1,8 +1,8 @@
-//! What an engine counts: requests per row of the table, error replies per code.
+//! Counters of an engine: requests per row of the table, error replies per code.
 //!
-//! One engine writes its own cells, any thread reads them; a sum over engines is a moment old at the
-//! most. Nothing is ever set back: who wants to count from now on keeps what was counted before
-//! ([`Counts::since`]).
+//! Only the engine writes its cells; any thread reads them. A sum over engines is only slightly out
+//! of date. No counter is ever reset: a reader that wants to count from now on keeps the present
+//! counts and subtracts them later ([`Counts::since`]).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,10 +17,10 @@ use crate::observer::REQUESTS_PER_SAMPLE;
 #[derive(Debug)]
 pub struct EngineCounters {
     rows: Box<[RowCells]>,
-    /// Error replies by their first word; errors are rare enough for a lock of one's own.
+    /// Error replies by their first word. Errors are rare enough for a lock.
     errors: Mutex<BTreeMap<String, u64>>,
     errors_count: AtomicU64,
-    /// So many requests more, and one is looked at.
+    /// Number of requests until the next sample.
     until_sample: AtomicU64,
     samples: AtomicU64,
 }
@@ -31,29 +31,29 @@ struct RowCells {
     rejected: AtomicU64,
     failed: AtomicU64,
     ns: AtomicU64,
-    /// Made when the command runs for the first time: most never do.
+    /// Allocated when the command first runs: most commands never do.
     latency: OnceLock<HistogramCells>,
 }
 
-/// What was counted for one command or subcommand.
+/// The counts of one command or subcommand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowCounts {
-    /// Times it ran.
+    /// Number of times it ran.
     pub calls: u64,
-    /// Times it was refused before it ran.
+    /// Number of times it was refused before it ran.
     pub rejected: u64,
-    /// Times it ran and answered an error.
+    /// Number of times it ran and replied with an error.
     pub failed: u64,
-    /// How long it ran altogether.
+    /// Total run time.
     pub ns: u64,
 }
 
-/// How long commands took, up to some moment, by index into the table.
+/// Run times of commands up to some moment, by index into the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies(pub BTreeMap<CommandIndex, Histogram>);
 
 impl Latencies {
-    /// What came after `before`; commands of which nothing came are left out.
+    /// Returns what was added after `before`, without commands that have nothing new.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         for (index, histogram) in &mut self.0 {
@@ -66,24 +66,24 @@ impl Latencies {
     }
 }
 
-/// What engines counted up to some moment.
+/// The counts of engines up to some moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// By index into the table; may be shorter, the rest is 0.
+    /// Rows by index into the table. The list may be shorter than the table; missing rows are 0.
     pub rows: Vec<RowCounts>,
     /// Error replies by their first word.
     pub errors: BTreeMap<String, u64>,
 }
 
-/// How many different first words are told apart; those after them are counted as one.
+/// Maximum number of distinct first words. All later ones are counted as one.
 const ERROR_CODES_MAX: usize = 128;
-/// What error replies with still other first words are counted as.
+/// The code under which error replies with further first words are counted.
 const OTHER_CODES: &str = "ERRORSTATS_OVERFLOW";
-/// A code ends with a space within so many bytes; a text without one is counted as `ERR`.
+/// Maximum length of a code, in bytes. A text without a space in this range is counted as `ERR`.
 const CODE_BYTES_MAX: usize = 31;
 
 impl EngineCounters {
-    /// Cells for so many rows of a table, all 0.
+    /// Returns cells for the rows of a table, all 0.
     #[must_use]
     pub fn of_rows(rows_count: usize) -> Self {
         let rows = std::iter::repeat_with(RowCells::default);
@@ -104,7 +104,7 @@ impl EngineCounters {
         }
     }
 
-    /// Counts how long requests ran: `ns` each. `in_detail` when it goes into the histogram too.
+    /// Counts the run time of requests: `ns` each. `in_detail` also adds it to the histogram.
     #[inline]
     pub(crate) fn count_time(&self, index: CommandIndex, calls: usize, ns: u64, in_detail: bool) {
         if let Some(row) = self.rows.get(usize::from(index)) {
@@ -118,8 +118,8 @@ impl EngineCounters {
         }
     }
 
-    /// Which of `requests` that ran is to be looked at, if any: one in
-    /// [`REQUESTS_PER_SAMPLE`], at distances that follow no beat.
+    /// Returns which of `requests` that ran is sampled, if any: one in [`REQUESTS_PER_SAMPLE`], at
+    /// irregular distances.
     #[inline]
     pub(crate) fn drawn(&self, requests: usize) -> Option<usize> {
         let left = self.until_sample.load(Ordering::Relaxed);
@@ -132,7 +132,7 @@ impl EngineCounters {
         Some(usize::try_from(left).unwrap_or(1).saturating_sub(1))
     }
 
-    /// Multiples of the golden ratio are spread evenly and never repeat.
+    /// Draws the next distance. Multiples of the golden ratio are evenly spread and never repeat.
     #[cold]
     fn draw_next(&self) {
         let samples = self.samples.load(Ordering::Relaxed).wrapping_add(1);
@@ -142,7 +142,7 @@ impl EngineCounters {
         self.until_sample.store(distance, Ordering::Relaxed);
     }
 
-    /// Counts one of those that ran as one that answered an error.
+    /// Counts a request that ran and replied with an error.
     #[cold]
     pub(crate) fn count_failure(&self, index: CommandIndex) {
         if let Some(row) = self.rows.get(usize::from(index)) {
@@ -157,7 +157,7 @@ impl EngineCounters {
         }
     }
 
-    /// Counts an error that is replied, unless it was before. Any thread may.
+    /// Counts an error reply unless it was counted before. Any thread may call this.
     #[cold]
     pub fn count_reply(&self, error: &CommandError) {
         if !matches!(error, CommandError::HandedOn(_)) {
@@ -182,13 +182,14 @@ impl EngineCounters {
         }
     }
 
-    /// Error replies of any kind: one load, for who looks whether there were some.
+    /// Returns the number of error replies of any kind, with one load. A caller compares it to see
+    /// whether there were new ones.
     #[must_use]
     pub fn errors_count(&self) -> u64 {
         self.errors_count.load(Ordering::Relaxed)
     }
 
-    /// Adds what was counted so far to `counts`.
+    /// Adds the counts so far to `counts`.
     pub fn add_to(&self, counts: &mut Counts) {
         if counts.rows.len() < self.rows.len() {
             counts.rows.resize(self.rows.len(), RowCounts::default());
@@ -207,7 +208,7 @@ impl EngineCounters {
 }
 
 impl EngineCounters {
-    /// Adds how long commands took so far to `latencies`.
+    /// Adds the run times so far to `latencies`.
     pub fn add_latencies_to(&self, latencies: &mut Latencies) {
         for (index, row) in (0..).zip(&self.rows) {
             if let Some(cells) = row.latency.get() {
@@ -217,7 +218,8 @@ impl EngineCounters {
     }
 }
 
-/// Adds without a locked instruction: only the engine's thread writes, or who holds the lock of [`EngineCounters::errors`].
+/// Adds without a locked instruction: the only writer is the engine's thread, or the holder of the
+/// lock of [`EngineCounters::errors`].
 #[inline]
 fn add(cell: &AtomicU64, count: usize) {
     let sum = cell.load(Ordering::Relaxed).wrapping_add(count as u64);
@@ -225,7 +227,7 @@ fn add(cell: &AtomicU64, count: usize) {
 }
 
 impl Counts {
-    /// What came after `before`; codes of which nothing came are left out.
+    /// Returns what was added after `before`, without codes that have nothing new.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         for (row, old) in self.rows.iter_mut().zip(&before.rows) {
@@ -241,19 +243,19 @@ impl Counts {
         self
     }
 
-    /// Calls of all commands.
+    /// Returns the calls of all commands.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.rows.iter().map(|row| row.calls).sum()
     }
 
-    /// How long all commands ran altogether.
+    /// Returns the total run time of all commands.
     #[must_use]
     pub fn ns(&self) -> u64 {
         self.rows.iter().map(|row| row.ns).sum()
     }
 
-    /// All error replies.
+    /// Returns the number of all error replies.
     #[must_use]
     pub fn error_replies(&self) -> u64 {
         self.errors.values().sum()

@@ -1,23 +1,25 @@
-//! A database that is to be emptied later: noted by a command, done by whoever looks at the time.
+//! A database that is to be emptied later. A command sets the time; the thread that finds it due
+//! empties the database.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// When database 0 is to be emptied; a later wish takes the place of the one before. It goes with the process.
+/// When database 0 is to be emptied. A later setting replaces the previous one. It is not
+/// persistent.
 #[derive(Debug, Default)]
 pub struct DelayedFlush(AtomicU64);
 
 impl DelayedFlush {
-    /// Notes a time in milliseconds since 1970; 0 for never.
+    /// Sets the time in milliseconds since 1970; 0 for never.
     pub fn set(&self, unix_ms: u64) {
         self.0.store(unix_ms, Ordering::Relaxed);
     }
 
-    /// Whether that time has come; it is told once.
+    /// Whether that time has come. Only one caller gets `true`.
     #[must_use]
     pub fn take_due(&self, now_unix_ms: u64) -> bool {
         let due_unix_ms = self.0.load(Ordering::Relaxed);
         let is_due = due_unix_ms != 0 && due_unix_ms <= now_unix_ms;
-        // Whoever set another time meanwhile is not forgotten.
+        // A time that another thread set meanwhile is kept.
         is_due
             && self
                 .0

@@ -1,8 +1,8 @@
 //! Runs requests: one engine per worker thread.
 //!
-//! A batch goes through three stages: decode (views into the input), plan (`plan`: rows,
-//! hashes, prefetches) and execute, in order (`execution`). The store is entered once per call, so that
-//! whole-store operations of other threads find every worker outside at the end of a batch.
+//! A batch has three stages: decode (views into the input), plan (`plan`: rows, hashes, prefetches)
+//! and execute, in order (`execution`). Each call enters the store once, so that whole-store
+//! operations of other threads find every worker outside at the end of a batch.
 
 mod charging;
 mod cold;
@@ -55,17 +55,17 @@ pub struct Engine {
     batch: Batch,
     plan: Plan,
     counters: Arc<EngineCounters>,
-    /// Whether it serves only keys of hash slots that are served here.
+    /// Whether the engine serves only keys of hash slots that this node serves.
     checks_slots: bool,
     /// Monotonic time.
     turn_started_ns: u64,
     waiters: Arc<Waiters>,
-    /// Keys that somebody waits for, to be served when keys held for long are given back.
+    /// Keys that clients wait for, to be served when keys locked for long are released.
     unserved: Names,
 }
 
 impl Engine {
-    /// An engine that runs the commands of `table` over one handle of the store.
+    /// Returns an engine that runs the commands of `table` over one handle of the store.
     #[must_use]
     pub fn new(
         table: &'static Table,
@@ -91,15 +91,15 @@ impl Engine {
         }
     }
 
-    /// As an engine whose clients wait in line with those of others: `waiters` is the same for all
-    /// engines over a store.
+    /// Returns this engine with a queue of waiting clients that it shares: `waiters` is the same
+    /// for all engines over a store.
     #[must_use]
     pub fn among(self, waiters: Arc<Waiters>) -> Self {
         Self { waiters, ..self }
     }
 
-    /// As an engine of a worker, whose requests that take long run aside ([`Next::Aside`]): in bounded
-    /// time it is done with any request, and waits for no key that is held for long.
+    /// Returns this engine as that of a worker. It offloads long requests ([`Next::Aside`]): it
+    /// completes any request in bounded time, and waits for no key that is locked for long.
     #[must_use]
     pub fn of_worker(self) -> Self {
         Self {
@@ -108,7 +108,8 @@ impl Engine {
         }
     }
 
-    /// As the engine that runs what takes long for [workers](Engine::of_worker), on a thread of its own.
+    /// Returns this engine as the one that runs long requests for [workers](Engine::of_worker), on
+    /// its own thread.
     #[must_use]
     pub fn aside(self) -> Self {
         Self {
@@ -117,8 +118,8 @@ impl Engine {
         }
     }
 
-    /// As an engine that knows commands by their own names, whatever clients call them, and runs what was run
-    /// before: whose the hash slots are does not matter.
+    /// Returns this engine for replay of a log. It knows commands by their original names, and does
+    /// not check who owns hash slots because it repeats what ran before.
     #[must_use]
     pub fn of_log(self) -> Self {
         Self {
@@ -128,38 +129,39 @@ impl Engine {
         }
     }
 
-    /// The engine's way into the store.
+    /// Returns the engine's handle of the store.
     pub fn store(&mut self) -> &mut Handle {
         &mut self.store
     }
 
-    /// When the store removes an expired record of this thread next, if ever ([`Handle::next_expiry_unix_ms`]).
+    /// Returns when the store next removes an expired record of this thread, if ever
+    /// ([`Handle::next_expiry_unix_ms`]).
     #[inline]
     #[must_use]
     pub fn next_expiry_unix_ms(&self) -> Option<u64> {
         self.store.next_expiry_unix_ms()
     }
 
-    /// Says that its thread begins to work now, by the clock's monotonic reading: what it is given from
-    /// here on cannot have taken longer than since then.
+    /// Records that the thread begins a turn now, on the monotonic clock. No request of this turn
+    /// can have taken longer than the time since then.
     pub fn begin_turn(&mut self, now_ns: u64) {
         self.turn_started_ns = now_ns;
     }
 
-    /// What this engine counts.
+    /// Returns this engine's counters.
     #[must_use]
     pub fn counters(&self) -> Arc<EngineCounters> {
         Arc::clone(&self.counters)
     }
 
-    /// Forgets the transaction of a session, if it was not run, and what it watched.
+    /// Forgets a session's transaction if it was not run, and its watched keys.
     pub fn end_transaction(&mut self, session: &mut Session) {
         if session.has_transaction() {
             session.end_transaction(&mut self.store);
         }
     }
 
-    /// Takes back what a session registered elsewhere: its client is gone.
+    /// Removes a session's registrations elsewhere because its client is gone.
     pub fn close(&mut self, session: &mut Session) {
         session.end_transaction(&mut self.store);
         self.end_wait(session);
@@ -194,8 +196,8 @@ impl Engine {
         })
     }
 
-    /// Whether data may be in what a session's requests were answered, of which so many ran just now. What it was is known of
-    /// one alone.
+    /// Whether the replies of a session's last `requests` requests may contain data. Only a single
+    /// request is judged by its command; several always count as showing data.
     #[must_use]
     pub fn may_show_data(&self, session: &Session, requests: usize) -> bool {
         let last = session.client.last_command.load(Ordering::Relaxed);
@@ -204,9 +206,9 @@ impl Engine {
         requests != 1 || !(shows_none || session.was_refused)
     }
 
-    /// Executes requests that somebody put together, at most [`BATCH_MAX`](crate::BATCH_MAX), whose arguments lie in
-    /// `input`, and appends their replies to `output`: all of them, however long that takes. How many were
-    /// executed, and [`Next::Read`] if that is all of them.
+    /// Executes requests that the caller composed, at most [`BATCH_MAX`](crate::BATCH_MAX), with
+    /// their arguments in `input`. Appends their replies to `output`. Executes all of them, however
+    /// long that takes. Returns how many were executed, and [`Next::Read`] if that is all of them.
     pub fn run_batch(
         &mut self,
         session: &mut Session,
@@ -219,7 +221,7 @@ impl Engine {
         })
     }
 
-    /// Enters the store and looks after a session.
+    /// Enters the store, runs `body`, and updates the session.
     #[inline(always)]
     fn visit<R>(
         &mut self,
@@ -239,7 +241,7 @@ impl Engine {
         self.store.set_author(session.client.id);
         self.store.enter();
         if self.store.stubs() > 0 {
-            // What somebody else met is nothing to this client.
+            // An unreadable value that another client met does not concern this one.
             store::take_unreadable();
         }
         let output_start = output.len_with_attachments();
@@ -289,9 +291,9 @@ impl Engine {
         outcome
     }
 
-    /// Gives those another try who wait for keys that changed otherwise than by a command, or that
-    /// could not be had before. To be called after housekeeping of the store, and when keys that were
-    /// held for long are free.
+    /// Retries the requests of clients that wait for keys that changed other than by a command, or
+    /// that could not be locked before. To be called after housekeeping of the store, and when keys
+    /// that were locked for long are released.
     pub fn serve(&mut self, server: &mut dyn ServerPort) {
         if self.unserved.is_empty() && !self.store.has_served() {
             return;
@@ -324,8 +326,8 @@ impl Engine {
         self.store.leave();
     }
 
-    /// Ends the wait of a session whose time is over, or that waited for the log; what it is sent, or
-    /// `None` when its answer is on the way. `progress` says how far the log is.
+    /// Ends the wait of a session that timed out or that waited for the log. Returns its reply, or
+    /// `None` if its answer is already on the way. `progress` tells how far the log is.
     pub fn give_up(&mut self, session: &mut Session, progress: &dyn Progress) -> Option<Vec<u8>> {
         let waiter = Arc::clone(&session.wait.as_ref()?.waiter);
         if !waiter.claim() {
@@ -336,7 +338,8 @@ impl Engine {
         Some(reply)
     }
 
-    /// Ends the wait of a session with an error; what it is sent, or `None` when its answer is on the way.
+    /// Ends the wait of a session with an error. Returns its reply, or `None` if its answer is
+    /// already on the way.
     pub fn refuse_wait(&mut self, session: &mut Session, text: &str) -> Option<Vec<u8>> {
         let waiter = Arc::clone(&session.wait.as_ref()?.waiter);
         if !waiter.claim() {
@@ -347,11 +350,11 @@ impl Engine {
         Some(reply)
     }
 
-    /// Forgets what a session waited for that is answered with `reply`, and counts the request.
+    /// Forgets the wait of a session that is answered with `reply`, and counts the request.
     pub fn end_answered_wait(&mut self, session: &mut Session, reply: &[u8]) {
         if let Some(wait) = &session.wait {
             let index = wait.waiter.subject.command;
-            // What was denied when it was woken did not run.
+            // A request that was denied when it was woken did not run.
             if reply.starts_with(b"-NOPERM ") {
                 self.counters.count_rejection(index);
             } else {
@@ -367,7 +370,7 @@ impl Engine {
         self.end_wait(session);
     }
 
-    /// Forgets what a session waits for: its client is gone.
+    /// Forgets the wait of a session because its client is gone.
     pub fn end_wait(&mut self, session: &mut Session) {
         session.wait = None;
         if let Some(waiter) = session.client.set_waiter(None) {
@@ -377,7 +380,7 @@ impl Engine {
     }
 }
 
-/// Where is written down what a request took on this thread.
+/// Returns the ledger for requests on this thread.
 fn ledger<'a>(
     clock: &'a dyn Clock,
     counters: &'a EngineCounters,

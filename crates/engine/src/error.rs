@@ -9,19 +9,19 @@ use structures::Full;
 
 use crate::hash_slots::Elsewhere;
 
-/// What a handler gives back: the reply is written, or there is an error to write.
+/// The result of a handler: either it has written the reply, or it returns an error to write.
 pub type CommandResult = Result<(), CommandError>;
 
 /// Why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandError {
-    /// Options that make no sense together, or a missing argument.
+    /// Contradictory options, or a missing argument.
     Syntax,
-    /// An argument or value is no 64-bit integer.
+    /// An argument or value is not a 64-bit integer.
     NotInteger,
-    /// An argument or value is no finite floating-point number.
+    /// An argument or value is not a finite floating-point number.
     NotFloat,
-    /// The key holds another kind of value.
+    /// The key holds a value of another type.
     WrongType,
     /// The key does not exist.
     NoSuchKey,
@@ -29,43 +29,45 @@ pub enum CommandError {
     WrongArity(Cow<'static, str>),
     /// Memory is full.
     OutOfMemory,
-    /// It takes longer than a worker may be away from its other clients; nothing was done. Never
-    /// sent: whoever can run it aside does ([`crate::Next::Aside`]).
+    /// The command takes longer than a worker may neglect its other clients; nothing was done.
+    /// Never sent: a worker that can offload the request does so ([`crate::Next::Aside`]).
     Aside,
-    /// Somebody who takes long has what it needs; nothing was done. Never sent: it is run again when
-    /// that may be over ([`crate::Next::Busy`]), or refused as by who is late.
+    /// A long request holds what the command needs; nothing was done. Never sent: the request runs
+    /// again when the other one may be done ([`crate::Next::Busy`]), or is refused if that one is a
+    /// script over its time limit.
     Held,
-    /// There is nothing yet, and the client waits; nothing was done. Never sent
+    /// There is no data yet, and the client waits; nothing was done. Never sent
     /// ([`crate::Next::Blocks`]).
     Blocks,
-    /// Its keys are served elsewhere, or nowhere.
+    /// The keys are served by another node, or by none.
     Elsewhere(Box<Elsewhere>),
-    /// The client's user may not do that.
+    /// The client's user is not permitted to run the command.
     Denied(Box<Denied>),
     /// Any other text, error code included.
     Text(Cow<'static, str>),
     /// A text that repeats what the client sent, byte for byte.
     Bytes(Vec<u8>),
-    /// What a command inside of a script answered, handed on by the script: an error that was counted
-    /// where it came up.
+    /// The error of a command inside a script, which the script returned. It was counted where it
+    /// occurred.
     HandedOn(Vec<u8>),
 }
 
-/// The answer to who wants a member of a set or of a sorted set to expire. A stream of KeyDB may want that, and goes on.
+/// The error for a deadline on a member of a set or of a sorted set. KeyDB streams may contain such
+/// a command; they continue.
 pub const NO_MEMBER_DEADLINES: &str =
     "ERR members of sets and sorted sets have no deadlines here, only fields of hashes";
 
-/// What a client hears whose value lies out of memory and cannot be read.
+/// The error for a client whose value is out of memory and cannot be read.
 const TIER_FAILED: &str = "TIERFAIL value cannot be read";
 
 impl CommandError {
-    /// An error with a fixed text, code included.
+    /// Returns an error with a fixed text, code included.
     #[must_use]
     pub const fn fixed(text: &'static str) -> Self {
         Self::Text(Cow::Borrowed(text))
     }
 
-    /// The text of the reply, code included.
+    /// Returns the text of the reply, code included.
     #[must_use]
     pub fn text(&self) -> Cow<'_, [u8]> {
         let text: Cow<'_, str> = match self {
@@ -120,25 +122,26 @@ impl From<Full> for CommandError {
     }
 }
 
-/// That a user may not run a request.
+/// A request that the user is not permitted to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// What is in the way.
+    /// The rule that denies it.
     pub denial: Denial,
-    /// What the client reads.
+    /// The text of the reply.
     pub text: Vec<u8>,
 }
 
-/// How much of a word, or of all arguments together, an error repeats.
+/// Maximum number of bytes of a word, or of all arguments together, that an error repeats.
 const SHOWN_BYTES_MAX: usize = 128;
 
-/// The part of an argument that an error repeats: up to `most` bytes, and none from a zero byte on.
+/// Returns the part of an argument that an error repeats: at most `most` bytes, up to the first
+/// zero byte.
 pub fn shown(arg: &[u8], most: usize) -> &[u8] {
     let end = arg.iter().position(|byte| *byte == 0);
     &arg[..end.unwrap_or(arg.len()).min(most)]
 }
 
-/// The answer to a command that is not in the table.
+/// Returns the error for a command that is not in the table.
 #[cold]
 pub(crate) fn unknown_command(request: Request<'_>) -> CommandError {
     let mut text = b"ERR unknown command '".to_vec();
@@ -157,13 +160,13 @@ pub(crate) fn unknown_command(request: Request<'_>) -> CommandError {
     CommandError::Bytes(text)
 }
 
-/// What a container answers when its subcommand is not known.
+/// Returns the error for an unknown subcommand of a container.
 #[cold]
 pub(crate) fn unknown_subcommand(request: Request<'_>) -> CommandError {
     about_subcommand(request, "ERR unknown subcommand '")
 }
 
-/// What a container does when its subcommand takes other arguments.
+/// Returns the error for a subcommand with wrong arguments.
 #[cold]
 pub fn subcommand_syntax(request: Request<'_>) -> CommandError {
     about_subcommand(

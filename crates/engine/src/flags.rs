@@ -1,5 +1,5 @@
-//! What the row of a command says in flags: what the command may do and where it may run, what it does to its
-//! keys, and what it is in a transaction. Sessions and queues know commands by these.
+//! The flags in a command's row: what the command may do and where it may run, what it does to its
+//! keys, and its role in a transaction. Sessions and queues use them too.
 
 macro_rules! flag_set {
     ($(#[$doc:meta])* $name:ident : $repr:ty { $($(#[$flag_doc:meta])* $flag:ident = $bit:expr, $text:expr;)* }) => {
@@ -12,10 +12,10 @@ macro_rules! flag_set {
             pub const NONE: Self = Self(0);
             $($(#[$flag_doc])* pub const $flag: Self = Self(1 << $bit);)*
 
-            /// Every flag with its name, in the order they are shown.
+            /// Every flag with its name, in the order in which they are shown.
             pub const NAMES: &'static [(Self, &'static str)] = &[$((Self::$flag, $text)),*];
 
-            /// Both sets together.
+            /// Returns the union of both sets.
             #[must_use]
             pub const fn with(self, other: Self) -> Self {
                 Self(self.0 | other.0)
@@ -28,7 +28,7 @@ macro_rules! flag_set {
                 self.0 & other.0 == other.0
             }
 
-            /// Names of the flags that are set; those without a name are not told.
+            /// Returns the names of the flags that are set, without flags that have no name.
             pub fn names(self) -> impl Iterator<Item = &'static str> {
                 let told = Self::NAMES.iter().filter(|(_, name)| !name.is_empty());
                 told.filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| *name)
@@ -50,7 +50,7 @@ flag_set! {
         ADMIN = 3, "admin";
         /// Publish/subscribe.
         PUBSUB = 4, "pubsub";
-        /// Not from scripts.
+        /// Not allowed in scripts.
         NOSCRIPT = 5, "noscript";
         /// May block its client.
         BLOCKING = 6, "blocking";
@@ -62,42 +62,44 @@ flag_set! {
         SKIP_MONITOR = 9, "skip_monitor";
         /// Not in the slow log.
         SKIP_SLOWLOG = 10, "skip_slowlog";
-        /// ASKING is implied.
+        /// Implies ASKING.
         ASKING = 11, "asking";
         /// Constant or logarithmic time.
         FAST = 12, "fast";
         /// Runs before authentication.
         NO_AUTH = 13, "no_auth";
-        /// Not inside MULTI.
+        /// Not allowed inside MULTI.
         NO_MULTI = 14, "no_multi";
-        /// It may be given no key.
+        /// May be called without a key.
         NO_MANDATORY_KEYS = 19, "no_mandatory_keys";
         /// Its keys depend on its arguments.
         MOVABLE_KEYS = 15, "movablekeys";
-        /// Runs while a script is over its time.
+        /// Runs while a script exceeds its time limit.
         ALLOW_BUSY = 16, "allow_busy";
         /// Its subcommands may touch keys.
         NO_ASYNC_LOADING = 17, "no_async_loading";
-        /// Changes no data, but something that replicas would be told: it waits where writes do.
+        /// Changes no data, but something that is replicated: it waits where writes wait.
         MAY_REPLICATE = 18, "";
-        /// Runs for a client of RESP2 that is subscribed to something, as what is about subscriptions does.
+        /// Runs for a RESP2 client that has subscriptions, like the subscription commands.
         FOR_SUBSCRIBERS = 20, "";
-        /// What comes after it in a transaction is about the database whose number is its argument.
+        /// Selects the database of the following commands in a transaction by its argument.
         SELECTS_DATABASE = 21, "";
-        /// Comes to keys that its arguments do not name, though it says neither that it reads nor that it writes.
+        /// Reaches keys that its arguments do not name, though it is flagged neither as reading nor
+        /// as writing.
         REACHES_ANY_KEY = 22, "";
-        /// Has the store alone, however quick it is.
+        /// Runs with the store exclusively, however quick it is.
         HAS_STORE_ALONE = 23, "";
-        /// Asks whether the server is well: it is refused when nothing can be written, and waits for a script that
-        /// takes too long, so that whoever watches over the server sees it.
+        /// Probes the server's health: it is refused when nothing can be written, and waits for a
+        /// script that takes too long, so that the monitoring client notices.
         PROBES = 24, "";
-        /// What the client said of the tracking of its next command (CLIENT CACHING) holds on after it.
+        /// Keeps what the client said about tracking of its next command (CLIENT CACHING).
         KEEPS_TRACKING = 25, "";
-        /// Changes libraries of functions alone: where they are those of a control group, any of its nodes takes it.
+        /// Changes only libraries of functions: if a control group shares them, any of its nodes
+        /// accepts the command.
         CHANGES_LIBRARIES = 26, "";
-        /// Is done about as soon as what is FAST, whatever Redis calls it.
+        /// Takes about as little time as a FAST command, though Redis does not flag it so.
         BRIEF = 27, "";
-        /// A primary may send it with one argument more than a client may.
+        /// May have one more argument when a primary sends it.
         MORE_FROM_PRIMARY = 28, "";
     }
 }
@@ -130,42 +132,43 @@ flag_set! {
     }
 }
 
-/// What is made of a request of a forwarding client whose keys no one node serves, out of the replies of several.
+/// How the replies of several nodes are combined for a request of a forwarding client whose keys no
+/// single node serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scatter {
-    /// Nothing: it is about the keys of one slot, or about this node.
+    /// Not at all: the request is about the keys of one slot, or about this node.
     Never,
-    /// The values of its keys, in their order.
+    /// The values of the keys, in their order.
     Values,
-    /// The sum of the numbers that are answered about its keys.
+    /// The sum of the numbers in the replies for its keys.
     Sum,
-    /// OK, where all that is done to its keys is done.
+    /// OK, if everything was done to all keys.
     Done,
-    /// The sum of what all nodes answer.
+    /// The sum of all nodes' replies.
     SumOfAll,
-    /// All elements of what all nodes answer.
+    /// All elements of all nodes' replies.
     ElementsOfAll,
-    /// OK, where all nodes say so.
+    /// OK, if all nodes reply so.
     DoneByAll,
-    /// What this node answers, once all have been asked.
+    /// This node's reply, after all nodes were asked.
     OwnOfAll,
-    /// What one of them answers that has something.
+    /// The reply of a node that has something.
     AnyOfAll,
-    /// One node after the other, as its cursor says.
+    /// One node after the other, as the cursor says.
     Cursor,
 }
 
-/// What a command does where its client has begun a transaction.
+/// What a command does after its client has begun a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTransaction {
     /// It waits for EXEC.
     Queued,
-    /// It begins one, and so runs at once.
+    /// It begins a transaction, and so runs at once.
     Begins,
-    /// It runs at once, whether there is memory or not.
+    /// It runs at once, whether memory is full or not.
     AtOnce,
-    /// It runs at once where there is memory: WATCH, which refuses.
+    /// It runs at once, unless memory is full: WATCH, which refuses.
     Refuses,
-    /// It ends the transaction and runs what was queued, also where there is none.
+    /// It ends the transaction and runs the queued requests. It applies without a transaction too.
     Runs,
 }

@@ -1,46 +1,47 @@
-//! What requests have to wait for though nothing is wrong with them, in one word that is zero in
-//! ordinary times: the end of a pause of clients, room in the log, another role of the server.
+//! The conditions for which valid requests have to wait, in one word that is usually zero: a pause
+//! of clients, a full log, full memory, a change of the server's role.
 //!
 //! ```text
 //!   63 ........................... 5 |     4     |      3      |      2       |      1      |    0
 //!    paused until, ms since 1970 UTC | no office | memory full | role changes | writes only | log full
 //! ```
 //!
-//! While it is zero a series of requests pays one load and one branch for all of it; otherwise each
-//! request is looked at by itself, before it takes a lock or changes anything.
+//! While the word is zero, a series of requests pays one load and one branch for all conditions.
+//! Otherwise each request is checked by itself, before it takes a lock or changes anything.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const LOG_FULL: u64 = 1;
 const WRITES_ONLY: u64 = 1 << 1;
-/// Another server takes over from this one, or this one from another: until that is over writes wait.
+/// This server hands its role over to another one, or takes it over: writes wait until that is
+/// done.
 const ROLE_CHANGES: u64 = 1 << 2;
-/// Values are on their way out of memory: what needs more waits.
+/// Values are being moved out of memory: requests that need memory wait.
 const MEMORY_FULL: u64 = 1 << 3;
-/// What this server has of the data may be old until the role has changed: reads wait, too.
+/// This server's data may be out of date until its role has changed: reads wait, too.
 const NO_OFFICE: u64 = 1 << 4;
 const PAUSE_SHIFT: u32 = 5;
 
-/// See the module. Written by whoever learns of something, read by any worker.
+/// See the module. Any thread that learns of a condition writes it; any worker reads it.
 #[derive(Debug, Default)]
 pub struct Gate(AtomicU64);
 
 impl Gate {
-    /// Whether there is nothing to wait for. Who sees it open sees what was said before it was opened.
+    /// Whether there is nothing to wait for. A thread that sees it open also sees everything
+    /// published before it was opened.
     #[inline]
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.load(Ordering::Acquire) == 0
     }
 
-    /// Whether the log holds as much as it should, so that requests that write wait
-    /// ([`crate::Next::LogFull`]).
+    /// Whether the log is at its limit, so that writes wait ([`crate::Next::LogFull`]).
     #[must_use]
     pub fn is_log_full(&self) -> bool {
         self.0.load(Ordering::Acquire) & LOG_FULL != 0
     }
 
-    /// Says so. Ordered with everything that the caller looks at before and behind it.
+    /// Sets this condition. Ordered with all of the caller's reads before and after it.
     pub fn set_log_full(&self, on: bool) {
         if on {
             self.0.fetch_or(LOG_FULL, Ordering::SeqCst);
@@ -49,13 +50,13 @@ impl Gate {
         }
     }
 
-    /// Whether requests that need memory wait until some values have left it.
+    /// Whether requests that need memory wait until some values have been moved out.
     #[must_use]
     pub fn is_memory_full(&self) -> bool {
         self.0.load(Ordering::Acquire) & MEMORY_FULL != 0
     }
 
-    /// Says so. Who waits is to be resumed after its end.
+    /// Sets this condition. The caller must resume waiting clients after its end.
     pub fn set_memory_full(&self, on: bool) {
         if on {
             self.0.fetch_or(MEMORY_FULL, Ordering::SeqCst);
@@ -64,13 +65,13 @@ impl Gate {
         }
     }
 
-    /// Whether writes wait until the server has another role, or keeps the one that it has.
+    /// Whether writes wait until the server has changed its role, or keeps it.
     #[must_use]
     pub fn changes_role(&self) -> bool {
         self.0.load(Ordering::Acquire) & ROLE_CHANGES != 0
     }
 
-    /// Says so. Who waits is to be resumed after its end.
+    /// Sets this condition. The caller must resume waiting clients after its end.
     pub fn set_changes_role(&self, on: bool) {
         if on {
             self.0.fetch_or(ROLE_CHANGES, Ordering::SeqCst);
@@ -85,7 +86,7 @@ impl Gate {
         self.0.load(Ordering::Acquire) & NO_OFFICE != 0
     }
 
-    /// Says so. Who waits is to be resumed after its end.
+    /// Sets this condition. The caller must resume waiting clients after its end.
     pub fn set_no_office(&self, on: bool) {
         if on {
             self.0.fetch_or(NO_OFFICE, Ordering::SeqCst);
@@ -94,20 +95,21 @@ impl Gate {
         }
     }
 
-    /// CLIENT PAUSE: until when, in milliseconds since 1970 UTC; 0 when nobody is paused.
+    /// Returns the end of CLIENT PAUSE in milliseconds since 1970 UTC, or 0 if clients are not
+    /// paused.
     #[must_use]
     pub fn paused_until_unix_ms(&self) -> u64 {
         self.0.load(Ordering::Acquire) >> PAUSE_SHIFT
     }
 
-    /// Whether reads pass while clients are paused.
+    /// Whether reads are allowed while clients are paused.
     #[must_use]
     pub fn pauses_writes_only(&self) -> bool {
         self.0.load(Ordering::Acquire) & WRITES_ONLY != 0
     }
 
-    /// CLIENT PAUSE until a time. It may lengthen or tighten a pause that stands, not shorten or loosen
-    /// it.
+    /// Pauses clients until a time (CLIENT PAUSE). May extend or tighten an existing pause, but not
+    /// shorten or loosen it.
     pub fn pause(&self, until_unix_ms: u64, writes_only: bool, now_unix_ms: u64) {
         let until_unix_ms = until_unix_ms.min(u64::MAX >> PAUSE_SHIFT);
         self.change(|word| {
@@ -122,12 +124,12 @@ impl Gate {
         });
     }
 
-    /// CLIENT UNPAUSE.
+    /// Ends a pause (CLIENT UNPAUSE).
     pub fn unpause(&self) {
         self.change(without_pause);
     }
 
-    /// Forgets a pause that is over; whether clients are paused still.
+    /// Clears a pause that is over. Returns whether clients are still paused.
     pub fn end_pause(&self, now_unix_ms: u64) -> bool {
         let before = self.change(|word| match word >> PAUSE_SHIFT {
             until if until > now_unix_ms => word,
@@ -136,7 +138,7 @@ impl Gate {
         before >> PAUSE_SHIFT > now_unix_ms
     }
 
-    /// Changes the word; what it was.
+    /// Changes the word, and returns its previous value.
     fn change(&self, change: impl Fn(u64) -> u64) -> u64 {
         let mut word = self.0.load(Ordering::Acquire);
         loop {

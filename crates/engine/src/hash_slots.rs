@@ -1,4 +1,4 @@
-//! In cluster mode: which hash slots this node serves, and what is answered about keys of others.
+//! In cluster mode: which hash slots this node serves, and the replies for keys of other nodes.
 //!
 //! ```text
 //!   plan ─► are all keys of the run in slots that are Mine? ─► the short way, as without a cluster
@@ -7,8 +7,8 @@
 //!            Query: the keys of one request ─► admit ─► runs, or MOVED, CROSSSLOT, CLUSTERDOWN
 //! ```
 //!
-//! The server publishes [`Routes`]; one byte per slot, derived from them, is what requests look at mostly. Outside of
-//! cluster mode nobody looks at anything but [`HashSlots::is_on`].
+//! The server publishes [`Routes`]. Requests mostly read one byte per slot that is derived from
+//! them. Outside of cluster mode, only [`HashSlots::is_on`] is read.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -18,76 +18,78 @@ use base::hash_slot::{self, HASH_SLOTS};
 
 use crate::slot_usage::SlotUsage;
 
-/// Requests about the slot are served without a second look. Of all other slots the routes tell.
+/// The state of a slot whose requests are served without a further check. For all other slots the
+/// routes decide.
 const MINE: u8 = 1;
 
-/// No owner.
+/// The owner number of a slot without an owner.
 pub const UNSERVED: u16 = u16::MAX;
 
-/// Where clients find a node.
+/// The address at which clients reach a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Name or address, as clients are to be told; empty where they are to use the one that they know.
+    /// Name or address as given to clients; empty if clients are to use the address they know.
     pub host: String,
-    /// The port without encryption; 0 where there is none.
+    /// The port without encryption; 0 if there is none.
     pub port: u16,
-    /// The one with; 0 where there is none.
+    /// The port with encryption; 0 if there is none.
     pub tls_port: u16,
     /// Its id, for other nodes.
     pub id: [u8; 20],
 }
 
-/// Who serves which slot, as this node knows.
+/// Which node serves which slot, as this node knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     /// The primaries.
     pub endpoints: Vec<Endpoint>,
-    /// For each slot, which of them, or [`UNSERVED`].
+    /// The index of each slot's owner in `endpoints`, or [`UNSERVED`].
     pub owners: Vec<u16>,
-    /// The primary of this node's shard.
+    /// The index of the primary of this node's shard.
     pub own: u16,
-    /// Whether this node is a replica of it.
+    /// Whether this node is a replica of that primary.
     pub is_replica: bool,
-    /// The cluster is down: no keys are served.
+    /// Whether the cluster is down: no keys are served.
     pub is_down: bool,
-    /// But to read them (`cluster-allow-reads-when-down`).
+    /// Whether reads are served nevertheless (`cluster-allow-reads-when-down`).
     pub reads_when_down: bool,
-    /// But shard channels (`cluster-allow-pubsubshard-when-down`).
+    /// Whether shard channels are served nevertheless (`cluster-allow-pubsubshard-when-down`).
     pub channels_when_down: bool,
-    /// Keys of several slots, all of this node, in one request (`cluster-cross-slot`).
+    /// Whether one request may use keys of several slots of this node (`cluster-cross-slot`).
     pub crosses_slots: bool,
-    /// This node's port with encryption; 0 where there is none.
+    /// This node's port with encryption; 0 if there is none.
     pub tls_port: u16,
-    /// How many databases there are (`cluster-databases`).
+    /// Number of databases (`cluster-databases`).
     pub databases: u16,
-    /// Slots of this node that another one takes over just now.
+    /// Slots of this node that another node is taking over.
     pub leaving: Leaving,
 }
 
-/// Slots that another node takes over just now. Who moves them says so beside who says what is served where
-/// ([`HashSlots::set_leaving`]).
+/// Slots that another node is taking over. The code that moves them publishes this separately from
+/// the routes ([`HashSlots::set_leaving`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leaving {
     /// First and last of each range.
     pub ranges: Arc<[(u16, u16)]>,
-    /// What waits until they are gone, or stay.
+    /// Which requests wait until the slots are gone, or stay.
     pub stage: LeavingStage,
 }
 
-/// What waits of requests about slots that leave.
+/// Which requests about leaving slots wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeavingStage {
-    /// Nothing. But one request is about one slot: what another node is told of is not about keys that it does not have.
+    /// None. But a request may use only one slot, so that no effect sent to the other node names
+    /// keys that the other node does not have.
     #[default]
     Copied,
-    /// What writes.
+    /// Writes wait.
     WritesWait,
-    /// Everything: the other node may serve them already.
+    /// All wait: the other node may serve the slots already.
     AllWait,
 }
 
 impl Leaving {
-    /// Whether a slot leaves.
+    /// Whether a slot is leaving.
     #[must_use]
     pub fn has(&self, slot: u16) -> bool {
         let mut ranges = self.ranges.iter();
@@ -96,7 +98,7 @@ impl Leaving {
 }
 
 impl Routes {
-    /// Who owns a slot, if anybody does.
+    /// Returns the owner of a slot, or `None` if it has none.
     #[must_use]
     pub fn owner(&self, slot: u16) -> Option<u16> {
         let owner = self.owners.get(usize::from(slot)).copied();
@@ -109,37 +111,37 @@ impl Routes {
         !self.is_replica && self.owner(slot) == Some(self.own)
     }
 
-    /// Whether it is that, or a replica of it.
+    /// Whether this node is the primary that owns a slot, or a replica of it.
     #[must_use]
     pub fn is_of_shard(&self, slot: u16) -> bool {
         self.owner(slot) == Some(self.own)
     }
 }
 
-/// Why a request is not served here.
+/// Why this node does not serve a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// Its keys are of several slots.
+    /// The keys are in several slots.
     CrossSlot,
-    /// Nobody owns the slot.
+    /// The slot has no owner.
     Unserved,
     /// The cluster is down.
     Down,
-    /// The cluster is down to writes.
+    /// The cluster is down for writes.
     DownToWrites,
     /// Another node serves the slot.
     Moved {
-        /// Which slot.
+        /// The slot.
         slot: u16,
-        /// Where.
+        /// The node's address.
         host: String,
-        /// At which port.
+        /// The node's port.
         port: u16,
     },
 }
 
 impl Elsewhere {
-    /// What a client reads, code included.
+    /// Returns the error text for a client, code included.
     #[must_use]
     pub fn text(&self) -> Cow<'static, str> {
         match self {
@@ -153,7 +155,7 @@ impl Elsewhere {
         }
     }
 
-    /// What a script reads that calls a command.
+    /// Returns the error text for a script that calls a command.
     #[must_use]
     pub fn text_in_script(&self) -> &'static str {
         match self {
@@ -169,26 +171,26 @@ impl Elsewhere {
 }
 
 const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
-/// What a script reads that comes to another slot than before.
+/// The error for a script that reaches another slot than before.
 pub const CROSS_SLOT_IN_SCRIPT: &str =
     "ERR Script attempted to access keys that do not hash to the same slot";
 
-/// What is asked about one request, or about all requests of a transaction.
+/// What the slot check needs to know about one request, or about all requests of a transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Query {
     /// The slot of the first key.
     pub slot: Option<u16>,
-    /// Another key is of another slot.
+    /// Whether another key is in another slot.
     pub(crate) crosses: bool,
-    /// Of those, one that is not of this node's shard.
+    /// One of those slots that does not belong to this node's shard.
     pub(crate) strays_to: Option<u16>,
-    /// It changes something.
+    /// Whether the request changes something.
     pub is_write: bool,
-    /// It is about shard channels.
+    /// Whether the request is about shard channels.
     pub is_about_channels: bool,
-    /// The client reads from replicas (READONLY).
+    /// Whether the client reads from replicas (READONLY).
     pub reads_replicas: bool,
-    /// The client came with encryption.
+    /// Whether the client's connection is encrypted.
     pub is_encrypted: bool,
 }
 
@@ -206,14 +208,14 @@ impl Query {
         }
     }
 
-    /// The slot of all its keys.
+    /// Returns the slot of all keys, or `None` if there is no single one.
     #[must_use]
     pub fn only_slot(&self) -> Option<u16> {
         self.slot.filter(|_| !self.crosses)
     }
 
-    /// Whether the request has to wait, as its slot leaves. To be asked before the request begins, and not again: who takes the
-    /// slot away waits for what has begun.
+    /// Whether the request has to wait because its slot is leaving. To be called before the request
+    /// begins, and not again: the code that takes the slot away waits for requests that have begun.
     #[must_use]
     pub fn waits(&self, routes: &Routes) -> bool {
         let waits = match routes.leaving.stage {
@@ -228,7 +230,7 @@ impl Query {
     /// Whether the request may run here.
     ///
     /// # Errors
-    /// Why not.
+    /// Why it may not.
     pub fn judge(&self, routes: &Routes) -> Result<(), Elsewhere> {
         let Some(slot) = self.slot else {
             return Ok(());
@@ -239,7 +241,7 @@ impl Query {
         if self.crosses && (!routes.crosses_slots || self.strays_to.is_some()) {
             return Err(Elsewhere::CrossSlot);
         }
-        // One of them may leave: which ones there are is not kept.
+        // One of the slots may be leaving: the query does not keep the list of its slots.
         if self.crosses && !routes.leaving.ranges.is_empty() {
             return Err(Elsewhere::CrossSlot);
         }
@@ -278,16 +280,16 @@ impl Query {
 #[derive(Debug)]
 pub struct HashSlots {
     is_on: AtomicBool,
-    /// Requests about slots that leave wait.
+    /// Whether requests about leaving slots wait.
     has_waits: AtomicBool,
-    /// Slots are about to become this node's: their keys are here.
+    /// Whether slots are about to become this node's: their keys are already here.
     is_taking: AtomicBool,
-    /// How often databases were emptied.
+    /// Number of times that databases were emptied.
     flushes: AtomicU64,
     states: Box<[AtomicU8]>,
     routes: Mutex<Arc<Routes>>,
     version: AtomicU64,
-    /// What requests about each took.
+    /// What the requests about each slot took.
     pub usage: SlotUsage,
 }
 
@@ -307,22 +309,22 @@ impl Default for HashSlots {
 }
 
 impl HashSlots {
-    /// Whether there is a cluster.
+    /// Whether cluster mode is on.
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Whether requests about slots that leave wait.
+    /// Whether requests about leaving slots wait.
     #[inline]
     pub(crate) fn has_waits(&self) -> bool {
         self.has_waits.load(Ordering::Relaxed)
     }
 
-    /// Whether a database may be emptied now. It may not while slots are taken over whose keys are here already, nor while
-    /// another node takes slots over whose keys it has already: those would outlive it there. To be asked by who has the store
-    /// alone.
+    /// Returns whether a database may be emptied now. It may not while this node takes over slots
+    /// whose keys it already has, nor while another node takes over slots whose keys it already
+    /// has: those keys would survive there. The caller has the store exclusively.
     #[must_use]
     pub fn begin_flush(&self) -> bool {
         let is_given = self.routes().leaving.stage == LeavingStage::AllWait;
@@ -331,25 +333,27 @@ impl HashSlots {
         may
     }
 
-    /// How often databases were emptied.
+    /// Returns how often databases were emptied.
     #[must_use]
     pub fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::Acquire)
     }
 
-    /// Says whether slots are taken over. To be begun by who has the store alone.
+    /// Sets whether slots are being taken over. The caller that begins this has the store
+    /// exclusively.
     pub fn set_taking(&self, on: bool) {
         self.is_taking.store(on, Ordering::Release);
     }
 
-    /// Whether a slot is served without a second look.
+    /// Whether a slot is served without a further check.
     #[inline]
     pub(crate) fn is_mine(&self, slot: u16) -> bool {
         let state = self.states.get(usize::from(slot));
         state.is_some_and(|state| state.load(Ordering::Relaxed) == MINE)
     }
 
-    /// Says who serves what from now on; which slots [leave](HashSlots::set_leaving) stays as it is. Begins cluster mode.
+    /// Publishes new routes, and begins cluster mode. The slots that are
+    /// [leaving](HashSlots::set_leaving) are kept.
     pub fn publish(&self, mut routes: Routes) {
         let mut known = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         routes.leaving = known.leaving.clone();
@@ -357,8 +361,8 @@ impl HashSlots {
         self.is_on.store(true, Ordering::Release);
     }
 
-    /// Says which slots leave, and what waits. Requests that were begun before go on: who needs them to be over waits for
-    /// everybody to leave the store.
+    /// Publishes which slots are leaving, and which requests wait. Requests that began before
+    /// continue: a caller that needs them to be over waits until all threads have left the store.
     pub fn set_leaving(&self, leaving: Leaving) {
         let mut known = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let routes = Routes {
@@ -383,7 +387,7 @@ impl HashSlots {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Who serves what.
+    /// Returns the current routes.
     #[must_use]
     pub fn routes(&self) -> Arc<Routes> {
         Arc::clone(&self.routes.lock().unwrap_or_else(PoisonError::into_inner))
@@ -501,7 +505,7 @@ mod tests {
         leave(LeavingStage::WritesWait);
         assert!(slots.has_waits() && !slots.is_mine(866) && slots.is_mine(867));
         assert!(asked("hello", true) && !asked("hello", false) && !asked("other", true));
-        // What is served where may change meanwhile.
+        // New routes may be published meanwhile.
         slots.publish(routes());
         assert!(asked("hello", true) && !slots.is_mine(866));
         leave(LeavingStage::AllWait);

@@ -1,15 +1,16 @@
-//! How long commands took: how many of them took so and so long, to three per cent.
+//! Histograms of command run times, with a precision of three per cent.
 //!
-//! Every power of two of nanoseconds has `STEPS` cells, so that a cell is at most a 32nd part of its
-//! value wide. Like all that engines count, one thread writes the cells and any thread reads them.
+//! Every power of two of nanoseconds has `STEPS` cells, so the width of a cell is at most a 32nd of
+//! its value. As for all counters of engines, one thread writes the cells and any thread reads
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Cells of each power of two, as a power of two itself.
+/// Number of cells per power of two, as an exponent of two.
 const STEP_BITS: u32 = 5;
-/// Cells of each power of two.
+/// Number of cells per power of two.
 const STEPS: usize = 1 << STEP_BITS;
-/// Longer times (about two minutes) are counted as this many bits.
+/// Maximum time in bits (about two minutes). Longer times are counted as this.
 const BITS_MAX: u32 = 37;
 const CELLS: usize = (BITS_MAX - STEP_BITS + 1) as usize * STEPS;
 
@@ -24,7 +25,7 @@ impl Default for HistogramCells {
 }
 
 impl HistogramCells {
-    /// Counts commands that took so long.
+    /// Counts commands that took this long.
     #[inline]
     pub(crate) fn add(&self, ns: u64, count: u64) {
         if let Some(cell) = self.0.get(cell_of(ns)) {
@@ -34,7 +35,7 @@ impl HistogramCells {
     }
 }
 
-/// What was counted up to some moment, summed over engines.
+/// Counts up to some moment, summed over engines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     cells: Vec<u64>,
@@ -49,27 +50,28 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Adds what one engine counted.
+    /// Adds the counts of one engine.
     pub(crate) fn add(&mut self, counted: &HistogramCells) {
         for (sum, cell) in self.cells.iter_mut().zip(&counted.0) {
             *sum += cell.load(Ordering::Relaxed);
         }
     }
 
-    /// Takes away what was counted before.
+    /// Subtracts earlier counts.
     pub(crate) fn subtract(&mut self, before: &Self) {
         for (sum, old) in self.cells.iter_mut().zip(&before.cells) {
             *sum = sum.saturating_sub(*old);
         }
     }
 
-    /// How many were counted.
+    /// Returns the number of commands counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.cells.iter().sum()
     }
 
-    /// The time within which `percent` of a hundred were done, in nanoseconds, rounded up to its cell.
+    /// Returns the time within which `percent` per cent of the commands were done, in nanoseconds,
+    /// rounded up to its cell.
     #[must_use]
     #[allow(
         clippy::cast_precision_loss,
@@ -91,7 +93,7 @@ impl Histogram {
         0
     }
 
-    /// How many took less than `2^bits` nanoseconds.
+    /// Returns how many commands took less than `2^bits` nanoseconds.
     #[must_use]
     pub fn shorter_than(&self, bits: u32) -> u64 {
         let end = cell_of(1_u64.checked_shl(bits).unwrap_or(u64::MAX));
@@ -99,7 +101,7 @@ impl Histogram {
     }
 }
 
-/// The cell of a time.
+/// Returns the cell of a time.
 #[inline]
 fn cell_of(ns: u64) -> usize {
     let ns = ns.min((1 << BITS_MAX) - 1);
@@ -109,7 +111,7 @@ fn cell_of(ns: u64) -> usize {
     shift as usize * STEPS + step
 }
 
-/// The longest time of a cell.
+/// Returns the longest time of a cell.
 fn longest_of(cell: usize) -> u64 {
     let shift = (cell / STEPS).saturating_sub(1);
     let step = cell - shift * STEPS;

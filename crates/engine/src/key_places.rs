@@ -5,8 +5,8 @@ use protocol::Request;
 use crate::spec::{Begin, CommandSpec, Find, KeyAccess, KeySpec};
 use crate::table::Table;
 
-/// Indexes of the arguments that are keys, with what happens to them. `None` when the arguments do
-/// not fit the specification.
+/// Returns the indexes of the arguments that are keys, with the access to each, or `None` if the
+/// arguments do not fit the specification.
 pub fn of(
     table: &Table,
     spec: &CommandSpec,
@@ -22,11 +22,11 @@ pub fn of(
     Some(found)
 }
 
-/// The same of those groups of keys that the arguments fit: what a request touches at least, whether
-/// it is refused for the rest of it or not.
+/// Returns the same for the groups of keys that the arguments fit: the minimum that a request
+/// touches, whether it is refused for the rest or not.
 ///
-/// None when a count of keys is wrong, or 0 where there should be keys. Such a request is refused
-/// before it looks at a key, and Redis' rules let it pass to its error.
+/// Returns `None` if a count of keys is wrong, or 0 where keys are required. Such a request is
+/// refused before it looks at a key, and Redis' rules let it pass to its error.
 pub fn that_fit(
     table: &Table,
     spec: &CommandSpec,
@@ -46,7 +46,7 @@ pub fn that_fit(
     found
 }
 
-/// The keys of one group; `None` when the arguments do not fit its specification.
+/// Returns the keys of one group, or `None` if the arguments do not fit its specification.
 fn of_group(
     spec: &CommandSpec,
     keys: &KeySpec,
@@ -66,7 +66,7 @@ fn of_group(
     Some((begin..end).step_by(step).map(move |at| (at, access)))
 }
 
-/// A beginning, an end and a step.
+/// An empty range: start, end and step.
 const NO_PLACES: (usize, usize, usize) = (0, 0, 1);
 
 fn places(find: Find, begin: usize, request: &Request<'_>) -> Option<(usize, usize, usize)> {
@@ -112,7 +112,7 @@ fn start(keys: &KeySpec, request: &Request<'_>) -> Option<usize> {
     }
 }
 
-/// Index of the last key of a range, which may be before the first: then there is none.
+/// Returns the index of the last key of a range. If it is before the first, the range is empty.
 fn last_of_range(begin: usize, last: i16, limit: u16, len: usize) -> Option<usize> {
     match usize::try_from(last) {
         Ok(last) => Some(begin + last),
@@ -124,8 +124,8 @@ fn last_of_range(begin: usize, last: i16, limit: u16, len: usize) -> Option<usiz
     }
 }
 
-/// First key, last key and step as `COMMAND` has shown them since long before key specifications:
-/// the range that covers all ranges at fixed places.
+/// Returns first key, last key and step as `COMMAND` shows them, a form older than key
+/// specifications: the range that covers all ranges at fixed positions.
 pub fn legacy_range(spec: &CommandSpec) -> (i64, i64, i64) {
     let ranges: Vec<(i64, i64, i64)> = spec
         .keys
@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Arguments of `words` that are keys by these specifications.
+    /// Returns the arguments of `words` that are keys by these specifications.
     fn found(specs: &'static [KeySpec], words: &[&str]) -> Option<Vec<usize>> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         let owned = OwnedRequest::new(&words);

@@ -1,6 +1,8 @@
-//! In cluster mode: from requests to what is asked about their keys, by the rows of their commands.
+//! In cluster mode: builds the slot query of a request from the key specifications of its command's
+//! row.
 //!
-//! Nothing that rows are made of uses this, so that it adds nothing to the circle of rows and contexts.
+//! Nothing that rows are made of uses this module, so it adds nothing to the cycle of rows and
+//! contexts.
 
 use protocol::Request;
 
@@ -14,7 +16,7 @@ use crate::spec::{Begin, CommandSpec, Find};
 use crate::table::Table;
 use crate::waiting::Waiting;
 
-/// Why a request that waits is not served here any more, if it is not.
+/// Returns why this node no longer serves a waiting request, or `None` if it does.
 #[must_use]
 pub fn elsewhere(waiting: &Waiting, table: &Table, routes: &Routes) -> Option<Elsewhere> {
     let spec = table.spec(waiting.command)?;
@@ -26,7 +28,7 @@ pub fn elsewhere(waiting: &Waiting, table: &Table, routes: &Routes) -> Option<El
     query.judge(routes).err()
 }
 
-/// Whether a request that waits may not run at present, or not here: its slot leaves, or is gone.
+/// Whether a waiting request may not run now, or not here, because its slot is leaving or gone.
 #[must_use]
 pub(crate) fn is_withheld(waiting: &Waiting, table: &Table, routes: &Routes) -> bool {
     let Some(spec) = table.spec(waiting.command) else {
@@ -37,7 +39,7 @@ pub(crate) fn is_withheld(waiting: &Waiting, table: &Table, routes: &Routes) -> 
     query.waits(routes) || elsewhere(waiting, table, routes).is_some()
 }
 
-/// The slot of all keys of a request that waits, if there is one.
+/// Returns the slot of all keys of a waiting request, or `None` if there is no single one.
 #[must_use]
 pub(crate) fn only_slot(waiting: &Waiting, table: &Table, routes: &Routes) -> Option<u16> {
     let mut query = Query::default();
@@ -46,7 +48,7 @@ pub(crate) fn only_slot(waiting: &Waiting, table: &Table, routes: &Routes) -> Op
     query.only_slot()
 }
 
-/// What is asked for a client, without a key yet.
+/// Returns a query for a client, without any key yet.
 pub(crate) fn query_of(session: &Session, routes: &Routes) -> Query {
     let local = session.client.local_address.rsplit_once(':');
     let port = local.and_then(|(_, port)| port.parse::<u16>().ok());
@@ -57,11 +59,11 @@ pub(crate) fn query_of(session: &Session, routes: &Routes) -> Query {
     }
 }
 
-/// Whether a script that says of itself that it writes may run here. A client that reads from replicas is sent to the
-/// primary with it, as with any command that writes.
+/// Checks whether a script that declares itself as writing may run here. A client that reads from
+/// replicas is redirected to the primary, as with any command that writes.
 ///
 /// # Errors
-/// Where else its keys are.
+/// Where else its keys are served.
 pub fn pass_writing_script(
     session: &Session,
     hash_slots: &HashSlots,
@@ -82,28 +84,28 @@ pub fn pass_writing_script(
         .map_err(|elsewhere| CommandError::Elsewhere(Box::new(elsewhere)))
 }
 
-/// Whose a request of a client that forwards is.
+/// The owner of a request of a forwarding client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// This node's: the engine runs it, or refuses it.
+    /// This node: the engine runs the request, or refuses it.
     Own,
-    /// Of the primary with this number, which owns its slot.
+    /// The primary with this number, which owns the request's slot.
     Other {
         /// The slot.
         slot: u16,
-        /// Which of the endpoints of the routes.
+        /// Index in the endpoints of the routes.
         owner: u16,
     },
-    /// Nobody's at present.
+    /// No node at present.
     Nobodys {
         /// The slot.
         slot: u16,
     },
-    /// Its keys are of several slots.
+    /// The keys are in several slots.
     Several,
 }
 
-/// What is asked about a request, or about the transaction that it ends.
+/// Returns the query for a request, or for the transaction that it ends.
 pub(crate) fn query_about(
     session: &Session,
     routes: &Routes,
@@ -125,7 +127,8 @@ pub(crate) fn query_about(
     query
 }
 
-/// Whose a request is, as far as its arguments tell; of the request that ends a transaction, by what is queued.
+/// Returns the owner of a request, as far as its arguments tell. For EXEC, the queued requests
+/// decide.
 #[must_use]
 pub fn whose(
     session: &Session,
@@ -150,7 +153,7 @@ pub fn whose(
     }
 }
 
-/// Adds the keys and shard channels of a request, as far as its arguments tell them.
+/// Adds the keys and shard channels of a request, as far as its arguments tell.
 pub(crate) fn add_keys(
     query: &mut Query,
     routes: &Routes,
@@ -169,7 +172,7 @@ pub(crate) fn add_keys(
         && spec.keys_of.is_none()
         && !one.access.has(KeyAccess::NOT_KEY)
     {
-        // Most are about one key, at a fixed place.
+        // Most requests have one key at a fixed position.
         if let Some(name) = request.arg(usize::from(at)) {
             query.add(routes, name);
         }

@@ -1,22 +1,22 @@
-//! The keys of a command that touches several as one step.
+//! The keys of a command that changes several atomically.
 
 use std::ops::Deref;
 
 use store::{Handle, Key};
 
-/// How many keys need no allocation.
+/// Number of keys that need no allocation.
 const INLINE_KEYS: usize = 16;
 
-/// How many records are asked from the cache at a time.
+/// Number of records that are prefetched at a time.
 const RECORDS_AHEAD: usize = 32;
 
 /// Keys to hand to [`store::Handle::locked`]; the first few stay on the stack.
 pub struct KeyList<'k> {
     inline: [Key<'k>; INLINE_KEYS],
     count: usize,
-    /// All of them, when they are too many for `inline`.
+    /// All keys, if they are too many for `inline`.
     spilled: Vec<Key<'k>>,
-    /// How many of the first ones the plan of the batch has asked for.
+    /// Number of keys at the front that the batch's plan has prefetched.
     planned: usize,
 }
 
@@ -54,16 +54,16 @@ impl<'k> KeyList<'k> {
         self.spilled.push(key);
     }
 
-    /// As the list whose first keys, so many, are asked for already. Asks for the first records of the rest, whose
-    /// buckets are on the way.
+    /// Returns the list with its first `planned` keys marked as prefetched. Prefetches the first
+    /// records of the rest, whose buckets are already being loaded.
     pub(crate) fn planned(mut self, planned: usize, store: &Handle) -> Self {
         self.planned = planned;
         self.look_ahead(store, 0);
         self
     }
 
-    /// To be called before the key at `at` is visited, for one after the other: asks the cache for its record and
-    /// those of the next ones, unless the plan of the batch did.
+    /// Prefetches the record of the key at `at` and those of the next keys, unless the plan of the
+    /// batch did. To be called before each key is visited, in order.
     #[inline]
     pub fn look_ahead(&self, store: &Handle, at: usize) {
         if at.is_multiple_of(RECORDS_AHEAD) && at + RECORDS_AHEAD > self.planned {

@@ -1,4 +1,5 @@
-//! How requests run: the command table, sessions, transactions, waits, scripts' way in, and the engine.
+//! How requests run: the command table, sessions, transactions, waits, the interface to scripts,
+//! and the engine.
 //!
 //! ```text
 //!   Engine::run ─ decode ─ plan ─ execute ─► Table (name → row) ─► handler(Context, Args, Reply)
@@ -6,9 +7,9 @@
 //!                                            store::Handle, Session, ServerPort (a trait)
 //! ```
 //!
-//! The commands themselves are the room `commands`: whoever makes an [`Engine`] hands it a [`Table`] of
-//! them. What a command is to the engine stands in its row ([`CommandSpec`]). This room knows no command,
-//! no socket, no thread and no file.
+//! The commands themselves are in the room `commands`: the creator of an [`Engine`] gives it a
+//! [`Table`] of them. A command's row ([`CommandSpec`]) says everything the engine needs about it.
+//! This room knows no command, no socket, no thread and no file.
 #![forbid(unsafe_code)]
 
 pub mod args;

@@ -1,7 +1,7 @@
-//! No server around the commands: there is nobody to tell and nothing to ask.
+//! A server port without a server: nothing is notified and nothing is answered.
 //!
-//! For commands that are applied again, whose answers and news were given when they ran for the first
-//! time; for tests and for the fuzz targets.
+//! For commands that are replayed, whose replies and events were sent when they first ran; for
+//! tests and for the fuzz targets.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
 use crate::waiting::Progress;
 
-/// What is asked of a server that is not there.
+/// The error for a request to the missing server.
 const NOT_NOW: CommandError = CommandError::fixed("ERR not allowed without a server");
 
-/// A port behind which there is nothing.
+/// A port with no server behind it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoServer {
-    /// Whether DEBUG may be used.
+    /// Whether DEBUG is allowed.
     pub allows_debug: bool,
 }
 

@@ -1,9 +1,9 @@
-//! What is noticed about commands as they run: those that took long or were large, which keys they are
-//! about, and who watches all of them. Shared by all workers; the logs are locked only when something goes into one.
+//! What is observed about running commands: the slow and large ones, the keys they use, and the
+//! clients that watch all commands. All workers share it. The logs are locked only to add an entry.
 //!
 //! A plain request costs nothing here: its batch is measured as a whole, and a batch that took less
-//! time than [`Observer::alarm_ns`] holds no slow command. Where limits are so low that a batch of
-//! harmless requests may reach them, requests are looked at one by one
+//! time than [`Observer::alarm_ns`] contains no slow command. If limits are so low that a batch of
+//! ordinary requests may reach them, requests are examined one by one
 //! ([`Observer::looks_at_each`]).
 
 mod audit;
@@ -28,7 +28,7 @@ pub use hot_keys::{HotKey, HotKeyReport, HotKeys, REQUESTS_PER_SAMPLE};
 pub use log::{Entry, Log, Shown};
 pub use monitors::Monitors;
 
-/// What an entry of a log is about.
+/// The subject of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Matter {
@@ -41,7 +41,7 @@ pub enum Matter {
 }
 
 impl Matter {
-    /// All of them, with their names in COMMANDLOG.
+    /// All subjects, with their names in COMMANDLOG.
     pub const ALL: [(Self, &'static str); 3] = [
         (Self::Slow, "slow"),
         (Self::LargeRequest, "large-request"),
@@ -49,31 +49,32 @@ impl Matter {
     ];
 }
 
-/// A command that ran.
+/// The measurements of a command that ran.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// How long it took.
+    /// Its run time.
     pub ns: u64,
-    /// Bytes of its request.
+    /// Size of its request in bytes.
     pub request_bytes: usize,
-    /// Bytes of its reply.
+    /// Size of its reply in bytes.
     pub reply_bytes: usize,
-    /// Whether its row says that it is quick.
+    /// Whether its row marks it as fast.
     pub is_fast: bool,
-    /// Whether it is kept out of the logs.
+    /// Whether it is excluded from the logs.
     pub is_unlogged: bool,
     /// When it ended.
     pub now_unix_ms: u64,
 }
 
-/// From when on something is noticed, as directives say it.
+/// The thresholds of the directives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// Values from here on go into the log of a matter; never when negative.
+    /// Minimum value for each log; negative for never.
     pub least: [i64; 3],
-    /// How many entries a log keeps.
+    /// Maximum number of entries of each log.
     pub entries_max: [u64; 3],
-    /// `latency-monitor-threshold`: events that took so many milliseconds are kept; none when 0.
+    /// `latency-monitor-threshold`: events that took at least this many milliseconds are kept; 0
+    /// for none.
     pub event_ms: u64,
     /// `latency-tracking`: whether every command's time goes into a histogram.
     pub tracks_latency: bool,
@@ -90,10 +91,11 @@ impl Default for Thresholds {
     }
 }
 
-/// A batch of short requests is done long before; what takes longer is one of them, or the machine.
+/// Maximum time of a batch of short requests. If a batch takes longer, one request was slow, or the
+/// machine was.
 const BATCH_NS_MAX: u64 = 1_000_000;
 
-/// No batch of requests that are each shorter is as long as this.
+/// Maximum size of a batch of requests that are each shorter than this.
 const BATCH_BYTES_MAX: i64 = 512 * 1024;
 
 /// See the module.
@@ -108,17 +110,17 @@ pub struct Observer {
     is_low: AtomicBool,
     logs: [Mutex<Log>; 3],
     events: Mutex<Events>,
-    /// Who sees all commands.
+    /// The clients that see all commands.
     pub monitors: Monitors,
-    /// Who wants to know who ran what.
+    /// The audit log: which user ran what.
     pub audit: Audit,
-    /// Which keys are asked for most.
+    /// The keys that are requested most.
     pub hot_keys: HotKeys,
-    /// Which keys take most memory.
+    /// The keys that take most memory.
     pub big_keys: BigKeys,
-    /// Who spoke HTTP.
+    /// The clients that sent HTTP.
     pub browsers: Browsers,
-    /// What took how long, for a collector.
+    /// Spans of slow commands, for a collector.
     pub spans: Spans,
 }
 
@@ -147,7 +149,7 @@ impl Default for Observer {
 }
 
 impl Observer {
-    /// Says from when on something is noticed.
+    /// Sets the thresholds.
     pub fn set_thresholds(&self, thresholds: &Thresholds) {
         for (cell, least) in self.least.iter().zip(thresholds.least) {
             cell.store(least, Ordering::Relaxed);
@@ -171,14 +173,14 @@ impl Observer {
         self.is_low.store(is_low, Ordering::Relaxed);
     }
 
-    /// Whether requests have to be looked at one by one.
+    /// Whether requests must be examined one by one.
     #[inline]
     #[must_use]
     pub fn looks_at_each(&self) -> bool {
         self.is_low.load(Ordering::Relaxed) || !self.monitors.is_empty() || self.audit.is_on()
     }
 
-    /// So many bytes of an argument may be shown.
+    /// Returns the maximum number of bytes of an argument that may be shown.
     pub(crate) fn argument_bytes_shown(&self) -> usize {
         if self.monitors.is_empty() {
             log::ARGUMENT_BYTES_MAX
@@ -187,14 +189,14 @@ impl Observer {
         }
     }
 
-    /// What took less holds nothing to be noticed.
+    /// Returns the time below which a batch contains nothing to report.
     #[inline]
     #[must_use]
     pub fn alarm_ns(&self) -> u64 {
         self.alarm_ns.load(Ordering::Relaxed)
     }
 
-    /// What has fewer bytes holds nothing to be noticed.
+    /// Returns the number of bytes below which a batch contains nothing to report.
     #[inline]
     #[must_use]
     pub fn alarm_bytes(&self) -> u64 {
@@ -208,14 +210,14 @@ impl Observer {
         self.tracks_latency.load(Ordering::Relaxed)
     }
 
-    /// `latency-monitor-threshold`, in milliseconds; 0 when events are not kept.
+    /// Returns `latency-monitor-threshold` in milliseconds, or 0 if events are not kept.
     #[must_use]
     pub fn event_ms(&self) -> u64 {
         self.event_ms.load(Ordering::Relaxed)
     }
 
-    /// Keeps what is worth it about a command that ran; `shown` tells of its request and its client
-    /// when that is wanted.
+    /// Logs a command that ran if it exceeds a threshold. `shown` describes its request and its
+    /// client, and is called only if needed.
     #[cold]
     pub fn notice(&self, measured: &Measured, shown: impl Fn() -> Shown) {
         let us = measured.ns / 1000;
@@ -252,13 +254,13 @@ impl Observer {
         }
     }
 
-    /// The log of a matter, locked.
+    /// Returns the log of a subject, locked.
     pub fn log(&self, matter: Matter) -> MutexGuard<'_, Log> {
         let log = &self.logs[matter as usize];
         log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The latency monitor's events, locked.
+    /// Returns the latency monitor's events, locked.
     pub fn events(&self) -> MutexGuard<'_, Events> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }

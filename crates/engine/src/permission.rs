@@ -1,9 +1,9 @@
-//! Whether a session's user may run a request: the command table told to the room `access`, and its
-//! answers told to clients.
+//! Whether a session's user may run a request: the room `access` decides from the command table,
+//! and its answers become error replies.
 //!
-//! A request is judged when it is about to run, wherever it comes from: sent, queued (and again at
-//! EXEC), woken after a wait, or called by a script. Whoever runs requests in another way asks
-//! `Context::permit`, and says with `Context::report` what was denied.
+//! A request is checked when it is about to run, however it got there: sent, queued (and again at
+//! EXEC), woken after a wait, or called by a script. Other code that runs requests asks
+//! `Context::permit`, and reports denials with `Context::report`.
 
 use access::{Catalog, ChannelUse, CommandNames, Denial, KeyUse, Origin, Reason, Report};
 use protocol::Request;
@@ -17,11 +17,12 @@ use crate::session::Session;
 use crate::spec::{CATEGORIES, Channels, CommandSpec, Flags, KeyAccess, categories_of};
 use crate::table::Table;
 
-/// Bytes of a user's name or of an object that an error repeats.
+/// Maximum number of bytes of a user name or an object that an error repeats.
 const SHOWN_BYTES_MAX: usize = 256;
 
 impl Table {
-    /// The rows as rules about users speak of them; the numbers are those of the rows.
+    /// Returns the catalog of commands that rules about users refer to. Its numbers are those of
+    /// the rows.
     #[must_use]
     pub fn catalog(&self) -> &'static Catalog {
         self.catalog_of(catalog)
@@ -51,9 +52,9 @@ fn catalog(commands: &[&'static CommandSpec]) -> Catalog {
     Catalog::new(rows, CATEGORIES)
 }
 
-/// A request as rules look at it.
+/// A request as the rules see it.
 pub struct Subject<'r> {
-    /// Where its row is from.
+    /// The table that contains its row.
     pub table: &'static Table,
     /// The row's index.
     pub index: CommandIndex,
@@ -101,8 +102,8 @@ fn key_use(access: KeyAccess) -> KeyUse {
     }
 }
 
-/// Whether a session's user may run a request, by the rules as the session saw them last
-/// ([`access::Permit::rules`]). One load and a branch for who may do everything.
+/// Checks whether a session's user may run a request, by the rules as the session last saw them
+/// ([`access::Permit::rules`]). Costs one load and a branch for an unrestricted user.
 ///
 /// # Errors
 /// [`CommandError::Denied`].
@@ -148,7 +149,7 @@ fn judge_restricted(
     })
 }
 
-/// What is denied to whom, in full: for who may know it.
+/// Returns a full explanation of a denial, for readers who may see it.
 pub fn explain(denial: Denial, user: &[u8], subject: &Subject<'_>) -> Vec<u8> {
     let argument = |at| subject.request.arg(at).unwrap_or_default();
     let name = subject.table.full_name(subject.index).unwrap_or_default();
@@ -168,7 +169,7 @@ pub fn explain(denial: Denial, user: &[u8], subject: &Subject<'_>) -> Vec<u8> {
     .concat()
 }
 
-/// What EXEC answers for a request that its user may no longer run.
+/// Returns the reply at EXEC for a queued request that the user may no longer run.
 pub(crate) fn denied_at_exec(denial: Denial) -> Vec<u8> {
     let reason = match denial {
         Denial::Command => "no permission to execute the command or subcommand",
@@ -185,9 +186,9 @@ pub(crate) fn denied_at_exec(denial: Denial) -> Vec<u8> {
 }
 
 impl Context<'_> {
-    /// Whether the session's user may run a request, by its rules as they are now: the command or
-    /// subcommand, all its keys and channels. To be asked for every request that runs, right before it
-    /// does.
+    /// Checks whether the session's user may run a request, by the user's present rules: the
+    /// command or subcommand, and all keys and channels. To be called for every request, directly
+    /// before it runs.
     ///
     /// # Errors
     /// [`CommandError::Denied`], to be [reported](Context::report) if the request was to run.
@@ -203,8 +204,8 @@ impl Context<'_> {
         judge(self.table, self.session, command, request)
     }
 
-    /// Whether the session's user may read every key, and run this request: what SORT needs to follow
-    /// patterns.
+    /// Whether the session's user may read every key, and run this request: SORT needs both to
+    /// follow patterns.
     pub fn reads_all_keys(
         &mut self,
         (index, spec): (CommandIndex, &'static CommandSpec),
@@ -219,7 +220,7 @@ impl Context<'_> {
         !self.session.permit.is_restricted() || self.session.permit.rules().reads_all_keys(&subject)
     }
 
-    /// Counts and logs that a request was denied.
+    /// Counts and logs the denial of a request.
     #[cold]
     pub(crate) fn report(
         &mut self,
@@ -245,7 +246,7 @@ impl Context<'_> {
         self.log_denial(reason, origin, object.to_vec(), user);
     }
 
-    /// Counts and logs that something was denied.
+    /// Counts and logs a denial.
     pub fn log_denial(&mut self, reason: Reason, origin: Origin, object: Vec<u8>, user: Vec<u8>) {
         let filter = ClientFilter::of(ClientCondition::Id(vec![self.session.client.id]));
         let client = self.server.clients(&filter).trim_end().to_owned();

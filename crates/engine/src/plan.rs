@@ -1,10 +1,10 @@
-//! What a batch of requests is about to touch, found out before the first of them runs.
+//! What a batch of requests is about to touch, determined before the first of them runs.
 //!
-//! Every request's row, and the hash of its keys: those of commands that take many as well, of reads
-//! and of writes, up to [`KEYS_MAX`] for the whole batch. All their buckets are asked from the cache
-//! first, then all records, then all structures, so that the waits for memory overlap. Handlers find
-//! the hashes through [`Plan::hash_of`] as they name their keys, in the order in which these stand in
-//! the request.
+//! The plan has every request's row and the hashes of its keys, including those of commands with
+//! many keys, of reads and of writes, up to [`KEYS_MAX`] for the whole batch. It prefetches first
+//! all buckets, then all records, then all structures, so that the waits for memory overlap.
+//! Handlers name their keys in the order of the request, and find the hashes through
+//! [`Plan::hash_of`].
 
 use std::cell::Cell;
 
@@ -14,37 +14,37 @@ use store::Lookahead;
 use crate::batch::{ARGUMENTS_MAX, BATCH_MAX};
 use crate::table::{Found, KeyPlaces, Table};
 
-/// How many keys are hashed ahead and asked from the cache: those of a batch of MGET with eleven keys each. Their
-/// buckets and records are some 30 KB, which the core's own caches have room for.
+/// Maximum number of keys that are hashed in advance and prefetched: those of a batch of MGET with
+/// eleven keys each. Their buckets and records take some 30 KB, which fit in the core's own caches.
 const KEYS_MAX: usize = 191;
 
-/// So many records are asked for in one call.
+/// Number of records that are prefetched in one call.
 const RECORDS_AT_ONCE: usize = 64;
 
 /// The plan of one batch.
 pub(crate) struct Plan {
     runs: [PlannedRun; BATCH_MAX],
-    /// Behind the last of the batch is one that no argument is.
+    /// The last key of the batch is followed by one that matches no argument.
     keys: [PlannedKey; KEYS_MAX + 1],
     keys_count: usize,
-    /// Which key the running request names next.
+    /// Index of the key that the running request names next.
     next_key: Cell<usize>,
 }
 
 /// What is known about a [run](protocol::Run) of requests.
 #[derive(Clone, Copy)]
 pub(crate) struct PlannedRun {
-    /// What their name leads to.
+    /// The command found by their name.
     pub(crate) command: Option<&'static Found>,
-    /// Whether they are of a command that is [plain](Found::is_plain) and takes so many arguments.
+    /// Whether their command is [plain](Found::is_plain) and accepts this number of arguments.
     pub(crate) is_plain: bool,
-    /// The first key of the first request.
+    /// Index of the first key of the first request.
     pub(crate) first_key: usize,
-    /// How many keys each of them has.
+    /// Number of keys of each request.
     pub(crate) keys_each: usize,
 }
 
-/// A key that was hashed: the argument, known by its place in memory, and the hash.
+/// A key that was hashed: the argument, identified by its address, and the hash.
 #[derive(Clone, Copy)]
 pub(crate) struct PlannedKey {
     address: usize,
@@ -52,12 +52,12 @@ pub(crate) struct PlannedKey {
     hash: u64,
 }
 
-/// What some commands of a batch expect.
+/// What some commands of a batch will do.
 #[derive(Clone, Copy, Debug, Default)]
 struct Expected {
-    /// Records that lead to structures.
+    /// They use records that point to structures.
     structures: bool,
-    /// To add to what is in buckets, or to change it.
+    /// They add to buckets, or change them.
     writes: bool,
 }
 
@@ -79,8 +79,8 @@ impl Plan {
 
     /// Plans a batch of at most [`BATCH_MAX`] requests.
     ///
-    /// One stage after the other, each for all requests and none inlined: what a stage works with
-    /// stays in registers.
+    /// Runs one stage after the other, each for all requests and none inlined, so that the working
+    /// set of a stage stays in registers.
     #[inline]
     pub(crate) fn make(&mut self, table: &Table, ahead: &Lookahead<'_>, runs: Runs<'_>) {
         let expected = self.find(table, ahead, runs);
@@ -95,8 +95,8 @@ impl Plan {
         }
     }
 
-    /// Finds the rows and the keys, hashes these, and asks for their buckets. Says what some of the
-    /// commands expect.
+    /// Finds the rows and the keys, hashes the keys, and prefetches their buckets. Returns what
+    /// some of the commands will do.
     #[inline(never)]
     fn find(&mut self, table: &Table, ahead: &Lookahead<'_>, runs: Runs<'_>) -> Expected {
         self.keys_count = 0;
@@ -107,7 +107,7 @@ impl Plan {
             let keys = command.map_or(KeyPlaces::NONE, |found| found.keys);
             if let Some(found) = command {
                 expected.structures |= found.is_about_structures;
-                // A record that is merely overwritten is saved alone, and asked for already.
+                // A record that is only overwritten is saved alone, and is prefetched already.
                 let sets = saves_alone && run.arguments_count == usize::from(found.sets_with);
                 expected.writes |= found.needs_room && !sets;
             }
@@ -151,31 +151,31 @@ impl Plan {
         ahead.saved(keys, |key| key.hash);
     }
 
-    /// What is known about the run with this number.
+    /// Returns the plan of the run with this number.
     #[inline]
     pub(crate) fn run(&self, number: usize) -> Option<PlannedRun> {
         self.runs.get(number).copied()
     }
 
-    /// Says that what names its keys from now on is the request of a run whose first key this is.
+    /// Begins a request of a run whose first key has this index: it names its keys from now on.
     #[inline(always)]
     pub(crate) fn begin(&self, first_key: usize) {
         self.next_key.set(first_key);
     }
 
-    /// Says that what names its keys from now on is no request of the batch.
+    /// Begins a request that is not in the batch: it names its keys from now on.
     pub(crate) fn begin_unplanned(&self) {
         self.next_key.set(KEYS_MAX);
     }
 
-    /// The keys of the requests of a run that have one each, as far as they were planned.
+    /// Returns the planned keys of the requests of a run with one key each.
     #[inline]
     pub(crate) fn keys_of(&self, run: &PlannedRun) -> &[PlannedKey] {
         let keys = self.keys.get(run.first_key..self.keys_count);
         keys.unwrap_or_default()
     }
 
-    /// The hash of the key of a request of a run.
+    /// Returns the hash of the key of a request of a run.
     #[inline]
     pub(crate) fn key_hash(&self, run: &PlannedRun, index: usize) -> Option<u64> {
         let keys = self.keys.get(..self.keys_count)?;
@@ -183,7 +183,7 @@ impl Plan {
             .map(|key| key.hash)
     }
 
-    /// The hash of `bytes` if they are the next key of the running request.
+    /// Returns the hash of `bytes` if they are the next key of the running request.
     #[inline(always)]
     pub(crate) fn hash_of(&self, bytes: &[u8]) -> Option<u64> {
         let at = self.next_key.get();
@@ -197,14 +197,14 @@ impl Plan {
 }
 
 impl PlannedKey {
-    /// Which no argument is.
+    /// A key that matches no argument.
     const NONE: Self = Self {
         address: 0,
         bytes: 0,
         hash: 0,
     };
 
-    /// The hash.
+    /// Returns the hash.
     #[inline]
     pub(crate) fn hash(&self) -> u64 {
         self.hash
@@ -222,7 +222,7 @@ impl PlannedKey {
     }
 }
 
-/// Plans the key at `at` of each request, as far as there are places; how many were planned.
+/// Plans the key at `at` of each request while there is space. Returns how many were planned.
 #[inline(always)]
 fn plan_keys(
     places: &mut [PlannedKey],
@@ -241,7 +241,7 @@ fn plan_keys(
     planned
 }
 
-/// The same where each request has several.
+/// Does the same for requests with several keys each.
 #[inline(never)]
 fn plan_more_keys(
     places: &mut [PlannedKey],
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
     use crate::spec::{CommandSpec, KeyAccess, KeySpec};
 
-    /// A few commands whose keys stand at fixed places.
+    /// A few commands with keys at fixed positions.
     fn table() -> &'static Table {
         const fn row(name: &'static str, keys: &'static [KeySpec]) -> CommandSpec {
             CommandSpec {
@@ -289,7 +289,7 @@ mod tests {
         Table::build(&ROWS)
     }
 
-    /// A plan of these lines, and what it says of every argument when asked in order.
+    /// Plans these lines, and returns what the plan says of every argument when asked in order.
     fn plan_of(plan: &mut Plan, store: &Handle, input: &str) -> Vec<Vec<bool>> {
         let (mut decoder, mut batch) = (Decoder::new(), Batch::new());
         let (input, limits) = (input.as_bytes(), Limits::default());
@@ -331,7 +331,7 @@ mod tests {
                 vec![no, yes],
             ]
         );
-        // The same places in memory, other bytes: what was planned before counts no more.
+        // The same addresses with other bytes: the previous plan no longer applies.
         let mut other = lines.replace("GET a\nMGET", "PING \nPING");
         other.make_ascii_uppercase();
         for known in plan_of(&mut plan, &store, &other.replace(['D', 'E', 'M'], "_")) {

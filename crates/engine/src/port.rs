@@ -1,8 +1,8 @@
-//! What commands need of the server around them, as traits that the server implements: one for each kind of user, and
+//! What commands need of the server, as traits that the server implements: one for each area, and
 //! [`ServerPort`] for all of them.
 //!
-//! Commands know no socket, thread or file. What they cannot do by themselves (configuration, the
-//! list of clients, INFO, shutting down) they ask for here.
+//! Commands know no socket, thread or file. They call these traits for everything they cannot do
+//! themselves (configuration, the list of clients, INFO, shutdown).
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ use crate::topic::{Topic, TopicKind};
 use crate::tracking::Follower;
 use crate::waiting::Waiter;
 
-/// What ACL LOAD and ACL SAVE answer where users are in no file of their own.
+/// The error of ACL LOAD and ACL SAVE if the users have no file of their own.
 pub const NO_USERS_FILE: CommandError = CommandError::fixed(
     "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via \
      the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration \
      file set) in order to store users in the Redis configuration.",
 );
 
-/// The server, seen from a command: the ports of all who use it.
+/// The server as commands see it: all ports together.
 pub trait ServerPort:
     ConfigPort
     + ClientsPort
@@ -61,20 +61,20 @@ impl<T> ServerPort for T where
 {
 }
 
-/// Which values come back into memory when they are read.
+/// Which values return to memory when they are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Promotion {
-    /// All.
+    /// All values.
     First,
-    /// Those that were read before, and not long ago.
+    /// Values that were also read recently.
     #[default]
     Second,
-    /// Those that are changed.
+    /// Only values that are changed.
     Never,
 }
 
 impl Promotion {
-    /// Whether that holds for a value that was used before or not.
+    /// Whether a value returns to memory, given whether it was used before.
     #[must_use]
     pub fn applies(self, was_used: bool) -> bool {
         match self {
@@ -85,66 +85,66 @@ impl Promotion {
     }
 }
 
-/// What TIER can be asked to do.
+/// The operations of TIER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TierOrder {
-    /// All values come back into memory, and none leaves it any more.
+    /// Bring all values back into memory, and keep them there.
     Drain,
-    /// Tell how things stand.
+    /// Report the status.
     Status,
-    /// Write together what is still named, and remove the rest.
+    /// Rewrite what is still referenced, and remove the rest.
     Compact,
     /// Read everything.
     Scrub,
 }
 
-/// What a client hears that asks for something of the tier where there is none.
+/// The error for a request to the tier if there is none.
 pub const NO_TIER: CommandError =
     CommandError::fixed("ERR There is no tier: set tier-path in the configuration file");
 
-/// Where values are that a request needs.
+/// Where the values that a request needs are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValuesAre {
     /// In memory.
     Here,
-    /// They are being read, and were before.
+    /// All of them were already being read.
     Coming,
-    /// Some are asked for only now.
+    /// Some reads begin only now.
     Wanted,
 }
 
 /// Values out of memory.
 pub trait TierPort {
-    /// Whether the values at these places are in memory, for the request that asks; has them read if not, and the
-    /// client's requests go on when all of them are.
+    /// Returns whether the values at these places are in memory, for the request that asks. If not,
+    /// begins to read them; the client's requests continue when all of them are there.
     fn have_values(&mut self, wanted: Vec<(Vec<u8>, Locator)>) -> ValuesAre {
         drop(wanted);
         ValuesAre::Here
     }
 
-    /// Has values read that later requests of the client will need. Nobody waits for them.
+    /// Begins to read values that later requests of the client will need. Nothing waits for them.
     fn read_ahead(&mut self, wanted: Vec<(Vec<u8>, Locator)>) {
         drop(wanted);
     }
 
-    /// Which values come back into memory.
+    /// Returns which values come back into memory.
     fn promotes(&self) -> Promotion {
         Promotion::default()
     }
 
-    /// Moves the value of a key out of memory, while the caller waits; whether it went.
+    /// Moves the value of a key out of memory, and waits for it. Returns whether it was moved.
     ///
     /// # Errors
-    /// Where there is no tier, or it does not take the value.
+    /// If there is no tier, or it does not take the value.
     fn demote(&mut self, store: &mut Handle, key: &Key<'_>) -> Result<bool, CommandError> {
         let _ = (store, key);
         Err(NO_TIER)
     }
 
-    /// Does what TIER asks for; names and values to be told.
+    /// Executes a TIER operation, and returns the names and values of its reply.
     ///
     /// # Errors
-    /// Where there is no tier, or it fails.
+    /// If there is no tier, or it fails.
     fn tier(
         &mut self,
         store: &mut Handle,
@@ -155,29 +155,31 @@ pub trait TierPort {
     }
 }
 
-/// The configuration, as CONFIG sees it, and what it allows.
+/// The configuration as CONFIG sees it, and what it allows.
 pub trait ConfigPort {
-    /// Hands name and value of each directive that matches one of the patterns to `emit`, each once.
+    /// Passes the name and value of each directive that matches one of the patterns to `emit`, each
+    /// once.
     fn config_get(&mut self, patterns: &[&[u8]], emit: &mut dyn FnMut(&[u8], &[u8]));
 
-    /// Sets several directives, all or none. To be called outside of the store where it may wait for others and
-    /// for a disk and nothing is locked.
+    /// Sets several directives, all or none. If it may wait (for other nodes and for a disk), the
+    /// caller is outside of the store with nothing locked.
     ///
     /// # Errors
-    /// What the client is to read; [`CommandError::Aside`] where it would wait and may not. Nothing has changed.
+    /// The error for the client, or [`CommandError::Aside`] if it would wait and may not. Nothing
+    /// has changed.
     fn config_set(&mut self, pairs: &[(&[u8], &[u8])], may_wait: bool) -> Result<(), CommandError>;
 
-    /// Whether these are directives of a control group: they are set on all of its nodes or on none, which waits for
-    /// others.
+    /// Whether these directives belong to a control group: they are set on all of its nodes or on
+    /// none, and that waits for other nodes.
     fn shares_directives(&self, pairs: &[(&[u8], &[u8])]) -> bool {
         let _ = pairs;
         false
     }
 
-    /// Writes the configuration file anew; with `all`, also what is as by default.
+    /// Rewrites the configuration file. With `all`, includes directives that have their defaults.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn config_rewrite(&mut self, all: bool) -> Result<(), CommandError>;
 
     /// Whether DEBUG is allowed for this client (`enable-debug-command`).
@@ -186,45 +188,46 @@ pub trait ConfigPort {
 
 /// Clients other than the one that sent the running command.
 pub trait ClientsPort {
-    /// Lines of CLIENT LIST for the clients that the filter lets through, oldest first.
+    /// Returns lines of CLIENT LIST for the clients that match the filter, oldest first.
     fn clients(&mut self, filter: &ClientFilter) -> String;
 
-    /// The client with this id, while it is connected.
+    /// Returns the client with this id, or `None` if it is not connected.
     fn client(&mut self, id: u64) -> Option<Arc<ClientRecord>>;
 
-    /// Sends a client that waits what its request is answered ([`crate::Next::Blocks`]), and lets it go
-    /// on. Nothing is sent when the reply is empty.
+    /// Sends a waiting client its reply ([`crate::Next::Blocks`]), and lets it continue. Sends
+    /// nothing if the reply is empty.
     fn answer(&mut self, client: &ClientRecord, reply: Vec<u8>);
 
-    /// Tells the owners of all matching clients to close them; how many they are. The caller's own
-    /// connection, when it matches, is counted but left to the caller (`Fate::Close`).
+    /// Asks the owners of all matching clients to close them, and returns their number. The
+    /// caller's own connection is counted if it matches, but the caller closes it (`Fate::Close`).
     fn kill_clients(&mut self, session: &Session, filter: &ClientFilter) -> KillCount;
 
-    /// Sends a client something that it did not ask for, behind what it was sent so far. The client
-    /// that sent the running command gets it behind the reply. Waits for nothing and takes no lock
-    /// that is held for long, so keys may be locked; a client that is gone meanwhile gets nothing, and
-    /// one for whose worker too much waits already is closed.
+    /// Sends a client a push, after everything it was sent so far. The client of the running
+    /// command gets it after the reply. Never waits and takes no lock that is held for long, so
+    /// keys may be locked. A client that has gone gets nothing. A client whose worker has too much
+    /// pending is closed.
     fn push(&mut self, to: &ClientRecord, push: &Push);
 
-    /// CLIENT PAUSE until a time; `writes_only` lets reads pass.
+    /// Pauses clients until a time (CLIENT PAUSE). `writes_only` lets reads pass.
     fn pause_clients(&mut self, until_unix_ms: u64, writes_only: bool);
 
-    /// CLIENT UNPAUSE.
+    /// Ends the pause (CLIENT UNPAUSE).
     fn unpause_clients(&mut self);
 }
 
-/// Users, where they are more than the rules that the engine checks.
+/// What the server does for users, beyond the rules that the engine checks.
 pub trait UsersPort {
-    /// Has those clients of a user closed that are subscribed to what its rules no longer allow; the
-    /// caller's own connection is left to the caller.
+    /// Closes the clients of a user that have subscriptions which its rules no longer allow. The
+    /// caller closes its own connection.
     fn end_subscribers(&mut self, user: &Arc<User>) {
         let _ = user;
     }
 
-    /// ACL LOAD: takes the users from their file, all or none; what became of those that were there.
+    /// ACL LOAD: loads the users from their file, all or none. Returns what happened to the
+    /// previous users.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn load_users(&mut self) -> Result<Vec<UserChange>, CommandError> {
         Err(NO_USERS_FILE)
     }
@@ -232,21 +235,22 @@ pub trait UsersPort {
     /// ACL SAVE: writes all users to their file.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn save_users(&mut self) -> Result<(), CommandError> {
         Err(NO_USERS_FILE)
     }
 
-    /// Whether users are those of a control group: they are changed on all of its nodes or on none.
+    /// Whether users belong to a control group: they are changed on all of its nodes or on none.
     fn shares_users(&self) -> bool {
         false
     }
 
-    /// Changes what the nodes of a control group share, and waits until that holds here: to be called outside of the store.
-    /// Nothing is written to `reply` where the change goes on elsewhere: its client is answered from there.
+    /// Changes what the nodes of a control group share, and waits until the change is in force
+    /// here. The caller is outside of the store. Writes nothing to `reply` if another thread
+    /// continues the change and answers the client.
     ///
     /// # Errors
-    /// What the client is to read; those of [`crate::shared_change::MakePart`].
+    /// The error for the client; the errors of [`crate::shared_change::MakePart`].
     fn change_shared(
         &mut self,
         change: &Arc<SharedChange>,
@@ -259,16 +263,16 @@ pub trait UsersPort {
     }
 }
 
-/// Channels, and who hears what is published to them.
+/// Channels and their subscribers.
 pub trait PubSubPort {
-    /// Sends a message to the subscribers of a channel: `kind` is [`TopicKind::Channel`], which also
-    /// reaches those of patterns, or [`TopicKind::ShardChannel`]. As little as [`ClientsPort::push`] does
-    /// it wait.
+    /// Sends a message to the subscribers of a channel. `kind` is [`TopicKind::Channel`], which
+    /// also reaches the subscribers of patterns, or [`TopicKind::ShardChannel`]. Like
+    /// [`ClientsPort::push`], never waits.
     fn publish(&mut self, kind: TopicKind, channel: &[u8], message: &[u8]) -> Published;
 
-    /// Has the session's client sent what is published to a topic from now on. What was published
-    /// before, to anything it is subscribed to, is written to `reply`. Gives the topic with the name that
-    /// all its subscribers share, for [`Session::subscriptions`].
+    /// Subscribes the session's client to a topic. Messages published before, to any of its
+    /// subscriptions, are written to `reply`. Returns the topic with the name that all its
+    /// subscribers share, for [`Session::subscriptions`].
     fn subscribe(
         &mut self,
         session: &mut Session,
@@ -277,45 +281,46 @@ pub trait PubSubPort {
         reply: &mut Reply<'_>,
     ) -> Topic;
 
-    /// Ends a subscription. What was published before is written to `reply`.
+    /// Ends a subscription. Messages published before are written to `reply`.
     fn unsubscribe(&mut self, session: &mut Session, topic: &Topic, reply: &mut Reply<'_>);
 
-    /// Writes the pushes to `reply` that wait for the session's client because of what it did itself.
+    /// Writes to `reply` the pending pushes that the session's client caused itself.
     fn catch_up(&mut self, session: &mut Session, reply: &mut Reply<'_>);
 
-    /// Channels with subscribers, in no order; those with subscribed patterns only are not among them.
+    /// Returns the channels with subscribers, in no order, without those that only match subscribed
+    /// patterns.
     fn channels(&self, kind: TopicKind) -> Vec<Arc<[u8]>>;
 
-    /// How many clients are subscribed to a channel.
+    /// Returns the number of subscribers of a channel.
     fn subscribers(&self, kind: TopicKind, channel: &[u8]) -> usize;
 
-    /// How many different patterns clients are subscribed to.
+    /// Returns the number of distinct patterns with subscribers.
     fn patterns_count(&self) -> usize;
 }
 
-/// The client cache: who is told of changes of which keys.
+/// The client cache: which clients are notified of changes of which keys.
 pub trait TrackingPort {
-    /// Has a client told of changes, as its options say.
+    /// Begins to notify a client of changes, as its options say.
     fn follow(&mut self, follower: &Arc<Follower>);
 
-    /// Ends that; the client tracks nothing any more.
+    /// Ends the notifications: the client no longer tracks keys.
     fn unfollow(&mut self, store: &mut Handle, follower: &Arc<Follower>);
 
-    /// Notes that a client is about to read keys.
+    /// Records that a client is about to read keys.
     fn track(&mut self, store: &mut Handle, follower: &Arc<Follower>, keys: &[Key<'_>]);
 
-    /// Tells all clients that track something that all keys of a database or of all are gone. To be
-    /// called before they go.
+    /// Notifies all clients with tracking that all keys of a database, or of all databases, are
+    /// gone. To be called before the keys are removed.
     fn tell_flush(&mut self, store: &mut Handle);
 }
 
-/// What is kept: checkpoints and the log.
+/// Persistence: checkpoints and the log.
 pub trait PersistencePort {
-    /// FLUSHALL deleted everything. That is to be on disk soon, even where save points alone say when
-    /// something is; nobody waits for it.
+    /// FLUSHALL deleted everything. That is to be on disk soon, even if otherwise only save points
+    /// decide. The client does not wait for it.
     fn flushed_all(&mut self) {}
 
-    /// SAVE: keeps everything on disk, and comes back when that is done. To be called outside of the
+    /// SAVE: saves everything to disk, and returns when that is done. The caller is outside of the
     /// store.
     ///
     /// # Errors
@@ -324,7 +329,7 @@ pub trait PersistencePort {
         Err(SaveRefusal::Impossible)
     }
 
-    /// BGSAVE and BGREWRITEAOF: has everything kept on disk by somebody else.
+    /// BGSAVE and BGREWRITEAOF: has another thread save everything to disk.
     ///
     /// # Errors
     /// Why nothing will be saved.
@@ -339,47 +344,48 @@ pub trait PersistencePort {
         false
     }
 
-    /// Whether a control group decides who is the primary, and has it that writes may wait for a majority.
+    /// Whether a control group decides which node is the primary, and lets writes wait for a
+    /// majority.
     fn has_quorum(&self) -> bool {
         false
     }
 
-    /// How far the log is, as it concerns what the session's client wrote; `None` without a log.
+    /// Returns the position of the log with regard to the client's writes, or `None` without a log.
     fn log_position(&mut self, session: &Session) -> Option<LogPosition> {
         let _ = session;
         None
     }
 
-    /// Up to where the log is on disk.
+    /// Returns the sequence up to which the log is on disk.
     fn log_durable(&self) -> u64 {
         0
     }
 
-    /// Asks that the log be on disk up to here soon. Waits for nothing.
+    /// Requests that the log is on disk up to this sequence soon. Never waits.
     fn request_log_sync(&mut self, up_to: u64) {
         let _ = up_to;
     }
 
-    /// DEBUG RELOAD: saves, forgets everything, and loads it again, each as the options say. To be called
-    /// outside of the store.
+    /// DEBUG RELOAD: saves, deletes everything, and loads it again, each as the options say. The
+    /// caller is outside of the store.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn reload(&mut self, options: ReloadOptions) -> Result<(), CommandError> {
         let _ = options;
         Err(CommandError::fixed("ERR nothing is kept here"))
     }
 
-    /// Time of the last successful save, seconds since 1970 UTC (LASTSAVE).
+    /// Returns the time of the last successful save, in seconds since 1970 UTC (LASTSAVE).
     fn last_save_unix(&self) -> i64;
 }
 
-/// The process: what it tells of itself, its time, its memory and its end.
+/// The process: its statistics, time, memory and shutdown.
 pub trait ProcessPort {
-    /// INFO: the sections asked for (lower case; empty: the default ones).
+    /// INFO: returns the requested sections (lower case; the default ones if empty).
     fn info(&mut self, store: &mut Handle, sections: &[String]) -> String;
 
-    /// How long commands took since the last CONFIG RESETSTAT.
+    /// Returns the run times of commands since the last CONFIG RESETSTAT.
     fn latencies(&mut self) -> Latencies {
         Latencies::default()
     }
@@ -392,24 +398,24 @@ pub trait ProcessPort {
         let _ = (level, text);
     }
 
-    /// SHUTDOWN. On success the server stops, unless that was to be aborted; the command then sends no
-    /// reply. To be called outside of the store where [it saves](PersistencePort::saves_at_shutdown): that
-    /// takes its time.
+    /// SHUTDOWN. On success the server stops, unless the request is to abort a shutdown, and the
+    /// command sends no reply. The caller is outside of the store if [it
+    /// saves](PersistencePort::saves_at_shutdown), because that takes time.
     ///
     /// # Errors
-    /// What the client is to read when it cannot.
+    /// The error for the client if it cannot.
     fn shutdown(&mut self, request: ShutdownRequest) -> Result<(), CommandError>;
 
-    /// Microseconds since 1970 UTC (TIME).
+    /// Returns microseconds since 1970 UTC (TIME).
     fn now_unix_us(&self) -> u64;
 
-    /// DEBUG SLEEP: stops the calling worker for so long.
+    /// DEBUG SLEEP: blocks the calling worker for this long.
     fn sleep_seconds(&mut self, seconds: f64);
 
-    /// Waits a moment for what others do. To be called outside of the store.
+    /// Pauses briefly so that other threads make progress. The caller is outside of the store.
     fn rest(&mut self) {}
 
-    /// DEBUG LEASE: has a primary of a control group believe that its lease lasts so long.
+    /// DEBUG LEASE: makes a primary of a control group assume that its lease lasts this long.
     fn extend_lease(&mut self, ms: u64) {
         let _ = ms;
     }
@@ -417,17 +423,16 @@ pub trait ProcessPort {
     /// DEBUG SET-ACTIVE-EXPIRE.
     fn set_active_expire(&mut self, on: bool);
 
-    /// Says, now and again, that the script that runs takes longer than it should; `is_news` the first
-    /// time. Those who wait for it are to be told
-    /// ([`Running::busy`](crate::scripts::Running::busy)).
+    /// Called repeatedly while a running script exceeds its time limit; `is_news` is set the first
+    /// time. Waiting clients are to be notified ([`Running::busy`](crate::scripts::Running::busy)).
     fn script_is_late(&mut self, is_news: bool) {
         let _ = is_news;
     }
 
-    /// What the server holds.
+    /// Returns the server's memory use.
     fn memory(&mut self) -> ServerMemory;
 
-    /// All that the allocator tells of itself (MEMORY MALLOC-STATS).
+    /// Returns all statistics of the allocator (MEMORY MALLOC-STATS).
     fn allocator_statistics(&mut self) -> String {
         String::new()
     }
@@ -436,22 +441,24 @@ pub trait ProcessPort {
     fn purge_memory(&mut self, store: &mut Handle);
 }
 
-/// The server's replication, seen from a command. Without any it answers as a primary without replicas.
+/// The server's replication as commands see it. Without replication it behaves like a primary
+/// without replicas.
 pub trait ReplicationPort {
-    /// Which part the server has (ROLE).
+    /// Returns the server's role (ROLE).
     fn role(&mut self) -> RoleReport {
         RoleReport::default()
     }
 
-    /// Whether it follows another server, or is about to.
+    /// Whether the server follows another one, or is about to.
     fn is_replica(&self) -> bool {
         false
     }
 
-    /// REPLICAOF: follows another server from now on, or none. Waits for nothing: writes wait until it is so.
+    /// REPLICAOF: begins to follow another server, or none. Does not wait: writes wait until the
+    /// change is done.
     ///
     /// # Errors
-    /// What the client is to read; nothing has changed.
+    /// The error for the client; nothing has changed.
     fn replica_of(
         &mut self,
         session: &Session,
@@ -466,10 +473,10 @@ pub trait ReplicationPort {
         }
     }
 
-    /// FAILOVER: begins to hand the office over to a replica, or gives that up. Waits for nothing.
+    /// FAILOVER: begins to hand the primary's role over to a replica, or aborts that. Never waits.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn fail_over(&mut self, order: &FailoverOrder) -> Result<(), CommandError> {
         match order {
             FailoverOrder::Abort => Err(NO_FAILOVER),
@@ -479,31 +486,31 @@ pub trait ReplicationPort {
         }
     }
 
-    /// Whether the session's connection may be given the stream now: everything that can be said before it is
-    /// handed over.
+    /// Checks whether the session's connection may get the replication stream now, as far as can be
+    /// known before the connection is turned over.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn admit_sync(&mut self, session: &Session, request: &SyncRequest) -> Result<(), CommandError> {
         let _ = (session, request);
         Err(CommandError::fixed("ERR not allowed without a server"))
     }
 
-    /// REPLICATION VERIFY: begins to compare the data with that of replicas. Waits for nothing.
+    /// REPLICATION VERIFY: begins to compare the data with that of replicas. Never waits.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn verify_replicas(&mut self) -> Result<(), CommandError> {
         Err(CommandError::fixed(
             "ERR there is no replica by the own link to compare with",
         ))
     }
 
-    /// REPLICATION LEAVE, DRAIN and UNDRAIN: has a node of the control group do less, do all again, or leave. Waits until
-    /// that is decided.
+    /// REPLICATION LEAVE, DRAIN and UNDRAIN: makes a node of the control group leave, do less, or
+    /// do everything again. Waits until that is decided.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn order_node(&mut self, node: &[u8], order: NodeOrder) -> Result<(), CommandError> {
         let _ = (node, order);
         Err(CommandError::fixed(
@@ -511,88 +518,91 @@ pub trait ReplicationPort {
         ))
     }
 
-    /// REPLICATION LEAVE FOR-RESTART: has this node give away what it leads, and lead nothing until it is restarted. Waits
-    /// until others lead that, or `shutdown-timeout` is over.
+    /// REPLICATION LEAVE FOR-RESTART: makes this node hand over everything it leads, and lead
+    /// nothing until it is restarted. Waits until other nodes lead, or until `shutdown-timeout`.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn leave_for_restart(&mut self) -> Result<(), CommandError> {
         Err(CommandError::fixed(
             "ERR this server is in no control group",
         ))
     }
 
-    /// REPLICATION DIFFERENCES: the keys that the last comparison found to differ, at most a hundred: each as replica,
-    /// database and key.
+    /// REPLICATION DIFFERENCES: returns the keys that the last comparison found to differ, at most
+    /// a hundred, each with replica, database and key.
     fn differences(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The port of the own link, and this node's name, for a replica that can use it; `None` where there is none.
+    /// Returns the port of our own replication link and this node's name, for a replica that can
+    /// use it, or `None` if there is none.
     fn own_link(&mut self) -> Option<(u16, String)> {
         None
     }
 
-    /// How many replicas have the log up to a sequence.
+    /// Returns how many replicas have the log up to a sequence.
     fn copies(&self, sequence: u64) -> Copies {
         let _ = sequence;
         Copies::default()
     }
 
-    /// Has a request that waits for replicas answered when they have what it waits for. They are asked to say so
-    /// soon.
+    /// Has a waiting request answered when enough replicas have what it waits for. Asks the
+    /// replicas to acknowledge soon.
     fn await_copies(&mut self, waiter: &Arc<Waiter>) {
         let _ = waiter;
     }
 }
 
-/// The cluster, seen from a command.
+/// The cluster as commands see it.
 pub trait ClusterPort {
-    /// The cluster as this node knows it; `None` outside of one.
+    /// Returns the cluster as this node sees it, or `None` outside of one.
     fn cluster(&mut self) -> Option<Arc<ClusterSeen>> {
         None
     }
 
-    /// Changes it. Waits for disks and for others: to be called outside of the store.
+    /// Changes the cluster. Waits for disks and for other nodes: the caller is outside of the
+    /// store.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn order(&mut self, order: &ClusterOrder) -> Result<Ordered, CommandError> {
         let _ = order;
         Err(DISABLED)
     }
 
-    /// Moves slots. Waits for others: to be called outside of the store.
+    /// Moves slots. Waits for other nodes: the caller is outside of the store.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn move_slots(&mut self, order: &MoveOrder) -> Result<MoveAnswer, CommandError> {
         let _ = order;
         Err(DISABLED)
     }
 
-    /// The user that another node of the cluster was let in for, by the token that it was given; a token holds once.
+    /// Returns the user that another node of the cluster is admitted as, by the token it was given.
+    /// A token is valid once.
     fn redeem(&mut self, token: &[u8]) -> Option<Arc<User>> {
         let _ = token;
         None
     }
 
-    /// Whether a slot is on its way to another node.
+    /// Whether a slot is being moved to another node.
     fn is_leaving(&mut self, slot: u16) -> bool {
         let _ = slot;
         false
     }
 
-    /// All moves of slots that are known here.
+    /// Returns all moves of slots that this node knows.
     fn slot_moves(&mut self) -> Vec<SlotMove> {
         Vec::new()
     }
 
-    /// MIGRATE: sends another server requests and gives its answers, one for each. Waits for it: to be called outside
-    /// of the store.
+    /// MIGRATE: sends requests to another server and returns its replies, one for each. Waits for
+    /// that server: the caller is outside of the store.
     ///
     /// # Errors
-    /// What the client is to read.
+    /// The error for the client.
     fn ask_server(
         &mut self,
         ask: &AskServer<'_>,
@@ -604,71 +614,72 @@ pub trait ClusterPort {
     }
 }
 
-/// What another server is sent.
+/// Requests to another server.
 #[derive(Clone, Copy, Debug)]
 pub struct AskServer<'a> {
-    /// Its host.
+    /// The server's name or address.
     pub host: &'a [u8],
     /// Its port.
     pub port: &'a [u8],
-    /// For how long each step may wait.
+    /// Maximum wait in each step.
     pub timeout_ms: u64,
-    /// Requests, encoded one behind the other.
+    /// The encoded requests, one after the other.
     pub requests: &'a [u8],
-    /// How many.
+    /// Number of requests.
     pub count: usize,
 }
 
-/// What FAILOVER ABORT answers when there is none.
+/// The error of FAILOVER ABORT if no failover is in progress.
 pub const NO_FAILOVER: CommandError = CommandError::fixed("ERR No failover in progress.");
 
-/// How much a line of the server's log matters.
+/// The importance of a line in the server's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Of use to who looks for a fault.
+    /// Useful for debugging.
     Debug,
-    /// Of use at times.
+    /// Occasionally useful.
     Verbose,
-    /// Of use to operators.
+    /// Useful to operators.
     Notice,
     /// Something is wrong.
     Warning,
 }
 
-/// How far the log is, in bytes since it was begun.
+/// Positions in the log, in bytes since it was begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogPosition {
-    /// Behind what the client wrote last.
+    /// The end of what the client wrote last.
     pub wrote: u64,
-    /// Up to here it is on disk.
+    /// The position up to which it is on disk.
     pub durable: u64,
-    /// Whether anything of it ever is: otherwise it is in memory, for replicas.
+    /// Whether the log is ever on disk: otherwise it is only in memory, for replicas.
     pub is_kept: bool,
 }
 
 impl LogPosition {
-    /// Whether all that the client wrote is on disk.
+    /// Whether everything that the client wrote is on disk.
     #[must_use]
     pub fn is_durable(self) -> bool {
         self.is_kept && self.wrote <= self.durable
     }
 }
 
-/// What became of a message.
+/// The result of publishing a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Published {
-    /// How many subscribers it goes to; one that subscribed in several ways counts several times.
+    /// Number of subscribers that receive it. A client counts once for each of its matching
+    /// subscriptions.
     pub receivers: usize,
-    /// So much waits to be delivered to some of them that the publisher should wait.
+    /// Whether some of them have so much pending that the publisher should wait.
     pub is_crowded: bool,
-    /// Replicas of this node get it as an effect.
+    /// Whether replicas of this node get the message as an effect.
     pub is_for_replicas: bool,
 }
 
-/// What the allocator of the process says, with the memory that the store maps itself, in bytes.
+/// What the process's allocator reports, plus the memory that the store maps itself, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocatorMemory {
-    /// Asked for by the program, rounded up to the sizes that the allocator has.
+    /// Allocated by the program, rounded up to the allocator's size classes.
     pub allocated: u64,
     /// Pages that hold at least one allocation.
     pub active: u64,
@@ -678,61 +689,62 @@ pub struct AllocatorMemory {
     pub muzzy: u64,
 }
 
-/// What a server holds, in bytes.
+/// A server's memory use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerMemory {
-    /// What the process has in memory, shared pages of the program included.
+    /// Resident memory of the process, including shared pages of the program.
     pub resident: u64,
-    /// What is in use: what was taken at the start, records, index and clients.
+    /// Memory in use: what was allocated at the start, records, index and clients.
     pub used: u64,
-    /// The most that was ever in use.
+    /// The maximum that was ever in use.
     pub peak: u64,
-    /// What was in use before the first client came.
+    /// Memory in use before the first client connected.
     pub startup: u64,
-    /// Clients with their buffers.
+    /// Clients and their buffers.
     pub clients: u64,
     /// The part of `used` that is neither keys nor values.
     pub overhead: u64,
-    /// The operation log's memory, which is no part of `used`. What of it is in memory is part of `resident`.
+    /// The operation log's memory, which is not part of `used`. Its resident pages are part of
+    /// `resident`.
     pub log: u64,
-    /// What the allocator says.
+    /// What the allocator reports.
     pub allocator: AllocatorMemory,
 }
 
 impl ServerMemory {
-    /// What is in memory without the operation log's.
+    /// Returns the resident memory without the operation log's.
     #[must_use]
     pub fn resident_without_log(&self) -> u64 {
         self.resident.saturating_sub(self.log)
     }
 
-    /// The part of `used` that keys and values take.
+    /// Returns the part of `used` that keys and values take.
     #[must_use]
     pub fn dataset(&self) -> u64 {
         self.used.saturating_sub(self.overhead)
     }
 }
 
-/// How many clients CLIENT KILL hit.
+/// Number of clients that CLIENT KILL closes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KillCount {
-    /// All of them, the caller included.
+    /// All clients, including the caller.
     pub clients: u64,
     /// Whether the caller is among them.
     pub caller: bool,
 }
 
-/// Which clients CLIENT LIST shows or CLIENT KILL hits.
+/// Which clients CLIENT LIST shows or CLIENT KILL closes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFilter {
-    /// All of these must hold, or must not where the second part says so.
+    /// Conditions that must all hold, or must not hold if the second part is set.
     pub conditions: Vec<(ClientCondition, bool)>,
-    /// Leaves the caller (this id) out.
+    /// Excludes the caller (this id).
     pub except: Option<u64>,
 }
 
 impl ClientFilter {
-    /// A filter of one condition.
+    /// Returns a filter with one condition.
     #[must_use]
     pub fn of(condition: ClientCondition) -> Self {
         Self {
@@ -741,7 +753,7 @@ impl ClientFilter {
         }
     }
 
-    /// Adds ids to those that it asks for already, or that it leaves out.
+    /// Adds ids to those that the filter already selects or excludes.
     pub fn add_ids(&mut self, more: Vec<u64>, is_negated: bool) {
         for (condition, negated) in &mut self.conditions {
             if let ClientCondition::Id(ids) = condition
@@ -756,14 +768,14 @@ impl ClientFilter {
     }
 }
 
-/// What may be asked about a client.
+/// A condition on a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientCondition {
     /// It has one of these ids.
     Id(Vec<u64>),
     /// Peer address.
     Address(String),
-    /// Our address.
+    /// This server's address of the connection.
     LocalAddress(String),
     /// Peer address without its port.
     Ip(String),
@@ -773,11 +785,11 @@ pub enum ClientCondition {
     User(String),
     /// Connected at least this many seconds ago.
     AgeSeconds(u64),
-    /// Said nothing for at least this many seconds.
+    /// Has sent nothing for at least this many seconds.
     IdleSeconds(u64),
-    /// Has all of these letters among its flags.
+    /// Has all of these flag letters.
     Flags(String),
-    /// Calls itself so.
+    /// Has this name.
     Name(String),
     /// Its library.
     LibraryName(String),
@@ -785,51 +797,51 @@ pub enum ClientCondition {
     LibraryVersion(String),
     /// Selected this database.
     Database(u16),
-    /// Said that it has this capability; none is known.
+    /// Announced this capability; none is known.
     Capability(String),
 }
 
-/// Kind of a client, as `TYPE` filters name it.
+/// Kind of a client, as named by `TYPE` filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientKind {
     /// An ordinary client.
     Normal,
-    /// The primary we follow.
+    /// The primary that this server follows.
     Primary,
-    /// A replica of ours.
+    /// A replica of this server.
     Replica,
     /// A subscriber.
     PubSub,
 }
 
-/// What a client had in mind that had everything saved. Both make a checkpoint.
+/// The purpose of a save. Both make a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveKind {
-    /// To have everything saved (BGSAVE).
+    /// To save everything (BGSAVE).
     Snapshot,
-    /// To have the log become short (BGREWRITEAOF).
+    /// To shorten the log (BGREWRITEAOF).
     Rewrite,
 }
 
-/// When something is to be saved.
+/// When to save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveTime {
-    /// Now, or it is refused.
+    /// Now; otherwise the save is refused.
     Now,
-    /// Now, or behind what is being saved.
+    /// Now, or after a save that is in progress.
     WhenFree,
-    /// A little later: a transaction asks for it, all of which is to be saved.
+    /// A little later: a transaction requests it, and the save must include all of it.
     Later,
 }
 
 /// What DEBUG RELOAD does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReloadOptions {
-    /// Everything is saved first; otherwise what was saved last is loaded (NOSAVE).
+    /// Whether everything is saved first; otherwise the last save is loaded (NOSAVE).
     pub saves: bool,
-    /// What is there is forgotten before the load; otherwise it stays (NOFLUSH).
+    /// Whether the data is deleted before the load; otherwise it stays (NOFLUSH).
     pub flushes: bool,
-    /// A key or a library that is there already is replaced; otherwise it is an error (MERGE).
+    /// Whether an existing key or library is replaced; otherwise it is an error (MERGE).
     pub merges: bool,
 }
 
@@ -843,21 +855,21 @@ impl Default for ReloadOptions {
     }
 }
 
-/// When something will be saved.
+/// When a save will begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveStart {
     /// Now.
     Started,
-    /// Behind what is being saved.
+    /// After the save that is in progress.
     Scheduled,
 }
 
-/// Why nothing will be saved.
+/// Why a save will not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveRefusal {
-    /// Something is being saved already.
+    /// A save is in progress.
     Busy(SaveKind),
-    /// It cannot be; the log says why.
+    /// Saving is not possible; the server log says why.
     Impossible,
 }
 

@@ -1,21 +1,23 @@
-//! What a client is sent without having asked: messages of channels, invalidations, what it monitors.
+//! What a client receives without a request: messages of channels, invalidations, monitored
+//! commands.
 //!
-//! A push is formatted once and shared by all who get it. The two protocols differ in one byte: what
-//! is a push (`>`) in RESP3 is an array (`*`) in RESP2.
+//! A push is formatted once and shared by all its receivers. The two protocols differ in one byte:
+//! a push (`>`) in RESP3 is an array (`*`) in RESP2.
 
 use std::sync::Arc;
 
 use protocol::{Reply, ReplyBuffer, Resp};
 
-/// One message, as its receivers get it; clones share the bytes.
+/// One push; clones share the bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
     bytes: Arc<[u8]>,
 }
 
 impl Push {
-    /// What `write` writes, one reply in RESP3: [`Reply::push`], or something that is the same in both
-    /// protocols, such as a status. Inside of a push only strings, numbers and arrays are the same.
+    /// Returns the push that `write` writes as one RESP3 reply: a [`Reply::push`], or a reply that
+    /// is the same in both protocols, such as a status. Inside a push, only strings, numbers and
+    /// arrays are the same.
     #[must_use]
     pub fn new(write: impl FnOnce(&mut Reply<'_>)) -> Self {
         let mut buffer = ReplyBuffer::new();
@@ -25,27 +27,27 @@ impl Push {
         }
     }
 
-    /// How many bytes are sent.
+    /// Returns its length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether nothing is sent.
+    /// Whether the push is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Writes it in the version that `reply` has.
+    /// Writes the push in the protocol version of `reply`.
     pub fn write(&self, reply: &mut Reply<'_>) {
         let (first, rest) = self.in_version(reply.version());
         reply.raw(first);
         reply.raw(rest);
     }
 
-    /// The bytes of several, one behind the other, in the protocol's `version`. Those of a single one
-    /// are shared where they can be.
+    /// Returns the bytes of several pushes, concatenated, in the protocol `version`. The bytes of a
+    /// single one are shared if possible.
     #[must_use]
     pub fn join<'p>(pushes: impl Iterator<Item = &'p Self> + Clone, version: Resp) -> Arc<[u8]> {
         let mut all = pushes.clone();
@@ -63,7 +65,7 @@ impl Push {
         joined.into()
     }
 
-    /// What replaces the first bytes, and the others.
+    /// Returns the replacement of the first bytes, and the rest.
     fn in_version(&self, version: Resp) -> (&'static [u8], &[u8]) {
         match (version, &*self.bytes) {
             (Resp::V2, [b'>', rest @ ..]) => (b"*", rest),

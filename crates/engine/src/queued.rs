@@ -1,4 +1,4 @@
-//! The requests that a client has queued since MULTI. What they reach is found out at EXEC
+//! The requests that a client has queued since MULTI. EXEC determines which keys they reach
 //! ([`transaction`](crate::transaction)).
 
 use protocol::{OwnedRequest, Request};
@@ -7,28 +7,29 @@ use crate::batch::ARGUMENTS_MAX;
 use crate::command_index::CommandIndex;
 use crate::flags::Flags;
 
-/// What a queued request takes besides its bytes, about.
+/// Approximate memory of a queued request besides its bytes.
 const REQUEST_BYTES: usize = size_of::<Queued>() + 64;
 
-/// A transaction of more commands takes longer than a worker may be away from its other clients.
+/// Number of commands above which a transaction takes longer than a worker may neglect its other
+/// clients.
 const COMMANDS_MAX: usize = 1024;
 
-/// What one argument takes besides its bytes.
+/// Memory of one argument besides its bytes.
 const ARGUMENT_BYTES: usize = 8;
 
 /// A transaction that was begun.
 pub struct Transaction {
     queue: Vec<Queued>,
-    /// Nothing but keys is touched.
+    /// Whether the commands touch nothing but keys.
     is_about_data: bool,
-    /// It changes the cluster, or asks about it, and nothing else.
+    /// Whether the commands only change or query the cluster.
     is_about_cluster: bool,
-    /// There is a script among them.
+    /// Whether a script is among them.
     has_scripts: bool,
     arguments_count: usize,
-    /// What any of the queued commands does.
+    /// Union of the flags of the queued commands.
     flags: Flags,
-    /// A request was refused, so that EXEC will be.
+    /// Whether a request was refused, so that EXEC will be refused.
     is_spoilt: bool,
     wire_bytes: usize,
     held_bytes: usize,
@@ -38,23 +39,23 @@ pub struct Transaction {
 pub(crate) struct Queued {
     request: OwnedRequest,
     pub(crate) index: CommandIndex,
-    /// What the command does.
+    /// The command's flags.
     pub(crate) flags: Flags,
-    /// Where its arguments start.
+    /// Index of its first argument.
     pub(crate) first: usize,
 }
 
-/// What is kept, or counted, of the row of a queued request.
+/// What the queue keeps or counts of a request's row.
 pub struct QueuedRow {
     pub(crate) index: CommandIndex,
-    /// Where the arguments start.
+    /// Index of the first argument.
     pub(crate) first: usize,
     pub(crate) flags: Flags,
-    /// It touches nothing but keys.
+    /// Whether the command touches nothing but keys.
     pub(crate) is_about_data: bool,
-    /// It changes the cluster, or asks about it.
+    /// Whether the command changes or queries the cluster.
     pub(crate) is_about_cluster: bool,
-    /// It is a script.
+    /// Whether the command is a script.
     pub(crate) is_script: bool,
 }
 
@@ -81,7 +82,7 @@ impl Default for Transaction {
 }
 
 impl Transaction {
-    /// The requests, oldest first.
+    /// Returns the requests, oldest first.
     pub(crate) fn queue(&self) -> &[Queued] {
         &self.queue
     }
@@ -99,7 +100,7 @@ impl Transaction {
         self.is_spoilt
     }
 
-    /// Has EXEC refused.
+    /// Causes EXEC to be refused.
     pub(crate) fn spoil(&mut self) {
         self.is_spoilt = true;
     }
@@ -109,34 +110,35 @@ impl Transaction {
         self.flags.has(flags)
     }
 
-    /// Whether the commands touch keys and nothing else, so that they may run without their session.
+    /// Whether the commands touch only keys, so that they may run without their session.
     pub(crate) fn is_about_data(&self) -> bool {
         self.is_about_data
     }
 
-    /// Whether the commands are about the cluster and nothing else: they hold no keys, and may wait for other nodes.
+    /// Whether the commands are only about the cluster: they hold no keys, and may wait for other
+    /// nodes.
     pub(crate) fn is_about_cluster(&self) -> bool {
         self.is_about_cluster && !self.queue.is_empty()
     }
 
-    /// Whether it may come to keys that its requests do not tell, and take long: there are scripts in
-    /// it.
+    /// Whether scripts are among the commands: the transaction may reach keys that its requests do
+    /// not name, and may take long.
     pub(crate) fn has_scripts(&self) -> bool {
         self.has_scripts
     }
 
-    /// Whether there are so many commands or arguments that it takes long.
+    /// Whether the transaction takes long because of its number of commands or arguments.
     pub(crate) fn is_long(&self) -> bool {
         self.queue.len() > COMMANDS_MAX || self.arguments_count > ARGUMENTS_MAX
     }
 
-    /// Bytes of all requests as they came.
+    /// Returns the size of all requests as received, in bytes.
     #[must_use]
     pub fn wire_bytes(&self) -> usize {
         self.wire_bytes
     }
 
-    /// Bytes of memory held by the queue.
+    /// Returns the memory that the queue holds, in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held_bytes

@@ -1,9 +1,9 @@
-//! What keeps commands from running though nothing is wrong with them: the data set is being loaded,
-//! the last save failed and writes shall not go on as if they were kept, the log cannot be written, the server
+//! Conditions under which valid commands are refused: the data set is being loaded, the last save
+//! failed and writes must not continue as if they were kept, the log cannot be written, the server
 //! is a replica, or has too few.
 //!
-//! The server says so; engines look once a visit, as one load, and take the long way for every request
-//! while there is something to refuse.
+//! The server sets these conditions. Engines check them once per visit, with one load, and handle
+//! every request with care while any condition is set.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,17 +12,17 @@ use crate::error::{CommandError, CommandResult};
 use crate::flags::{Flags, InTransaction};
 use crate::session::Session;
 
-/// Which commands are refused.
+/// The conditions under which commands are refused.
 #[derive(Debug, Default)]
 pub struct Refusals {
     kinds: AtomicU16,
     /// Why the log cannot be written.
     log_fault: Mutex<String>,
-    /// Everybody's writes wait for a majority.
+    /// Whether all clients' writes wait for a majority.
     quorum_for_all: AtomicBool,
-    /// Libraries of functions are a control group's: any of its nodes has them changed.
+    /// Whether libraries of functions belong to a control group: any of its nodes can change them.
     shares_libraries: AtomicBool,
-    /// What is answered while a script is late.
+    /// The error text while a script exceeds its time limit.
     busy: Mutex<&'static str>,
 }
 
@@ -33,17 +33,17 @@ const BUSY: u16 = 8;
 const READ_ONLY: u16 = 16;
 const STALE: u16 = 32;
 const FEW_REPLICAS: u16 = 64;
-/// A control group gave no lease: no write begins.
+/// The control group has granted no lease: no write begins.
 const NO_LEASE: u16 = 128;
-/// There is no majority of copies; of concern to who waits for one.
+/// There is no majority of copies; this affects clients that wait for one.
 const NO_MAJORITY: u16 = 256;
-/// The same where everybody waits for one.
+/// The same if all clients wait for one.
 const NO_MAJORITY_FOR_ALL: u16 = 512;
-/// What concerns commands alone that write.
+/// The conditions that affect only writes.
 const ABOUT_WRITES: u16 = READ_ONLY | FEW_REPLICAS | NO_LEASE | NO_MAJORITY | NO_MAJORITY_FOR_ALL;
 
 impl Refusals {
-    /// Says whether the data set is being loaded: only commands that need none of it run then
+    /// Sets whether the data set is being loaded. Only commands that need none of it run then
     /// ([`Flags::LOADING`]).
     pub fn set_loading(&self, on: bool) {
         self.set(LOADING, on);
@@ -55,13 +55,13 @@ impl Refusals {
         self.kinds.load(Ordering::Acquire) & LOADING != 0
     }
 
-    /// Says whether writes are refused because the last save failed.
+    /// Sets whether writes are refused because the last save failed.
     pub fn set_save_failed(&self, on: bool) {
         self.set(SAVE_FAILED, on);
     }
 
-    /// Says why writes are refused because the log cannot be written, or that it can; whether that has begun or
-    /// ended with this.
+    /// Sets the reason why the log cannot be written, so that writes are refused, or clears it.
+    /// Returns whether this begins or ends the condition.
     pub fn set_log_fault(&self, reason: Option<&str>) -> bool {
         let mut known = self.log_fault();
         if let Some(reason) = reason {
@@ -72,8 +72,8 @@ impl Refusals {
         was_faulty != reason.is_some()
     }
 
-    /// Says what everybody is answered while a script is late, or that none is: only commands that are for such
-    /// a time run then ([`Flags::ALLOW_BUSY`]), and what scripts call.
+    /// Sets the reply to all clients while a script exceeds its time limit, or clears it. Only
+    /// commands for this case ([`Flags::ALLOW_BUSY`]) and commands called by scripts run then.
     pub fn set_busy(&self, answer: Option<&'static str>) {
         let mut known = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(answer) = answer {
@@ -82,7 +82,7 @@ impl Refusals {
         self.set(BUSY, answer.is_some());
     }
 
-    /// Says whether the server is a replica: what its primary did not do is not done here.
+    /// Sets whether the server is a replica. A replica executes only the writes of its primary.
     pub fn set_read_only(&self, on: bool) {
         self.set(READ_ONLY, on);
     }
@@ -98,19 +98,19 @@ impl Refusals {
         self.kinds.load(Ordering::Acquire) & (READ_ONLY | NO_LEASE) != 0
     }
 
-    /// Says whether what a replica has may be old, and shall not be shown then: only commands that need none of
-    /// it run ([`Flags::STALE`]).
+    /// Sets whether a replica's data may be out of date and must not be shown. Only commands that
+    /// need none of it run then ([`Flags::STALE`]).
     pub fn set_stale(&self, on: bool) {
         self.set(STALE, on);
     }
 
-    /// Whether what there is may be old, and is not shown.
+    /// Whether the data may be out of date and is not shown.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.kinds.load(Ordering::Acquire) & STALE != 0
     }
 
-    /// Says whether there are too few replicas for writes.
+    /// Sets whether there are too few replicas for writes.
     pub fn set_few_replicas(&self, on: bool) {
         self.set(FEW_REPLICAS, on);
     }
@@ -121,42 +121,43 @@ impl Refusals {
         self.kinds.load(Ordering::Acquire) & FEW_REPLICAS != 0
     }
 
-    /// Says whether a control group decides who writes, and has given this server no lease.
+    /// Sets whether a control group decides which server writes, and has granted this one no lease.
     pub fn set_no_lease(&self, on: bool) {
         self.set(NO_LEASE, on);
     }
 
-    /// Whether there is no lease.
+    /// Whether this server lacks a lease.
     #[inline]
     #[must_use]
     pub fn has_no_lease(&self) -> bool {
         self.kinds.load(Ordering::Acquire) & NO_LEASE != 0
     }
 
-    /// Says whether too few copies are there for writes that wait for a majority.
+    /// Sets whether there are too few copies for writes that wait for a majority.
     pub fn set_no_majority(&self, on: bool) {
         self.set(NO_MAJORITY, on);
         self.set(NO_MAJORITY_FOR_ALL, on && self.is_quorum_for_all());
     }
 
-    /// Whether too few are there.
+    /// Whether there are too few copies for a majority.
     #[must_use]
     pub fn has_no_majority(&self) -> bool {
         self.kinds.load(Ordering::Acquire) & NO_MAJORITY != 0
     }
 
-    /// Says whether everybody's writes wait for a majority.
+    /// Sets whether all clients' writes wait for a majority.
     pub fn set_quorum_for_all(&self, on: bool) {
         self.quorum_for_all.store(on, Ordering::Release);
         self.set(NO_MAJORITY_FOR_ALL, on && self.has_no_majority());
     }
 
-    /// Says whether libraries of functions are those of a control group.
+    /// Sets whether libraries of functions belong to a control group.
     pub fn set_shares_libraries(&self, on: bool) {
         self.shares_libraries.store(on, Ordering::Release);
     }
 
-    /// Whether they are. Never where what somebody else did is done again: there a stream, a log or a file says what was.
+    /// Whether libraries of functions belong to a control group. Never true during replay: there a
+    /// stream, a log or a file decides.
     #[must_use]
     pub fn shares_libraries(&self) -> bool {
         self.shares_libraries.load(Ordering::Acquire)
@@ -186,7 +187,7 @@ impl Refusals {
         }
     }
 
-    /// Whether some commands are refused that change nothing.
+    /// Whether some commands that change nothing are refused.
     #[inline]
     pub(crate) fn concern_reads(&self) -> bool {
         self.kinds.load(Ordering::Relaxed) & !ABOUT_WRITES != 0
@@ -198,7 +199,7 @@ impl Refusals {
         self.kinds.load(Ordering::Relaxed) != 0
     }
 
-    /// Lets a command of a client pass, or not, by what its row says.
+    /// Checks whether a client's command may run, by the flags of its row.
     #[inline]
     pub fn pass(&self, row: (Flags, InTransaction), session: &Session) -> Result<(), CommandError> {
         if self.are_any() {
@@ -208,10 +209,10 @@ impl Refusals {
         }
     }
 
-    /// Lets a command pass that was queued before something was refused.
+    /// Checks whether a command may run that was queued before a condition was set.
     #[inline]
     pub(crate) fn pass_queued(&self, flags: Flags, session: &Session) -> CommandResult {
-        // A transaction may make the server a replica.
+        // A transaction may turn the server into a replica.
         let is_refused = self.are_any() && self.takes_no_writes() && !session.is_of_primary;
         if is_refused && flags.has(Flags::WRITE) {
             Err(CommandError::fixed(NO_WRITES))
@@ -220,7 +221,7 @@ impl Refusals {
         }
     }
 
-    /// Lets a script or a function pass that says of itself what it does.
+    /// Checks whether a script or function may run, by its declared flags.
     pub fn pass_flagged(
         &self,
         (changes_nothing, runs_stale): (bool, bool),
@@ -257,7 +258,8 @@ impl Refusals {
         (flags, in_transaction): (Flags, InTransaction),
         session: &Session,
     ) -> Result<(), CommandError> {
-        // Who says what goes is refused nothing: otherwise the server would not be what it follows.
+        // Commands from the primary are never refused: otherwise this replica would diverge from
+        // it.
         if session.is_of_primary {
             return Ok(());
         }
@@ -268,7 +270,7 @@ impl Refusals {
         };
         let queued = queue.iter().map(|queued| queued.flags);
         let mut all = std::iter::once(flags).chain(queued);
-        // Whoever watches over the server is to see that something is wrong.
+        // A monitoring client must notice that something is wrong.
         let is_write = |flags: Flags| flags.has(Flags::WRITE) || flags.has(Flags::PROBES);
         let runs_when_busy = flags.has(Flags::ALLOW_BUSY) || session.in_script;
         if shut & BUSY != 0 && !runs_when_busy {
@@ -304,7 +306,8 @@ impl Refusals {
                 "LOADING Redis is loading the dataset in memory",
             ));
         }
-        // Behind that: who waits until a server can be read is not to take this for its answer.
+        // After the stale check: a client that waits until the server can be read must not take
+        // this for its answer.
         if shut & LOG_FAULT != 0 && all.any(is_write) {
             let text = log_fault_text(&self.log_fault());
             return Err(CommandError::Text(text.into()));
@@ -313,8 +316,8 @@ impl Refusals {
     }
 }
 
-/// What is answered, code included, where a write was not done, or not kept, because the log cannot be
-/// written.
+/// Returns the error text, code included, for a write that was not done, or not kept, because the
+/// log cannot be written.
 #[must_use]
 pub fn log_fault_text(reason: &str) -> String {
     format!(
@@ -323,30 +326,31 @@ pub fn log_fault_text(reason: &str) -> String {
     )
 }
 
-/// Whether a session's writes wait for a majority that is not there.
+/// Whether a session's writes wait for a majority that does not exist.
 fn has_no_majority(shut: u16, session: &Session) -> bool {
     shut & NO_MAJORITY_FOR_ALL != 0 || (shut & NO_MAJORITY != 0 && session.waits_for_majority)
 }
 
-/// What a replica answers to writes.
+/// The error for writes on a replica.
 pub const NO_WRITES: &str = "READONLY You can't write against a read only replica.";
-/// What writes that wait for a majority are answered where there is none.
+/// The error for writes that wait for a majority if there is none.
 pub const TOO_FEW_TO_COMMIT: &str = "NOREPLICAS Not enough replicas to commit";
-/// What is answered instead of a reply that waited for a majority in vain.
+/// The error that replaces a reply that waited for a majority in vain.
 pub const NOT_COMMITTED: &str =
     "NOREPLICAS The reply waited for a majority in vain: whether a write is kept is not known";
-/// What is answered at a replica to who reads at level quorum, where the primary does not say what there is.
+/// The error on a replica for a read at level quorum if the primary does not report what is
+/// committed.
 pub const NOT_READABLE: &str =
     "MASTERDOWN The primary did not say in time what is committed: nothing is read at quorum here";
-/// What writes are answered where there are too few replicas.
+/// The error for writes if there are too few replicas.
 pub const TOO_FEW: &str = "NOREPLICAS Not enough good replicas to write.";
-/// What is answered where data may be old and is not shown.
+/// The error if data may be out of date and is not shown.
 pub const MASTER_DOWN: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
-/// The same of a command in a script that runs.
+/// The same for a command in a running script.
 pub const STALE_IN_SCRIPT: &str = "ERR Can not execute the command on a stale replica";
 
-/// Clients know it by its words.
+/// Clients recognize it by its wording.
 pub const NOT_SAVED: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently \
     unable to persist to disk. Commands that may modify the data set are disabled, because this \
     instance is configured to report errors during writes if RDB snapshotting fails \

@@ -1,34 +1,34 @@
-//! What clients ask of the server's replication and are told, and what a connection says of itself before it is given
-//! the stream. The server decides.
+//! What clients ask of the server's replication and its answers, and what a connection announces
+//! before it gets the stream. The server decides.
 
-/// How many replicas have something.
+/// Number of replicas that have something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
-    /// They can show it to readers.
+    /// Replicas that can show it to readers.
     pub applied: usize,
-    /// It is on their disks.
+    /// Replicas that have it on disk.
     pub durable: usize,
 }
 
-/// Which part a server has, as ROLE tells it.
+/// A server's role, as ROLE shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RoleReport {
     /// It takes writes.
     Primary {
-        /// Where its stream is.
+        /// The offset of its stream.
         offset: u64,
-        /// Its replicas that are online: address, port and what they have.
+        /// Its replicas that are online: address, port and offset.
         replicas: Vec<(String, u16, u64)>,
     },
     /// It follows another server.
     Replica {
-        /// Whom.
+        /// The address of that server.
         host: String,
-        /// At which port.
+        /// The port of that server.
         port: u16,
         /// `connect`, `connecting`, `handshake`, `sync` or `connected`.
         state: &'static str,
-        /// What it has; -1 where that is not known.
+        /// Its offset; -1 if unknown.
         offset: i64,
     },
 }
@@ -42,86 +42,87 @@ impl Default for RoleReport {
     }
 }
 
-/// Whom to follow.
+/// Which server to follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicaOf {
-    /// Nobody: the server is a primary.
+    /// None: the server is a primary.
     NoOne,
     /// This server.
     Primary {
         /// Its name or address.
         host: String,
-        /// The port that it serves clients at.
+        /// Its port for clients.
         port: u16,
-        /// Even if what it has is older or unrelated.
+        /// Whether to follow it even if its data is older or unrelated.
         forces: bool,
     },
 }
 
-/// What became of a REPLICAOF.
+/// The result of a REPLICAOF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// It is done, or on its way.
+    /// It is done, or in progress.
     Changed,
-    /// It is that server's replica already.
+    /// The server is that server's replica already.
     AlreadyTheirs,
 }
 
-/// What a node of a control group is to do less of.
+/// An order to a node of a control group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeOrder {
     /// It leads nothing and is not promoted.
     Drain,
     /// It may lead again, and stays.
     Undrain,
-    /// It leaves as soon as nobody needs it.
+    /// It leaves as soon as it is no longer needed.
     Leave,
 }
 
-/// What FAILOVER is to do.
+/// An order of FAILOVER.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailoverOrder {
-    /// To give up the one that is going on.
+    /// Abort the failover in progress.
     Abort,
-    /// To begin one.
+    /// Begin a failover.
     Begin {
-        /// Which replica takes over; otherwise the first that has everything.
+        /// The replica that takes over; otherwise the first that has everything.
         to: Option<(String, i32)>,
-        /// Takes over when the time is up, whether it has everything or not.
+        /// Whether the replica takes over at the timeout even if it lacks data.
         forces: bool,
-        /// How long writers may wait.
+        /// How long writes may wait.
         timeout_ms: Option<u64>,
     },
 }
 
-/// What a connection said of itself with REPLCONF.
+/// What a connection announced with REPLCONF.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaHello {
-    /// The port at which it serves clients.
+    /// Its port for clients.
     pub listening_port: u16,
-    /// The address at which it does; otherwise the one that it comes from.
+    /// Its address for clients; otherwise the address of the connection.
     pub ip_address: Option<String>,
-    /// It reads an RDB file whose length is not known at its beginning.
+    /// Whether it reads an RDB file whose length is not known in advance.
     pub reads_to_mark: bool,
-    /// It takes another replication ID with `+CONTINUE`.
+    /// Whether it accepts another replication ID with `+CONTINUE`.
     pub takes_new_id: bool,
-    /// Its version, if it said one.
+    /// Its version, if announced.
     pub version: Option<String>,
-    /// It wants the data and not the stream.
+    /// Whether it wants the data and not the stream.
     pub only_rdb: bool,
-    /// It wants functions and not the keys.
+    /// Whether it wants functions and not the keys.
     pub only_functions: bool,
 }
 
 /// PSYNC or SYNC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncRequest {
-    /// The history that it has, and the offset that it wants next; `None` for everything (`?`, SYNC).
+    /// The history that it has, and the next offset that it wants; `None` for everything (`?`,
+    /// SYNC).
     pub from: Option<(Vec<u8>, i64)>,
-    /// It came as SYNC: there is no line before the data, and no acknowledgement after it.
+    /// Whether it is SYNC: there is no line before the data, and no acknowledgement after it.
     pub is_old: bool,
-    /// The end of a failover: whoever is asked takes over.
+    /// Whether it ends a failover: the receiver takes over.
     pub takes_over: bool,
-    /// What the connection said before.
+    /// What the connection announced before.
     pub hello: ReplicaHello,
 }

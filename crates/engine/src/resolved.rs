@@ -1,4 +1,4 @@
-//! The row that a request runs, and whether it may run for its client as far as row and client say.
+//! The row of a request, and whether its client may run it, as far as row and client decide that.
 
 use protocol::Request;
 
@@ -10,10 +10,10 @@ use crate::session::Session;
 use crate::spec::{CommandSpec, Flags};
 use crate::table::{Found, Table};
 
-/// As [`resolve`], of the command that a request names.
+/// Does the same as [`resolve`] for the command that a request names.
 ///
 /// # Errors
-/// That there is no such command or subcommand.
+/// If there is no such command or subcommand.
 pub fn row_of(
     table: &Table,
     request: Request<'_>,
@@ -23,7 +23,8 @@ pub fn row_of(
     resolve(table, found, request)
 }
 
-/// The row that runs: the subcommand's where there is one. Also where its arguments start.
+/// Returns the row that runs (the subcommand's if there is one), and the index of its first
+/// argument.
 #[inline]
 pub fn resolve(
     table: &Table,
@@ -42,7 +43,8 @@ pub fn resolve(
     }
 }
 
-/// Whether a command may run for a client, as far as its row and the client's state say.
+/// Checks whether a command may run for a client, as far as its row and the client's state decide
+/// that.
 #[inline]
 pub fn check(
     table: &'static Table,
@@ -88,7 +90,7 @@ pub(crate) fn is_about_keys(spec: &CommandSpec) -> bool {
     spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::READONLY)
 }
 
-/// Whether a client may send it that is subscribed to something in RESP2.
+/// Whether a client with RESP2 subscriptions may send the command.
 fn is_for_listeners(spec: &CommandSpec) -> bool {
     let is_about_subscriptions = spec.flags.has(Flags::PUBSUB.with(Flags::NOSCRIPT));
     is_about_subscriptions || spec.flags.has(Flags::FOR_SUBSCRIBERS)

@@ -1,4 +1,4 @@
-//! Scripts and functions: what the server knows of them, and how they run.
+//! Scripts and functions: what the server knows about them, and how they run.
 //!
 //! ```text
 //!   EVAL, FCALL ─► cache (shared: source, flags, history) ─► machine (one per thread, compiled there)
@@ -6,13 +6,13 @@
 //!   run: which keys are locked, and where ◄── caller: one command inside of the script ◄┘
 //! ```
 //!
-//! A script is one step for everybody else. Its keys are those it declares; keys it comes to beyond
-//! those are found out, and it begins anew with them locked, as long as it has changed nothing. Behind
-//! its first change further keys are locked as it comes to them.
+//! A script is atomic for all other clients. It locks the keys that it declares. If it reaches
+//! further keys before its first change, it restarts with those locked too. After its first change,
+//! it locks further keys as it reaches them.
 //!
-//! A script that may take long never runs on a worker's thread beyond its first change: one with loops is
-//! left to the engine aside before that, until it has proved to be quick. So a script that never ends
-//! keeps nobody waiting but who wants its keys.
+//! A script that may take long never runs on a worker's thread beyond its first change: a script
+//! with loops is offloaded before that, until it has proved quick. So a script that never ends
+//! delays only the clients that want its keys.
 
 mod caller;
 mod history;
@@ -38,7 +38,7 @@ pub use running::{Killing, RunKind, Running};
 use crate::error::CommandError;
 use crate::spec::{CommandSpec, Runs};
 
-/// Whether a request runs a script or function that says of itself that it changes nothing.
+/// Whether a request runs a script or function that declares that it changes nothing.
 pub(crate) fn only_reads(scripts: &Scripts, spec: &CommandSpec, request: Request<'_>) -> bool {
     let said = request.arg(1).unwrap_or_default();
     let flags = match spec.runs {
@@ -56,11 +56,11 @@ pub(crate) fn only_reads(scripts: &Scripts, spec: &CommandSpec, request: Request
     flags.is_some_and(|flags| flags.no_writes)
 }
 
-/// Puts libraries of functions, by their sources, in the place of those that are known: they were kept
+/// Replaces the known libraries of functions by those with these sources, which were persisted
 /// somewhere.
 ///
 /// # Errors
-/// What is wrong with one of them; none is taken then.
+/// What is wrong with a library; none is installed then.
 pub fn install(scripts: &Scripts, sources: &[Vec<u8>]) -> Result<(), CommandError> {
     let load = |source: &Vec<u8>| load_library(source).map(Arc::new);
     let libraries: Vec<_> = sources.iter().map(load).collect::<Result<_, _>>()?;
@@ -72,11 +72,11 @@ pub fn install(scripts: &Scripts, sources: &[Vec<u8>]) -> Result<(), CommandErro
     installed.map_err(|_| CommandError::fixed("ERR two libraries have the same names"))
 }
 
-/// Adds libraries of functions, by their sources, to those that are known. One that has the name of another
-/// replaces it if `replaces` says so.
+/// Adds libraries of functions with these sources. If `replaces` is set, a library replaces another
+/// of the same name.
 ///
 /// # Errors
-/// What is wrong with one of them, or that its names are taken; none is taken then.
+/// What is wrong with a library, or that its names are taken; none is added then.
 pub fn add_libraries(
     scripts: &Scripts,
     sources: &[Vec<u8>],

@@ -1,5 +1,5 @@
-//! What the server knows about a client: [`Session`], owned by its worker. The part that other threads may
-//! look at is its [`ClientRecord`].
+//! What the server knows about a client: [`Session`], owned by its worker. Other threads may read
+//! its [`ClientRecord`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,98 +21,102 @@ use crate::watch::Watches;
 /// Which replies a client gets (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
-    /// All of them.
+    /// All replies.
     #[default]
     On,
-    /// None until it says ON.
+    /// No replies until the client says ON.
     Off,
-    /// Not the one of the next command (set by SKIP, armed when that command begins).
+    /// Not the reply of the next command (set by SKIP, armed when that command begins).
     SkipNext,
-    /// Not the one of the running command.
+    /// Not the reply of the running command.
     Skip,
 }
 
-/// What becomes of a connection after the running command.
+/// What happens to a connection after the running command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
-    /// It goes on.
+    /// It stays open.
     #[default]
     Stay,
-    /// It is closed once its replies are sent.
+    /// It is closed after its replies are sent.
     Close,
-    /// It is given the stream ([`Session::sync`]) once its replies are sent.
+    /// It gets the replication stream ([`Session::sync`]) after its replies are sent.
     HandOver,
 }
 
 /// Protocol state of one client.
 pub struct Session {
-    /// The part that other threads may look at.
+    /// The part that other threads may read.
     pub client: Arc<ClientRecord>,
     /// State of an incomplete request.
     pub decoder: Decoder,
-    /// The long argument of the request that comes next or is coming.
+    /// The separately received argument of the next request, complete or not.
     pub arrival: Option<Box<Arrival>>,
-    /// The database it selected.
+    /// Selected database.
     pub database: DatabaseId,
     /// Protocol version of its replies.
     pub resp: Resp,
-    /// Whether it may run commands that need authentication.
+    /// Whether the client may run commands that need authentication.
     pub authenticated: bool,
-    /// Who it is, and what that user may do.
+    /// The client's user, and what the user may do.
     pub permit: Permit,
-    /// Which replies it gets.
+    /// Which replies the client gets.
     pub reply_mode: ReplyMode,
-    /// What becomes of it after the running command.
+    /// What happens to the connection after the running command.
     pub fate: Fate,
-    /// What it is subscribed to, if it is to anything.
+    /// The client's subscriptions, if any.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// What it tracks, if CLIENT TRACKING is on.
+    /// The client's tracking, if CLIENT TRACKING is on.
     pub tracking: Option<Box<Tracking>>,
-    /// Pushes that the worker numbered below this were delivered to it, or came before it asked for
-    /// their like.
+    /// Pushes that the worker numbered below this were delivered to the client, or preceded its
+    /// first request for such pushes.
     pub pushes_seen: u64,
-    /// Whether pushes have to wait for the end of the running command, whose reply has several parts.
+    /// Whether pushes must wait for the end of the running command because its reply has several
+    /// parts.
     pub holds_pushes: bool,
-    /// Whether a script runs for it.
+    /// Whether the client runs a script.
     pub in_script: bool,
-    /// Those that wait for a reply, and are to be written behind it.
+    /// Pushes that wait for a reply, to be written after it.
     pub held_pushes: Vec<Push>,
-    /// What it publishes is more than can be delivered: it has to wait.
+    /// Whether the client must wait because it publishes more than can be delivered.
     pub is_throttled: bool,
-    /// A request that ran in the last call was refused before it looked at anything.
+    /// Whether a request of the last call was refused before it read anything.
     pub was_refused: bool,
-    /// The reply of the running command is sent whatever [`ReplyMode`] says, because it is a push.
+    /// Whether the reply of the running command is sent regardless of [`ReplyMode`], because it is
+    /// a push.
     pub reply_is_push: bool,
-    /// A request to be run aside ([`crate::Next::Aside`]), as it came.
+    /// A request to be offloaded ([`crate::Next::Aside`]), as received.
     pub aside: Option<Box<[u8]>>,
-    /// What it queued since MULTI.
+    /// Requests queued since MULTI.
     pub transaction: Option<Box<Transaction>>,
-    /// The keys it watches.
+    /// Watched keys.
     pub watches: Option<Box<Watches>>,
-    /// What it waits for ([`crate::Next::Blocks`]).
+    /// The client's wait ([`crate::Next::Blocks`]).
     pub wait: Option<Box<Wait>>,
-    /// Whether its replies wait until the log is on disk, whatever other clients' do.
+    /// Whether the client's replies wait until the log is on disk, regardless of other clients.
     pub waits_for_disk: bool,
-    /// Its replies wait until a majority of the copies has what they show (CLIENT DURABILITY QUORUM).
+    /// Whether the client's replies wait until a majority of the copies has the data they show
+    /// (CLIENT DURABILITY QUORUM).
     pub waits_for_majority: bool,
-    /// What its running script ran, as MONITOR shows it.
+    /// The commands that its script ran, as MONITOR shows them.
     pub script_shown: Box<[String]>,
-    /// Its requests are those of the primary that the server follows: nothing is refused to it because the server
-    /// is a replica, and nobody asks whether it may.
+    /// Whether the requests come from the primary that the server follows: none is refused because
+    /// the server is a replica, and permissions are not checked.
     pub is_of_primary: bool,
-    /// What other nodes serve is done there for it (CLIENT FORWARD ON), as if there were one server.
+    /// Whether requests for other nodes are forwarded there (CLIENT FORWARD ON), as if there were
+    /// one server.
     pub forwards: bool,
-    /// What it said of itself as a replica.
+    /// What the client announced as a replica.
     pub replica: Option<Box<ReplicaHello>>,
-    /// How often its next request waited for values out of memory.
+    /// Number of times that its next request waited for values out of memory.
     pub(crate) cold_rounds: u8,
-    /// The stream that it is to be given ([`Fate::HandOver`]).
+    /// The replication stream that the connection is to get ([`Fate::HandOver`]).
     pub sync: Option<Box<SyncRequest>>,
 }
 
 impl Session {
-    /// A fresh session for `client`, as its [user](ClientRecord::set_user); `authenticated` when no
-    /// password is asked for.
+    /// Returns a new session for `client` as its [user](ClientRecord::set_user). `authenticated` is
+    /// set if no password is required.
     #[must_use]
     pub fn new(client: Arc<ClientRecord>, authenticated: bool) -> Self {
         Self {
@@ -149,36 +153,36 @@ impl Session {
         }
     }
 
-    /// Whether it may be sent something that it did not ask for, beside what it monitors.
+    /// Whether the client may receive pushes, besides what it monitors.
     #[inline]
     #[must_use]
     pub fn hears_pushes(&self) -> bool {
         self.subscriptions.is_some() || self.tracking.is_some() || !self.held_pushes.is_empty()
     }
 
-    /// Whether a wait of it for keys has ended and the answer is on the way: pushes have to come
-    /// behind that.
+    /// Whether a wait of the client has ended and its answer is on the way: pushes must come after
+    /// that answer.
     #[must_use]
     pub fn is_being_answered(&self) -> bool {
         let wait = self.wait.as_ref();
         wait.is_some_and(|wait| !wait.waiter.waits())
     }
 
-    /// Whether it is subscribed to something in RESP2, and so may send but a few commands.
+    /// Whether the client has subscriptions in RESP2, and so may send only a few commands.
     #[inline]
     #[must_use]
     pub fn only_listens(&self) -> bool {
         self.subscriptions.is_some() && self.resp == Resp::V2
     }
 
-    /// Is another user from now on, and says so in the client's record.
+    /// Switches to another user, also in the client's record.
     pub fn log_in(&mut self, user: Arc<User>) {
         self.client.set_user(Arc::clone(&user));
         self.permit = Permit::new(user);
         self.authenticated = true;
     }
 
-    /// Chooses a database and says so in the client's record.
+    /// Selects a database, also in the client's record.
     pub fn select(&mut self, database: DatabaseId) {
         self.database = database;
         self.client.database.store(database, Ordering::Relaxed);
@@ -190,7 +194,7 @@ impl Session {
         self.tell_transaction();
     }
 
-    /// Adds a request of a command to the transaction, if one was begun.
+    /// Adds a request to the transaction, if one was begun.
     pub(crate) fn queue(&mut self, request: Request<'_>, row: QueuedRow) {
         if let Some(transaction) = &mut self.transaction {
             transaction.push(request, row);
@@ -198,20 +202,20 @@ impl Session {
         }
     }
 
-    /// Has EXEC refused, if a transaction was begun.
+    /// Causes EXEC to be refused, if a transaction was begun.
     pub(crate) fn spoil_transaction(&mut self) {
         if let Some(transaction) = &mut self.transaction {
             transaction.spoil();
         }
     }
 
-    /// Forgets the transaction, and what was watched for it.
+    /// Forgets the transaction and its watched keys.
     pub(crate) fn end_transaction(&mut self, store: &mut Handle) {
         self.transaction = None;
         self.unwatch(store);
     }
 
-    /// Watches a key. Once one was changed there is no use in it.
+    /// Watches a key. Does nothing if a watched key was already changed.
     pub fn watch(&mut self, store: &mut Handle, key: &Key<'_>) {
         if self.client.has_flag(ClientRecord::TOUCHED) {
             return;
@@ -221,17 +225,18 @@ impl Session {
         self.tell_transaction();
     }
 
-    /// Watches no key any more.
+    /// Stops watching all keys.
     pub fn unwatch(&mut self, store: &mut Handle) {
         if let Some(watches) = self.watches.take() {
             watches.end(store);
         }
-        // Nobody sets it any more.
+        // No other thread sets the flag any more.
         self.client.set_flag(ClientRecord::TOUCHED, false);
         self.tell_transaction();
     }
 
-    /// Says in the client's record what is queued and watched.
+    /// Copies the numbers and the memory of queued requests and watched keys to the client's
+    /// record.
     fn tell_transaction(&self) {
         let queued = self
             .transaction
@@ -253,7 +258,7 @@ impl Session {
         self.transaction.is_some() || self.watches.is_some()
     }
 
-    /// Whether it holds any memory beside its buffers, as far as that is
+    /// Whether the client holds memory besides its buffers, as far as that is
     /// [counted](Session::held_bytes).
     #[inline]
     #[must_use]
@@ -264,8 +269,8 @@ impl Session {
             || self.wait.is_some()
     }
 
-    /// Bytes of memory behind what it queued and watches, is subscribed to, tracks by prefixes and waits
-    /// for, about. Takes no longer the more that is.
+    /// Returns the approximate memory of queued requests, watched keys, subscriptions, tracked
+    /// prefixes and the wait, in bytes. Takes constant time.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let subscriptions = self.subscriptions.as_ref();
@@ -277,14 +282,14 @@ impl Session {
             + wait.map_or(0, |wait| wait.waiter.subject.held_bytes())
     }
 
-    /// Bytes of memory behind queued requests and watched keys.
+    /// Returns the memory of queued requests and watched keys, in bytes.
     #[must_use]
     pub fn transaction_bytes(&self) -> usize {
         let queued = self.transaction.as_ref().map_or(0, |it| it.held_bytes());
         queued + self.watches.as_ref().map_or(0, |it| it.held_bytes())
     }
 
-    /// Chooses the protocol version and says so in the client's record.
+    /// Selects the protocol version, also in the client's record.
     pub fn speak(&mut self, resp: Resp) {
         self.resp = resp;
         self.client

@@ -1,4 +1,4 @@
-//! The few configured limits that commands check, shared by all workers.
+//! The few configured limits that commands check. All workers share them.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -7,32 +7,34 @@ use structures::ELEMENT_BYTES_MAX;
 
 use crate::thresholds::Thresholds;
 
-/// Written by CONFIG SET, read by any worker; every field by itself.
+/// The limits, written by CONFIG SET and read by any worker, each by itself.
 #[derive(Debug)]
 pub struct Settings {
-    /// `proto-max-bulk-len`: longest argument, and longest string a command may make.
+    /// `proto-max-bulk-len`: maximum length of an argument, and of a string that a command creates.
     pub bulk_bytes_max: AtomicU64,
-    /// Beyond how many bytes a client that is no subscriber is closed instead of being sent them at once; 0 for never.
+    /// Output in bytes above which a client that is not a subscriber is closed instead of receiving
+    /// it; 0 for never.
     pub replies_bytes_max: AtomicU64,
-    /// Most arguments of one request; no directive, but what is applied again may have more.
+    /// Maximum number of arguments of a request. Not a directive, but replayed requests may have
+    /// more.
     pub arguments_max: AtomicU32,
-    /// Which use of a record the memory policy keeps: a [`UseClock`].
+    /// What the memory policy records about the use of a key: a [`UseClock`].
     pub use_clock: AtomicU8,
     /// `rdbcompression`: whether DUMP compresses long texts.
     pub compresses_dumps: AtomicBool,
-    /// Whether values leave memory as soon as the command is done that used them: the strictest test of all that
-    /// brings them back.
+    /// Whether values leave memory directly after each command that used them: the strictest test
+    /// of the code that brings them back.
     pub demotes_always: AtomicBool,
-    /// Sizes at which collections change their form.
+    /// Sizes at which collections change their encoding.
     pub thresholds: Thresholds,
 }
 
-/// What is kept about the use of a record.
+/// What is recorded about the use of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UseClock {
-    /// When it was used last, or nothing.
+    /// The time of its last use, or nothing.
     Recency,
-    /// How often it is used (`*-lfu`).
+    /// The frequency of its use (`*-lfu`).
     Frequency,
 }
 
@@ -51,14 +53,14 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Longest string a command may make, in bytes.
+    /// Returns the maximum length of a string that a command creates, in bytes.
     #[inline]
     #[must_use]
     pub fn string_bytes_max(&self) -> u64 {
         self.bulk_bytes_max.load(Ordering::Relaxed)
     }
 
-    /// What a value of the dump format is read into.
+    /// Returns the limits for reading a value of the dump format.
     #[must_use]
     pub fn value_limits(&self) -> rdb::Limits {
         let thresholds = &self.thresholds;
@@ -73,7 +75,7 @@ impl Settings {
         }
     }
 
-    /// What is kept about the use of a record.
+    /// Returns what is recorded about the use of a key.
     #[must_use]
     pub fn use_clock(&self) -> UseClock {
         if self.use_clock.load(Ordering::Relaxed) == UseClock::Frequency as u8 {
@@ -83,7 +85,7 @@ impl Settings {
         }
     }
 
-    /// Says what is kept about the use of a record.
+    /// Sets what is recorded about the use of a key.
     pub fn set_use_clock(&self, clock: UseClock) {
         self.use_clock.store(clock as u8, Ordering::Relaxed);
     }

@@ -1,4 +1,5 @@
-//! What the engines of a server have in common. Each part belongs to whoever changes it; engines read.
+//! State that the engines of a server share. Each part has one owner that changes it; engines read
+//! it.
 //!
 //! | part | changed by |
 //! |---|---|
@@ -23,20 +24,20 @@ use crate::refusals::Refusals;
 use crate::scripts::known::Scripts;
 use crate::settings::Settings;
 
-/// State that every engine over one store reads, whatever thread it is on.
+/// State that every engine over one store reads, on any thread.
 #[derive(Debug, Default)]
 pub struct Shared {
     /// Configured limits that commands check.
     pub settings: Settings,
-    /// What requests have to wait for at present.
+    /// What requests must wait for at present.
     pub gate: Gate,
-    /// What is refused at present.
+    /// Which commands are refused at present.
     pub refusals: Refusals,
-    /// What is noticed about commands, and from when on.
+    /// What is observed about commands, and its thresholds.
     pub observer: Observer,
-    /// Which hash slots are served here, in cluster mode.
+    /// Which hash slots this node serves, in cluster mode.
     pub hash_slots: HashSlots,
-    /// Who may do what.
+    /// Which users may do what.
     pub access: Access,
     /// When a database is to be emptied.
     pub delayed_flush: DelayedFlush,
@@ -45,7 +46,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Whether every request has to be looked at by itself, until it is asked again.
+    /// Whether every request must be handled one by one, until the next check.
     #[inline]
     pub(crate) fn looks_at_each(&self) -> bool {
         !self.gate.is_open()
@@ -54,11 +55,13 @@ impl Shared {
             || self.hash_slots.usage.is_on()
     }
 
-    /// Whether every request that changes something has to be looked at by itself, until it is asked again.
+    /// Whether every write must be handled one by one, until the next check.
     ///
-    /// The gate is looked at first. Who ends an office closes it, waits until nobody is inside of the store, says what is
-    /// refused, and opens it: whoever came inside meanwhile has seen it closed, and whoever sees it open sees the refusals.
-    /// Otherwise the gate might open between the two looks, and a write be taken that goes to no log.
+    /// The gate is checked first. A thread that ends this server's office closes the gate, waits
+    /// until no thread is inside the store, sets the refusals, and opens the gate. A thread that
+    /// entered the store meanwhile has seen the gate closed, and a thread that sees it open sees
+    /// the refusals. In the other order, the gate might open between the two checks, and a write
+    /// might be accepted that goes to no log.
     #[inline]
     pub(crate) fn looks_at_writes(&self) -> bool {
         !self.gate.is_open() || self.refusals.are_any()

@@ -1,5 +1,5 @@
-//! Changes of what the nodes of a control group share, users and libraries of functions: what a command wants, in a form that
-//! whoever waits for the group can make, on whichever thread.
+//! Changes of users and libraries of functions that the nodes of a control group share. A command
+//! describes its change in a form that the thread which waits for the group can apply.
 
 use protocol::Reply;
 
@@ -9,22 +9,24 @@ use crate::shared::Shared;
 /// What is to be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SharedPart {
-    /// A user, by name. It is a line of a file of users.
+    /// A user, by name. Its content is a line of a file of users.
     User(Vec<u8>),
-    /// All libraries of functions. They are as FUNCTION DUMP gives them.
+    /// All libraries of functions. Their content is that of FUNCTION DUMP.
     Libraries,
 }
 
-/// Says what a part is to be, from what it is here; none removes it. It is asked again where another change came first.
+/// Returns the new content of a part, made from its present content here, or `None` to remove it.
+/// Called again if a concurrent change came first.
 pub type MakePart = Box<dyn Fn(&Shared) -> Result<Option<Vec<u8>>, CommandError> + Send + Sync>;
 
-/// Is called once all of a change holds here, with how many parts have changed; writes the reply.
+/// Called when all of a change is in force here, with the number of changed parts. Writes the
+/// reply.
 pub type WhenDone = Box<dyn Fn(&Shared, usize, &mut Reply<'_>) + Send + Sync>;
 
 /// A change that its client waits for.
 pub struct SharedChange {
-    /// What is changed, one after the other.
+    /// The changes, in order.
     pub parts: Vec<(SharedPart, MakePart)>,
-    /// What is done then.
+    /// What is called after them.
     pub when_done: WhenDone,
 }

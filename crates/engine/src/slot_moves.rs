@@ -1,57 +1,59 @@
-//! Moves of hash slots between nodes, as clients order and see them. The server moves; the commands make replies of it.
+//! Moves of hash slots between nodes, as clients order and see them. The server moves the slots;
+//! the commands turn its answers into replies.
 
-/// What a client orders.
+/// A client's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MoveOrder {
-    /// Slots of this node go to others: first and last of each range, and the other's id.
+    /// Moves slots of this node to other nodes: first and last of each range, and the other node's
+    /// id.
     Export(Vec<(Vec<(u16, u16)>, String)>),
-    /// Slots of another node come here.
+    /// Moves slots of another node to this one.
     Import(Vec<(u16, u16)>),
-    /// All moves from here that are not over are given up.
+    /// Cancels all unfinished moves from this node.
     CancelExports,
-    /// The move of this id is given up; all, where none is named.
+    /// Cancels the move with this id, or all if none is given.
     Cancel(Option<String>),
-    /// It is waited until a slot does not leave any more, for some seconds at most.
+    /// Waits until the slot's move has ended, for a few seconds at most.
     AwaitLeaving(u16),
 }
 
-/// What became of an order.
+/// The result of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MoveAnswer {
     /// It is done, or begun.
     Done,
-    /// The moves that are begun, by their ids.
+    /// The moves have begun, with these ids.
     Begun(Vec<String>),
-    /// So many moves were given up.
+    /// This many moves were cancelled.
     Cancelled(usize),
 }
 
-/// How far a move is.
+/// The stage of a move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MoveStage {
-    /// Others are before it.
+    /// Other moves come first.
     #[default]
     Waiting,
-    /// The other end is asked.
+    /// The other node is being asked.
     Preparing,
-    /// What was there at the cut is copied.
+    /// The data at the cut is being copied.
     Copying,
-    /// What was written since is sent.
+    /// Later writes are being sent.
     CatchingUp,
     /// Writes wait.
     HandingOver,
-    /// The other node has the slots; their keys are removed.
+    /// The other node has the slots; their keys are being removed here.
     Trimming,
     /// It is done.
     Done,
-    /// It was given up.
+    /// It failed.
     Failed,
-    /// Somebody wanted it no more.
+    /// A client cancelled it.
     Cancelled,
 }
 
 impl MoveStage {
-    /// Whether it ended, one way or the other.
+    /// Whether the move has ended in any way.
     #[must_use]
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
@@ -69,32 +71,32 @@ impl MoveStage {
 pub struct SlotMove {
     /// Its name: 40 digits.
     pub id: String,
-    /// Whether the slots come here.
+    /// Whether the slots move to this node.
     pub is_import: bool,
-    /// The slots: first and last of each range.
+    /// First and last slot of each range.
     pub ranges: Vec<(u16, u16)>,
-    /// The node that has them.
+    /// The node that gives the slots away.
     pub source: String,
     /// The node that gets them.
     pub target: String,
-    /// How far it is.
+    /// Its stage.
     pub stage: MoveStage,
-    /// Why it failed, or had to be begun anew.
+    /// Why it failed, or had to be restarted.
     pub error: String,
-    /// How often it was begun anew.
+    /// Number of restarts.
     pub retries: u32,
-    /// Times, in milliseconds since 1970 UTC; 0 where there is none yet.
+    /// When it was created. Times are in milliseconds since 1970 UTC; 0 if not yet known.
     pub created_ms: u64,
     /// When it was begun.
     pub started_ms: u64,
-    /// When anything of it changed last.
+    /// When it last changed.
     pub updated_ms: u64,
-    /// When the other end answered last.
+    /// When the other node last answered.
     pub acked_ms: u64,
-    /// When it was over.
+    /// When it ended.
     pub ended_ms: u64,
     /// How long writes waited, in microseconds.
     pub pause_us: u64,
-    /// Bytes of the log that were not sent yet.
+    /// Bytes of the log that are not sent yet.
     pub left_bytes: u64,
 }

@@ -1,21 +1,22 @@
-//! What requests about the keys of each hash slot took, for CLUSTER SLOT-STATS (`cluster-slot-stats-enabled`).
+//! Resource usage of requests by the hash slot of their keys, for CLUSTER SLOT-STATS
+//! (`cluster-slot-stats-enabled`).
 //!
-//! While that is on, every request is looked at by itself, timed and counted here when it ends. While it is off, nothing is
-//! counted and there is no table. A request about keys of several slots counts for none, a transaction as a whole, a script
-//! by the keys that it names.
+//! While this is on, every request is handled one by one, timed, and counted here when it ends.
+//! While it is off, nothing is counted and there is no table. A request with keys of several slots
+//! counts for no slot. A transaction counts as a whole, a script by the keys that it declares.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::hash_slot::HASH_SLOTS;
 
-/// Bytes of the MULTI that an EXEC ends.
+/// Size of the MULTI that belongs to an EXEC, in bytes.
 pub(crate) const MULTI_BYTES: usize = b"*1\r\n$5\r\nmulti\r\n".len();
 
-/// What requests took.
+/// The resource usage of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Time of threads that ran them, in nanoseconds.
+    /// CPU time of the threads that ran them, in nanoseconds.
     pub cpu_ns: u64,
     /// Bytes of requests.
     pub bytes_in: u64,
@@ -51,7 +52,7 @@ impl SlotUsage {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Has requests counted from now on, or no longer. What was counted stays.
+    /// Turns counting on or off. Existing counts stay.
     pub fn set_on(&self, on: bool) {
         if on {
             let _table = self.table();
@@ -64,7 +65,7 @@ impl SlotUsage {
         self.slots.get_or_init(new)
     }
 
-    /// Counts what a request took, if that is on.
+    /// Adds a request's usage, if counting is on.
     pub fn add(&self, slot: u16, usage: Usage) {
         if self.is_on()
             && let Some(counts) = self.table().get(usize::from(slot))
@@ -76,7 +77,7 @@ impl SlotUsage {
         }
     }
 
-    /// What was counted of a slot.
+    /// Returns the usage of a slot.
     #[must_use]
     pub fn of(&self, slot: u16) -> Usage {
         let counts = self.slots.get().and_then(|it| it.get(usize::from(slot)));
@@ -90,7 +91,7 @@ impl SlotUsage {
         })
     }
 
-    /// Forgets what was counted of some slots.
+    /// Clears the usage of some slots.
     pub fn forget(&self, is_forgotten: impl Fn(u16) -> bool) {
         let slots = self.slots.get().map(|slots| slots.iter());
         for (slot, counts) in (0..).zip(slots.into_iter().flatten()) {

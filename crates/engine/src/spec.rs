@@ -12,13 +12,13 @@ use crate::error::{CommandResult, unknown_subcommand};
 pub use crate::flags::{Flags, InTransaction, KeyAccess, Scatter};
 use crate::table::Table;
 
-/// What a command does.
+/// The function that executes a command.
 pub type Handler = fn(&mut Context<'_>, &mut Args<'_>, &mut Reply<'_>) -> CommandResult;
 
-/// Which arguments of a request are keys, by their indexes, and what happens to each.
+/// Returns the indexes of the arguments that are keys, and the access to each.
 pub type KeyFinder = fn(&Table, &Request<'_>) -> Vec<(usize, KeyAccess)>;
 
-/// How many arguments a command takes, its name included.
+/// Number of arguments that a command takes, its name included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arity {
     /// This many.
@@ -38,7 +38,7 @@ impl Arity {
         }
     }
 
-    /// The number `COMMAND` shows: negative for a minimum.
+    /// Returns the number that `COMMAND` shows: negative for a minimum.
     #[must_use]
     pub fn number(self) -> i64 {
         match self {
@@ -53,13 +53,13 @@ impl Arity {
 pub enum Begin {
     /// At this argument.
     Index(u16),
-    /// After this word, looked for from the given argument on (negative: from the end).
+    /// After this word, searched from the given argument on (negative: from the end).
     Keyword(&'static str, i16),
-    /// Somewhere that the arguments before do not tell, or not among the arguments at all.
+    /// At a position that the arguments before do not determine, or not among the arguments.
     Unknown,
 }
 
-/// How the keys go on from there.
+/// How the keys continue from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Find {
     /// Up to `last` (relative to the first; negative: from the end), every `step`; `limit` as in
@@ -69,43 +69,44 @@ pub enum Find {
         last: i16,
         /// Distance between keys.
         step: u16,
-        /// 0 or the part of the remaining arguments that are keys.
+        /// 0, or the divisor of the remaining arguments that gives the number of keys.
         limit: u16,
     },
-    /// A count of keys stands at `count`, the first key at `first`, both relative to the start.
+    /// The number of keys is at `count`, the first key at `first`, both relative to the start.
     Count {
-        /// Where the count stands.
+        /// Position of the number of keys.
         count: u16,
-        /// Where the first key stands.
+        /// Position of the first key.
         first: u16,
         /// Distance between keys.
         step: u16,
     },
-    /// In no way that could be stated.
+    /// Cannot be specified.
     Unknown,
 }
 
 /// One group of keys among the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
-    /// Where it starts.
+    /// Where the group starts.
     pub begin: Begin,
-    /// How it goes on.
+    /// How the group continues.
     pub find: Find,
-    /// What happens to these keys.
+    /// What the command does to these keys.
     pub access: KeyAccess,
     /// A remark for `COMMAND INFO`.
     pub notes: &'static str,
 }
 
 impl KeySpec {
-    /// One key at argument `at`.
+    /// Returns a specification of one key at argument `at`.
     #[must_use]
     pub const fn one(at: u16, access: KeyAccess) -> Self {
         Self::range(at, 0, 1, access)
     }
 
-    /// Keys from argument `at`, `last` relative to it (-1: to the end), every `step`.
+    /// Returns a specification of keys from argument `at` to `last` (relative to `at`; -1: to the
+    /// end), every `step`.
     #[must_use]
     pub const fn range(at: u16, last: i16, step: u16, access: KeyAccess) -> Self {
         Self {
@@ -121,7 +122,8 @@ impl KeySpec {
     }
 }
 
-/// Which arguments of a command are channels that it sends to or hears; a user must be allowed them.
+/// Which arguments of a command are channels to publish or subscribe to. The user needs permission
+/// for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channels {
     /// None.
@@ -130,11 +132,11 @@ pub enum Channels {
     First,
     /// All.
     All,
-    /// All, and they are patterns.
+    /// All, as patterns.
     Patterns,
 }
 
-/// Family of a command, as the documentation groups it; gives its data-type category.
+/// Family of a command as in the documentation. It determines the data-type category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// Keys of any type.
@@ -172,8 +174,8 @@ pub enum Group {
 }
 
 impl Group {
-    /// Whether its commands are about keys and nothing else: they change neither the session nor
-    /// the server, and answer with one reply.
+    /// Whether its commands only use keys: they change neither the session nor the server, and
+    /// reply once.
     #[must_use]
     pub const fn is_data(self) -> bool {
         !matches!(
@@ -182,7 +184,7 @@ impl Group {
         )
     }
 
-    /// Whether its commands are about values that are no strings.
+    /// Whether its commands use values other than strings.
     #[must_use]
     pub(crate) const fn is_about_structures(self) -> bool {
         matches!(
@@ -191,7 +193,7 @@ impl Group {
         )
     }
 
-    /// The name `COMMAND DOCS` shows.
+    /// Returns the name that `COMMAND DOCS` shows.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -215,7 +217,7 @@ impl Group {
     }
 }
 
-/// What names the script or function that a command runs: its first argument.
+/// How a command's first argument identifies the script or function that it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runs {
     /// The script itself.
@@ -226,117 +228,122 @@ pub enum Runs {
     Function,
 }
 
-/// What a command is to one that runs it on a condition about the value (EXECIFMATCH and its kin).
+/// How a command behaves inside one that runs it on a condition about the value (EXECIFMATCH and
+/// similar).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnCondition {
-    /// It answers nothing when it does not run.
+    /// It has no reply of its own if it does not run.
     Plain,
-    /// It makes its key hold a string, and gives the one there is when it does not run.
+    /// It stores a string, and returns the existing one if it does not run.
     Stores,
-    /// It counts what it deletes.
+    /// It returns the number of deleted keys.
     Deletes,
-    /// It changes a deadline and no value.
+    /// It changes a deadline but no value.
     ChangesDeadline,
 }
 
-/// Which arguments of a request name a key in another database: the key's and the number's.
+/// Returns the arguments of a request that name a key in another database: indexes of the key and
+/// of the database number.
 pub type OtherDatabases = fn(&Request<'_>) -> Vec<(usize, usize)>;
 
-/// That the use of a command is discouraged.
+/// Marks a command as deprecated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deprecation {
     /// From this version on.
     pub since: &'static str,
-    /// What to use instead, as `COMMAND DOCS` says it.
+    /// What to use instead, as in `COMMAND DOCS`.
     pub replaced_by: &'static str,
 }
 
-/// Everything there is to know about a command.
+/// Everything about a command.
 #[derive(Clone, Copy)]
 pub struct CommandSpec {
-    /// Name in capitals; of a subcommand, only its own word.
+    /// Name in capitals. A subcommand's name is only its own word.
     pub name: &'static str,
-    /// Arguments, the name (and the container's) included.
+    /// Number of arguments, including the name (and the container's).
     pub arity: Arity,
-    /// What it may do and where it may run.
+    /// What the command may do and where it may run.
     pub flags: Flags,
-    /// Where its keys are.
+    /// Positions of its keys.
     pub keys: &'static [KeySpec],
-    /// For keys with [`KeyAccess::VARIABLE_FLAGS`]: what one request does to them.
+    /// For keys with [`KeyAccess::VARIABLE_FLAGS`]: returns what a request does to them.
     pub access_of: Option<fn(&Request<'_>) -> KeyAccess>,
-    /// Which argument, if any, it looks for in the structure at its first key: a batch asks the cache
-    /// for that, too.
+    /// Index of the argument, if any, that it looks up in the structure at its first key. A batch
+    /// prefetches that, too.
     pub element: Option<u16>,
-    /// With so many arguments, the name included, it does nothing but make its key hold a string: the plan
-    /// of a batch relies on it. 0 when it never does.
+    /// Number of arguments, name included, with which it only stores a string at its key. The plan
+    /// of a batch relies on it. 0 if there is no such form.
     pub sets_with: u16,
-    /// For keys at [`Begin::Unknown`]: those that one request names, by their arguments' indexes.
+    /// For keys at [`Begin::Unknown`]: returns the argument indexes of a request's keys.
     pub keys_of: Option<KeyFinder>,
-    /// For what goes to other databases than the client's.
+    /// For commands that use other databases than the client's.
     pub other_databases: Option<OtherDatabases>,
-    /// For what follows elements of values to further keys: whether one request does.
+    /// For commands that can follow elements of values to further keys: returns whether a request
+    /// does.
     pub looks_up: Option<fn(&Request<'_>) -> bool>,
-    /// Whether it needs the values of the keys that it reads. Without, what is in memory of a value that is not (its
-    /// type, length, deadline) is enough, and nobody waits for the rest.
+    /// Whether it needs the values of the keys that it reads. If not, what memory holds about a
+    /// cold value (its type, length, deadline) suffices, and the request does not wait for the
+    /// rest.
     pub needs_values: bool,
-    /// Which arguments nobody else may see: names and passwords.
+    /// Returns whether an argument must not be shown: names and passwords.
     pub secrets: Option<fn(&Request<'_>, usize) -> bool>,
-    /// For what sends its keys to another server: whether a request sends them to this host and port. Who serves their slot
-    /// there already has them: there is nothing left to send, which is no fault of the request.
+    /// For commands that send keys to another server: returns whether a request sends them to this
+    /// address and port. If that server already serves the slot, it already has the keys, nothing
+    /// is left to send, and the request is not at fault.
     pub sends_to: Option<fn(&Request<'_>, &str, u16) -> bool>,
-    /// What it does in a transaction.
+    /// Its role in a transaction.
     pub in_transaction: InTransaction,
-    /// What is made of it where it is forwarded to several nodes.
+    /// How replies are combined if it is forwarded to several nodes.
     pub scatter: Scatter,
-    /// The script or function that it runs, if it runs one.
+    /// The script or function that it runs, if any.
     pub runs: Option<Runs>,
-    /// What it is where it runs on a condition.
+    /// Its behaviour inside a conditional command.
     pub on_condition: OnCondition,
-    /// Which arguments are channels to send to or to hear.
+    /// Which arguments are channels to publish or subscribe to.
     pub channels: Channels,
     /// Family.
     pub group: Group,
-    /// Categories beyond those that flags and group give, without `@` ("dangerous", "keyspace" …).
+    /// Categories besides those from flags and group, without `@` ("dangerous", "keyspace" …).
     pub categories: &'static [&'static str],
-    /// First version of Redis (or, where `newer`, of whom) that had it.
+    /// First version of Redis that had it (or of another product, if `newer`).
     pub since: &'static str,
-    /// What changed in which later version.
+    /// Changes in later versions: version and change.
     pub history: &'static [(&'static str, &'static str)],
-    /// Set when its use is discouraged.
+    /// Set if it is deprecated.
     pub deprecated: Option<Deprecation>,
-    /// One sentence.
+    /// Summary in one sentence.
     pub summary: &'static str,
-    /// Cost, as the documentation states it.
+    /// Complexity, as in the documentation.
     pub complexity: &'static str,
-    /// Arguments after the name in the notation of the documentation, for example
-    /// `key value [NX | XX] [GET] [EX seconds | PX milliseconds | KEEPTTL]`; the argument tree of
-    /// `COMMAND DOCS` is derived from it.
+    /// Arguments after the name in the notation of the documentation, for example `key value [NX |
+    /// XX] [GET] [EX seconds | PX milliseconds | KEEPTTL]`. The argument tree of `COMMAND DOCS` is
+    /// derived from it.
     pub syntax: &'static str,
     /// Hints for clients and proxies (`nondeterministic_output`, `request_policy:all_shards` …).
     pub tips: &'static [&'static str],
-    /// What it does; for a container, what it does without a known subcommand.
+    /// The function that executes it; for a container, without a known subcommand.
     pub handler: Handler,
-    /// For what is asked for most: `handler` compiled into a loop of its own (see [`Series`](crate::Series)), as
-    /// `|series| series.each(handler)`.
+    /// For the most frequent commands: `handler` compiled into its own loop (see
+    /// [`Series`](crate::Series)), as `|series| series.each(handler)`.
     pub series: Option<SeriesLoop>,
-    /// What is done when an argument is long and arrived on its own (see [`crate::arrival`]); a command
-    /// without it gets all its arguments together.
+    /// The handler for a long argument that is received separately (see [`crate::arrival`]). A
+    /// command without it gets all its arguments together.
     pub long_value: Option<LongValue>,
     /// Its subcommands.
     pub subcommands: &'static [CommandSpec],
 }
 
-/// An argument that may arrive on its own.
+/// An argument that may be received separately.
 #[derive(Clone, Copy)]
 pub struct LongValue {
-    /// Which one; the name is number 0.
+    /// Its index; the name has index 0.
     pub argument: usize,
-    /// The handler, which finds the value in the session if it did.
+    /// The handler. It finds the value in the session if the argument was received separately.
     pub handler: Handler,
 }
 
 impl CommandSpec {
-    /// The row that others are written on top of.
+    /// The row that all others are based on.
     pub const BLANK: Self = Self {
         name: "",
         arity: Arity::Exactly(1),
@@ -371,7 +378,7 @@ impl CommandSpec {
         subcommands: &[],
     };
 
-    /// The row of a container's HELP; its handler writes the lines.
+    /// Returns the row of a container's HELP. Its handler writes the lines.
     pub const fn help(group: Group, since: &'static str, handler: Handler) -> Self {
         Self {
             name: "HELP",
@@ -386,7 +393,7 @@ impl CommandSpec {
     }
 }
 
-/// The handler of a container, whose subcommands have their own: it is never the row that runs.
+/// The handler of a container. It never runs, because the subcommands have their own handlers.
 ///
 /// # Errors
 /// Always.
@@ -398,7 +405,7 @@ pub fn container(
     Err(unknown_subcommand(args.request()))
 }
 
-/// Categories a user may be given or denied, in the order they are shown.
+/// Categories that a user may be granted or denied, in the order in which they are shown.
 pub const CATEGORIES: &[&str] = &[
     "keyspace",
     "read",
@@ -423,7 +430,8 @@ pub const CATEGORIES: &[&str] = &[
     "scripting",
 ];
 
-/// The categories of a command: those of its row, and those that its flags and group give.
+/// Returns the categories of a command: those of its row, and those derived from its flags and
+/// group.
 #[must_use]
 pub fn categories_of(spec: &CommandSpec) -> Vec<&'static str> {
     let derived = |category: &str| match category {
@@ -443,7 +451,7 @@ pub fn categories_of(spec: &CommandSpec) -> Vec<&'static str> {
         "hash" => spec.group == Group::Hash,
         "set" => spec.group == Group::Set,
         "sortedset" => spec.group == Group::SortedSet,
-        // Of containers, only what is in them.
+        // For containers, only their subcommands have the category.
         "stream" => spec.group == Group::Stream && spec.subcommands.is_empty(),
         "hyperloglog" => spec.group == Group::HyperLogLog,
         "geo" => spec.group == Group::Geo,

@@ -1,4 +1,4 @@
-//! What one client is subscribed to.
+//! The subscriptions of one client.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use access::{ChannelUse, Rules};
 use crate::client_record::ClientRecord;
 use crate::topic::{Topic, TopicKind};
 
-/// What a subscription takes beside its name, about: here, at its worker, and among all workers.
+/// Approximate memory of a subscription besides its name: here, at its worker, and in what all
+/// workers share.
 const SUBSCRIPTION_BYTES: usize = 128;
 
 /// The topics of one client, by kind.
@@ -22,7 +23,7 @@ pub struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Whether a topic is among them.
+    /// Whether the client is subscribed to a topic.
     #[must_use]
     pub fn contains(&self, kind: TopicKind, name: &[u8]) -> bool {
         self.names(kind).contains(name)
@@ -36,14 +37,14 @@ impl Subscriptions {
         }
     }
 
-    /// Takes a topic away.
+    /// Removes a topic.
     pub fn remove(&mut self, topic: &Topic) {
         if self.names_mut(topic.kind).remove(&topic.name) {
             self.held_bytes -= topic.name.len() + SUBSCRIPTION_BYTES;
         }
     }
 
-    /// Whether rules allow all of them.
+    /// Whether the rules allow all topics.
     #[must_use]
     pub fn are_allowed(&self, rules: &Rules) -> bool {
         TopicKind::ALL.into_iter().all(|kind| {
@@ -56,13 +57,13 @@ impl Subscriptions {
         })
     }
 
-    /// Bytes of memory behind them, about.
+    /// Returns their approximate memory in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// The topics of one kind, in the order of their names.
+    /// Returns the topics of one kind, ordered by name.
     pub fn of_kind(&self, kind: TopicKind) -> impl Iterator<Item = Topic> {
         self.names(kind).iter().map(move |name| Topic {
             kind,
@@ -70,27 +71,27 @@ impl Subscriptions {
         })
     }
 
-    /// All topics.
+    /// Returns all topics.
     pub fn all(&self) -> impl Iterator<Item = Topic> {
         TopicKind::ALL
             .into_iter()
             .flat_map(|kind| self.of_kind(kind))
     }
 
-    /// The topic with this name, if it is among them.
+    /// Returns the topic with this name, or `None` if the client is not subscribed to it.
     #[must_use]
     pub fn find(&self, kind: TopicKind, name: &[u8]) -> Option<Topic> {
         let name = Arc::clone(self.names(kind).get(name)?);
         Some(Topic { kind, name })
     }
 
-    /// How many topics of these kinds there are.
+    /// Returns the number of topics of these kinds.
     #[must_use]
     pub fn count(&self, kinds: &[TopicKind]) -> usize {
         kinds.iter().map(|kind| self.names(*kind).len()).sum()
     }
 
-    /// Says in the client's record how many there are.
+    /// Copies the numbers of topics to the client's record.
     pub fn tell(&self, client: &ClientRecord) {
         for (cell, kind) in client.subscriptions.iter().zip(TopicKind::ALL) {
             let count = u32::try_from(self.names(kind).len()).unwrap_or(u32::MAX);

@@ -1,9 +1,9 @@
-//! From a command's name to its row.
+//! Lookup of a command's row by its name.
 //!
-//! Two ways. Names of up to seven bytes that are written all in capitals or all in small letters, as
-//! client libraries write them, are found by one comparison of a word (`find_key`). Any
-//! name is found by its first eight bytes, made capitals, and the rest of it ([`Table::find`]). Both
-//! tables are open-addressed and sparse, so that a known name takes one probe nearly always.
+//! There are two ways. Names of up to seven bytes that are all upper case or all lower case, as
+//! client libraries write them, are found by comparing one word (`find_key`). Any name is found by
+//! its first eight bytes in upper case and its remaining bytes ([`Table::find`]). Both tables are
+//! open-addressed and sparse, so that a known name nearly always takes one probe.
 
 use std::sync::OnceLock;
 
@@ -14,75 +14,78 @@ pub use crate::command_index::CommandIndex;
 use crate::engine::series::SeriesLoop;
 use crate::spec::{Arity, Begin, CommandSpec, Find, Flags, Group, Handler, KeySpec};
 
-/// All commands that an engine knows, by the names that clients use. Whoever makes an engine hands it one.
+/// All commands that an engine knows, by the names that clients use. The creator of an engine
+/// supplies it.
 pub struct Table {
     rows: &'static Rows,
     slots: Vec<Slot>,
     mask: usize,
     spellings: Box<[Spelling; SPELLINGS_MAX]>,
-    /// The same by the commands' own names, where clients use others.
+    /// The same table by the commands' original names, if clients use others.
     original: Option<&'static Table>,
 }
 
-/// What does not depend on the names that clients use.
+/// The part that does not depend on the names that clients use.
 struct Rows {
     commands: Vec<&'static CommandSpec>,
-    /// What the names of commands lead to, by index.
+    /// The lookup results for commands, by index.
     found: Vec<Found>,
-    /// Of commands, and behind them of subcommands.
+    /// Rows of commands, followed by rows of subcommands.
     names: Vec<Row>,
     catalog: OnceLock<Catalog>,
 }
 
-/// Places for spellings; at least twice as many as there are, so that probes stay short.
+/// Number of entries for spellings: at least twice as many as there are, so that probes stay short.
 const SPELLINGS_MAX: usize = 1024;
 
 /// A command or a subcommand.
 struct Row {
     spec: &'static CommandSpec,
-    /// Lower case, the container's name before a subcommand: `client|list`.
+    /// Name in lower case, with the container's name before a subcommand's: `client|list`.
     full_name: String,
-    /// Of a container, the row of its first subcommand; the others follow.
+    /// For a container, the row of its first subcommand; the others follow.
     first_subcommand: CommandIndex,
 }
 
-/// What a name leads to: the row, and what every request needs of it in few words.
+/// The result of a name lookup: the row, and what every request needs of it in compact form.
 pub struct Found {
     /// The command's row.
     pub spec: &'static CommandSpec,
     /// Its index.
     pub index: CommandIndex,
-    /// Where its keys stand, when that is fixed.
+    /// Positions of its keys, if they are fixed.
     pub(crate) keys: KeyPlaces,
-    /// What it does.
+    /// The handler.
     pub(crate) handler: Handler,
-    /// What runs plain requests of it.
+    /// The loop that runs its plain requests.
     pub(crate) series: SeriesLoop,
-    /// The fewest arguments it takes.
+    /// Minimum number of arguments.
     arguments_min: u16,
-    /// How many more it may take.
+    /// Number of further arguments that it may take.
     arguments_more: u16,
-    /// Touches nothing but keys and its reply, and is so quick that the next command may see the
-    /// same time.
+    /// Whether it touches nothing but keys and its reply, and is so quick that the next command may
+    /// see the same time.
     pub(crate) is_plain: bool,
-    /// Refused when memory is full.
+    /// Whether it is refused when memory is full.
     pub(crate) needs_room: bool,
-    /// With so many arguments it does no more than to make its key hold a value; 0 when it never does.
+    /// Number of arguments with which it only stores a value at its key; 0 if there is no such
+    /// form.
     pub(crate) sets_with: u16,
-    /// The argument that it looks for in the structure at its first key; 0 when there is none.
+    /// Index of the argument that it looks up in the structure at its first key; 0 if there is
+    /// none.
     pub(crate) element: u16,
-    /// Expects structures at its keys, not strings.
+    /// Whether it expects structures at its keys, not strings.
     pub(crate) is_about_structures: bool,
 }
 
-/// The arguments that are keys, when they are every `step` from `first` on.
+/// The arguments that are keys, if they are every `step` from `first` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyPlaces {
-    /// The first; 0 when there is none, or at no fixed place.
+    /// Index of the first key; 0 if there is none, or if it has no fixed position.
     pub(crate) first: u16,
-    /// The last, relative to the first; when negative, from the end of the request.
+    /// The last key, relative to the first; if negative, from the end of the request.
     pub(crate) last: i16,
-    /// Distance between two.
+    /// Distance between two keys.
     pub(crate) step: u16,
 }
 
@@ -115,10 +118,10 @@ impl Found {
         }
     }
 
-    /// Which arguments of a request are keys, if those are all that it touches and they stand at fixed
-    /// places: for who applies commands to parts of the keyspace at the same time. None of a command that
-    /// touches others, or of which the row does not tell. What they are in other databases counts as
-    /// touched.
+    /// Returns the arguments of a request that are keys, if the request touches only those and they
+    /// have fixed positions. For callers that apply commands to parts of the keyspace concurrently.
+    /// Returns `None` if the command touches other keys, or if its row does not tell. The same keys
+    /// in other databases count as other keys.
     pub fn fixed_keys(&self, arguments: usize) -> Option<impl ExactSizeIterator<Item = usize>> {
         let is_fixed = self.keys.first != 0
             && self.spec.keys.len() == 1
@@ -128,7 +131,7 @@ impl Found {
         is_fixed.then(|| self.keys.places(arguments))
     }
 
-    /// Whether it is known without a look at its row that it takes so many arguments.
+    /// Whether it certainly takes this number of arguments, without a look at its row.
     #[inline(always)]
     pub(crate) fn surely_takes(&self, count: usize) -> bool {
         count.wrapping_sub(usize::from(self.arguments_min)) <= usize::from(self.arguments_more)
@@ -142,7 +145,7 @@ impl KeyPlaces {
         step: 1,
     };
 
-    /// Where the keys of a request stand that has so many arguments, its name included.
+    /// Returns the key positions of a request with this number of arguments, its name included.
     pub(crate) fn places(self, arguments: usize) -> impl ExactSizeIterator<Item = usize> {
         let first = usize::from(self.first);
         let last = match usize::try_from(self.last) {
@@ -157,7 +160,7 @@ impl KeyPlaces {
         (first..end).step_by(usize::from(self.step))
     }
 
-    /// How many keys it has.
+    /// Returns its number of keys.
     #[inline]
     pub(crate) fn count(self, arguments: usize) -> usize {
         match self.last {
@@ -189,19 +192,19 @@ struct Slot {
     command: Option<&'static Found>,
 }
 
-/// A name as it is written mostly.
+/// A name in a common spelling.
 #[derive(Clone, Copy)]
 struct Spelling {
     key: NameKey,
     command: Option<&'static Found>,
 }
 
-/// Commands with the names that clients use for them; an empty one is used by nobody.
+/// Commands with the names that clients use for them. An empty name disables a command.
 type Renamed = Vec<(&'static str, &'static str)>;
 
 impl Table {
-    /// The table of these commands. It lives as long as the process, so that what runs holds rows of it by
-    /// reference: to be built once where engines are made.
+    /// Returns the table of these commands. It lives as long as the process, so that running
+    /// requests can hold its rows by reference: build it once where engines are made.
     #[must_use]
     pub fn build(commands: impl IntoIterator<Item = &'static CommandSpec>) -> &'static Self {
         let commands: Vec<&'static CommandSpec> = commands.into_iter().collect();
@@ -216,11 +219,12 @@ impl Table {
         Box::leak(Box::new(Self::named(Box::leak(Box::new(rows)), &[], None)))
     }
 
-    /// The same commands where clients use other names for some of them (`rename-command`); an empty one is
-    /// used by nobody. Rules about users and the log know commands by their own names all the same.
+    /// Returns a table of the same commands in which clients use other names for some of them
+    /// (`rename-command`). An empty name disables a command. Rules about users and the log still
+    /// use the original names.
     ///
     /// # Errors
-    /// What is wrong with a name, in words.
+    /// What is wrong with a name.
     pub fn renamed(&'static self, renames: &[(Vec<u8>, Vec<u8>)]) -> Result<&'static Self, String> {
         let mut names = Renamed::new();
         for (old, new) in renames {
@@ -288,13 +292,13 @@ impl Table {
         }
     }
 
-    /// The table by the commands' own names, which the log has.
+    /// Returns the table by the commands' original names, which the log uses.
     #[must_use]
     pub fn original(&'static self) -> &'static Self {
         self.original.unwrap_or(self)
     }
 
-    /// What `make` says of the rows, made once.
+    /// Returns what `make` derives from the rows. It is made once.
     pub(crate) fn catalog_of(
         &self,
         make: impl FnOnce(&[&'static CommandSpec]) -> Catalog,
@@ -303,38 +307,39 @@ impl Table {
         rows.catalog.get_or_init(|| make(&rows.commands))
     }
 
-    /// Every command, families in order.
+    /// Returns every command, in the order of the families.
     #[must_use]
     pub fn commands(&self) -> &'static [&'static CommandSpec] {
         &self.rows.commands
     }
 
-    /// Number of rows: commands and subcommands.
+    /// Returns the number of rows: commands and subcommands.
     #[must_use]
     pub fn rows_count(&self) -> usize {
         self.rows.names.len()
     }
 
-    /// A row.
+    /// Returns a row.
     #[must_use]
     pub fn spec(&self, index: CommandIndex) -> Option<&'static CommandSpec> {
         let row = self.rows.names.get(usize::from(index))?;
         Some(row.spec)
     }
 
-    /// What the name of a command leads to; of a subcommand there is nothing.
+    /// Returns the lookup result of a command, or `None` for a subcommand.
     pub(crate) fn found(&self, index: CommandIndex) -> Option<&'static Found> {
         self.rows.found.get(usize::from(index))
     }
 
-    /// Name of a row in lower case, the container's before a subcommand's: `client|list`.
+    /// Returns the name of a row in lower case, with the container's name before a subcommand's:
+    /// `client|list`.
     #[must_use]
     pub fn full_name(&self, index: CommandIndex) -> Option<&'static str> {
         let row = self.rows.names.get(usize::from(index))?;
         Some(&row.full_name)
     }
 
-    /// Subcommand of `container` (a row and its index), in any case.
+    /// Returns the subcommand of `container` (a row and its index) with this name, ignoring case.
     #[must_use]
     pub fn find_subcommand(
         &self,
@@ -346,7 +351,7 @@ impl Table {
         Some((first + command_index(at), &container.subcommands[at]))
     }
 
-    /// Looks the name of a run up.
+    /// Looks up the name of a run.
     #[inline]
     #[must_use]
     pub(crate) fn find_run(&self, run: &Run<'_>) -> Option<&'static Found> {
@@ -356,7 +361,7 @@ impl Table {
         })
     }
 
-    /// Looks a name up that has a key, if it is written as most are; otherwise it is left to
+    /// Looks up a name that has a key, if it is in a common spelling. Otherwise the caller uses
     /// [`find`](Self::find).
     #[inline(always)]
     #[must_use]
@@ -372,7 +377,7 @@ impl Table {
         }
     }
 
-    /// Looks a name up, in any case.
+    /// Looks up a name, ignoring case.
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<&'static Found> {
         let packed = pack(name);
@@ -388,7 +393,7 @@ impl Table {
     }
 }
 
-/// The name that clients use for a command, if there is one.
+/// Returns the name that clients use for a command, or `None` if it is disabled.
 fn name_of(
     found: &'static Found,
     renamed: &[(&'static str, &'static str)],
@@ -399,7 +404,7 @@ fn name_of(
     (!name.is_empty()).then_some(name)
 }
 
-/// Every name in capitals and in small letters.
+/// Returns every name in upper case and in lower case.
 fn spellings(
     commands: &'static [Found],
     renamed: &[(&'static str, &'static str)],
@@ -440,7 +445,7 @@ fn spelling_place(key: NameKey) -> usize {
     usize::try_from(mixed >> (u64::BITS - SPELLINGS_MAX.ilog2())).unwrap_or(0)
 }
 
-/// Whether a row's name is the one wanted, when their packed bytes are equal.
+/// Whether a row's name equals the wanted one, given that their packed bytes are equal.
 #[inline]
 fn is_rest_equal(name: &[u8], wanted: &[u8]) -> bool {
     name.len() == wanted.len()
@@ -448,7 +453,7 @@ fn is_rest_equal(name: &[u8], wanted: &[u8]) -> bool {
             || name[PACKED_BYTES..].eq_ignore_ascii_case(&wanted[PACKED_BYTES..]))
 }
 
-/// The subcommand of a container, in any case.
+/// Returns the subcommand of a container with this name, ignoring case.
 #[must_use]
 pub fn find_subcommand(
     container: &'static CommandSpec,
@@ -487,11 +492,11 @@ fn command_index(index: usize) -> CommandIndex {
     CommandIndex::try_from(index).expect("fewer than 65,535 commands and subcommands")
 }
 
-/// Bytes of a name that its packed form tells.
+/// Number of bytes of a name in its packed form.
 const PACKED_BYTES: usize = 8;
 
-/// The first eight bytes in capitals, as one integer: names of the same length have the same one
-/// exactly when those bytes are equal. Shorter names are read in two pieces that overlap, which
+/// Returns the first eight bytes in upper case as one integer. For names of the same length, it is
+/// equal exactly if those bytes are equal. Shorter names are read as two overlapping pieces, which
 /// takes no loop.
 #[inline]
 fn pack(name: &[u8]) -> u64 {
@@ -507,13 +512,13 @@ fn pack(name: &[u8]) -> u64 {
     capitals(word)
 }
 
-/// Eight bytes at once in capitals; bytes that are no ASCII letters stay as they are.
+/// Converts eight bytes at once to upper case. Bytes that are not ASCII letters stay as they are.
 #[inline]
 const fn capitals(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * ONES;
     let low = word & !HIGH;
-    // The sums carry into a byte's high bit, never beyond: from 'a' on, and after 'z'.
+    // The sums carry into a byte's high bit but never beyond: from 'a' on, and after 'z'.
     let from_a = low + (0x80 - b'a' as u64) * ONES;
     let after_z = low + (0x7F - b'z' as u64) * ONES;
     let is_small = (from_a ^ after_z) & !word & HIGH;

@@ -1,8 +1,8 @@
-//! The configured sizes at which a collection changes its form (`hash-max-listpack-entries` and its
-//! kin), shared by all workers.
+//! The configured sizes at which a collection changes its encoding (`hash-max-listpack-entries` and
+//! similar). All workers share them.
 //!
-//! CONFIG SET writes them, any worker reads them when it changes a collection: what is there already
-//! keeps its form until then.
+//! CONFIG SET writes them, and any worker reads them when it changes a collection. An existing
+//! collection keeps its encoding until then.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -17,7 +17,7 @@ pub enum Threshold {
     HashMaxListpackEntries,
     /// `hash-max-listpack-value`: bytes of a field or value of a packed hash.
     HashMaxListpackValue,
-    /// `set-max-intset-entries`: members of a set of whole numbers.
+    /// `set-max-intset-entries`: members of a set of integers.
     SetMaxIntsetEntries,
     /// `set-max-listpack-entries`: members of a packed set.
     SetMaxListpackEntries,
@@ -78,26 +78,26 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// The value of a directive.
+    /// Returns the value of a directive.
     #[inline]
     #[must_use]
     pub fn get(&self, threshold: Threshold) -> i64 {
         self.values[threshold as usize].load(Ordering::Relaxed)
     }
 
-    /// The value of a directive that is a count or a length.
+    /// Returns the value of a directive that is a count or a length.
     #[inline]
     #[must_use]
     pub fn count(&self, threshold: Threshold) -> usize {
         usize::try_from(self.get(threshold)).unwrap_or(0)
     }
 
-    /// Puts a value into force.
+    /// Sets a value.
     pub fn set(&self, threshold: Threshold, value: i64) {
         self.values[threshold as usize].store(value, Ordering::Relaxed);
     }
 
-    /// Up to what a hash is kept in one block.
+    /// Returns the limits up to which a hash is one block.
     #[inline]
     #[must_use]
     pub fn hash_limits(&self) -> HashLimits {
@@ -107,7 +107,7 @@ impl Thresholds {
         }
     }
 
-    /// Up to what a set is kept small.
+    /// Returns the limits up to which a set has a compact encoding.
     #[inline]
     #[must_use]
     pub fn set_limits(&self) -> SetLimits {
@@ -118,7 +118,7 @@ impl Thresholds {
         }
     }
 
-    /// Up to what a sorted set is kept in one block.
+    /// Returns the limits up to which a sorted set is one block.
     #[inline]
     #[must_use]
     pub fn sorted_set_limits(&self) -> SortedSetLimits {
@@ -128,7 +128,7 @@ impl Thresholds {
         }
     }
 
-    /// How long a block of a stream may be.
+    /// Returns the maximum size of a block of a stream.
     #[must_use]
     pub fn stream_blocks(&self) -> StreamLimits {
         StreamLimits {
@@ -137,7 +137,7 @@ impl Thresholds {
         }
     }
 
-    /// How long a block of a list may be.
+    /// Returns the maximum size of a block of a list.
     #[inline]
     #[must_use]
     pub fn list_blocks(&self) -> BlockLimit {

@@ -1,8 +1,9 @@
-//! CLIENT TRACKING, as far as one client is concerned: what it asked for.
+//! CLIENT TRACKING of one client: what it asked for.
 //!
-//! Which clients are to be told of which keys is known to the server around the commands
-//! ([`crate::TrackingPort::track`]). A key is entered there before it is read, so that of a change behind
-//! the read its reader is told for sure; one that happens in between is told of needlessly.
+//! The server knows which clients are to be notified of which keys
+//! ([`crate::TrackingPort::track`]). A key is entered there before it is read, so that its reader
+//! is certainly notified of a change after the read. A change in between causes a needless
+//! notification.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -18,11 +19,11 @@ pub enum TrackingMode {
     /// All.
     #[default]
     Reads,
-    /// Those behind CLIENT CACHING YES.
+    /// Those after CLIENT CACHING YES.
     OptIn,
-    /// All but those behind CLIENT CACHING NO.
+    /// All except those after CLIENT CACHING NO.
     OptOut,
-    /// None: all changes of keys with some prefixes are told.
+    /// None: the client is notified of all changes of keys with some prefixes.
     Broadcast,
 }
 
@@ -31,15 +32,15 @@ pub enum TrackingMode {
 pub struct TrackingOptions {
     /// Which reads count.
     pub mode: TrackingMode,
-    /// Its own changes are not told.
+    /// Whether the client is not notified of its own changes.
     pub skips_own: bool,
-    /// Who is told instead of it.
+    /// The client that is notified instead of it.
     pub redirect: Option<Arc<ClientRecord>>,
-    /// Of which keys changes are told in [`TrackingMode::Broadcast`].
+    /// The prefixes of keys in [`TrackingMode::Broadcast`].
     pub prefixes: Vec<Box<[u8]>>,
 }
 
-/// A client that is to be told of changes.
+/// A client that is notified of changes.
 #[derive(Debug)]
 pub struct Follower {
     /// The client.
@@ -49,7 +50,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A client that tracks no key yet.
+    /// Returns a client that tracks no key yet.
     #[must_use]
     pub fn new(client: Arc<ClientRecord>) -> Self {
         Self {
@@ -59,17 +60,17 @@ impl Follower {
         }
     }
 
-    /// What it asked for, locked.
+    /// Returns its options, locked.
     pub fn options(&self) -> MutexGuard<'_, TrackingOptions> {
         self.options.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The keys it is to be told of, locked.
+    /// Returns the keys whose changes it is notified of, locked.
     pub fn keys(&self) -> MutexGuard<'_, HashSet<(DatabaseId, Arc<[u8]>)>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says in the client's record what is tracked, and who is told.
+    /// Copies to the client's record what is tracked, and which client is notified.
     pub fn tell(&self) {
         let options = self.options();
         let client = &self.client;
@@ -84,7 +85,7 @@ impl Follower {
         client.redirect.store(redirect, Ordering::Relaxed);
     }
 
-    /// Says in the client's record that nothing is tracked.
+    /// Records in the client's record that nothing is tracked.
     pub fn tell_end(&self) {
         let all = ClientRecord::TRACKING
             | ClientRecord::TRACKING_BROKEN
@@ -99,11 +100,11 @@ impl Follower {
 pub struct Tracking {
     /// Which reads count.
     pub mode: TrackingMode,
-    /// Bytes of memory behind its prefixes, about.
+    /// Approximate memory of its prefixes in bytes.
     pub prefix_bytes: usize,
-    /// CLIENT CACHING: the next command is an exception, with its replies.
+    /// Whether the next command is an exception, with its replies (CLIENT CACHING).
     pub is_exception: bool,
-    /// What the server knows it by.
+    /// The server's handle of this client.
     pub follower: Arc<Follower>,
 }
 

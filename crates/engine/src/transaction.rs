@@ -7,9 +7,9 @@
 //!                  EXECABORT                     nobody else is in the store
 //! ```
 //!
-//! The keys are those that the requests name, in the databases that they will see (SELECT counts for
-//! what comes behind it). Where a request reaches keys that its arguments do not tell, the whole store
-//! is had alone instead.
+//! The keys are those that the requests name, in the databases that they will see (SELECT applies
+//! to the requests after it). If a request reaches keys that its arguments do not name, EXEC takes
+//! the whole store exclusively instead.
 
 use protocol::Request;
 use store::{DatabaseId, Handle, Key};
@@ -23,7 +23,7 @@ use crate::spec::{Begin, CommandSpec, Find, Flags, Group, InTransaction};
 use crate::table::Table;
 use crate::watch::Watches;
 
-/// The keys of a transaction.
+/// The keys that a transaction reaches.
 pub enum Reach<'t> {
     /// These.
     Keys(Vec<Key<'t>>),
@@ -32,7 +32,7 @@ pub enum Reach<'t> {
 }
 
 impl QueuedRow {
-    /// Of this row, whose request has its arguments from `first` on.
+    /// Returns the facts about a row whose request has its arguments from `first` on.
     #[must_use]
     pub fn of(index: CommandIndex, spec: &CommandSpec, first: usize) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl QueuedRow {
 }
 
 impl Transaction {
-    /// Whether one of the commands may change something.
+    /// Whether one of the commands may change data.
     pub(crate) fn writes(&self, table: &Table, scripts: &Scripts) -> bool {
         let mut queue = self.queue().iter();
         queue.any(|queued| {
@@ -56,7 +56,7 @@ impl Transaction {
         })
     }
 
-    /// What the requests reach when they begin in `database`, with what is watched.
+    /// Returns what the requests reach if they begin in `database`, together with the watched keys.
     pub fn reach<'t>(
         &'t self,
         table: &Table,
@@ -81,14 +81,14 @@ impl Transaction {
     }
 }
 
-/// Whether a request may change something, as far as its row and a script's first line say.
+/// Whether a request may change data, as far as its row and a script's first line tell.
 pub(crate) fn may_write(scripts: &Scripts, spec: &CommandSpec, request: Request<'_>) -> bool {
     spec.flags.has(Flags::WRITE)
         || (spec.flags.has(Flags::MAY_REPLICATE) && !scripts::only_reads(scripts, spec, request))
 }
 
-/// The keys that a request comes to when it begins in `database`; `None` when its arguments do not tell
-/// them all.
+/// Returns the keys that a request reaches if it begins in `database`, or `None` if its arguments
+/// do not name all of them.
 pub fn keys_reached<'t>(
     table: &Table,
     store: &Handle,
@@ -100,7 +100,7 @@ pub fn keys_reached<'t>(
     add_keys(&mut keys, table, store, database, spec, request).then_some(keys)
 }
 
-/// Adds the keys of a request; `false` when its arguments do not tell them all.
+/// Adds the keys of a request. Returns `false` if its arguments do not name all of them.
 pub(crate) fn add_keys<'t>(
     keys: &mut Vec<Key<'t>>,
     table: &Table,
@@ -129,7 +129,7 @@ pub(crate) fn add_keys<'t>(
     true
 }
 
-/// The key of a request that touches this one and no other, when its row tells that by itself.
+/// Returns the only key that a request touches, if its row alone determines it.
 pub(crate) fn only_key<'t>(
     store: &Handle,
     database: DatabaseId,
@@ -149,20 +149,20 @@ pub(crate) fn only_key<'t>(
     }
 }
 
-/// Whether a command that names no key may nevertheless come to some.
+/// Whether a command without key arguments may still reach keys.
 pub(crate) fn may_reach_any_key(spec: &CommandSpec) -> bool {
     let any = [Flags::WRITE, Flags::READONLY, Flags::REACHES_ANY_KEY];
     any.iter().any(|flag| spec.flags.has(*flag))
 }
 
-/// Whether no data can be in the reply of a command, whatever its arguments: as of INFO and PING.
+/// Whether the reply of a command can never contain data, whatever its arguments: INFO, PING.
 pub(crate) fn shows_no_data(spec: &CommandSpec) -> bool {
     let runs_others = spec.group == Group::Scripting || spec.in_transaction == InTransaction::Runs;
     let may_wait = spec.flags.has(Flags::BLOCKING);
     spec.keys.is_empty() && !runs_others && !may_wait && !may_reach_any_key(spec)
 }
 
-/// The database whose number is an argument, if there is one.
+/// Returns the database whose number is an argument, if there is one.
 fn database_at(store: &Handle, request: &Request<'_>, at: usize) -> Option<DatabaseId> {
     let number = base::number::parse_i64(request.arg(at)?)?;
     let database = DatabaseId::try_from(number).ok()?;

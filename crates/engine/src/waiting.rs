@@ -1,4 +1,4 @@
-//! Requests that wait for keys: BLPOP and its kin.
+//! Requests that wait for keys: BLPOP and similar.
 //!
 //! ```text
 //!   handler finds nothing ── Context::wait_for ──► a place in line, Session::wait ── Next::Blocks
@@ -8,9 +8,10 @@
 //!   ClientsPort::answer ◄─ the reply ◄─────────────────┘
 //! ```
 //!
-//! A blocking command is a plain one whose handler says "nothing yet" instead of a null reply. It runs
-//! again, as it was sent, when something may be there; a handler that means now (XREAD's `$`) hands in
-//! a request that says so by name. Until then nothing of it is kept but the request and who sent it.
+//! A blocking command is a plain one whose handler returns "nothing yet" instead of a null reply.
+//! It runs again, as it was sent, when there may be something. A handler whose argument means "now"
+//! (XREAD's `$`) supplies a request with the concrete value. Until then, only the request and its
+//! client are kept.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -26,14 +27,14 @@ use crate::replication::Copies;
 
 /// All clients of a server that wait for keys.
 pub type Waiters = store::Waiters<Waiting>;
-/// One of them.
+/// One of these clients.
 pub type Waiter = store::Waiter<Waiting>;
 
-/// A request that waits, and who sent it.
+/// A request that waits, and its client.
 pub struct Waiting {
-    /// Who sent it, and gets the reply.
+    /// The client that sent it and gets the reply.
     pub client: Arc<ClientRecord>,
-    /// What runs when there may be something.
+    /// The request to run when there may be something.
     pub(crate) request: OwnedRequest,
     /// The command of the request.
     pub(crate) command: CommandIndex,
@@ -41,7 +42,7 @@ pub struct Waiting {
     pub(crate) resp: Resp,
     /// Whether the client wants no reply.
     pub(crate) is_silent: bool,
-    /// What is answered when there was nothing for too long.
+    /// The reply after the timeout.
     pub(crate) in_vain: InVain,
 }
 
@@ -49,64 +50,64 @@ pub struct Waiting {
 pub struct Wait {
     /// Its place in line.
     pub waiter: Arc<Waiter>,
-    /// How long it waits at most; `None` for as long as it takes.
+    /// Maximum wait; `None` for no limit.
     pub timeout_ms: Option<u64>,
-    /// It also ends when the log is on disk up to here.
+    /// The wait also ends when the log is on disk up to here.
     pub log_end: Option<u64>,
 }
 
-/// What a request that waited in vain is answered.
+/// The reply to a request that waited in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InVain {
     /// A null array.
     Nothing,
-    /// How many replicas have the log up to here.
+    /// The number of replicas that have the log up to a sequence.
     Copies {
-        /// Up to where.
+        /// The sequence.
         sequence: u64,
-        /// How many are enough.
+        /// Number of replicas that are enough.
         wanted: usize,
     },
-    /// Whether the log is on the local disk up to here, and how many replicas have it on theirs. Without a log
-    /// nothing is.
+    /// Whether the log is on the local disk up to a sequence, and how many replicas have it on
+    /// theirs. Without a log, nothing is on disk.
     OnDisks {
-        /// Up to where.
+        /// The sequence.
         sequence: Option<u64>,
-        /// Whether the local disk is waited for.
+        /// Whether the request waits for the local disk.
         wants_local: bool,
-        /// How many replicas are enough.
+        /// Number of replicas that are enough.
         wanted: usize,
     },
 }
 
-/// How far the log is on the disk and at replicas, for who waits for that.
+/// The progress of the log on the disk and at replicas, for requests that wait for it.
 pub trait Progress {
-    /// Up to where it is on disk here.
+    /// Returns the sequence up to which it is on disk here.
     fn durable(&self) -> u64;
 
-    /// How many replicas have it up to a sequence.
+    /// Returns how many replicas have it up to a sequence.
     fn copies(&self, sequence: u64) -> Copies;
 }
 
-/// What each argument of a request that waits takes beside its bytes, about: most are keys, and
-/// stand in a line each.
+/// Approximate memory of each argument of a waiting request besides its bytes: most are keys, each
+/// with a place in a line.
 const ARGUMENT_BYTES: usize = 96;
 
 impl Waiting {
-    /// The request as it came.
+    /// Returns the request as received.
     #[must_use]
     pub fn request(&self) -> Request<'_> {
         self.request.request()
     }
 
-    /// Bytes of memory behind it, about.
+    /// Returns its approximate memory in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let request = self.request.request();
         size_of::<Self>() + request.wire_bytes() + request.len() * ARGUMENT_BYTES
     }
 
-    /// What the client gets when it waits no longer: that nothing came, or how far the log is.
+    /// Returns the reply when the wait ends in vain: that nothing came, or how far the log is.
     #[must_use]
     pub fn in_vain(&self, progress: &dyn Progress) -> Vec<u8> {
         self.encoded(|reply| match self.in_vain {
@@ -124,7 +125,8 @@ impl Waiting {
         })
     }
 
-    /// Whether the log is as far as the client waits for; never, where it waits for something else.
+    /// Whether the log has reached what the client waits for. Always false if it waits for
+    /// something else.
     #[must_use]
     pub fn is_reached(&self, progress: &dyn Progress) -> bool {
         match self.in_vain {
@@ -142,13 +144,13 @@ impl Waiting {
         }
     }
 
-    /// What the client gets when somebody ends its wait with an error.
+    /// Returns the reply for a wait that is ended with an error.
     #[must_use]
     pub fn refusal(&self, text: &str) -> Vec<u8> {
         self.encoded(|reply| reply.error(text))
     }
 
-    /// A reply in the client's protocol; nothing if it wants none.
+    /// Returns a reply in the client's protocol, or nothing if the client wants none.
     pub(crate) fn encoded(&self, write: impl FnOnce(&mut Reply<'_>)) -> Vec<u8> {
         let mut buffer = ReplyBuffer::with_capacity(0);
         if !self.is_silent {
@@ -158,19 +160,19 @@ impl Waiting {
     }
 }
 
-/// Whose turn it is: that of who just sent a request, or of somebody who has waited.
+/// Whose turn it is: a client that just sent a request, or a client that has waited.
 #[derive(Clone, Copy)]
 pub struct Turn<'a> {
     pub(crate) waiters: &'a Arc<Waiters>,
-    /// Who has waited.
+    /// The client that has waited.
     pub(crate) waiter: Option<Waited<'a>>,
 }
 
-/// Somebody who has waited and gets another try.
+/// A client that has waited and whose request is retried.
 #[derive(Clone, Copy)]
 pub(crate) struct Waited<'a> {
     pub(crate) waiter: &'a Arc<Waiter>,
-    /// Whether its wait was ended to give it something.
+    /// Whether its wait was ended to serve it.
     pub(crate) is_claimed: &'a Cell<bool>,
 }
 
@@ -180,7 +182,7 @@ impl<'a> Turn<'a> {
         self.waiter.is_some()
     }
 
-    /// The turn of who just sent a request.
+    /// Returns the turn of a client that just sent a request.
     pub(crate) fn of_newcomer(waiters: &'a Arc<Waiters>) -> Self {
         Self {
             waiters,
@@ -188,17 +190,19 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Whether something may be taken from a key, or others have waited longer. The key is locked.
+    /// Whether the request may take from a key, because no other client has waited longer. The key
+    /// is locked.
     #[inline]
     pub fn has_come(self, key: &Key<'_>, wanted: Wanted) -> bool {
         let ticket = self.waiter.map(|waited| waited.waiter.ticket());
         !self.waiters.is_ahead(key, wanted, ticket)
     }
 
-    /// To be called before anything is changed for the request: from now on it has to be answered.
+    /// Claims the turn. To be called before the request changes anything: after this it must be
+    /// answered.
     ///
     /// # Errors
-    /// [`CommandError::Blocks`] when it waits no longer: nothing may be changed.
+    /// [`CommandError::Blocks`] if it no longer waits: nothing may be changed.
     #[inline]
     pub fn take(self) -> CommandResult {
         match self.waiter {
@@ -219,10 +223,11 @@ fn as_integer(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A timeout in seconds, in milliseconds and rounded up; `None` for 0, which means for ever.
+/// Parses a timeout in seconds. Returns milliseconds, rounded up, or `None` for 0, which means no
+/// limit.
 ///
 /// # Errors
-/// When it is no number, negative, or ends when milliseconds since 1970 do not fit 63 bits.
+/// If it is not a number, is negative, or ends when milliseconds since 1970 exceed 63 bits.
 pub fn seconds(argument: &[u8], now_unix_ms: u64) -> Result<Option<u64>, CommandError> {
     let Some(seconds) = base::float::parse(argument) else {
         return seconds_beyond_doubles(argument, now_unix_ms);
@@ -234,7 +239,7 @@ pub fn seconds(argument: &[u8], now_unix_ms: u64) -> Result<Option<u64>, Command
     if ms < 0.0 {
         return Err(NEGATIVE);
     }
-    // A double is a whole number from 2^53 on, and 2^63 is one.
+    // From 2^53 on, a double is a whole number, and 2^63 is exact.
     if ms >= 9_223_372_036_854_775_808.0 {
         return Err(OUT_OF_RANGE);
     }
@@ -247,7 +252,7 @@ pub fn seconds(argument: &[u8], now_unix_ms: u64) -> Result<Option<u64>, Command
     bounded(ms, now_unix_ms)
 }
 
-/// The same of what is too large or too small for a double: Redis reads a `long double`.
+/// Does the same for a number outside the range of a double: Redis reads a `long double`.
 #[cold]
 fn seconds_beyond_doubles(argument: &[u8], now_unix_ms: u64) -> Result<Option<u64>, CommandError> {
     let seconds = Extended::parse(argument).ok_or(NO_FLOAT)?;
@@ -261,10 +266,10 @@ fn seconds_beyond_doubles(argument: &[u8], now_unix_ms: u64) -> Result<Option<u6
     }
 }
 
-/// A timeout in milliseconds; `None` for 0, which means for ever.
+/// Parses a timeout in milliseconds. Returns `None` for 0, which means no limit.
 ///
 /// # Errors
-/// As [`seconds`].
+/// The errors of [`seconds`].
 pub fn milliseconds(argument: &[u8], now_unix_ms: u64) -> Result<Option<u64>, CommandError> {
     let ms = base::number::parse_i64(argument).ok_or(CommandError::fixed(
         "ERR timeout is not an integer or out of range",

@@ -1,12 +1,12 @@
-//! WATCH: which keys a client watches, and whether one of them was changed.
+//! WATCH: the keys that a client watches, and whether one of them was changed.
 //!
-//! Every watched key has a listener, which the store calls as the key is changed, with its bucket
-//! locked. EXEC locks the watched keys with all others before it looks: so of two transactions that
-//! each watch what the other writes, one is told.
+//! Every watched key has a listener, which the store calls when the key is changed, with its bucket
+//! locked. EXEC locks the watched keys together with all others before it checks them: if two
+//! transactions each watch what the other writes, one of them is aborted.
 //!
-//! A key whose time had come when it was watched is as good as absent: that it goes then is no
-//! change, that it is written is one. A key whose time comes later is found to be gone by EXEC,
-//! whether or not somebody has removed it.
+//! A key that was already expired when it was watched counts as absent: its removal is not a
+//! change, but a write to it is. If a key expires later, EXEC finds it gone, whether or not it has
+//! been removed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use store::{ChangeKind, DatabaseId, Handle, Interest, Key, KeyChange, Listener};
 
 use crate::client_record::ClientRecord;
 
-/// What a watched key takes besides its name, about: the listener, its place here and in the store.
+/// Approximate memory of a watched key besides its name: the listener, and its entries here and in
+/// the store.
 const WATCHED_BYTES: usize = size_of::<WatchedKey>() + 128;
 
 /// The keys that a client watches.
@@ -28,16 +29,17 @@ pub struct Watches {
     held_bytes: usize,
 }
 
-/// One of them.
+/// One watched key.
 struct WatchedKey {
     name: Box<[u8]>,
     database: DatabaseId,
     hash: u64,
     /// Whether it existed when it was watched.
     existed: bool,
-    /// It was absent, and its database was emptied or exchanged since: who may look has to see.
+    /// Whether the key was absent, and its database was emptied or swapped since: EXEC must look it
+    /// up.
     is_doubtful: AtomicBool,
-    /// Whose record says that something was changed.
+    /// The client whose record is marked when the key changes.
     client: Arc<ClientRecord>,
 }
 
@@ -46,7 +48,7 @@ impl WatchedKey {
         Key::with_hash(&self.name, self.hash, self.database)
     }
 
-    /// Whether it came, or its time did, without a word.
+    /// Whether the key appeared or expired without a notification.
     fn differs(&self, store: &mut Handle) -> bool {
         let may_differ = self.existed || self.is_doubtful.load(Ordering::Relaxed);
         may_differ && store.peek(&self.key(), |record| record.is_some()) != self.existed
@@ -72,30 +74,30 @@ impl Listener for WatchedKey {
 }
 
 impl Watches {
-    /// How many are.
+    /// Returns the number of watched keys.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Bytes of memory behind them.
+    /// Returns their memory in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// The keys.
+    /// Returns the keys.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key<'_>> {
         self.each().map(|watched| watched.key())
     }
 
-    /// Watches a key, once however often this is called.
+    /// Watches a key. Repeated calls have no effect.
     pub(crate) fn add(&mut self, store: &mut Handle, key: &Key<'_>, client: &Arc<ClientRecord>) {
         let place = self.keys.entry((key.database(), key.hash())).or_default();
         if place.iter().any(|watched| *watched.name == *key.bytes()) {
             return;
         }
-        // Locked, so that nothing happens between the look and the registration.
+        // Locked, so that the key does not change between the look-up and the registration.
         let watched = store.locked(&[*key], |store| {
             let watched = Arc::new(WatchedKey {
                 name: key.bytes().into(),
@@ -113,21 +115,21 @@ impl Watches {
         self.held_bytes += key.bytes().len() + WATCHED_BYTES;
     }
 
-    /// Watches them no more. Waits for nobody who holds one of them.
+    /// Stops watching the keys. Does not wait for threads that hold one of them.
     pub(crate) fn end(&self, store: &mut Handle) {
         for watched in self.each() {
             store.unlisten_aside(&watched.key(), &as_listener(watched));
         }
     }
 
-    /// The same for who has all of them locked.
+    /// Does the same for a caller that has all of them locked.
     pub(crate) fn end_locked(&self, store: &mut Handle) {
         for watched in self.each() {
             store.unlisten(&watched.key(), &as_listener(watched));
         }
     }
 
-    /// Whether one of them was changed. For who has all of them locked.
+    /// Whether one of the keys was changed. The caller has all of them locked.
     pub(crate) fn were_changed(&self, store: &mut Handle, client: &ClientRecord) -> bool {
         client.has_flag(ClientRecord::TOUCHED) || self.each().any(|it| it.differs(store))
     }

@@ -1,4 +1,4 @@
-//! The families of commands. A family lists its rows; this list grows only when a family is born.
+//! The families of commands. Each family lists its rows; this list grows only with a new family.
 
 use engine::spec::CommandSpec;
 
@@ -45,7 +45,7 @@ const FAMILIES: &[&[&[CommandSpec]]] = &[
     &[transactions::COMMANDS],
 ];
 
-/// Every row, families in order.
+/// Returns every row, in the order of the families.
 pub fn all() -> impl Iterator<Item = &'static CommandSpec> {
     FAMILIES.iter().copied().flatten().copied().flatten()
 }

@@ -1,10 +1,10 @@
-//! What the page about compatibility says there is.
+//! The list of commands on the compatibility page.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Every command is on the page, so that a reader can tell whether it is there.
+/// Every command is on the page, so that a reader can see whether it exists.
 #[test]
 fn every_command_is_listed() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");

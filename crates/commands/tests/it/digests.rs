@@ -1,4 +1,4 @@
-//! DEBUG DIGEST and DIGEST-VALUE held against Redis': the same data, the same number.
+//! DEBUG DIGEST and DIGEST-VALUE compared with Redis: the same data gives the same number.
 
 use base::random::Prng;
 use protocol::Value;
@@ -9,7 +9,7 @@ use crate::oracle;
 
 const ROUNDS: u64 = 40;
 const REQUESTS: u64 = 60;
-/// Elements of a large value, beyond what any compact form holds.
+/// Number of elements of a large value, beyond the limits of compact encodings.
 const MANY: u64 = 700;
 
 const KEYS: &[&str] = &["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -17,7 +17,7 @@ const KEYS: &[&str] = &["a", "b", "c", "d", "e", "f", "g", "h"];
 /// Scores that Redis 7.0, the oracle, writes as 7.2 does.
 const SCORES: &[&str] = &["1", "-2", "0.5", "1.25", "inf", "-inf", "1000000", "0"];
 
-/// Texts of all sorts: numbers, what looks like one, binary, long.
+/// Returns a random text: a number, a near number, binary, long.
 fn text(random: &mut Prng) -> Vec<u8> {
     match random.below(6) {
         0 => random.below(300).to_string().into_bytes(),
@@ -33,7 +33,7 @@ fn pick<'t>(random: &mut Prng, from: &[&'t str]) -> &'t str {
     from[usize::try_from(random.below(from.len() as u64)).unwrap()]
 }
 
-/// A request that writes something, or changes the database.
+/// Returns a request that writes something, or selects another database.
 fn request(random: &mut Prng, number: u64) -> Vec<Vec<u8>> {
     let key = pick(random, KEYS);
     let count = if random.below(12) == 0 { MANY } else { 3 };
@@ -104,7 +104,7 @@ fn equal_data_has_the_sum_of_redis() {
         assert_eq!(server.run(&of_values), theirs, "round {seed}");
         let theirs = client.command(&["DEBUG", "DIGEST"]).unwrap();
         assert_eq!(server.line("DEBUG DIGEST"), theirs, "round {seed}");
-        // In a transaction it goes by another way.
+        // A transaction takes another code path.
         server.line("MULTI");
         server.line("DEBUG DIGEST");
         assert_eq!(server.line("EXEC"), Value::Array(vec![theirs.clone()]));

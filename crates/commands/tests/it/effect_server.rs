@@ -1,4 +1,4 @@
-//! An engine with one client, a clock that stands still, and a record of every effect.
+//! An engine with one client, a manual clock, and a record of every effect.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,13 +11,13 @@ use store::{
 };
 use structures::Object;
 
-/// What the clock shows when a test begins.
+/// The clock's time at the start of a test.
 pub(crate) const START_UNIX_MS: u64 = 1_700_000_000_000;
 
 /// An effect: the database and the parts of the canonical command.
 pub(crate) type Stated = (DatabaseId, Vec<Vec<u8>>);
 
-/// A record as it is compared: database, key, value, deadline, encoding, object,
+/// A record in the form in which it is compared: database, key, value, deadline, encoding, object,
 /// etag.
 pub(crate) type Dumped = (
     DatabaseId,
@@ -39,7 +39,8 @@ pub(crate) struct TestServer {
     groups: Arc<Mutex<Groups>>,
 }
 
-/// Which effects were stated as one step: from where to where, the whole of a nested one once.
+/// Groups of effects that were stated as one step, by first and end. A nested group counts once, as
+/// part of the outer one.
 #[derive(Default)]
 struct Groups {
     depth: usize,
@@ -48,7 +49,7 @@ struct Groups {
 }
 
 impl TestServer {
-    /// A server with an empty store.
+    /// Returns a server with an empty store.
     pub(crate) fn new() -> Self {
         let store = Store::new(&Options::default()).unwrap();
         let effects = Arc::new(Mutex::new(Vec::new()));
@@ -79,7 +80,7 @@ impl TestServer {
         }
     }
 
-    /// The same at this time.
+    /// Returns the same with the present time.
     pub(crate) fn now() -> Self {
         let server = Self::new();
         server
@@ -88,14 +89,15 @@ impl TestServer {
         server
     }
 
-    /// The same, speaking RESP3.
+    /// Returns the same with a RESP3 client.
     pub(crate) fn resp3() -> Self {
         let mut server = Self::new();
         server.session.speak(Resp::V3);
         server
     }
 
-    /// Runs one request. A client that has to wait is left so, and another goes on; null then.
+    /// Runs one request. If its client has to wait, it is left waiting, a new client takes over,
+    /// and the result is null.
     pub(crate) fn run<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Value {
         let args: Vec<&[u8]> = args.iter().map(AsRef::as_ref).collect();
         let mut input = Vec::new();
@@ -139,17 +141,17 @@ impl TestServer {
         self.run(&words)
     }
 
-    /// Chooses the database.
+    /// Selects the database.
     pub(crate) fn select(&mut self, database: DatabaseId) {
         self.session.select(database);
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub(crate) fn advance_ms(&self, ms: u64) {
         self.clock.advance_ms(ms);
     }
 
-    /// All effects so far.
+    /// Returns all effects so far.
     pub(crate) fn effects(&self) -> Vec<Stated> {
         self.effects
             .lock()
@@ -157,7 +159,7 @@ impl TestServer {
             .clone()
     }
 
-    /// Events of every class from now on.
+    /// Records events of every class from now on.
     pub(crate) fn want_events(&mut self) {
         let all = CLASSES
             .into_iter()
@@ -165,27 +167,27 @@ impl TestServer {
         self.engine.store().store().set_wanted_events(all);
     }
 
-    /// Events since the last call: the flag of the class, the name, the key, and the database if it is
-    /// not the first.
+    /// Returns the events since the last call: the flag of the class, the name, the key, and the
+    /// database if it is not the first.
     pub(crate) fn events(&self) -> Vec<String> {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *events)
     }
 
-    /// Lets housekeeping do its work.
+    /// Runs housekeeping.
     pub(crate) fn tick(&mut self) {
         let now_unix_ms = self.clock.now_unix_ms();
         while self.engine.store().tick(now_unix_ms) {}
     }
 
-    /// The groups among them: of which number each begins, and before which it ends.
+    /// Returns the groups of effects: the index of the first effect, and the index after the last.
     pub(crate) fn groups(&self) -> Vec<(usize, usize)> {
         let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.ended.clone()
     }
 
-    /// An empty server, in which no time passes, after all effects of this one; then the time is the
-    /// same in both.
+    /// Returns a new server after a replay of all effects of this one. No time passes during the
+    /// replay; afterwards both have the same time.
     pub(crate) fn replica(&self) -> Self {
         let mut replica = Self::new();
         replica.clock.set_unix_ms(0);
@@ -200,7 +202,7 @@ impl TestServer {
         replica
     }
 
-    /// Everything that is stored, in order.
+    /// Returns everything in the store, in order.
     pub(crate) fn dump(&mut self) -> Vec<Dumped> {
         let now_unix_ms = self.clock.now_unix_ms();
         let store = self.engine.store();

@@ -1,8 +1,9 @@
-//! Effects, replayed into an empty store, make the same store: keys, values, encodings, deadlines.
+//! Effects, replayed into an empty store, produce the same store: keys, values, encodings,
+//! deadlines.
 //!
-//! Requests are drawn from forms, one or more for every command that writes; keys are few, databases
-//! three, and time passes between requests, so that commands meet each other's values, and expired
-//! ones. `EFFECTS_SEED` runs one sequence again.
+//! Requests are drawn from forms, one or more for every command that writes. There are few keys and
+//! three databases, and time passes between requests, so that commands meet each other's values,
+//! and expired ones. `EFFECTS_SEED` repeats one sequence.
 
 use base::random::Prng;
 use engine::{Flags, Thresholds};
@@ -271,7 +272,7 @@ const FORMS: &[&str] = &[
     "PEXPIREAT {k} {at} LT",
     "PERSIST {k}",
     "SWAPDB {d} {d}",
-    // What reads may come by expired keys.
+    // Reads may meet expired keys.
     "GET {k}",
     "TOUCH {k} {k}",
     "RANDOMKEY",
@@ -286,7 +287,7 @@ const RARE_FORMS: &[&str] = &["FLUSHDB", "FLUSHALL ASYNC"];
 fn effects_of_random_commands_make_the_same_store() {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let first = number("EFFECTS_SEED");
-    // Who asks for a seed sees that one, unless asking for more.
+    // A given seed runs alone, unless more sequences are requested.
     let count = number("EFFECTS_SEQUENCES").unwrap_or(match first {
         Some(_) => 1,
         None => SEQUENCES,
@@ -324,7 +325,7 @@ fn check(seed: u64) {
             "seed {seed}: a change without an effect: {:?} after {requests:#?}",
             requests.last()
         );
-        // Fields whose time has come leave before a write is looked at.
+        // Expired fields are removed before a write is checked.
         let is_expiry = |parts: &[Vec<u8>]| parts[0] == b"HDEL";
         let has_expired = server.effects()[stated..]
             .iter()
@@ -343,7 +344,7 @@ fn check(seed: u64) {
     );
 }
 
-/// A random request.
+/// Returns a random request.
 fn draw(random: &mut Prng) -> Vec<Vec<u8>> {
     let forms = if below(random, 100) == 0 {
         RARE_FORMS
@@ -355,7 +356,8 @@ fn draw(random: &mut Prng) -> Vec<Vec<u8>> {
     words.map(|word| fill(word, random)).collect()
 }
 
-/// Some requests as one step, which ends in the database that it begins in. Its effects are one group.
+/// Runs some requests as one transaction, which ends in the database in which it began. Its effects
+/// are one group.
 fn transaction(server: &mut TestServer, random: &mut Prng, requests: &mut Vec<String>) -> Value {
     server.line("MULTI");
     requests.push("MULTI".to_owned());
@@ -372,7 +374,7 @@ fn transaction(server: &mut TestServer, random: &mut Prng, requests: &mut Vec<St
     let (stated, groups) = (server.effects().len(), server.groups().len());
     let reply = server.line("EXEC");
     assert!(matches!(reply, Value::Array(_)), "{reply:?}: {requests:#?}");
-    // Who waited is served behind the transaction, with effects of his own.
+    // A waiting client is served after the transaction, with its own effects.
     let groups = &server.groups()[groups..];
     assert_eq!(groups[0].0, stated, "{requests:#?}");
     reply
@@ -385,7 +387,7 @@ fn fill(word: &str, random: &mut Prng) -> Vec<u8> {
     }
 }
 
-/// The payload of a small value of any type.
+/// Returns the payload of a small value of any type.
 fn dump(random: &mut Prng) -> Vec<u8> {
     let text = value(random).into_bytes();
     let (limits, now) = (Thresholds::default(), 0);
@@ -466,7 +468,7 @@ fn fill_text(word: &str, random: &mut Prng) -> String {
     }
 }
 
-/// Numbers, near numbers, short and long text.
+/// Returns a random value: a number, a near number, short or long text.
 fn value(random: &mut Prng) -> String {
     match below(random, 6) {
         0 => below(random, 3).to_string(),
@@ -485,7 +487,8 @@ fn below(random: &mut Prng, most: u64) -> u64 {
 #[test]
 fn every_command_that_writes_has_a_form() {
     for spec in testkit::table().commands() {
-        // What needs another server has its effects (of a DEL) tested beside its handler.
+        // The effects of a command that needs another server (those of a DEL) are tested with its
+        // handler.
         if spec.flags.has(Flags::WRITE) && spec.name != "MIGRATE" {
             let mut forms = FORMS.iter().chain(RARE_FORMS);
             let named = |form: &&str| form.split_whitespace().next() == Some(spec.name);

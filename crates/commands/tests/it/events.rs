@@ -11,8 +11,8 @@ use testkit::process::Server;
 use crate::effect_server::TestServer;
 use crate::oracle;
 
-/// Commands, one after the other on one server, and what each states. Those that begin with `+` only
-/// prepare what follows; what begins with `*` has an event since Redis 7.2 only.
+/// Commands, run in order on one server, with the events of each. A command that begins with `+`
+/// only prepares the next ones. An event that begins with `*` exists only since Redis 7.2.
 const TABLE: &[(&str, &str)] = &[
     ("SET s 1", "n new s, $ set s"),
     ("SET s 2 EX 100", "$ set s, g expire s"),
@@ -225,7 +225,7 @@ fn states(events: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The words of a line; `''` is an empty one.
+/// Returns the words of a line; `''` is an empty word.
 fn words(line: &str) -> Vec<&str> {
     let word = |word| if word == "''" { "" } else { word };
     line.split(' ').map(word).collect()
@@ -269,7 +269,7 @@ fn the_clock_states_what_it_takes() {
     server.line("SET s 1 PX 10");
     server.events();
     server.advance_ms(10);
-    // Whoever comes first removes what is due.
+    // The first access removes expired data.
     server.line("HSET h g 1");
     server.line("SETNX s 1");
     let expected = [
@@ -343,7 +343,7 @@ fn what_is_restored_is_new() {
     }
 }
 
-/// Redis with somebody who listens.
+/// Redis with a subscriber of its events.
 struct Watched {
     server: Server,
     client: Client,
@@ -351,7 +351,7 @@ struct Watched {
     subscriber: Client,
 }
 
-/// Where a word is published that ends the events of a request.
+/// The channel of the message that marks the end of a request's events.
 const MARK: &str = "__key-mark";
 
 impl Watched {
@@ -375,13 +375,14 @@ impl Watched {
         );
     }
 
-    /// From nothing, in the first database.
+    /// Starts with no data, in the first database.
     fn begin(&mut self) {
         self.client = self.server.client().unwrap();
         self.client.command(&["FLUSHALL"]).unwrap();
     }
 
-    /// The reply to a request, and the events: name, key, and the database if it is not the first.
+    /// Returns the reply to a request, and the events: name, key, and the database if it is not the
+    /// first.
     fn run<A: AsRef<[u8]>>(&mut self, request: &[A]) -> (Value, Vec<String>) {
         let reply = self.client.command(request).unwrap();
         self.marker.command(&["PUBLISH", MARK, "end"]).unwrap();
@@ -414,7 +415,7 @@ fn is_unknown_command(reply: &Value) -> bool {
     matches!(reply, Value::Error(text) if text.starts_with(b"ERR unknown"))
 }
 
-/// Commands that write and have no line of their own, and why.
+/// Commands that write but have no line of their own, with the reason.
 const WITHOUT_LINE: &[(&str, &str)] = &[
     ("PFDEBUG", "it changes a form and no value"),
     (
@@ -467,17 +468,18 @@ fn the_table_is_that_of_redis_class_by_class() {
     }
 }
 
-/// Since Redis 7.2 whoever reads for a consumer makes it, be there something to read or not.
+/// Since Redis 7.2, a read for a consumer creates the consumer, whether there are entries or not.
 fn is_compared(event: &str) -> bool {
     !event.starts_with("xgroup-createconsumer") && !event.starts_with("xgroup-delconsumer")
 }
 
-/// What is refused may have looked at more keys or fewer, and SORT at those of patterns in any order.
+/// A refused request may have looked up more or fewer keys, and SORT may look up keys of patterns
+/// in any order.
 fn is_free_to_miss(request: &[Vec<u8>], reply: &Value) -> bool {
     matches!(reply, Value::Error(_)) || request[0].to_ascii_uppercase().starts_with(b"SORT")
 }
 
-/// Rounds of random requests; `EVENTS_ROUNDS` asks for more.
+/// Returns the number of rounds of random requests; `EVENTS_ROUNDS` sets it.
 fn rounds() -> u64 {
     std::env::var("EVENTS_ROUNDS").map_or(20, |text| text.parse().unwrap())
 }

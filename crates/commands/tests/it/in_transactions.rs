@@ -1,5 +1,5 @@
-//! Every request of every transcript, in a transaction of its own: EXEC answers what the request would
-//! have been answered, so no command touches a key that was not locked for it, and nothing waits.
+//! Runs every request of every transcript in its own transaction: EXEC returns the reply that the
+//! request alone would get. So no command touches a key that was not locked for it, and none waits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use protocol::Value;
 
 use crate::effect_server::TestServer;
 
-/// What is about the connection, not done in a transaction, or different each time.
+/// Commands that are about the connection, are not allowed in a transaction, or reply differently
+/// each time.
 const OTHERS: &[&str] = &[
     "MULTI",
     "EXEC",
@@ -36,7 +37,7 @@ const OTHERS: &[&str] = &[
     "SYNC",
 ];
 
-/// Whether a request asks for a password.
+/// Whether a request generates a password.
 fn is_random(words: &[Vec<u8>]) -> bool {
     let is = |at: usize, word: &str| {
         let there: Option<&Vec<u8>> = words.get(at);
@@ -45,7 +46,8 @@ fn is_random(words: &[Vec<u8>]) -> bool {
     is(0, "ACL") && is(1, "GENPASS")
 }
 
-/// The one request that is refused inside of a transaction whatever the state of the server.
+/// Whether it is the only request that is refused inside a transaction regardless of the server's
+/// state.
 fn is_refused_inside(words: &[Vec<u8>]) -> bool {
     let request = words.join(&b' ');
     request.eq_ignore_ascii_case(b"REPLICATION LEAVE FOR-RESTART")
@@ -74,7 +76,7 @@ fn requests_are_answered_the_same_in_a_transaction() {
             count += 1;
             let expected = plain.run(&words);
             let answered = in_transaction(&mut inside, &words);
-            // These give keys in an order of their own in every server, or what nobody can guess.
+            // These return keys in an order that differs between servers, or random values.
             let is_about_all = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
             if ["KEYS", "SCAN", "RANDOMKEY"].into_iter().any(is_about_all) || is_random(&words) {
                 continue;
@@ -106,7 +108,7 @@ fn in_transaction(server: &mut TestServer, words: &[Vec<u8>]) -> Value {
     }
 }
 
-/// Whether two replies are the same, but for counts of calls and the like.
+/// Whether two replies are the same, apart from call counts and similar.
 fn is_same(one: &Value, other: &Value) -> bool {
     let is_report = |value: &Value| matches!(value, Value::Bulk(text) if text.len() > 200);
     one == other || (is_report(one) && is_report(other))

@@ -1,4 +1,5 @@
-//! The room from outside: effects that replay, and the table of commands held against Redis'.
+//! Tests of the room from outside: replay of effects, and the table of commands compared with
+//! Redis.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 

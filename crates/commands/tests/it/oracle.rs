@@ -1,16 +1,16 @@
-//! Redis itself, asked for its table of commands.
+//! A Redis server, as the reference for the table of commands.
 
 use std::io;
 
 use protocol::Value;
 use testkit::process::{Server, ServerBuilder};
 
-/// A running `redis-server`, or `None` where there is none; in CI that is a failure.
+/// Returns a running `redis-server`, or `None` if there is none; in CI that is a failure.
 pub(crate) fn start() -> Option<Server> {
     or_none(ServerBuilder::oracle().start())
 }
 
-/// What came of starting one that is told something.
+/// Returns the started server, or reports that it is missing.
 #[expect(
     clippy::print_stderr,
     reason = "who runs the tests should know what was left out"
@@ -29,7 +29,7 @@ pub(crate) fn or_none(started: io::Result<Server>) -> Option<Server> {
     }
 }
 
-/// Its reply, in RESP3.
+/// Returns its reply, in RESP3.
 pub(crate) fn ask(server: &Server, request: &[&str]) -> Value {
     let mut client = server.client().unwrap();
     client.command(&["HELLO", "3"]).unwrap();

@@ -1,5 +1,5 @@
-//! The pages of all commands for readers, `docs/reference/commands/`, follow the table; their examples are those of the
-//! transcripts, which the tests run.
+//! The pages of all commands for readers, `docs/reference/commands/`, are generated from the table.
+//! Their examples are from the transcripts, which the tests run.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,11 +10,11 @@ use engine::spec::{CommandSpec, categories_of};
 
 use crate::transcripts::{family, path};
 
-/// Requests of an example.
+/// Maximum number of requests in an example.
 const REQUESTS_MAX: usize = 8;
-/// Successful calls of the command itself.
+/// Maximum number of successful calls of the command itself.
 const CALLS_MAX: usize = 3;
-/// Longer lines are cut.
+/// Length at which lines are cut.
 const LINE_CHARS_MAX: usize = 120;
 
 const HEAD: &str = "\
@@ -30,7 +30,7 @@ this server and, where Redis knows the command, against Redis: requests after `>
 `\"text\"`, `[list]`, `%{map}`; `<…>` and `*` stand for what differs from run to run.
 ";
 
-/// Families in the order of the pages, with their titles.
+/// Families in the order of the pages, with titles.
 const FAMILIES: [(&str, &str); 17] = [
     ("generic", "Keys"),
     ("strings", "Strings"),
@@ -112,7 +112,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference")
 }
 
-/// One command or subcommand.
+/// Appends one command or subcommand.
 fn describe(page: &mut String, spec: &CommandSpec, container: Option<&CommandSpec>) {
     let (mark, name) = match container {
         None => ("##", spec.name.to_owned()),
@@ -153,18 +153,18 @@ fn describe(page: &mut String, spec: &CommandSpec, container: Option<&CommandSpe
     }
 }
 
-/// A text in a cell of a table.
+/// Returns a text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// A request and what was answered.
+/// A request and its reply.
 struct Exchanged<'a> {
     lines: Vec<&'a str>,
     is_own: bool,
 }
 
-/// The first requests of a transcript that succeed, until the command itself did so a few times.
+/// Returns the first successful requests of a transcript, up to a few of the command itself.
 fn example(transcript: &str, name: &str) -> Vec<String> {
     let mut kept: Vec<Exchanged<'_>> = Vec::new();
     for one in exchanges(transcript, name) {
@@ -192,7 +192,7 @@ fn cut(line: &str) -> String {
     format!("{start}…")
 }
 
-/// Requests that were not refused, with their replies and the comment above.
+/// Returns the requests that were not refused, with their replies and the comment above.
 fn exchanges<'a>(transcript: &'a str, name: &str) -> Vec<Exchanged<'a>> {
     let mut all: Vec<Exchanged<'a>> = Vec::new();
     let (mut comment, mut is_open) = (Vec::new(), false);
@@ -205,7 +205,7 @@ fn exchanges<'a>(transcript: &'a str, name: &str) -> Vec<Exchanged<'a>> {
                 comment.push(line);
                 is_open = false;
             }
-            // How requests are sent, and raw bytes.
+            // Directives for sending requests, and raw bytes.
             line if line.starts_with('!') || line.starts_with(">>") => is_open = false,
             line if line.starts_with("> ") => {
                 let mut lines = std::mem::take(&mut comment);

@@ -1,6 +1,6 @@
-//! Every row of the table against Redis' own: COMMAND and the arguments in COMMAND DOCS.
+//! Compares every row of the table with Redis: COMMAND and the arguments in COMMAND DOCS.
 //!
-//! Summaries are our own words, and so is the history of a command, of which the versions count.
+//! Summaries are in our own words. So is the history of a command; only its versions are compared.
 
 use protocol::OwnedRequest;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +10,8 @@ use protocol::Value;
 use crate::effect_server::TestServer;
 use crate::oracle;
 
-/// Where a row differs from Redis 7.0.15 and should: row, field, why. One that does not differ any
-/// more fails the test.
+/// Intended differences of rows from Redis 7.0.15: row, field, reason. An entry without a
+/// difference fails the test.
 const ACCEPTED: &[(&str, &str, &str)] = &[
     ("client|kill", "history", "MAXAGE is newer: Redis 7.4"),
     ("set", "history", "IFEQ is newer: Valkey 8.1"),
@@ -234,7 +234,7 @@ fn rows_are_those_of_redis() {
     }
 }
 
-/// What differs, by row and field.
+/// Returns the differences, by row and field.
 fn differences(
     ours: &BTreeMap<String, Row>,
     theirs: &BTreeMap<String, Row>,
@@ -260,7 +260,7 @@ fn differences(
     found
 }
 
-/// All rows, subcommands by their full names.
+/// Returns all rows, with subcommands by their full names.
 fn rows(commands: &Value, docs: &Value) -> BTreeMap<String, Row> {
     let mut rows = BTreeMap::new();
     for command in elements(commands) {
@@ -312,7 +312,7 @@ fn add_docs(rows: &mut BTreeMap<String, Row>, docs: &Value) {
     }
 }
 
-/// The versions in which something changed.
+/// Returns the versions in which something changed.
 fn versions(history: &Value) -> String {
     let versions: BTreeSet<String> = elements(history)
         .iter()
@@ -321,7 +321,8 @@ fn versions(history: &Value) -> String {
     versions.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// An argument tree without what is only for show: the names of groups, versions, display texts.
+/// Returns an argument tree without the parts that are only for display: names of groups, versions,
+/// display texts.
 fn arguments(list: &Value) -> String {
     let mut shown = String::new();
     for argument in elements(list) {
@@ -370,7 +371,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A value as one line, its type included; the order of a set or map means nothing.
+/// Returns a value as one line with its type. The order of a set or map is ignored.
 fn show(value: &Value) -> String {
     match value {
         Value::Set(elements) => {
@@ -388,7 +389,7 @@ fn show(value: &Value) -> String {
     }
 }
 
-/// A row written on top of another one must not keep that one's loop.
+/// A row based on another one must not keep that one's loop.
 #[test]
 fn a_loop_of_its_own_belongs_to_one_handler() {
     let loops = || {
@@ -420,7 +421,7 @@ fn every_command_is_found_by_its_name() {
     }
 }
 
-/// The places of a request's arguments that no log shows.
+/// Returns the indexes of a request's arguments that no log shows.
 fn hidden(words: &[&str]) -> Vec<usize> {
     let table = commands::table();
     let request = OwnedRequest::new(words);

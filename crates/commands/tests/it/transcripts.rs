@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use engine::{CommandSpec, Group};
 
-/// Where a row's transcript is.
+/// Returns the path of a row's transcript.
 pub(crate) fn path(spec: &CommandSpec, container: Option<&CommandSpec>) -> PathBuf {
     let name = container.map_or_else(
         || spec.name.to_lowercase(),
@@ -16,12 +16,12 @@ pub(crate) fn path(spec: &CommandSpec, container: Option<&CommandSpec>) -> PathB
         .join(format!("{name}.txt"))
 }
 
-/// The folder of a row's family.
+/// Returns the folder of a row's family.
 pub(crate) fn family(spec: &CommandSpec) -> &'static str {
     if spec.name == "ACL" {
         return "acl";
     }
-    // These are about keys, though the documentation counts them elsewhere.
+    // These are about keys, though the documentation groups them elsewhere.
     if matches!(
         spec.name,
         "DBSIZE" | "FLUSHDB" | "FLUSHALL" | "SWAPDB" | "SELECT"

@@ -1,7 +1,7 @@
-//! The values that a request needs of keys whose values lie out of memory.
+//! Values out of memory that a request needs.
 //!
-//! A write that met one which cannot be read when it had changed something would be done by half. So it has all of them
-//! in memory before it begins, and is refused when one cannot be read.
+//! If a write met an unreadable value after its first change, it would be half done. So a write has
+//! all its values in memory before it begins, and is refused if one cannot be read.
 
 use protocol::Request;
 use store::{Key, Record, StoreError};
@@ -13,7 +13,7 @@ use crate::key_places as places;
 use crate::spec::CommandSpec;
 
 impl Context<'_> {
-    /// The keys whose values a request needs, as far as its arguments tell.
+    /// Returns the keys whose values a request needs, as far as its arguments show.
     pub(crate) fn keys_with_values<'r>(
         &self,
         spec: &CommandSpec,
@@ -33,11 +33,11 @@ impl Context<'_> {
             .collect()
     }
 
-    /// Has the values that a write needs stay in memory until [`store::release_held_values`]. To be called before it begins,
-    /// by a thread that holds its keys or none.
+    /// Keeps the values that a write needs in memory until [`store::release_held_values`]. The
+    /// caller calls this before the write begins, and holds either all its keys or none.
     ///
     /// # Errors
-    /// When one cannot be read.
+    /// If a value cannot be read.
     #[inline]
     pub(crate) fn hold_values(
         &mut self,
@@ -56,7 +56,7 @@ impl Context<'_> {
         for key in self.keys_with_values(spec, request) {
             let holds = |record: Option<&Record<'_>>| record.is_none_or(Record::hold_value);
             if !self.store.inspect(&key, holds) {
-                // Said here.
+                // The error below reports it.
                 store::take_unreadable();
                 return Err(StoreError::Unreadable.into());
             }
@@ -64,7 +64,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// What a command came to, unless a value that it needed could not be read.
+    /// Returns a command's result, or an error if a value that it needed could not be read.
     #[inline]
     pub(crate) fn of_readable(&self, result: CommandResult) -> CommandResult {
         if self.store.stubs() > 0 && store::take_unreadable() {

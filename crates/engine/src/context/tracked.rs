@@ -1,4 +1,4 @@
-//! The keys that a request reads are noted for clients that want to hear of their changes.
+//! Records the keys that a request reads, for clients with client caching.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::spec::{CommandSpec, Flags, Group};
 use crate::tracking::Tracking;
 
 impl Context<'_> {
-    /// Notes the keys that a request reads, if its client wants to hear of their changes.
+    /// Records the keys that a request reads if its client tracks them.
     #[inline]
     pub fn track_reads(&mut self, spec: &CommandSpec, request: Request<'_>) {
         let tracking = self.session.tracking.as_deref();
-        // Of a script, what it reads counts, not what it declares.
+        // For a script, the keys it reads count, not the keys it declares.
         let reads = spec.flags.has(Flags::READONLY) && spec.group != Group::Scripting;
         if reads && tracking.is_some_and(Tracking::tracks_reads) {
             self.track(spec, request);

@@ -13,11 +13,11 @@ use crate::session::ReplyMode;
 use crate::waiting::{InVain, Wait, Waiting};
 
 impl Context<'_> {
-    /// Runs `take` at the first of `keys`, which are locked, that holds such a structure nobody has
-    /// waited longer for; whether there is one.
+    /// Runs `take` at the first of `keys` that holds a structure `S` and for which no other client
+    /// has waited longer. The keys are locked. Returns whether there is such a key.
     ///
     /// # Errors
-    /// WRONGTYPE when a key before it holds something else, and those of `take`.
+    /// WRONGTYPE if an earlier key holds another type, and the errors of `take`.
     pub fn take_first<S: Structure>(
         &mut self,
         keys: &[Key<'_>],
@@ -25,8 +25,8 @@ impl Context<'_> {
         mut take: impl FnMut(&mut Entry<'_>) -> CommandResult,
     ) -> Result<bool, CommandError> {
         let turn = self.turn;
-        // Who may not wait stands in no line: a transaction takes what it has pushed itself, and those
-        // who wait are served after it.
+        // A request that may not wait does not stand in line: a transaction takes what it pushed
+        // itself, and waiting clients are served after it.
         let stands_in_line = self.may_block;
         for key in keys {
             let is_taken = self.store.modify(key, |entry| {
@@ -47,8 +47,9 @@ impl Context<'_> {
         Ok(false)
     }
 
-    /// Lets the client wait for `keys`, which are locked and among which nothing was found, or leaves
-    /// it in line if it has waited already. The handler returns what this returns, and wrote nothing.
+    /// Lets the client wait for `keys`, or keeps its place in line if it has waited already. The
+    /// keys are locked, and nothing was found in them. The handler has written nothing, and returns
+    /// this result.
     ///
     /// # Errors
     /// Always [`CommandError::Blocks`].
@@ -64,7 +65,7 @@ impl Context<'_> {
         })
     }
 
-    /// The same where another request than the one that came is to be run later.
+    /// Does the same, for a later run of another request than the one that was sent.
     ///
     /// # Errors
     /// Always [`CommandError::Blocks`].
@@ -81,7 +82,7 @@ impl Context<'_> {
         Err(CommandError::Blocks)
     }
 
-    /// Lets the client wait until the log is on disk up to a place, or time is over.
+    /// Lets the client wait until the log is on disk up to a position, or until the timeout.
     ///
     /// # Errors
     /// Always [`CommandError::Blocks`].
@@ -103,7 +104,7 @@ impl Context<'_> {
         result
     }
 
-    /// Lets the client wait until time is over, or somebody else ends that.
+    /// Lets the client wait until the timeout, or until another event ends the wait.
     ///
     /// # Errors
     /// Always [`CommandError::Blocks`].
@@ -118,8 +119,8 @@ impl Context<'_> {
         Err(CommandError::Blocks)
     }
 
-    /// Lets the client wait until replicas, and maybe the local disk, have the log as far as `in_vain` says, or time
-    /// is over.
+    /// Lets the client wait until replicas, and maybe the local disk, have the log as far as
+    /// `in_vain` says, or until the timeout.
     ///
     /// # Errors
     /// Always [`CommandError::Blocks`].
@@ -144,7 +145,8 @@ impl Context<'_> {
         (request, in_vain): (OwnedRequest, InVain),
     ) {
         let name = request.request().name();
-        // A request that means now has the own name, whatever its client calls it.
+        // A request to be run later has the command's own name, whatever its client calls the
+        // command.
         let table = self.table;
         let Some(command) = table.find(name).or_else(|| table.original().find(name)) else {
             unreachable!("the command that runs is in the table");

@@ -1,4 +1,4 @@
-//! Requests that ran are charged with their time, and shown to those who watch.
+//! Requests that ran are charged with their time, and reported to observers.
 
 use base::clock::Moment;
 use protocol::{Batch, Request};
@@ -17,20 +17,19 @@ use crate::waiting::Waiting;
 
 /// A request that ran by itself.
 pub(super) struct Ran<'a> {
-    /// Where its row is from.
+    /// The table that contains its row.
     pub(super) table: &'static Table,
     pub(super) command: (CommandIndex, &'static CommandSpec),
     pub(super) request: Request<'a>,
-    /// What came apart from it.
+    /// Its separately received argument.
     pub(super) long: Option<&'a LongArgument>,
-    /// With what came apart from it.
+    /// Includes the separately received argument.
     pub(super) request_bytes: usize,
     pub(super) reply_bytes: usize,
 }
 
 impl Lap {
-    /// Ends here, where `output` bytes of replies are written, and tells of what was out of the
-    /// ordinary.
+    /// Ends the sample here, with `output` bytes of replies written, and reports unusual requests.
     #[inline]
     pub(super) fn close(
         &mut self,
@@ -55,9 +54,9 @@ impl Lap {
         self.restart(now.ns, output);
     }
 
-    /// Finds out which request of those that ran made the lap long or large: the longest one for its
-    /// time, and each for its own bytes. The last one wrote what is a long reply, for a batch ends
-    /// with it.
+    /// Reports which requests made the sample long or large: the longest request is charged with
+    /// the time, each request with its own bytes. The last request is charged with a long reply
+    /// because a long reply ends a batch.
     #[cold]
     #[inline(never)]
     fn tell(
@@ -89,7 +88,7 @@ impl Lap {
         }
     }
 
-    /// Notes which key one of the requests that ran was about.
+    /// Records the key of one of the requests that ran.
     #[cold]
     #[inline(never)]
     fn look_at(&self, ledger: &Ledger<'_>, at: usize, now_unix_ms: u64, of: &Traffic<'_>) {
@@ -99,13 +98,13 @@ impl Lap {
         else {
             return;
         };
-        // Where the key stands is known of every plain command: nothing is allocated here.
+        // The key's position is known for every plain command: nothing is allocated here.
         let key = request.arg(usize::from(found.keys.first));
         ledger.note_key(key, of.client, now_unix_ms);
     }
 
-    /// Charges one request with the time that passed since `started_ns`; `output` bytes of replies are
-    /// written now.
+    /// Charges one request with the time since `started_ns`, with `output` bytes of replies written
+    /// now.
     pub(super) fn charge(
         &mut self,
         ledger: &Ledger<'_>,
@@ -125,8 +124,8 @@ impl Lap {
         now
     }
 
-    /// Charges a command whose parts are in the ledger already with all of their time, for the
-    /// statistics alone.
+    /// Charges a command with its total time, for the statistics only. Its parts are in the ledger
+    /// already.
     pub(super) fn charge_all(
         &mut self,
         ledger: &Ledger<'_>,
@@ -143,17 +142,17 @@ impl Lap {
     }
 }
 
-/// A batch, and whose it is.
+/// A batch, with its client.
 pub(super) struct Traffic<'a> {
     pub(super) batch: &'a Batch,
-    /// What the batch was decoded from.
+    /// The input that the batch was decoded from.
     pub(super) input: &'a [u8],
     pub(super) table: &'static Table,
     pub(super) client: &'a ClientRecord,
 }
 
 impl Ledger<'_> {
-    /// Writes down that a request ran from `started_ns` until now.
+    /// Records that a request ran from `started_ns` until now.
     pub(super) fn enter(&self, now: Moment, started_ns: u64, ran: &Ran<'_>, client: &ClientRecord) {
         let observer = self.observer;
         let mut ns = now.ns.wrapping_sub(started_ns);
@@ -179,8 +178,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// Writes down that a script called a command, which ran from `started_ns` until now: how long that
-    /// was, and what is to be noticed of it, if it took long. Its bytes are the script's own.
+    /// Records that a script called a command that ran from `started_ns` until now: its time, and a
+    /// report if it took long. Its bytes are the script's own.
     #[inline]
     pub(crate) fn enter_called(
         &self,
@@ -205,8 +204,8 @@ impl Ledger<'_> {
         (ns, measured)
     }
 
-    /// Writes down that a request that has waited ran from `started` until now: waiting takes no time. How long that was, in
-    /// nanoseconds.
+    /// Records that a request that has waited ran from `started` until now. The wait itself does
+    /// not count. Returns the run time in nanoseconds.
     pub(super) fn enter_served(
         &self,
         started: Moment,
@@ -231,7 +230,7 @@ impl Ledger<'_> {
         now.ns.saturating_sub(started.ns)
     }
 
-    /// Shows a request that ran to those who see all; not those of operators.
+    /// Shows a request that ran to monitors, unless it is an operator's command.
     #[inline]
     pub(super) fn show(
         &self,
@@ -241,7 +240,7 @@ impl Ledger<'_> {
         long: Option<&LongArgument>,
     ) {
         let monitors = &self.observer.monitors;
-        // A script is shown with what it ran, and not by the rule.
+        // A script is shown before the commands it ran, and not by this rule.
         let is_script = spec.group == Group::Scripting;
         let is_hidden =
             spec.flags.has(Flags::ADMIN) || (spec.flags.has(Flags::SKIP_MONITOR) && !is_script);
@@ -257,7 +256,7 @@ impl Ledger<'_> {
     }
 }
 
-/// The name of the row that ran: `config|get`.
+/// Returns the full name of the row that ran, such as `config|get`.
 #[cold]
 fn full_name(table: &Table, spec: &CommandSpec, request: Request<'_>) -> String {
     let own = spec.name.to_lowercase();

@@ -1,11 +1,12 @@
-//! Requests whose keys' values lie out of memory wait until these have been read, and run then.
+//! Requests wait until the values of their keys that lie out of memory have been read.
 //!
-//! Asked before a request runs, by the keys that its row names: a request that has to wait has done nothing yet.
-//! Plain requests whose values are in memory, as a look at the index without a lock tells, run like those of a server without
-//! a tier.
+//! The check runs before a request, on the keys that its row names: a request that has to wait has
+//! done nothing yet. Plain requests whose values are in memory run like those of a server without a
+//! tier. A look at the index without a lock decides that.
 //!
-//! What cannot be told before (a script's undeclared keys, SORT's patterns, a key that was demoted in between) is
-//! read where it is needed, with the key held: right, and slower.
+//! Some values are not known in advance: a script's undeclared keys, SORT's patterns, a key that
+//! was demoted in between. They are read where they are needed, with the key locked: correct, but
+//! slower.
 
 use std::sync::atomic::Ordering;
 
@@ -26,15 +27,18 @@ use crate::spec::InTransaction;
 use crate::table::Found;
 use crate::transaction::Reach;
 
-/// A request that was given its values so often and finds others cold each time has them read where it needs them.
+/// Maximum number of times that a request waits for values. If it still finds others cold, it reads
+/// them where it needs them.
 const ROUNDS_MAX: u8 = 8;
 
-/// While a request waits, so many of those behind it are looked at, and have so many bytes of values read.
+/// While a request waits, at most this many later requests are examined, and at most this many
+/// bytes of their values are read.
 const AHEAD_REQUESTS_MAX: usize = 256;
 const AHEAD_BYTES_MAX: usize = 256 << 10;
 
 impl Visit<'_> {
-    /// Whether the values of all keys of a run are in memory, as far as can be told without a lock.
+    /// Whether the values of all keys of a run are in memory, as far as a look without a lock
+    /// tells.
     pub(super) fn has_values(&self, run: &Run<'_>, planned: &PlannedRun, found: &Found) -> bool {
         let Context {
             shared,
@@ -52,7 +56,7 @@ impl Visit<'_> {
         if needs_none {
             return true;
         }
-        // The plan has the keys of the first place alone, and none of those at no fixed place.
+        // The plan has only the keys of the first key position, and none without a fixed position.
         let keys_count = match found.spec.keys {
             [_] => run.requests_count * planned.keys_each,
             _ => 0,
@@ -63,7 +67,7 @@ impl Visit<'_> {
             && keys.is_some_and(|keys| keys.iter().all(|key| ahead.is_in_memory(key.hash())))
     }
 
-    /// Runs plain requests of which [`Visit::has_values`] said that nothing is to be read for them. A value that has left
+    /// Runs plain requests for which [`Visit::has_values`] returned true. A value that has left
     /// memory since is read where it is needed.
     #[inline(never)]
     pub(super) fn execute_in_memory(
@@ -75,16 +79,17 @@ impl Visit<'_> {
     ) -> Option<Left> {
         let start = self.reply.mark();
         let left = self.execute((first, run.clone()), planned, found, reply_bytes_end);
-        // A write that needed such a value has said so itself, and changed nothing.
+        // A write that needed such a value has replied with the error itself, and changed nothing.
         if store::take_unreadable() && !found.spec.flags.has(Flags::WRITE) {
-            // Some reply says that nothing is there. These requests are counted twice.
+            // Some reply says that a key does not exist. These requests are counted twice.
             self.reply.rollback(start);
             return self.execute_with_care(run, planned, reply_bytes_end);
         }
         left
     }
 
-    /// Whether a request has to wait for values that lie out of memory, which are being read then.
+    /// Whether a request has to wait for values out of memory. If so, the read of these values is
+    /// under way.
     #[cold]
     pub(super) fn waits_for_values(
         &mut self,
@@ -104,7 +109,7 @@ impl Visit<'_> {
         if self.check((index, spec), request).is_err() {
             return false;
         }
-        // The keys of what is queued live in the session, which is asked for more below.
+        // The keys of queued requests borrow from the session, which is needed mutably below.
         let transaction = self.context.session.transaction.take();
         let waits = match &transaction {
             Some(queued) if spec.in_transaction == InTransaction::Runs => {
@@ -122,7 +127,7 @@ impl Visit<'_> {
             }
         };
         self.context.session.transaction = transaction;
-        // Who is woken for something else, and looks again, is no further.
+        // A request that was woken for another reason has made no progress.
         self.context.session.cold_rounds = match waits {
             ValuesAre::Here => 0,
             ValuesAre::Coming => rounds,
@@ -132,7 +137,8 @@ impl Visit<'_> {
         waits != ValuesAre::Here
     }
 
-    /// Moves the values of all keys of a request out of memory, where that is done after every command.
+    /// Moves the values of all keys of a request out of memory, for servers that do so after every
+    /// command.
     #[cold]
     pub(super) fn demote_keys(&mut self, command: Option<&Found>, request: Request<'_>) {
         let resolved = command.map(|found| resolve(self.context.table, found, request));
@@ -147,13 +153,13 @@ impl Visit<'_> {
             };
             let context = &mut self.context;
             let key = context.store.key(database, name);
-            // One that stays is tried again after the next command.
+            // A value that stays is tried again after the next command.
             let _stays = context.server.demote(context.store, &key);
         }
     }
 
-    /// Whether values of some keys have to be waited for. If none has, notes that they are used; what was used
-    /// before, since the hand of demotions came by, comes back into memory.
+    /// Returns whether values of some keys must be waited for. If not, marks them as used. A value
+    /// that was already used since the last demotion pass comes back into memory.
     fn wait_for(&mut self, keys: &[Key<'_>]) -> ValuesAre {
         let store = &mut *self.context.store;
         let cold: Vec<_> = keys
@@ -175,17 +181,18 @@ impl Visit<'_> {
             let store = &mut *self.context.store;
             let was_used = store.use_cold_key(key).is_some_and(|found| found.is_used);
             if promotes.applies(was_used) {
-                // Where there is no memory for it, it is read from where it is.
+                // If there is no memory for it, it is read from its place in the tier.
                 let _stays = store.modify(key, |entry| entry.promote());
             }
         }
-        // Whoever needs one that cannot be read meets it again, and a SET in a transaction does not.
+        // A request that needs an unreadable value meets it again; a SET in a transaction does not.
         store::take_unreadable();
         ValuesAre::Here
     }
 
-    /// Has values read that requests behind one that waits need, so that one client which sends many at once keeps the
-    /// device busy. What is asked for here and not read by then is asked for again.
+    /// Starts to read the values of requests behind one that waits, so that a single client that
+    /// sends many requests keeps the device busy. A value that is not read in time is requested
+    /// again.
     #[cold]
     pub(super) fn read_ahead(&mut self, input: &[u8]) {
         self.reads_ahead = false;
@@ -215,7 +222,7 @@ impl Visit<'_> {
         }
     }
 
-    /// The values that a request needs and that are out of memory.
+    /// Returns the cold values that a request needs.
     fn cold_values_of(&mut self, request: Request<'_>) -> Vec<(Vec<u8>, Locator)> {
         let table = self.context.table;
         let found = request.arg(0).and_then(|name| table.find(name));

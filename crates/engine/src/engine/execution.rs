@@ -1,10 +1,10 @@
 //! One call of [`Engine::run`](super::Engine::run): the requests of one client, batch by batch.
 //!
-//! Most requests are plain: of a command that touches nothing but keys, from a client in no special
-//! state. Whether the client is in one is found out once a batch, and again after requests that were
-//! not plain, the only ones that can change it. What holds for a request that is not plain stands in
-//! [`Visit::execute_with_care`]; the short way ([`Visit::execute`]) leaves out what cannot apply, and
-//! takes requests of one command that stand one after the other together.
+//! Most requests are plain: they belong to a command that touches nothing but keys, and come from a
+//! client in no special state. The engine checks the client's state once per batch, and again after
+//! each request that is not plain, because only those can change it. [`Visit::execute_with_care`]
+//! has everything that applies to requests that are not plain. The short way ([`Visit::execute`])
+//! leaves out what cannot apply, and runs consecutive requests of one command together.
 
 use std::sync::atomic::Ordering;
 
@@ -35,15 +35,16 @@ use crate::spec::{CommandSpec, Flags, Group, InTransaction};
 use crate::table::Found;
 use crate::transaction::{keys_reached, may_reach_any_key, may_write};
 
-/// So long one client is served before the others have their turn, and one batch or one request that
-/// is not plain longer.
+/// How long one client is served before other clients get their turn. One batch, or one request
+/// that is not plain, may exceed it.
 const VISIT_NS_MAX: u64 = 500_000;
 
-/// So many arguments of the plain requests of a batch are gone through before others have their turn,
-/// and one request's more: with long requests a batch would be many times as long as a visit.
+/// Maximum number of arguments of plain requests in a batch before other clients get their turn.
+/// One request may exceed it. Without this limit, a batch of long requests would take many times as
+/// long as a visit.
 const BATCH_ARGUMENTS_MAX: usize = 512;
 
-/// Where a batch was left before its end.
+/// Where a batch was interrupted before its end.
 pub(super) struct Left {
     /// The request that ran last, or that has to wait.
     index: usize,
@@ -66,7 +67,8 @@ impl Visit<'_> {
         let mut now_unix_ms = self.context.now_unix_ms;
         loop {
             let rest = &input[outcome.consumed..];
-            // Before authentication one request at a time: it may be the one that lifts the limits.
+            // Before authentication, one request at a time: it may be the one that lifts the
+            // limits.
             let authenticated = self.context.session.authenticated;
             let most = if authenticated { BATCH_MAX } else { 1 };
             let decoded = self.decode(rest, most, batch);
@@ -93,7 +95,7 @@ impl Visit<'_> {
             if let Some(error) = decoded.error {
                 let start = self.reply.mark();
                 error.write_to(&mut self.reply);
-                // Behind the byte that makes it an error.
+                // Skip the byte that marks an error.
                 let text = self.reply.since(start).get(1..);
                 self.ledger.counters.count_error(text.unwrap_or_default());
                 outcome.next = Next::Close;
@@ -110,7 +112,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Ends a visit within a batch of the input that was left after it.
+    /// Ends a visit that was interrupted within a batch.
     fn end_early(
         &mut self,
         before: Outcome,
@@ -134,11 +136,11 @@ impl Visit<'_> {
         outcome
     }
 
-    /// Executes a batch that was not decoded here, with nobody else who waits for a turn. How many ran, and how
-    /// to go on.
+    /// Executes a batch that was not decoded here, while no other client waits for a turn. Returns
+    /// how many requests ran, and how to go on.
     pub(super) fn run_batch(&mut self, batch: &Batch, input: &[u8]) -> (usize, Next) {
         debug_assert!(batch.len() <= BATCH_MAX);
-        // So that the visit is over at no time.
+        // With this start time the visit never exceeds its limit.
         self.started_ns = u64::MAX;
         self.plan(batch, input);
         self.set_time(self.context.now_unix_ms);
@@ -153,7 +155,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Has the rest of the request that the input ends in received apart, if it is one of those.
+    /// Begins a bulk upload for the incomplete request at the end of the input, if it qualifies.
     #[cold]
     pub(super) fn begin_arrival(&mut self, input: &[u8], outcome: &mut Outcome) {
         let context = &mut self.context;
@@ -201,7 +203,7 @@ impl Visit<'_> {
         context.plan.make(context.table, &ahead, batch.runs(input));
     }
 
-    /// Runs a batch in order; `None` when all of it ran and there is room for more.
+    /// Runs a batch in order. Returns `None` if all of it ran and the reply has space left.
     fn execute_batch(
         &mut self,
         batch: &Batch,
@@ -253,7 +255,7 @@ impl Visit<'_> {
         None
     }
 
-    /// Charges what ran of a batch since the clock was read last, if anything did.
+    /// Charges the requests of a batch that ran since the last clock reading, if any.
     #[inline]
     fn close_lap(&mut self, batch: &Batch, input: &[u8], now: Moment) {
         let of = Traffic {
@@ -312,8 +314,8 @@ impl Visit<'_> {
         })
     }
 
-    /// Asks the cache for what those requests of a run look for that are about the same key: one look
-    /// at its structure for all of them.
+    /// Prefetches the elements for requests of a run that are about the same key, with one look at
+    /// the key's structure for all of them.
     #[inline(never)]
     fn prefetch_elements(&mut self, run: Run<'_>, planned: &PlannedRun, found: &Found) {
         let none: &[u8] = &[];
@@ -349,7 +351,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Runs any requests.
+    /// Runs requests of any kind.
     #[inline(never)]
     pub(super) fn execute_with_care(
         &mut self,
@@ -369,27 +371,26 @@ impl Visit<'_> {
         None
     }
 
-    /// Whether the client was served for so long that it is the others' turn, as far as is known
-    /// without a look at the clock.
+    /// Whether the client's turn is over, judged by the last clock reading.
     fn is_over(&self) -> bool {
         self.lap.since_ns().saturating_sub(self.started_ns) >= VISIT_NS_MAX
     }
 
-    /// Whether each request of a command has to be looked at by itself.
+    /// Whether each request of a command must be handled one by one.
     #[inline]
     fn is_looked_at(&self, found: &Found) -> bool {
         self.looks_at_each || self.looks_at_writes && found.spec.flags.has(Flags::WRITE)
     }
 
-    /// Whether requests may have to wait, so that each has to be looked at by itself.
+    /// Whether requests may have to wait, so that each must be handled one by one.
     #[inline]
     fn is_gated(&self) -> bool {
         !self.context.shared.gate.is_open()
     }
 
-    /// Runs any request and writes its reply.
+    /// Runs one request of any kind and writes its reply.
     fn execute_one(&mut self, request: Request<'_>, command: Option<&Found>) -> Next {
-        // What runs aside was begun before, and who says what goes waits for nobody.
+        // An offloaded request was begun before, and commands of the primary wait for nothing.
         if self.place != Place::Aside
             && self.is_gated()
             && !self.context.session.is_of_primary
@@ -401,7 +402,7 @@ impl Visit<'_> {
             return Next::Paused;
         }
         self.reply_start = self.reply.mark();
-        // What was changed by others holds from here on.
+        // Changes of the rules by other clients apply from here on.
         self.context.session.permit.rules();
         if let Some(next) = self.wait_if_it_has_to(command, request) {
             return next;
@@ -435,7 +436,7 @@ impl Visit<'_> {
         }
         let session = &mut *self.context.session;
         session.arrival = None;
-        // What switches replies off has written what it should.
+        // A command that switches replies off decides about its own reply.
         let is_push = std::mem::take(&mut session.reply_is_push);
         if reply_mode != ReplyMode::On && !is_push {
             suppress_reply(session, &mut self.reply, start);
@@ -458,7 +459,7 @@ impl Visit<'_> {
         }
     }
 
-    /// What a request has to wait for that needs keys or values which are not to be had now.
+    /// Returns how a request has to wait if its keys or values are not available now.
     #[inline]
     fn wait_if_it_has_to(&mut self, command: Option<&Found>, request: Request<'_>) -> Option<Next> {
         if self.may_be_busy && self.has_to_wait(command, request) {
@@ -470,8 +471,8 @@ impl Visit<'_> {
         }
     }
 
-    /// What is to be done about the keys of a request that ran: those who wait for them are served, and their values
-    /// leave memory where that is always done.
+    /// Takes care of the keys of a request that ran: serves the clients that wait for them, and
+    /// demotes their values if the server always does so.
     #[inline]
     fn look_after_keys(&mut self, command: Option<&Found>, request: Request<'_>) {
         if self.context.store.has_served() {
@@ -492,7 +493,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Answers with an error, unless it is none of the client's: then what is to be done instead.
+    /// Replies with an error, or returns how to go on if the error is not for the client.
     fn fail(&mut self, start: usize, error: &CommandError) -> Option<Next> {
         match error {
             CommandError::Aside => {
@@ -519,14 +520,14 @@ impl Visit<'_> {
         }
     }
 
-    /// Has a request wait for what is held for long, or refuses it when that is by a script that has
-    /// run for longer than scripts may.
+    /// Lets a request wait for keys that are locked for long. If a script holds them and has
+    /// exceeded its time limit, refuses the request instead.
     #[cold]
     fn wait_unless_late(&mut self) -> Next {
         let Some(refusal) = self.context.shared.scripts.running.busy() else {
             return Next::Busy;
         };
-        // In a transaction only its end waits.
+        // In a transaction, only EXEC waits.
         let refusal = if self.context.session.transaction.is_some() {
             self.context.end_transaction();
             let text = format!("EXECABORT Transaction discarded because of: {refusal}");
@@ -570,7 +571,7 @@ impl Visit<'_> {
         match result {
             Err(CommandError::Aside | CommandError::Held) => return result,
             Err(CommandError::Blocks) => {
-                // Shown when it came, and not again when it is served.
+                // A request is shown when it arrives, and not again when it is served.
                 self.ledger.show(&mut self.context, spec, request, None);
                 return result;
             }
@@ -607,7 +608,7 @@ impl Visit<'_> {
         result
     }
 
-    /// Runs the handler of a row, with the values in memory that it needs.
+    /// Runs the handler of a row, with the values that it needs in memory.
     #[inline]
     fn run_handler(
         &mut self,
@@ -630,7 +631,7 @@ impl Visit<'_> {
             Place::Worker if request.len() > ARGUMENTS_MAX && !spec.keys.is_empty() && defers => {
                 Err(CommandError::Aside)
             }
-            // A script sees to its keys itself.
+            // A script locks its keys itself.
             Place::Aside if is_about_keys(spec) && spec.group != Group::Scripting => {
                 let keys = self.keys_of(spec, request);
                 let reply = &mut self.reply;
@@ -662,7 +663,7 @@ impl Visit<'_> {
         refusal
     }
 
-    /// Whether a command may run now, as far as can be said without running it.
+    /// Checks whether a command may run now, as far as possible without running it.
     #[inline]
     pub(super) fn check(
         &self,
@@ -677,20 +678,21 @@ impl Visit<'_> {
         let row = (spec.flags, spec.in_transaction);
         let passed = self.context.shared.refusals.pass(row, session);
         if passed.is_err() && self.checks_slots && !self.is_queued_for_others(spec) {
-            // A primary that hands over says first who serves its slots, then refuses writes: between the two looks above.
+            // During a handover, a primary first publishes the new owner of its slots, then refuses
+            // writes. Both may have happened between the two checks above.
             self.check_slots(spec, request)?;
         }
         passed
     }
 
-    /// Whether every request has to be looked at by itself because of engines aside.
+    /// Whether offload engines require that every request is handled one by one.
     #[inline]
     fn needs_care(&self) -> bool {
         self.place == Place::Aside || self.context.store.may_be_busy()
     }
 
-    /// Whether a request has to wait for an engine aside: because of its keys, or because it looks at
-    /// all keys.
+    /// Whether a request has to wait for an offload engine, because of its keys or because it
+    /// visits all keys.
     #[cold]
     fn has_to_wait(&mut self, command: Option<&Found>, request: Request<'_>) -> bool {
         let resolved = command.map(|found| resolve(self.context.table, found, request));
@@ -703,12 +705,13 @@ impl Visit<'_> {
         if self.place != Place::Worker || self.check((index, spec), request).is_err() {
             return false;
         }
-        // Whoever watches over the server with it is to see that a script takes too long.
+        // A client that monitors the server with this command must notice a script that takes too
+        // long.
         if spec.flags.has(Flags::PROBES) {
             return self.context.shared.scripts.running.busy().is_some();
         }
         if spec.keys.is_empty() {
-            // What has the store alone would hold up everybody.
+            // A command that needs the store exclusively would block all workers.
             let is_quick = spec.flags.has(Flags::FAST) && !spec.flags.has(Flags::HAS_STORE_ALONE);
             return may_reach_any_key(spec) && !is_quick;
         }
@@ -724,7 +727,7 @@ impl Visit<'_> {
         }
     }
 
-    /// The keys of a request.
+    /// Returns the keys of a request.
     fn keys_of<'r>(&self, spec: &CommandSpec, request: Request<'r>) -> Vec<Key<'r>> {
         let database = self.context.session.database;
         let found = places::of(self.context.table, spec, &request).unwrap_or_default();
@@ -732,7 +735,7 @@ impl Visit<'_> {
         found.into_iter().filter_map(key).collect()
     }
 
-    /// Whether a command does what waits while writes are paused, or a transaction that it ends does.
+    /// Whether a pause of writes applies to a command, or to the transaction that it ends.
     pub(super) fn writes(&self, spec: &CommandSpec, request: Request<'_>) -> bool {
         let scripts = &self.context.shared.scripts;
         let transaction = self.context.session.transaction.as_ref();
@@ -742,7 +745,8 @@ impl Visit<'_> {
         may_write(scripts, spec, request)
     }
 
-    /// Whether a command is refused where there is no memory, or a transaction that it ends has one that is.
+    /// Whether a command is refused if memory is full, or ends a transaction that contains such a
+    /// command.
     fn needs_memory(&self, spec: &CommandSpec) -> bool {
         let transaction = self.context.session.transaction.as_ref();
         match transaction {
@@ -754,8 +758,9 @@ impl Visit<'_> {
         }
     }
 
-    /// Whether the request has to wait, and how. What would be refused is refused at once; everything else
-    /// waits for the end of a pause of all, CLIENT UNPAUSE too.
+    /// Returns how the request has to wait, or `None` if it need not. A request that would be
+    /// refused is refused at once. Every other request, even CLIENT UNPAUSE, waits for the end of a
+    /// pause of all.
     #[cold]
     fn at_gate(&self, command: Option<&Found>, request: Request<'_>) -> Option<Next> {
         let resolved = command.map(|found| resolve(self.context.table, found, request));
@@ -782,7 +787,8 @@ impl Visit<'_> {
     }
 }
 
-/// Bytes of a reply, of which so many are written. An error is when the request is over.
+/// Returns the size of a reply with `bytes` written so far. The error of a failed request is not
+/// written yet.
 fn bytes_replied(bytes: usize, result: &CommandResult) -> u64 {
     let of_error = match result {
         Ok(()) => 0,
@@ -791,13 +797,13 @@ fn bytes_replied(bytes: usize, result: &CommandResult) -> u64 {
     (bytes + of_error) as u64
 }
 
-/// Whether a command shows something of the data, or may.
+/// Whether a command may show data.
 fn reads(spec: &CommandSpec) -> bool {
     let has_keys = !spec.keys.is_empty() || spec.keys_of.is_some();
     has_keys || spec.flags.has(Flags::READONLY) || spec.in_transaction == InTransaction::Runs
 }
 
-/// What came of a visit that ended within a batch.
+/// Returns the outcome of a visit that ended within a batch.
 #[cold]
 fn leave(before: Outcome, batch: &Batch, left: &Left) -> Outcome {
     let done = executed(left);
@@ -813,7 +819,7 @@ fn leave(before: Outcome, batch: &Batch, left: &Left) -> Outcome {
     }
 }
 
-/// How many requests of a batch ran when it was left.
+/// Returns how many requests of a batch ran before it was interrupted.
 fn executed(left: &Left) -> usize {
     match left.next {
         Next::Paused | Next::Busy | Next::LogFull | Next::Elsewhere => left.index,
@@ -821,14 +827,14 @@ fn executed(left: &Left) -> usize {
     }
 }
 
-/// Whether a client is in no state that a plain request would have to heed.
+/// Whether a client is in no state that matters to a plain request.
 #[inline]
 fn is_ordinary(session: &Session) -> bool {
     may_defer(session) && !session.hears_pushes() && !session.permit.is_restricted()
 }
 
-/// Whether a request of a client may run aside: in no state that matters to it but to hear pushes,
-/// which come between replies wherever these are made.
+/// Whether a request of a client may be offloaded. The client must be in no state that matters to
+/// the request. Receiving pushes is allowed: they come between replies, wherever these are made.
 #[inline]
 fn may_defer(session: &Session) -> bool {
     session.authenticated
@@ -838,15 +844,15 @@ fn may_defer(session: &Session) -> bool {
         && session.transaction.is_none()
 }
 
-/// Whether time passes while a command runs, so that the next one needs a clock sample of its own.
-/// What is as quick as a GET or a SET shares one with the rest of its batch.
+/// Whether a command takes noticeable time, so that the next one needs its own clock sample.
+/// Commands as quick as GET or SET share one sample with their batch.
 #[inline]
 fn may_take_long(spec: &CommandSpec) -> bool {
     !spec.flags.has(Flags::FAST) && spec.group != Group::String
 }
 
-/// Whether this is a line of an HTTP request. A page in somebody's browser can have one sent to any
-/// port of that machine, commands and all in its body, so nothing after it is looked at.
+/// Whether this is a line of an HTTP request. A web page can make a browser send one to any port of
+/// its machine, with commands in the body, so nothing after it is examined.
 #[cold]
 fn is_from_a_browser(request: Request<'_>) -> bool {
     let name = request.name();

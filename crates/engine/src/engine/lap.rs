@@ -1,27 +1,28 @@
 //! How long requests took.
 //!
-//! Plain requests are too quick to be timed one by one: the clock is read at the end of a batch, and
-//! what ran since it was read last shares that time. All others are timed by themselves. A batch that
-//! took less than anybody wants to hear of holds no slow request; in one that took longer it was the
-//! longest request, for short ones take a microsecond or less each and no limit that low is left to
-//! batches ([`Observer::looks_at_each`](crate::observer::Observer::looks_at_each)).
+//! Plain requests are too quick to be timed one by one. The clock is read at the end of a batch,
+//! and the requests since its last reading share that time. All others are timed by themselves. A
+//! batch below every reporting limit contains no slow request. In a batch above it, the longest
+//! request is taken as the slow one, because short requests take a microsecond or less each, and
+//! batches are not timed as a whole if a limit is that low
+//! ([`Observer::looks_at_each`](crate::observer::Observer::looks_at_each)).
 
 use super::ledger::Ledger;
 use crate::batch::BATCH_MAX;
 use crate::command_index::CommandIndex;
 
-/// Plain requests that ran since the clock was read.
+/// Plain requests that ran since the last clock reading.
 pub(super) struct Lap {
     since_ns: u64,
-    /// Bytes of replies that had been written then.
+    /// Bytes of replies written at that time.
     pub(super) since_output: usize,
-    /// Number of the first one in its batch.
+    /// Index of the first request in its batch.
     pub(super) first: usize,
-    /// How many there were.
+    /// Number of requests.
     pub(super) requests: usize,
-    /// How many of them were not refused.
+    /// Number of requests that were not refused.
     calls: usize,
-    /// Which commands they were, and how often each.
+    /// The commands, and how often each ran.
     rows: [(CommandIndex, usize); BATCH_MAX],
     rows_count: usize,
 }
@@ -39,13 +40,14 @@ impl Lap {
         }
     }
 
-    /// Whether nothing is to be charged for the time that passed.
+    /// Whether no request is to be charged.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.requests == 0
     }
 
-    /// Says that requests of a batch from `first` on ran, `calls` of them to their end.
+    /// Records that requests of a batch ran, beginning with `first`. `calls` of them were not
+    /// refused.
     #[inline]
     pub(super) fn add(&mut self, index: CommandIndex, first: usize, requests: usize, calls: usize) {
         if self.requests == 0 {
@@ -59,14 +61,14 @@ impl Lap {
         }
     }
 
-    /// Begins anew.
+    /// Begins a new sample.
     #[inline]
     pub(super) fn restart(&mut self, now_ns: u64, output: usize) {
         (self.since_ns, self.since_output) = (now_ns, output);
         (self.requests, self.calls, self.rows_count) = (0, 0, 0);
     }
 
-    /// Charges what ran with the time that passed. Says how much that was.
+    /// Charges the requests with the time that passed, and returns that time.
     #[inline]
     pub(super) fn end(&self, ledger: &Ledger<'_>, now_ns: u64) -> u64 {
         let mut span_ns = now_ns.wrapping_sub(self.since_ns);
@@ -83,7 +85,7 @@ impl Lap {
         span_ns
     }
 
-    /// When the clock was read last.
+    /// Returns the last clock reading.
     pub(super) fn since_ns(&self) -> u64 {
         self.since_ns
     }

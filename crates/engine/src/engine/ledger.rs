@@ -1,4 +1,4 @@
-//! Where is written down what requests took on a thread, and what is to be noticed of it.
+//! Records what requests took on a thread, and reports the notable ones.
 
 use std::sync::atomic::Ordering;
 
@@ -9,27 +9,28 @@ use crate::command_index::CommandIndex;
 use crate::counters::EngineCounters;
 use crate::observer::Observer;
 
-/// What is needed to write down how long something took.
+/// Everything needed to record how long something took.
 #[derive(Clone, Copy)]
 pub struct Ledger<'a> {
-    /// Time.
+    /// The clock.
     pub clock: &'a dyn Clock,
     pub(crate) counters: &'a EngineCounters,
     pub(crate) observer: &'a Observer,
-    /// Monotonic time at which the thread's loop turn began: nothing in it took longer than since
-    /// then, whatever becomes of the machine's clock.
+    /// Monotonic time at which the thread's turn began. Nothing in the turn took longer than the
+    /// time since then, even if the machine's clock is changed.
     pub(super) turn_started_ns: u64,
 }
 
 impl Ledger<'_> {
-    /// Writes down that a script called a command, which took as long as another call of it.
+    /// Records that a script called a command that took as long as another call of the same
+    /// command.
     #[inline]
     pub(crate) fn enter_like(&self, ns: u64, index: CommandIndex) {
         let in_detail = self.observer.tracks_latency();
         self.counters.count_time(index, 1, ns, in_detail);
     }
 
-    /// Notes the first key of a request that was drawn.
+    /// Records the first key of a sampled request.
     pub(super) fn note_key(&self, first: Option<&[u8]>, client: &ClientRecord, now_unix_ms: u64) {
         let key = first.map(|key| (key, hash_of(key)));
         let database = client.database.load(Ordering::Relaxed);
@@ -38,8 +39,8 @@ impl Ledger<'_> {
             .add(now_unix_ms / 1000, database, key);
     }
 
-    /// A span of time as long as it can have been: it is longer when the machine's clock was set
-    /// meanwhile.
+    /// Returns a time span, limited to the age of the turn. A measured span is longer if the
+    /// machine's clock was changed meanwhile.
     #[cold]
     pub(super) fn believable(&self, span_ns: u64) -> u64 {
         let turn_ns = self
@@ -50,7 +51,7 @@ impl Ledger<'_> {
     }
 }
 
-/// Tells keys apart in a table of a few: FNV-1a.
+/// Returns a hash that distinguishes keys in a small table: FNV-1a.
 fn hash_of(key: &[u8]) -> u64 {
     key.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)

@@ -1,22 +1,23 @@
-//! What a client may have run at once, and what came of it.
+//! How much a client may run in one turn, and the result of the turn.
 
-/// What one client may do before the others have their turn.
+/// How much one client may run before other clients get their turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// Requests; one batch more at the most.
+    /// Maximum number of requests. It may be exceeded by one batch.
     pub requests_max: usize,
-    /// Bytes of replies; one reply more at the most.
+    /// Maximum bytes of replies. They may be exceeded by one reply.
     pub reply_bytes_max: usize,
 }
 
-/// What [`Engine::run`](super::Engine::run) did.
+/// The result of [`Engine::run`](super::Engine::run).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Bytes of input that are done with.
+    /// Bytes of input that are consumed.
     pub consumed: usize,
-    /// How many bytes the rest must grow to before another call can do anything; 0 if unknown.
+    /// Length to which the rest of the input must grow before another call can do anything; 0 if
+    /// unknown.
     pub needed: usize,
-    /// How many requests were executed.
+    /// Number of requests executed.
     pub executed: usize,
     /// How to go on.
     pub next: Next,
@@ -27,31 +28,35 @@ pub struct Outcome {
 pub enum Next {
     /// Call again when there is more input.
     Read,
-    /// Complete requests may be left: call again after the others had their turn.
+    /// Complete requests may be left: call again after the other clients had their turn.
     Yield,
-    /// What comes next of the request goes into [`Session::arrival`](crate::Session::arrival); call again with its
-    /// [head](crate::arrival::Arrival::take_head) and what comes after it.
+    /// Receive the rest of the argument into [`Session::arrival`](crate::Session::arrival). Then
+    /// call again with its [head](crate::arrival::Arrival::take_head) and the input after the
+    /// argument.
     Receive,
-    /// The request in [`Session::aside`](crate::Session::aside) takes long: give it to an engine [aside](super::Engine::aside), and
-    /// call again when its reply is sent.
+    /// The request in [`Session::aside`](crate::Session::aside) takes long: give it to an [offload
+    /// engine](super::Engine::aside), and call again after its reply is sent.
     Aside,
-    /// Too much of what was published is not delivered yet: call again when it is.
+    /// Too many published messages are undelivered: call again after they are delivered.
     Throttled,
-    /// A key is held by an engine [aside](super::Engine::aside): call again, with the same input, when that
-    /// is done with a request.
+    /// An [offload engine](super::Engine::aside) holds a key: call again, with the same input,
+    /// after it has completed a request.
     Busy,
-    /// The request waits for keys, as long as [`Session::wait`](crate::Session::wait) says: call again when it was answered
-    /// ([`crate::ClientsPort::answer`]), or when it [gave up](super::Engine::give_up).
+    /// The request waits for keys, as long as [`Session::wait`](crate::Session::wait) says: call
+    /// again after it was answered ([`crate::ClientsPort::answer`]) or [gave
+    /// up](super::Engine::give_up).
     Blocks,
-    /// The keys are served by another node, or by none at present, and the client [forwards](crate::Session::forwards): call
-    /// again, with the same input, if this node serves them since.
+    /// The keys are served by another node, or by none at present, and the client
+    /// [forwards](crate::Session::forwards): call again, with the same input, if this node serves
+    /// them by then.
     Elsewhere,
-    /// Clients are paused: call again, with the same input, when they no longer are.
+    /// Clients are paused: call again, with the same input, after the pause.
     Paused,
-    /// The log has no room: call again, with the same input, when it has.
+    /// The log is full: call again, with the same input, when it has space.
     LogFull,
     /// Send the replies, then close.
     Close,
-    /// Send the replies, then give the connection the stream that [`Session::sync`](crate::Session::sync) asks for.
+    /// Send the replies, then turn the connection over to the stream that
+    /// [`Session::sync`](crate::Session::sync) asks for.
     HandOver,
 }

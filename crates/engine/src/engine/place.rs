@@ -1,12 +1,12 @@
 //! Where an engine runs.
 
-/// Where an engine runs, and so what becomes of requests that take long.
+/// Where an engine runs, which decides how it handles long requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// By itself: all requests run.
+    /// Alone: all requests run here.
     Alone,
-    /// In a worker, with an engine aside: what takes long is left to that one.
+    /// In a worker that has an offload engine: long requests go there.
     Worker,
-    /// Aside: every request runs with its keys held for long.
+    /// On the offload thread: every request runs with its keys locked for long.
     Aside,
 }

@@ -1,4 +1,4 @@
-//! In cluster mode: whether the keys of requests are of hash slots that are served here.
+//! In cluster mode: checks that the keys of requests are in hash slots that this node serves.
 
 use base::clock::Moment;
 use base::hash_slot;
@@ -17,8 +17,8 @@ use crate::table::Found;
 use crate::waiting::Waiting;
 
 impl Visit<'_> {
-    /// Whether plain requests are about keys of this node alone, each about those of one slot: as far as that can be
-    /// said quickly.
+    /// Whether the keys of plain requests all belong to this node, with one slot per request. A
+    /// quick check that may wrongly say no.
     #[inline]
     pub(super) fn are_mine(&self, run: &Run<'_>, found: &Found) -> bool {
         let slots = &self.context.shared.hash_slots;
@@ -43,7 +43,7 @@ impl Visit<'_> {
         })
     }
 
-    /// Whether a request has to wait because its slot is about to be served by another node.
+    /// Whether a request has to wait because another node is about to serve its slot.
     #[inline]
     pub(super) fn is_about_leaving(&self, command: Option<&Found>, request: Request<'_>) -> bool {
         self.checks_slots
@@ -64,7 +64,8 @@ impl Visit<'_> {
         query.waits(&routes)
     }
 
-    /// Whether a request is queued for a client that forwards: whose its keys are is asked at EXEC.
+    /// Whether a request is queued for a client that forwards. EXEC then checks which node owns its
+    /// keys.
     #[inline]
     pub(super) fn is_queued_for_others(&self, spec: &CommandSpec) -> bool {
         let session = &*self.context.session;
@@ -73,7 +74,7 @@ impl Visit<'_> {
             && spec.in_transaction == InTransaction::Queued
     }
 
-    /// Whether the keys of a request, or of the transaction that it ends, are served here.
+    /// Checks that this node serves the keys of a request, or of the transaction that it ends.
     #[cold]
     pub(super) fn check_slots(&self, spec: &CommandSpec, request: Request<'_>) -> CommandResult {
         let session = &*self.context.session;
@@ -91,7 +92,8 @@ impl Visit<'_> {
         }
     }
 
-    /// The slot that a request counts for, or the transaction that it ends, where requests are counted by slots.
+    /// Returns the slot under which a request, or the transaction that it ends, is counted, or
+    /// `None` if usage is not counted by slot.
     #[inline]
     pub(super) fn slot_counted(&self, spec: &CommandSpec, request: Request<'_>) -> Option<u16> {
         let slots = &self.context.shared.hash_slots;
@@ -101,7 +103,7 @@ impl Visit<'_> {
         self.query(&slots.routes(), spec, request).only_slot()
     }
 
-    /// Counts what a request took.
+    /// Adds what a request took to the slot's usage.
     #[inline]
     pub(super) fn count_usage(&self, slot: Option<u16>, usage: impl FnOnce() -> Usage) {
         if let Some(slot) = slot {
@@ -109,7 +111,7 @@ impl Visit<'_> {
         }
     }
 
-    /// What is asked about a request, or about the transaction that it ends.
+    /// Returns the slot query for a request, or for the transaction that it ends.
     fn query(&self, routes: &Routes, spec: &CommandSpec, request: Request<'_>) -> Query {
         let session = &*self.context.session;
         query_about(session, routes, self.context.table, spec, request)
@@ -117,7 +119,7 @@ impl Visit<'_> {
 }
 
 impl Serving<'_> {
-    /// Writes down what a request took that has waited.
+    /// Records what a request that has waited took.
     pub(super) fn enter(&self, started: Moment, waiting: &Waiting, reply_bytes: usize) {
         let cpu_ns = self
             .ledger
@@ -135,7 +137,7 @@ impl Serving<'_> {
         }
     }
 
-    /// Whether a request that waits may not run at present, or not here: its slot leaves, or is gone.
+    /// Whether a waiting request may not run now, or not here, because its slot is leaving or gone.
     pub(super) fn is_withheld(&self, waiting: &Waiting) -> bool {
         let slots = &self.shared.hash_slots;
         slots.is_on() && is_withheld(waiting, self.table, &slots.routes())

@@ -1,9 +1,9 @@
-//! Plain requests of one command that stand one behind the other, run in one loop.
+//! Consecutive plain requests of one command, run in one loop.
 //!
-//! A command that is asked for often names such a loop of its own in its row
-//! ([`CommandSpec::series`](crate::CommandSpec::series)): the compiler then puts the handler, the
-//! arguments it takes and the store's operation together, and what is the same for all requests is
-//! found out once. For all other commands the loop calls the handler of the row.
+//! The row of a frequent command names its own such loop
+//! ([`CommandSpec::series`](crate::CommandSpec::series)). The compiler then joins the handler, its
+//! arguments and the store's operation, and everything common to all requests is computed once. For
+//! all other commands, the loop calls the row's handler.
 
 use std::sync::atomic::Ordering;
 
@@ -17,24 +17,24 @@ use crate::error::{CommandError, CommandResult};
 use crate::plan::PlannedRun;
 use crate::table::Found;
 
-/// A loop over a series: calls [`Series::each`] with the command's handler.
+/// A loop over a series. It calls [`Series::each`] with the command's handler.
 pub type SeriesLoop = fn(&mut Series<'_, '_, '_>);
 
-/// A run of requests, and how far it is.
+/// A run of requests, and its progress.
 pub struct Series<'s, 'v, 'i> {
     pub(super) visit: &'s mut Visit<'v>,
-    /// Number of the first one in its batch.
+    /// Index of the first request in its batch.
     pub(super) first: usize,
     pub(super) requests: Requests<'i>,
-    /// How many of them run at most, one at least.
+    /// Maximum number of requests that run, at least one.
     pub(super) requests_max: usize,
     pub(super) planned: &'s PlannedRun,
     pub(super) found: &'static Found,
-    /// When the replies are as long as this, the rest has to wait.
+    /// The length of the replies at which the remaining requests have to wait.
     pub(super) reply_bytes_end: usize,
-    /// The last one is to be run aside.
+    /// Whether the last request is to be offloaded.
     pub(super) is_aside: bool,
-    /// How many ran.
+    /// Number of requests that ran.
     pub(super) done: usize,
 }
 
@@ -81,8 +81,9 @@ impl Series<'_, '_, '_> {
         self.note(done, done - refused);
     }
 
-    /// As [`Series::each`], for a command that looks up its first argument, a key, and changes nothing:
-    /// then less can happen, and what the plan knows of the keys is taken in order.
+    /// Does the same as [`Series::each`], for a command that looks up its first argument, a key,
+    /// and changes nothing. Fewer cases are possible then, and the plan's key hashes are taken in
+    /// order.
     #[inline(always)]
     pub fn each_look(
         &mut self,
@@ -116,7 +117,7 @@ impl Series<'_, '_, '_> {
         self.note(done, done);
     }
 
-    /// Notes how many ran, and how many of these to their end.
+    /// Records how many requests ran, and how many of these were not refused.
     #[inline]
     fn note(&mut self, done: usize, calls: usize) {
         let (index, visit) = (self.found.index, &mut *self.visit);

@@ -1,9 +1,9 @@
-//! Another try for those who wait for keys that somebody changed.
+//! Retries the requests of clients that wait for keys that changed.
 //!
-//! After each command the engine looks whether keys were changed that somebody waits for, and runs the
-//! requests of those who wait, the oldest first, until nothing is left for them. What such a request
-//! changes may be waited for in turn (BLMOVE). All of it happens before the reply of the command that
-//! began it leaves, so that its client finds what it would find on a server with one thread.
+//! After each command, the engine checks whether it changed keys that clients wait for. If so, it
+//! runs the requests of these clients, the oldest first, until nothing is left for them. A change
+//! by such a request may serve further waiting clients (BLMOVE). All of it happens before the reply
+//! of the first command is sent, so that its client sees the same as on a server with one thread.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ use crate::waiting::{Turn, Waited, Waiter, Waiters};
 /// Keys by their names.
 pub(super) type Names = Vec<(DatabaseId, Box<[u8]>)>;
 
-/// What is needed to run the requests of those who wait.
+/// Everything needed to run the requests of waiting clients.
 pub(super) struct Serving<'a> {
     pub(super) place: Place,
     pub(super) table: &'static Table,
@@ -41,15 +41,15 @@ pub(super) struct Serving<'a> {
     pub(super) plan: &'a mut Plan,
     pub(super) waiters: &'a Arc<Waiters>,
     pub(super) now_unix_ms: u64,
-    /// Who makes the changes otherwise.
+    /// The client that is the author of all other changes.
     pub(super) author: u64,
     pub(super) ledger: Ledger<'a>,
-    /// Keys that could not be served yet, for some keys are held for long.
+    /// Keys that could not be served yet because some keys are locked for long.
     pub(super) unserved: &'a mut Names,
 }
 
 impl Serving<'_> {
-    /// Serves `keys` and what is changed thereby.
+    /// Serves `keys`, and the keys that change because of that.
     pub(super) fn run(&mut self, store: &mut Handle, keys: Names) {
         let mut keys = VecDeque::from(keys);
         while let Some((database, key)) = keys.pop_front() {
@@ -58,7 +58,7 @@ impl Serving<'_> {
                 store.set_author(waiter.subject.client.id);
                 let attempt = self.attempt(store, waiter);
                 store.set_author(self.author);
-                // What a waiter does to the keys it waits for gives nobody anything.
+                // A waiter's change of the keys that it waits for leaves nothing for other waiters.
                 let mut changed = store.take_served();
                 changed.retain(|(database, key)| !waiter.waits_for(*database, key));
                 keys.extend(changed);
@@ -108,7 +108,8 @@ impl Serving<'_> {
         }
     }
 
-    /// The reply of a waiter's request, if there is something for it and it still waits.
+    /// Returns the reply of a waiter's request, or `None` if there is nothing for it or it no
+    /// longer waits.
     fn run_locked(
         &mut self,
         store: &mut Handle,

@@ -1,16 +1,16 @@
 //! Requests between MULTI and EXEC: queued, and run as one step.
 //!
-//! A request is looked at when it is queued: one that could not run spoils the transaction. EXEC
-//! takes all keys at once, so what other threads see is the state before or the state behind it; they
-//! wait only if they want one of these keys. An error of a command at that time is its reply and
-//! nothing more.
+//! A request is checked when it is queued: a request that could not run spoils the transaction.
+//! EXEC locks all keys at once, so other threads see the state before or after it. They wait only
+//! if they want one of these keys. If a command fails during EXEC, its error is its reply and has
+//! no other consequence.
 //!
-//! One clock sample holds for all of it, nothing in it waits for keys, and memory is asked for once,
-//! before the first lock.
+//! One clock sample applies to the whole transaction, nothing in it waits for keys, and memory is
+//! requested once, before the first lock.
 //!
-//! A transaction of many commands is left to the engine aside as a whole, and so is one that comes to
-//! a command that takes long as long as it has only read: nothing was done then. Behind a write it is
-//! too late for that, and such a command runs here.
+//! A transaction of many commands is offloaded as a whole. A transaction that reaches a long
+//! command is offloaded if it has only read until then, because nothing was changed. After a write
+//! it is too late for that, and the long command runs here.
 
 use std::sync::atomic::Ordering;
 
@@ -36,14 +36,14 @@ use crate::table::Found;
 use crate::transaction::Reach;
 use crate::watch::Watches;
 
-/// Whether a request is to be handled here: of a client in a transaction, or EXEC.
+/// Whether a request is handled here: it is from a client in a transaction, or it is EXEC.
 #[inline]
 pub(super) fn concerns(session: &Session, found: &Found) -> bool {
     session.transaction.is_some() || found.spec.in_transaction == InTransaction::Runs
 }
 
 impl Visit<'_> {
-    /// Queues a request, or runs it if it is one that steers the transaction.
+    /// Queues a request, or runs it if it controls the transaction.
     #[cold]
     pub(super) fn call_in_transaction(
         &mut self,
@@ -74,7 +74,7 @@ impl Visit<'_> {
             }
             InTransaction::Runs => {
                 let result = self.exec(request, found);
-                // What runs aside is shown there, behind what it runs.
+                // An offloaded transaction is shown there, after the commands that it runs.
                 if result != Err(CommandError::Aside) {
                     self.ledger
                         .show(&mut self.context, found.spec, request, None);
@@ -91,7 +91,7 @@ impl Visit<'_> {
         }
     }
 
-    /// The row of a request that may be queued or run.
+    /// Returns the row of a request if it may be queued or run.
     fn admit(
         &mut self,
         request: Request<'_>,
@@ -121,7 +121,7 @@ impl Visit<'_> {
             (InTransaction::Runs, Some(transaction)) => transaction.wire_bytes(),
             (InTransaction::Queued | InTransaction::Refuses, _) => request.wire_bytes(),
         };
-        // What was refused before needs no memory.
+        // A transaction that was refused before needs no memory.
         let is_spoilt = session
             .transaction
             .as_ref()
@@ -132,10 +132,10 @@ impl Visit<'_> {
         Ok(command)
     }
 
-    /// Ends the transaction: runs what is queued, unless it is spoilt.
+    /// Ends the transaction. Runs the queued requests unless it is spoilt.
     ///
     /// # Errors
-    /// With [`CommandError::Aside`] everything is as it was.
+    /// After [`CommandError::Aside`] everything is unchanged.
     fn exec(&mut self, request: Request<'_>, found: &Found) -> CommandResult {
         let index = found.index;
         let started_ns = self.lap.since_ns();
@@ -153,8 +153,9 @@ impl Visit<'_> {
                 "EXECABORT Transaction discarded because of previous errors.",
             ))
         } else {
-            // Also where a watched key is known to be changed: who changed it may not be done with its
-            // transaction, and what comes behind the answer must see all of that.
+            // This applies even if a watched key is known to have changed: the client that changed
+            // it may still be in its transaction, and requests after this reply must see all of
+            // that transaction.
             self.run_queue(&transaction, watches.as_deref())
         };
         let session = &mut *self.context.session;
@@ -187,14 +188,14 @@ impl Visit<'_> {
         } = &self.context;
         let gives_orders = transaction.is_about_cluster() && watches.is_none();
         if gives_orders && self.place == Place::Worker && session.reply_mode == ReplyMode::On {
-            // They wait for disks and for other nodes.
+            // These commands wait for disks and for other nodes.
             return Err(CommandError::Aside);
         }
         let reach = transaction.reach(table, store, session.database, watches);
         let may_defer = self.place == Place::Worker
             && transaction.is_about_data()
             && session.reply_mode == ReplyMode::On
-            // What is read aside is not tracked.
+            // Keys that are read on the offload thread are not tracked.
             && session.tracking.is_none()
             && matches!(reach, Reach::Keys(_));
         if may_defer && (transaction.is_long() || transaction.has_scripts()) {
@@ -235,8 +236,8 @@ impl Visit<'_> {
         result
     }
 
-    /// Has the values that the requests of a transaction need stay in memory: where one cannot be read, none of them runs.
-    /// What they need in another database each of them asks for.
+    /// Keeps the values that the requests of a transaction need in memory. If one cannot be read,
+    /// none of the requests runs. Requests for another database load their own values.
     fn hold_values_of(&mut self, transaction: &Transaction) -> CommandResult {
         for queued in transaction.queue() {
             let Some(spec) = self.context.table.spec(queued.index) else {
@@ -250,7 +251,7 @@ impl Visit<'_> {
         Ok(())
     }
 
-    /// Whether EXEC has to wait for an engine aside.
+    /// Whether EXEC has to wait for an offload engine.
     pub(super) fn exec_has_to_wait(&mut self) -> bool {
         let Context {
             session,
@@ -266,30 +267,30 @@ impl Visit<'_> {
         }
         match transaction.reach(table, store, session.database, session.watches.as_deref()) {
             Reach::Everything => true,
-            // They get the whole store.
+            // Scripts get the whole store.
             Reach::Keys(_) if transaction.has_scripts() => true,
             Reach::Keys(keys) => are_held_for_long(store, &keys),
         }
     }
 }
 
-/// Whether somebody who takes long has one of the keys.
+/// Whether another thread holds one of the keys for long.
 pub(super) fn are_held_for_long(store: &mut Handle, keys: &[Key<'_>]) -> bool {
     store.try_locked(keys, Hold::Short, |_| ()).is_err()
 }
 
-/// A transaction on its way.
+/// A transaction that is running.
 struct Running<'r, 'a> {
     ledger: &'r Ledger<'a>,
-    /// When the command that runs began.
+    /// When the current command began.
     since_ns: u64,
-    /// Whether it may be left to the engine aside, as long as it has only read.
+    /// Whether the transaction may be offloaded until its first write.
     may_defer: bool,
     reply: &'r mut Reply<'a>,
 }
 
 impl Running<'_, '_> {
-    /// Runs requests one behind the other, and writes their replies.
+    /// Runs requests one after the other, and writes their replies.
     fn run_each(&mut self, context: &mut Context<'_>, queue: &[Queued]) -> CommandResult {
         let beginning = self.reply.mark();
         self.reply.array(queue.len());
@@ -365,7 +366,7 @@ impl Running<'_, '_> {
         Ok(())
     }
 
-    /// Answers that a user may no longer run what was queued.
+    /// Replies that the user may no longer run a queued request.
     #[cold]
     fn deny(&mut self, context: &mut Context<'_>, queued: &Queued, error: &CommandError) {
         if let CommandError::Denied(denied) = error {
@@ -385,7 +386,7 @@ impl Running<'_, '_> {
     }
 }
 
-/// What EXEC answers when it is refused itself.
+/// Returns the error of an EXEC that is refused itself.
 #[cold]
 fn abort_because_of(refusal: &CommandError) -> CommandError {
     let text = refusal.text();

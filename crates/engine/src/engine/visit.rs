@@ -1,5 +1,5 @@
-//! What one call of [`Engine::run`](super::Engine::run) works with, and what all ways of running a request
-//! need of it: memory, errors, pushes, and those who wait for the keys that were changed.
+//! The state of one call of [`Engine::run`](super::Engine::run), and what every way of running a
+//! request needs: memory, errors, pushes, and service of clients that wait for changed keys.
 
 use protocol::Reply;
 use store::StoreError;
@@ -12,45 +12,46 @@ use crate::command_index::CommandIndex;
 use crate::context::Context;
 use crate::error::CommandError;
 
-/// Who is served, through what, and where the replies go.
+/// The client that is served, its context, and the destination of its replies.
 pub(super) struct Visit<'a> {
     pub(super) place: Place,
-    /// Keys may be held for long by an engine aside. Known when the store is entered, and again after
-    /// every request that may have left it meanwhile: while it is not left, none are taken so.
+    /// Whether an offload engine may hold keys for long. Determined when the thread enters the
+    /// store, and again after every request that may have left the store: in between, no key can
+    /// become locked for long.
     pub(super) may_be_busy: bool,
-    /// Some values lie out of memory, or did when the visit began.
+    /// Whether some values are out of memory, or were when the visit began.
     pub(super) may_be_cold: bool,
-    /// Whether values of later requests are to be read while one waits.
+    /// Whether to read the values of later requests while one waits.
     pub(super) reads_ahead: bool,
     pub(super) reply: Reply<'a>,
-    /// Where the reply of the request begins that runs by itself.
+    /// Where the reply of the current request begins, for requests that run one by one.
     pub(super) reply_start: usize,
     pub(super) context: Context<'a>,
     pub(super) ledger: Ledger<'a>,
-    /// What ran and is not in the ledger yet.
+    /// Requests that ran and are not in the ledger yet.
     pub(super) lap: Lap,
-    /// Every request is looked at by itself.
+    /// Whether every request is handled one by one.
     pub(super) looks_at_each: bool,
-    /// Every request that changes something is.
+    /// Whether every write is handled one by one.
     pub(super) looks_at_writes: bool,
-    /// Only keys of hash slots that are served here are served.
+    /// Whether only keys of hash slots that this node serves are served.
     pub(super) checks_slots: bool,
-    /// How many more arguments this batch may have.
+    /// Number of arguments that this batch may still have.
     pub(super) arguments_left: usize,
-    /// When the visit began, on the clock of the lap.
+    /// When the visit began, on the clock of the latency sample.
     pub(super) started_ns: u64,
     pub(super) unserved: &'a mut Names,
 }
 
 impl Visit<'_> {
-    /// The time that the next commands see.
+    /// Sets the time that the next commands see.
     #[inline]
     pub(super) fn set_time(&mut self, now_unix_ms: u64) {
         self.context.now_unix_ms = now_unix_ms;
         self.context.store.begin(now_unix_ms);
     }
 
-    /// Sees to it that there is memory for a request of so many bytes; whether there is.
+    /// Frees memory for a request of this many bytes. Returns whether there is enough.
     #[inline(always)]
     pub(super) fn make_room(&mut self, index: CommandIndex, bytes: usize) -> bool {
         let made = self.context.store.make_room(bytes);
@@ -61,9 +62,9 @@ impl Visit<'_> {
         true
     }
 
-    /// Sees to it that there is memory for a request that runs by itself; whether there is. What its
-    /// client is to hear of keys that were evicted for it comes before the reply: behind it, that
-    /// would be taken for news of what the request did to them.
+    /// Frees memory for a request that runs by itself. Returns whether there is enough.
+    /// Invalidations of keys that were evicted for it precede the reply: after the reply, they
+    /// would look like changes by the request.
     pub(super) fn make_room_and_tell(&mut self, index: CommandIndex, bytes: usize) -> bool {
         let is_made = self.make_room(index, bytes);
         if self.context.session.hears_pushes() {
@@ -73,12 +74,12 @@ impl Visit<'_> {
         is_made
     }
 
-    /// Answers with an error instead of whatever was written since `start`.
+    /// Replies with an error instead of everything written since `start`.
     pub(super) fn refuse(&mut self, start: usize, error: &CommandError) {
         refuse(&self.ledger, &mut self.reply, start, error);
     }
 
-    /// Writes the pushes behind a reply that the command led to.
+    /// Writes the pushes that the command caused, after its reply.
     #[cold]
     pub(super) fn send_pushes(&mut self) {
         let session = &mut *self.context.session;
@@ -88,7 +89,7 @@ impl Visit<'_> {
         self.context.server.catch_up(session, &mut self.reply);
     }
 
-    /// Gives those who wait for keys that were changed another try. No keys are locked.
+    /// Retries the requests of clients that wait for changed keys. No keys are locked.
     #[cold]
     pub(super) fn serve(&mut self) {
         let Context {
@@ -121,7 +122,7 @@ impl Visit<'_> {
     }
 }
 
-/// Answers with an error instead of whatever was written since `start`.
+/// Replies with an error instead of everything written since `start`.
 #[cold]
 pub(super) fn refuse(
     ledger: &Ledger<'_>,

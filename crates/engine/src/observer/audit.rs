@@ -1,28 +1,29 @@
-//! Who ran what: a line for each request that the operator wants to know of, executed or denied.
+//! The audit log: a line for each request that the operator wants recorded, executed or denied.
 //!
-//! A line names the user, where it came from, the command and its keys. Values are never in it: of the
-//! other arguments it tells nothing. What wants no lines costs no more than any other observer that is
-//! off; a line is handed on without a wait, and is dropped, and counted, where too many are on their way.
+//! A line names the user, the client's address, the command and its keys. It contains neither
+//! values nor other arguments. If the log is off, it costs no more than any other inactive
+//! observer. A line is passed on without waiting. If too many are pending, it is dropped and
+//! counted.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Where lines go.
+/// The destination of lines.
 pub trait AuditSink: Send + Sync {
-    /// Takes a line, without its end; whether there is room for it. Waits for nothing.
+    /// Takes a line, without its line end. Returns whether there was space for it. Never waits.
     fn take(&self, line: String) -> bool;
 }
 
-/// Which requests are wanted. An empty list wants all.
+/// Which requests are recorded. An empty list selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditFilter {
-    /// Patterns of users' names.
+    /// Patterns of user names.
     pub users: Vec<Vec<u8>>,
     /// Categories of commands, without `@`.
     pub categories: Vec<String>,
-    /// Patterns of keys, one of which must fit.
+    /// Patterns of keys, one of which must match.
     pub keys: Vec<Vec<u8>>,
-    /// Lines in a second.
+    /// Maximum number of lines per second.
     pub lines_per_second_max: u64,
 }
 
@@ -31,7 +32,7 @@ pub struct AuditFilter {
 pub struct Audit {
     is_on: AtomicBool,
     pub(super) rules: RwLock<Option<Arc<Rules>>>,
-    /// The second that is counted, and its lines.
+    /// The current second, and the number of its lines.
     second: AtomicU64,
     lines: AtomicU64,
     pub(super) dropped: AtomicU64,
@@ -51,7 +52,7 @@ impl std::fmt::Debug for Audit {
 }
 
 impl Audit {
-    /// Has lines go to a sink, or to nobody.
+    /// Directs lines to a sink, or turns the log off.
     pub fn set(&self, rules: Option<(AuditFilter, Box<dyn AuditSink>)>) {
         let rules = rules.map(|(filter, sink)| Arc::new(Rules { filter, sink }));
         let is_on = rules.is_some();
@@ -59,20 +60,20 @@ impl Audit {
         self.is_on.store(is_on, Ordering::Release);
     }
 
-    /// Whether somebody wants lines.
+    /// Whether lines are wanted.
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Lines that were dropped since the start.
+    /// Returns the number of lines dropped since the start.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Counts a line of this second; whether it is not one too many.
+    /// Counts a line of this second. Returns whether it is within the limit.
     pub(super) fn has_room(&self, second: u64, limit: u64) -> bool {
         if self.second.swap(second, Ordering::Relaxed) != second {
             self.lines.store(0, Ordering::Relaxed);

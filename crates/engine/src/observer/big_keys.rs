@@ -1,12 +1,11 @@
-//! Which keys take most memory, found out all the time by going through the keyspace a little at a
-//! time, again and again. The largest ones of the last whole round are known, and those of the running
-//! one so far.
+//! The keys that take most memory, found by continuous passes over the keyspace in small steps. The
+//! largest keys of the last complete pass are known, and those of the current one so far.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use store::{DatabaseId, Handle, Kind};
 
-/// Keys that are kept.
+/// Number of keys that are kept.
 const KEYS_MAX: usize = 32;
 
 /// A key that takes much memory.
@@ -16,9 +15,9 @@ pub struct BigKey {
     pub database: DatabaseId,
     /// The key.
     pub key: Box<[u8]>,
-    /// What it holds.
+    /// The type of its value.
     pub kind: Kind,
-    /// What it took when it was looked at.
+    /// Its size when it was visited.
     pub bytes: usize,
 }
 
@@ -30,16 +29,17 @@ pub struct BigKeys {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Of the last whole round, largest first.
+    /// Keys of the last complete pass, largest first.
     last: Vec<BigKey>,
-    /// Of the running one, largest first.
+    /// Keys of the current pass, largest first.
     running: Vec<BigKey>,
     database: DatabaseId,
     cursor: u64,
 }
 
 impl BigKeys {
-    /// Goes further by so many records, a fifth of a microsecond each. The store must be entered.
+    /// Advances by this many records, at a fifth of a microsecond each. The caller has entered the
+    /// store.
     pub fn step(&self, store: &mut Handle, records: usize) {
         let mut state = self.lock();
         let databases = store.store().databases();
@@ -72,7 +72,7 @@ impl BigKeys {
         }
     }
 
-    /// The largest keys known, `count` at most, as they were when they were looked at.
+    /// Returns the largest keys known, at most `count`, with their sizes when they were visited.
     #[must_use]
     pub fn report(&self, count: usize) -> Vec<BigKey> {
         let state = self.lock();
@@ -86,7 +86,7 @@ impl BigKeys {
         keys
     }
 
-    /// Forgets all and begins anew.
+    /// Forgets all keys and begins again.
     pub fn reset(&self) {
         *self.lock() = State::default();
     }
@@ -97,7 +97,7 @@ impl BigKeys {
 }
 
 impl State {
-    /// Goes on with the next database; whether a round is over.
+    /// Moves to the next database. Returns whether a pass is complete.
     fn next_database(&mut self, databases: DatabaseId) -> bool {
         self.database += 1;
         let is_over = self.database >= databases;
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// Puts a key where it belongs by its size, unless it is there already.
+/// Inserts a key at its position by size, unless it is there already.
 fn insert(keys: &mut Vec<BigKey>, big: BigKey) {
     let is_it = |other: &BigKey| other.database == big.database && other.key == big.key;
     if keys.iter().any(is_it) {

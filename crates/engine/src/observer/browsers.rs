@@ -1,13 +1,14 @@
-//! Requests of HTTP that came to a port of this server, as those of a page in somebody's browser do: how many, and
-//! from where the last one was. What is told of them is told seldom, since whoever sends one can send many.
+//! HTTP requests that came to a port of this server, as a web page in a browser can cause: their
+//! number, and the address of the last one. They are reported rarely, because a client that sends
+//! one can send many.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What is told of them comes at least so long after what was told before.
+/// Minimum time between two reports.
 const TOLD_EVERY_MS: u64 = 60_000;
 
-/// Requests of HTTP that were refused.
+/// HTTP requests that were refused.
 #[derive(Debug, Default)]
 pub struct Browsers {
     count: AtomicU64,
@@ -16,27 +17,27 @@ pub struct Browsers {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Of the last one, if nothing was told since.
+    /// The address of the last one, if it has not been reported.
     address: Option<String>,
     told_ms: Option<u64>,
     told_count: u64,
 }
 
 impl Browsers {
-    /// Counts one, which came from an address.
+    /// Counts an HTTP request from an address.
     pub(crate) fn note(&self, address: &str) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.state().address = Some(address.to_owned());
     }
 
-    /// How many there were.
+    /// Returns the number of such requests.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// What is to be told, if there is something and it is time: how many more there were since this was last
-    /// asked with success, and the address of the last.
+    /// Returns a report if there is something new and a report is due: the number of requests since
+    /// the last report, and the last address.
     pub fn take_news(&self, now_ms: u64) -> Option<(u64, String)> {
         let count = self.count();
         if count == 0 {

@@ -1,18 +1,19 @@
-//! The latency monitor (LATENCY): when something took longer than `latency-monitor-threshold`, by kind
-//! of event. A ring of the last [`SAMPLES_MAX`] seconds in which it happened, each with the worst.
+//! The latency monitor (LATENCY): when something took longer than `latency-monitor-threshold`, by
+//! kind of event. A ring keeps the last [`SAMPLES_MAX`] seconds in which it happened, each with its
+//! maximum.
 
 use std::collections::VecDeque;
 
-/// So many seconds of an event are kept.
+/// Number of seconds of an event that are kept.
 const SAMPLES_MAX: usize = 160;
 
-/// What took long.
+/// A kind of event that took long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Event {
-    /// A command that need not be quick.
+    /// A command that is not marked as fast.
     Command,
-    /// A command that should be quick.
+    /// A command that is marked as fast.
     FastCommand,
 }
 
@@ -22,28 +23,28 @@ impl Event {
         (Self::FastCommand, "fast-command"),
     ];
 
-    /// Its name in LATENCY.
+    /// Returns its name in LATENCY.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 }
 
-/// The worst of one second.
+/// The maximum of one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// The second, since 1970 UTC.
     pub unix_s: u64,
-    /// How long it took.
+    /// The longest time in that second.
     pub ms: u64,
 }
 
-/// What is known about one kind of event.
+/// The samples of one kind of event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
     /// Oldest first.
     pub samples: VecDeque<Sample>,
-    /// The worst since the last reset.
+    /// The maximum since the last reset.
     pub worst_ms: u64,
 }
 
@@ -52,7 +53,7 @@ pub struct Series {
 pub struct Events([Series; Event::ALL.len()]);
 
 impl Events {
-    /// Adds one that happened now.
+    /// Adds an event that happened now.
     pub fn add(&mut self, event: Event, unix_s: u64, ms: u64) {
         let series = &mut self.0[event as usize];
         series.worst_ms = series.worst_ms.max(ms);
@@ -68,7 +69,7 @@ impl Events {
         series.samples.push_back(Sample { unix_s, ms });
     }
 
-    /// What happened, with its name and the last sample.
+    /// Returns the events that happened, each with its name and last sample.
     #[must_use]
     pub fn latest(&self) -> Vec<(&'static str, Sample, &Series)> {
         let named = Event::ALL.iter().zip(&self.0);
@@ -79,7 +80,7 @@ impl Events {
         latest.collect()
     }
 
-    /// What is known about the event of this name, if it ever happened.
+    /// Returns the samples of the event with this name, or `None` if it never happened.
     #[must_use]
     pub fn named(&self, name: &[u8]) -> Option<(&'static str, &Series)> {
         let found = self.latest().into_iter();
@@ -87,7 +88,8 @@ impl Events {
         found.next().map(|(name, _, series)| (name, series))
     }
 
-    /// Forgets the events of these names, of all when there are none; how many were known.
+    /// Forgets the events with these names, or all events if no names are given. Returns how many
+    /// were known.
     pub fn reset(&mut self, names: &[&[u8]]) -> usize {
         let mut count = 0;
         for ((_, name), series) in Event::ALL.iter().zip(&mut self.0) {

@@ -1,50 +1,50 @@
-//! Which keys are asked for most, found out all the time by looking at one request in
+//! The keys that are requested most, found by continuous sampling of one request in
 //! [`REQUESTS_PER_SAMPLE`].
 //!
-//! The keys of samples are counted in a table of [`KEYS_MAX`] (space-saving: Metwally, Agrawal,
-//! El Abbadi 2005): a key that is not in it takes the place of the one that is rarest, and its count
-//! too, remembered as what the count may be too high by. So a key that gets more than a
-//! `KEYS_MAX`th part of all requests is in it for sure. Counts are of two windows of
-//! [`WINDOW_SECONDS`], the running one and the one before, so that what was hot is forgotten.
+//! The keys of samples are counted in a table of [`KEYS_MAX`] entries (space-saving: Metwally,
+//! Agrawal, El Abbadi 2005). A key that is not in the table replaces the rarest one and inherits
+//! its count, which is remembered as the possible error. So a key with more than a `KEYS_MAX`th of
+//! all requests is certainly in the table. Counts cover two windows of [`WINDOW_SECONDS`], the
+//! current one and the previous one, so that formerly hot keys are forgotten.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use store::DatabaseId;
 
-/// One request in so many is looked at, on average.
+/// Average number of requests per sampled request.
 pub const REQUESTS_PER_SAMPLE: u64 = 1024;
-/// Keys that are counted at a time.
+/// Number of keys that are counted at a time.
 const KEYS_MAX: usize = 128;
 const WINDOW_SECONDS: u64 = 10;
-/// Keys up to this length find memory ready.
+/// Length of keys for which memory is allocated in advance.
 const KEY_BYTES_USUAL: usize = 64;
-/// Longer keys are not counted: they would make the table large.
+/// Maximum length of a counted key: longer keys would make the table large.
 const KEY_BYTES_MAX: usize = 1024;
 
-/// A key that is asked for often.
+/// A key that is requested often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotKey {
     /// Its database.
     pub database: DatabaseId,
     /// The key.
     pub key: Box<[u8]>,
-    /// Samples it was in, at least.
+    /// Minimum number of samples that contained it.
     pub samples: u64,
 }
 
-/// The keys that were asked for most in the last seconds.
+/// The keys that were requested most in the last seconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HotKeyReport {
     /// Most frequent first.
     pub keys: Vec<HotKey>,
-    /// Samples altogether, those without a key included.
+    /// Total number of samples, including those without a key.
     pub samples: u64,
-    /// In how many seconds they were taken.
+    /// The period of the samples in seconds.
     pub seconds: u64,
 }
 
 impl HotKeyReport {
-    /// How often a key was asked for in a second, and its part of all requests in hundredths.
+    /// Returns a key's requests per second, and its percentage of all requests.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn rate_of(&self, key: &HotKey) -> (u64, f64) {
@@ -62,9 +62,9 @@ pub struct HotKeys {
 
 #[derive(Debug)]
 struct Table {
-    /// [`KEYS_MAX`] of them, with memory for keys of usual length: counting allocates nothing.
+    /// [`KEYS_MAX`] entries, with memory for keys of usual length: counting allocates nothing.
     places: Box<[Counted]>,
-    /// So many of them hold a key, the first ones.
+    /// Number of entries at the front that hold a key.
     keys_count: usize,
     window: u64,
     window_started_s: u64,
@@ -77,11 +77,11 @@ struct Counted {
     database: DatabaseId,
     key: Vec<u8>,
     count: Windows,
-    /// What the count may be too high by.
+    /// Maximum error of the count.
     error: u64,
 }
 
-/// Counts of the running window and of the one before.
+/// Counts of the current window and of the previous one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Windows {
     current: u64,
@@ -93,7 +93,7 @@ impl Windows {
         self.current + self.previous
     }
 
-    /// Lets so many windows pass.
+    /// Advances by this many windows.
     fn pass(&mut self, windows: u64) {
         *self = Self {
             current: 0,
@@ -103,7 +103,8 @@ impl Windows {
 }
 
 impl HotKeys {
-    /// Counts the first key of a request that was drawn; nothing when somebody else counts right now.
+    /// Counts the first key of a sampled request. Does nothing if another thread is counting right
+    /// now.
     pub(crate) fn add(&self, now_s: u64, database: DatabaseId, key: Option<(&[u8], u64)>) {
         if let Ok(mut table) = self.table.try_lock() {
             table.pass_to(now_s);
@@ -114,7 +115,7 @@ impl HotKeys {
         }
     }
 
-    /// What was asked for most, `count` keys at most.
+    /// Returns the keys that were requested most, at most `count`.
     #[must_use]
     pub fn report(&self, now_s: u64, count: usize) -> HotKeyReport {
         let mut table = self.lock();
@@ -165,7 +166,7 @@ impl Table {
         self.places.get_mut(..self.keys_count).unwrap_or_default()
     }
 
-    /// Begins the windows that have begun since the last call.
+    /// Advances to the window of the current time.
     fn pass_to(&mut self, now_s: u64) {
         let window = now_s / WINDOW_SECONDS;
         let passed = window.saturating_sub(self.window);
@@ -205,7 +206,7 @@ impl Table {
             self.keys_count += 1;
         }
         let rarest = self.keys_mut().iter_mut().min_by_key(|key| key.count.sum());
-        // The memory of the key that was there is used again.
+        // The replaced key's memory is reused.
         if let Some(place) = rarest {
             place.error = place.count.sum();
             place.count.current += 1;
@@ -215,14 +216,14 @@ impl Table {
         }
     }
 
-    /// So many seconds the counts are of.
+    /// Returns the number of seconds that the counts cover.
     fn seconds(&self, now_s: u64) -> u64 {
         now_s.saturating_sub(self.window_started_s).max(1)
     }
 }
 
 impl Counted {
-    /// The key with what its count is at least, if that is more than once.
+    /// Returns the key with its guaranteed minimum count, if that is more than one.
     fn certain(&self) -> Option<HotKey> {
         let samples = self.count.sum().saturating_sub(self.error);
         (samples > 1).then(|| HotKey {

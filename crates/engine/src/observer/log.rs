@@ -1,26 +1,26 @@
-//! A log of commands (SLOWLOG, COMMANDLOG): the last ones of a matter, newest first, with what they
-//! were asked, cut short.
+//! A log of commands (SLOWLOG, COMMANDLOG): the latest ones of a subject, newest first, with their
+//! truncated arguments.
 
 use std::collections::VecDeque;
 
 use base::spans::Span;
 
-/// So many bytes of an argument are kept.
+/// Maximum number of bytes of an argument that are kept.
 pub(crate) const ARGUMENT_BYTES_MAX: usize = 128;
 
-/// What is told of a command beside its figure.
+/// The description of a command in a log, besides its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// Its arguments, the name first.
     pub arguments: Vec<Vec<u8>>,
-    /// Where the client is.
+    /// The client's address.
     pub address: String,
-    /// What the client calls itself.
+    /// The client's name.
     pub client_name: String,
 }
 
 impl Shown {
-    /// The command as a span, without keys or values, which a collector has no need to know.
+    /// Returns the command as a span, without keys or values, which a collector need not know.
     pub(super) fn span(self, ended_unix_us: u64, us: u64) -> Span {
         let name = self.arguments.first().map_or(&b""[..], Vec::as_slice);
         let name = String::from_utf8_lossy(name).to_ascii_uppercase();
@@ -47,11 +47,11 @@ pub struct Entry {
     pub unix_s: u64,
     /// Microseconds or bytes.
     pub value: u64,
-    /// What is told of it.
+    /// Its description.
     pub shown: Shown,
 }
 
-/// The last commands of one matter.
+/// The latest commands of one subject.
 #[derive(Debug, Default)]
 pub struct Log {
     /// Newest first.
@@ -60,7 +60,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Adds a command in front, and forgets the oldest ones beyond `entries_max`.
+    /// Adds a command at the front, and drops the oldest ones beyond `entries_max`.
     pub(super) fn add(&mut self, unix_s: u64, value: u64, shown: Shown, entries_max: u64) {
         let id = self.next_id;
         self.next_id += 1;
@@ -74,24 +74,24 @@ impl Log {
             .truncate(usize::try_from(entries_max).unwrap_or(usize::MAX));
     }
 
-    /// The newest entries, newest first.
+    /// Returns the newest entries, newest first.
     pub fn newest(&self, count: usize) -> impl ExactSizeIterator<Item = &Entry> {
         self.entries.iter().take(count)
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Forgets all entries; numbers go on.
+    /// Drops all entries. Numbering continues.
     pub fn clear(&mut self) {
         self.entries.clear();
     }

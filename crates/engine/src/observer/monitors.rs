@@ -1,4 +1,4 @@
-//! Who wants to see every command that runs (MONITOR).
+//! The clients that see every command that runs (MONITOR).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ pub struct Monitors {
 }
 
 impl Monitors {
-    /// Adds the client that asks; once is enough.
+    /// Adds a client. Does nothing if it is already a monitor.
     pub fn add(&self, client: &Arc<ClientRecord>) {
         if !client.has_flag(ClientRecord::MONITOR) {
             client.set_flag(ClientRecord::MONITOR, true);
@@ -23,7 +23,7 @@ impl Monitors {
         }
     }
 
-    /// Lets a client go, on its own thread; a no-op when it is none of them.
+    /// Removes a client, on its own thread. Does nothing if it is not a monitor.
     pub fn remove(&self, client: &ClientRecord) {
         if client.has_flag(ClientRecord::MONITOR) {
             client.set_flag(ClientRecord::MONITOR, false);
@@ -33,7 +33,7 @@ impl Monitors {
         }
     }
 
-    /// Whether nobody looks.
+    /// Whether there are no monitors.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,5 +1,5 @@
-//! How requests are shown: cut short in logs, whole to monitors, by their keys in the audit log. The logs, the
-//! monitors and the audit's rules themselves know no command.
+//! How requests are shown: truncated in logs, whole to monitors, by their keys in the audit log.
+//! The logs, the monitors and the audit's rules themselves know no command.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
@@ -20,18 +20,19 @@ use crate::push::Push;
 use crate::spec::{CommandSpec, Group, categories_of};
 use crate::table::Table;
 
-/// So many arguments of a request are kept, the last one then says how many more there were.
+/// Maximum number of arguments of a request that are kept. If there are more, the last one says how
+/// many.
 const ARGUMENTS_MAX: usize = 32;
-/// What stands where an argument is nobody's business.
+/// Replacement for an argument that must not be shown.
 pub(crate) const REDACTED: &[u8] = b"(redacted)";
 
-/// Keys that a line names; of a request with more it tells how many there are.
+/// Maximum number of keys in a line. For a request with more keys, the line says how many.
 const KEYS_SHOWN_MAX: usize = 16;
-/// Bytes of a key that a line shows.
+/// Maximum number of bytes of a key in a line.
 const KEY_BYTES_MAX: usize = 256;
 
 impl Shown {
-    /// A request cut short, and who sent it.
+    /// Returns a truncated request with its client.
     #[must_use]
     pub(crate) fn new(
         table: &'static Table,
@@ -76,7 +77,7 @@ fn shortened(
     arguments
 }
 
-/// An argument of `len` bytes that begins so.
+/// Returns the shown form of an argument of `len` bytes that begins with `beginning`.
 fn shortened_argument(beginning: &[u8], len: usize) -> Vec<u8> {
     if len <= ARGUMENT_BYTES_MAX {
         return beginning.to_vec();
@@ -87,9 +88,10 @@ fn shortened_argument(beginning: &[u8], len: usize) -> Vec<u8> {
     text
 }
 
-/// Which arguments of a request hold names and passwords that nobody else may see.
+/// Returns a predicate for the arguments of a request that hold names or passwords and must not be
+/// shown.
 pub(crate) fn secrets(table: &'static Table, request: Request<'_>) -> impl Fn(usize) -> bool {
-    // By its own name, if its client calls it by none that is known.
+    // Falls back to the original name if the client's name for the command is unknown.
     let name = request.name();
     let found = table.find(name).or_else(|| table.original().find(name));
     let row = found.and_then(|found| {
@@ -104,7 +106,7 @@ pub(crate) fn secrets(table: &'static Table, request: Request<'_>) -> impl Fn(us
 }
 
 impl Monitors {
-    /// Shows all of them a request that ran; after a script, what that ran.
+    /// Shows all monitors a request that ran. A script is followed by the commands that it ran.
     #[cold]
     pub(crate) fn show(
         &self,
@@ -127,12 +129,12 @@ impl Monitors {
     }
 }
 
-/// How a command is shown that ran inside of a script.
+/// Returns the line for a command that ran inside a script.
 pub(crate) fn line_of_script(context: &Context<'_>, request: Request<'_>) -> String {
     line_of(context, "lua", request, None)
 }
 
-/// When, in which database, by whom, and what.
+/// Returns a line with the time, the database, the client and the request.
 fn line_of(
     context: &Context<'_>,
     source: &str,
@@ -160,7 +162,7 @@ fn line_of(
     line
 }
 
-/// A client's address; of one on a Unix socket, the path of that.
+/// Returns a client's address, or the path if the client uses a Unix socket.
 fn source_of(client: &ClientRecord) -> String {
     match client.local_address.strip_suffix(":0") {
         Some(path) if path.starts_with('/') => format!("unix:{path}"),
@@ -169,7 +171,8 @@ fn source_of(client: &ClientRecord) -> String {
 }
 
 impl Audit {
-    /// Writes a line about a request, if it is wanted; `verdict` says what became of it.
+    /// Writes an audit line about a request if the filter selects it. `verdict` says whether it was
+    /// executed or denied.
     #[cold]
     pub(crate) fn note(
         &self,

@@ -1,4 +1,4 @@
-//! One command inside of a script: whether it may run, whether its keys are held, and its reply.
+//! One command inside a script: whether it may run, whether its keys are locked, and its reply.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -26,38 +26,38 @@ use crate::resolved::row_of;
 use crate::spec::{CommandSpec, Flags};
 use crate::transaction;
 
-/// After so long a script is one that others hear of.
+/// Run time after which a script is visible to other threads.
 const LONG_NS: u64 = 5_000_000;
 
-/// Those who see all see so many commands of a script.
+/// Maximum number of commands of a script that monitors see.
 const SHOWN_MAX: usize = 10_000;
 
 /// Keys by name, each with its database.
 pub(super) type Names = Vec<(DatabaseId, Box<[u8]>)>;
 
-/// Why a run ends so that another can begin.
+/// Why a run stops so that another can begin.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// These keys are to be locked, too.
+    /// It must lock these keys, too.
     Lock(Names),
-    /// The whole store is to be had.
+    /// It must have the whole store.
     LockAll,
-    /// It is to run aside.
+    /// It must be offloaded.
     Aside,
 }
 
-/// What a run may do where it runs.
+/// What a run may do on its thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leave {
-    /// It may be begun anew.
+    /// Whether it may be restarted.
     pub(super) may_restart: bool,
-    /// It may be left to the engine aside.
+    /// Whether it may be offloaded.
     pub(super) may_defer: bool,
-    /// It may change something here.
+    /// Whether it may change data on this thread.
     pub(super) may_write: bool,
 }
 
-/// A command, ready to run.
+/// A command that is ready to run.
 struct Command<'r> {
     index: CommandIndex,
     spec: &'static CommandSpec,
@@ -65,17 +65,17 @@ struct Command<'r> {
     request: Request<'r>,
 }
 
-/// Memory for what goes from a script to a command and back, kept from run to run.
+/// Buffers for requests and replies between a script and its commands, kept from run to run.
 #[derive(Default)]
 struct Spare {
     request: OwnedRequest,
     reply: ReplyBuffer,
-    /// The last reply in one piece, where it had several.
+    /// The last reply as one piece, if it had several.
     whole: Vec<u8>,
 }
 
 impl Spare {
-    /// Bytes that are kept for the next run.
+    /// Maximum number of bytes that are kept for the next run.
     const KEPT_BYTES_MAX: usize = 64 << 10;
 
     fn take() -> Box<Self> {
@@ -100,28 +100,28 @@ pub(super) struct Caller<'h, 'c> {
     context: &'h mut Context<'c>,
     call: &'h Call<'h>,
     leave: Leave,
-    /// Memory was full when it began.
+    /// Whether memory was full when the run began.
     is_full: bool,
-    /// The protocol that replies come in.
+    /// The protocol of the replies.
     resp: Resp,
     spare: Box<Spare>,
     started_ns: u64,
-    /// In cluster mode, the hash slot that its keys are of so far.
+    /// In cluster mode, the hash slot of its keys so far.
     slot: Option<u16>,
     long: Option<Arc<LongRun>>,
     wrote: bool,
     halt: Option<Halt>,
-    /// The last error that a command gave.
+    /// The last error of a command.
     error: Vec<u8>,
-    /// What those see who see all, as long as the run may begin anew.
+    /// Lines for monitors, kept until the run can no longer restart.
     shown: Vec<String>,
-    /// What took long, as long as that.
+    /// Slow commands, kept until then.
     slow: Vec<(Measured, Shown)>,
     times: Times,
 }
 
-/// How long quick commands took that a script calls again and again: two looks at the clock are a fifth of
-/// what such a call takes. Of [`Times::CALLS`] calls of one the first is timed, and stands for the others.
+/// Run times of quick commands that a script calls repeatedly: two clock readings are a fifth of
+/// such a call. Of [`Times::CALLS`] calls, the first is timed and stands for the others.
 #[derive(Default)]
 struct Times([Time; Times::COMMANDS]);
 
@@ -129,16 +129,16 @@ struct Times([Time; Times::COMMANDS]);
 struct Time {
     command: CommandIndex,
     ns: u64,
-    /// So many calls it still stands for.
+    /// Number of further calls that it stands for.
     left: u8,
 }
 
 impl Times {
-    /// So many commands in turn are known at a time.
+    /// Number of commands whose times are known at once.
     const COMMANDS: usize = 8;
     const CALLS: u8 = 16;
 
-    /// The time of another call, if the command is known and cannot take long by itself.
+    /// Returns the time of another call, if the command is known and cannot take long by itself.
     #[inline]
     fn of(&mut self, (command, spec): (CommandIndex, &CommandSpec)) -> Option<u64> {
         let time = &mut self.0[usize::from(command) % Self::COMMANDS];
@@ -187,7 +187,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         }
     }
 
-    /// Ends the run; why it ended before its end, if it did, and the last error that a command gave.
+    /// Ends the run. Returns why it stopped early, if it did, and the last error of a command.
     pub(super) fn end(mut self) -> (Option<Halt>, Vec<u8>) {
         if let Some(long) = &self.long {
             self.context.shared.scripts.running.leave(long);
@@ -208,7 +208,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         now_ns.saturating_sub(self.started_ns)
     }
 
-    /// Finds the command, and whether scripts may run it.
+    /// Finds the command, and checks whether scripts may run it.
     fn admit<'r>(&mut self, request: Request<'r>) -> Result<Command<'r>, CommandError> {
         let Ok((index, spec, first)) = row_of(self.context.table, request) else {
             return Err(CommandError::fixed(
@@ -239,7 +239,8 @@ impl<'h, 'c> Caller<'h, 'c> {
         if spec.flags.has(Flags::DENYOOM) && !has_room {
             return Err(CommandError::OutOfMemory);
         }
-        // Last, as in Redis: a write on a replica is told READONLY, by which clients look for the primary.
+        // Last, as in Redis: a write on a replica gets READONLY, by which clients look for the
+        // primary.
         if shared.hash_slots.is_on() {
             self.check_slots(spec, request)?;
         }
@@ -251,7 +252,8 @@ impl<'h, 'c> Caller<'h, 'c> {
         })
     }
 
-    /// Whether the keys of a command are of hash slots that are served here, and of the one that the script is about.
+    /// Checks that this node serves the hash slots of a command's keys, and that they are in the
+    /// script's slot.
     #[cold]
     fn check_slots(&mut self, spec: &CommandSpec, request: Request<'_>) -> CommandResult {
         let session = &*self.context.session;
@@ -265,7 +267,8 @@ impl<'h, 'c> Caller<'h, 'c> {
             .judge(&routes)
             .map_err(|elsewhere| CommandError::fixed(elsewhere.text_in_script()))?;
         let declared = self.call.keys.first().map(|key| hash_slot::of(key));
-        // A script waits before it begins for the slot of the keys that it declares. For another slot it cannot wait any more.
+        // Before it begins, a script waits for the slot of its declared keys. It can no longer wait
+        // for another slot.
         if query.slot != declared && query.waits(&routes) {
             let text = Elsewhere::Down.text_in_script();
             return Err(CommandError::fixed(text));
@@ -281,7 +284,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         Ok(())
     }
 
-    /// Whether the user who runs the script may run a command.
+    /// Checks whether the user who runs the script may run a command.
     fn permit(
         &mut self,
         (index, spec): (CommandIndex, &'static CommandSpec),
@@ -305,7 +308,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         Err(CommandError::Bytes(text))
     }
 
-    /// Sees to it that the keys of a command are held; whether it may go on.
+    /// Makes sure that the keys of a command are locked. Returns whether the run may continue.
     fn reach(&mut self, command: &Command<'_>) -> Result<bool, CommandError> {
         let context = &mut *self.context;
         let database = context.session.database;
@@ -349,7 +352,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         Ok(true)
     }
 
-    /// Notes that a command is about to change something; whether it may here.
+    /// Records that a command is about to change data. Returns whether it may do so here.
     fn begin_to_write(&mut self) -> bool {
         if self.wrote {
             return true;
@@ -365,7 +368,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         true
     }
 
-    /// Runs a command, if it may run here, and leaves its reply in the buffer.
+    /// Runs a command if it may run here, and leaves its reply in the buffer.
     fn run(&mut self, arguments: &[&[u8]]) -> CommandResult {
         let mut copy = std::mem::take(&mut self.spare.request);
         copy.set(arguments);
@@ -387,7 +390,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         }
     }
 
-    /// Sees to all that a command needs; nothing where the run ends before it.
+    /// Prepares everything that a command needs. Returns `None` if the run stops before it.
     fn prepare<'r>(&mut self, request: Request<'r>) -> Result<Option<Command<'r>>, CommandError> {
         let command = self.admit(request)?;
         let may_go_on =
@@ -435,7 +438,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         (context.pace, context.may_block) = before;
         let counters = context.ledger.counters;
         counters.count_calls(command.index, 1);
-        // Whoever runs the script is alone with its client.
+        // Only the thread that runs the script uses its client.
         let requests = &context.session.client.requests;
         requests.store(requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         if result.is_err() {
@@ -448,7 +451,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         result
     }
 
-    /// Keeps what is to be told of a command that took long, until it is sure that it will not run again.
+    /// Keeps the log entry of a slow command until the run can no longer restart.
     #[cold]
     fn note_slow(&mut self, measured: Measured, command: &Command<'_>) {
         let client = &self.context.session.client;
@@ -469,7 +472,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         }
     }
 
-    /// Shows a command that ran to those who see all, once it is sure that it will not run again.
+    /// Shows monitors a command that ran, once the run can no longer restart.
     fn show(&mut self, command: &Command<'_>) {
         let monitors = &self.context.shared.observer.monitors;
         let is_hidden = [Flags::ADMIN, Flags::SKIP_MONITOR]
@@ -481,7 +484,7 @@ impl<'h, 'c> Caller<'h, 'c> {
         }
     }
 
-    /// Has others hear of the run, as long as it takes.
+    /// Makes the run visible to other threads until it ends.
     fn enter_long(&mut self) -> Arc<LongRun> {
         let (call, started_ns) = (self.call, self.started_ns);
         let running = &self.context.shared.scripts.running;
@@ -571,7 +574,7 @@ impl Host for Caller<'_, '_> {
     }
 }
 
-/// Never seen: another run takes the place of this one.
+/// Never seen by a client: another run replaces this one.
 const BEGINS_ANEW: Stop = Stop {
     text: "The script begins anew",
 };
@@ -585,7 +588,7 @@ fn killed(kind: RunKind, killing: Killing) -> Stop {
     Stop { text }
 }
 
-/// Whether a command does what cannot be taken back, or done twice.
+/// Whether a command does something that cannot be undone or repeated.
 fn is_effectful(spec: &CommandSpec) -> bool {
     spec.flags.has(Flags::WRITE) || spec.flags.has(Flags::MAY_REPLICATE)
 }

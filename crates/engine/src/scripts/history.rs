@@ -1,31 +1,33 @@
-//! How a script behaved, so that it runs where it will be no trouble.
+//! How a script behaved before, which decides where it runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// So many quick runs in a row let a script with loops change data on a worker's thread.
+/// Number of consecutive quick runs after which a script with loops may change data on a worker's
+/// thread.
 const QUICK_RUNS_MIN: u32 = 2;
 
-/// A run of at most so long is quick.
+/// Maximum run time of a quick run.
 pub(super) const QUICK_NS_MAX: u64 = 1_000_000;
 
-/// Without one of these words no code runs for ever.
+/// Code without any of these words always ends.
 const LOOPS: [&[u8]; 4] = [b"while", b"repeat", b"for", b"function"];
 
-/// Commands that no lock set lets run, or that see less than all in one, as scripts write them.
+/// Commands that cannot run with any set of locks, or that need a view of all keys, as scripts
+/// write them.
 const REACH_ALL: [&[u8]; 5] = [b"flushall", b"flushdb", b"swapdb", b"dbsize", b"randomkey"];
 
-/// What is known of a script.
+/// What is known about a script's runs.
 #[derive(Debug)]
 pub struct History {
     has_loops: bool,
     quick_runs: AtomicU32,
     was_slow: AtomicBool,
-    /// It came to keys behind its first change that it had not named, or to all.
+    /// Whether it reached undeclared keys, or all keys, after its first change.
     strays: AtomicBool,
 }
 
 impl History {
-    /// Of a script that never ran.
+    /// Returns the history of a script that never ran.
     pub(crate) fn of(source: &[u8]) -> Self {
         let source = source.to_ascii_lowercase();
         let has = |word: &&[u8]| source.windows(word.len()).any(|part| part == *word);
@@ -37,7 +39,7 @@ impl History {
         }
     }
 
-    /// Whether it may change data where others wait for it to end.
+    /// Whether it may change data while other clients wait for it.
     pub(crate) fn is_trusted(&self) -> bool {
         !self.was_slow() && (!self.has_loops || self.has_proved_quick())
     }
@@ -56,12 +58,12 @@ impl History {
         self.strays.load(Ordering::Relaxed)
     }
 
-    /// Notes that it does.
+    /// Records that it needs the whole store.
     pub(crate) fn note_stray(&self) {
         self.strays.store(true, Ordering::Relaxed);
     }
 
-    /// Notes how long a run took.
+    /// Records the time of a run.
     pub(crate) fn note_run(&self, ns: u64) {
         if ns > QUICK_NS_MAX {
             self.was_slow.store(true, Ordering::Relaxed);
@@ -69,7 +71,7 @@ impl History {
         } else if !self.has_proved_quick() {
             let runs = self.quick_runs.fetch_add(1, Ordering::Relaxed) + 1;
             if runs >= QUICK_RUNS_MIN {
-                // It was slow once, when others took its time.
+                // It was slow once because other work took its time.
                 self.was_slow.store(false, Ordering::Relaxed);
             }
         }

@@ -1,4 +1,5 @@
-//! The scripts and functions that a server knows, shared by its threads: sources, flags and how they behaved.
+//! The scripts and functions that a server knows, shared by its threads: sources, flags and
+//! histories.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,13 +9,13 @@ use super::history::History;
 use super::libraries::Libraries;
 use super::running::Running;
 
-/// Scripts known by EVAL alone: so many at most, the oldest is forgotten then.
+/// Maximum number of scripts known only by EVAL. The oldest is dropped beyond that.
 const EVALUATED_MAX: usize = 500;
 
-/// What a script is known by: the SHA-1 of its source, in hexadecimal digits.
+/// A script's name: the SHA-1 of its source in hexadecimal digits.
 pub type Digest = [u8; 40];
 
-/// The name of a script.
+/// Returns the name of a script.
 pub fn digest_of(source: &[u8]) -> Digest {
     let hex = sha1_smol::Sha1::from(source).digest().to_string();
     let mut digest = [b'0'; 40];
@@ -24,27 +25,27 @@ pub fn digest_of(source: &[u8]) -> Digest {
     digest
 }
 
-/// The name of a script as a client wrote it; nothing when it is none.
+/// Returns the name of a script as a client wrote it, or `None` if it is not valid.
 pub fn digest_named(name: &[u8]) -> Option<Digest> {
     let mut digest = Digest::try_from(name).ok()?;
     digest.make_ascii_lowercase();
     Some(digest)
 }
 
-/// All that is shared about scripts by the threads of a server.
+/// What a server's threads share about scripts.
 #[derive(Debug, Default)]
 pub struct Scripts {
     cache: Mutex<Cache>,
     era: Era,
-    /// Scripts forgotten to make room for others.
+    /// Number of scripts dropped in favour of newer ones.
     evicted: AtomicU64,
-    /// Those that run, as far as others hear of them.
+    /// Running scripts that are visible to other threads.
     pub running: Running,
     /// The libraries of functions.
     pub libraries: Libraries,
-    /// Scripts may run what is not for scripts.
+    /// Whether scripts may run commands that are not for scripts.
     runs_all: AtomicBool,
-    /// Bytes that the machines of all threads have.
+    /// Memory of the machines of all threads, in bytes.
     machine_bytes: AtomicU64,
 }
 
@@ -53,14 +54,14 @@ pub struct Scripts {
 pub struct Script {
     /// Its name.
     pub digest: Digest,
-    /// What it was compiled from.
+    /// Its source.
     pub source: Box<[u8]>,
-    /// How it behaved.
+    /// Its run history.
     pub history: History,
 }
 
-/// The time between two moments at which scripts were forgotten: a number that no other time has, also
-/// of other servers in the same process.
+/// A number for the period between two removals of scripts. It is unique, also among several
+/// servers in one process.
 #[derive(Debug)]
 struct Era(AtomicU64);
 
@@ -84,38 +85,40 @@ impl Default for Era {
 #[derive(Debug, Default)]
 struct Cache {
     scripts: HashMap<Digest, Arc<Script>>,
-    /// Those that came with EVAL, the oldest first.
+    /// Scripts that came with EVAL, the oldest first.
     evaluated: VecDeque<Digest>,
     bytes: usize,
 }
 
 impl Scripts {
-    /// The script with this name, if it is known.
+    /// Returns the script with this name, or `None` if unknown.
     pub(crate) fn find(&self, digest: &Digest) -> Option<Arc<Script>> {
         self.cache().scripts.get(digest).cloned()
     }
 
-    /// Says whether scripts may run what is not for scripts (DEBUG SET-DISABLE-DENY-SCRIPTS).
+    /// Sets whether scripts may run commands that are not for scripts (DEBUG
+    /// SET-DISABLE-DENY-SCRIPTS).
     pub fn set_runs_all(&self, on: bool) {
         self.runs_all.store(on, Ordering::Relaxed);
     }
 
-    /// Whether scripts may run what is not for scripts.
+    /// Whether scripts may run commands that are not for scripts.
     pub(crate) fn runs_all(&self) -> bool {
         self.runs_all.load(Ordering::Relaxed)
     }
 
-    /// The script that a client names, if it is known.
+    /// Returns the script that a client names, or `None` if unknown.
     pub fn named(&self, name: &[u8]) -> Option<Arc<Script>> {
         digest_named(name).and_then(|digest| self.find(&digest))
     }
 
-    /// Changes whenever a script is forgotten: who remembers one asks again then.
+    /// Returns a number that changes whenever a script is dropped. A caller that keeps a script
+    /// looks it up again then.
     pub(crate) fn era(&self) -> u64 {
         self.era.0.load(Ordering::Acquire)
     }
 
-    /// Remembers a script; `stays` if it is not to be forgotten for others (SCRIPT LOAD).
+    /// Adds a script. If `stays` is set, it is not dropped in favour of newer ones (SCRIPT LOAD).
     pub(crate) fn add(&self, digest: Digest, source: &[u8], stays: bool) -> Arc<Script> {
         let mut cache = self.cache();
         let cache = &mut *cache;
@@ -146,44 +149,44 @@ impl Scripts {
         script
     }
 
-    /// Forgets all scripts.
+    /// Removes all scripts.
     pub fn flush(&self) {
         *self.cache() = Cache::default();
         self.era.end();
     }
 
-    /// How many scripts are known, and the bytes of their sources.
+    /// Returns the number of known scripts, and the total size of their sources in bytes.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         let cache = self.cache();
         (cache.scripts.len(), cache.bytes)
     }
 
-    /// Bytes that the machines of all threads have in memory, as they were told last.
+    /// Returns the memory of the machines of all threads in bytes, as last reported.
     #[must_use]
     pub fn machine_bytes(&self) -> u64 {
         self.machine_bytes.load(Ordering::Relaxed)
     }
 
-    /// Counts more bytes of a machine, or fewer: the sum wraps.
+    /// Adds a change of a machine's size in bytes: the sum wraps, so it may be negative.
     pub(super) fn count_machine(&self, more: u64) {
         self.machine_bytes.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Bytes of the sources of all libraries of functions.
+    /// Returns the size of the sources of all libraries of functions, in bytes.
     #[must_use]
     pub fn libraries_bytes(&self) -> u64 {
         let state = self.libraries.now();
         state.libraries().map(|one| one.source.len() as u64).sum()
     }
 
-    /// Scripts forgotten to make room for others.
+    /// Returns the number of scripts dropped in favour of newer ones.
     #[must_use]
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// What the libraries of functions were loaded from.
+    /// Returns the sources of the libraries of functions.
     #[must_use]
     pub fn sources(&self) -> Vec<Vec<u8>> {
         let state = self.libraries.now();

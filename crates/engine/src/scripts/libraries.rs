@@ -1,12 +1,13 @@
 //! The libraries of functions that the server knows.
 //!
-//! All threads see the same ones; each loads a library into its own machine when one of its functions is
-//! called there first. A change makes a new state and puts it in the place of the old one, so that
-//! several libraries come or go as one step.
+//! All threads see the same libraries. A thread loads a library into its own machine when it first
+//! calls one of its functions. A change builds a new state and replaces the old one with it, so
+//! that several libraries can be added or removed atomically.
 //!
-//! Under a control group they may be the group's: then what a log, a stream or a file says of libraries counts for nothing,
-//! since it may be older. Clients of a cluster order each change at every primary, as where each had its own: what was ordered at this
-//! node before is kept, so that each of these orders is answered as if it had.
+//! The libraries may belong to a control group. Then libraries in a log, a stream or a file are
+//! ignored because they may be older. Clients of a cluster send each change to every primary, as if
+//! each had its own libraries. This node keeps the orders that it has received, so that it answers
+//! each of these orders as if it had its own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,70 +22,72 @@ pub struct Libraries {
     place: Mutex<Place>,
 }
 
-/// The libraries, and who decides on them.
+/// The libraries, and what decides about them.
 #[derive(Debug, Default)]
 struct Place {
     state: Arc<State>,
-    /// A control group does.
+    /// Whether a control group decides.
     is_of_group: bool,
-    /// The libraries that clients of this node have had loaded, and whether they are gone by an order at another one.
+    /// The libraries that clients of this node have loaded, each with whether an order at another
+    /// node removed it.
     ordered: BTreeMap<Vec<u8>, bool>,
 }
 
-/// The libraries of one moment.
+/// The libraries at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     libraries: BTreeMap<Vec<u8>, Arc<LoadedLibrary>>,
-    /// Where each function is, by its name in small letters: case makes no difference.
+    /// The library of each function, by the function's name in lower case: case makes no
+    /// difference.
     functions: HashMap<Vec<u8>, Arc<LoadedLibrary>>,
 }
 
 /// A library.
 #[derive(Debug)]
 pub struct LoadedLibrary {
-    /// Differs from that of any other library that ever was.
+    /// A number that no other library ever has.
     pub(crate) number: u64,
     /// Its name.
     pub name: Vec<u8>,
-    /// What it was loaded from.
+    /// Its source.
     pub source: Box<[u8]>,
-    /// What it registered.
+    /// The functions that it registered.
     pub functions: Vec<FunctionFacts>,
-    /// How its functions behaved.
+    /// The run history of its functions.
     pub history: History,
 }
 
-/// What a client has ordered of libraries.
+/// A client's order about libraries.
 #[derive(Clone, Copy, Debug)]
 pub enum LibraryOrder<'o> {
-    /// To have this one.
+    /// Load this library.
     Loaded(&'o LoadedLibrary),
-    /// To have the one of this name no more.
+    /// Delete the library with this name.
     Deleted(&'o [u8]),
-    /// To have none.
+    /// Delete all libraries.
     Flushed,
 }
 
-/// What is told of a function.
+/// The facts about a function.
 #[derive(Clone, Debug)]
 pub struct FunctionFacts {
     /// Its name.
     pub name: Vec<u8>,
-    /// What its author says of it.
+    /// Its author's description.
     pub description: Option<Vec<u8>>,
     /// Its flags as they were given.
     pub flags: Vec<Vec<u8>>,
     pub(crate) run_flags: RunFlags,
 }
 
-/// Why a library is not taken.
+/// Why a library is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LibraryError {
-    /// There is one of this name.
+    /// A library of this name exists.
     Library(Vec<u8>),
-    /// Another has a function of this name.
+    /// Another library has a function of this name.
     Function(Vec<u8>),
-    /// There is none of this name.
+    /// No library of this name exists.
     Unknown,
 }
 
@@ -100,7 +103,7 @@ impl LoadedLibrary {
         }
     }
 
-    /// What a function of it says of itself, if there is one of this name.
+    /// Returns the flags of the function with this name, or `None` if there is none.
     pub fn flags_of(&self, function: &[u8]) -> Option<RunFlags> {
         let found = self
             .functions
@@ -111,21 +114,21 @@ impl LoadedLibrary {
 }
 
 impl State {
-    /// All libraries, by name.
+    /// Returns all libraries, by name.
     pub fn libraries(&self) -> impl Iterator<Item = &Arc<LoadedLibrary>> {
         self.libraries.values()
     }
 
-    /// How many libraries and functions there are.
+    /// Returns the number of libraries and of functions.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.libraries.len(), self.functions.len())
     }
 
-    /// Adds a library; `replaces` one of the same name.
+    /// Adds a library. If `replaces` is set, it may replace one of the same name.
     ///
     /// # Errors
-    /// Which name is taken.
+    /// The name that is taken.
     pub fn add(
         &mut self,
         library: &Arc<LoadedLibrary>,
@@ -150,7 +153,7 @@ impl State {
         Ok(())
     }
 
-    /// Removes a library; whether there was one.
+    /// Removes a library. Returns whether it existed.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         self.functions.retain(|_, library| library.name != name);
         self.libraries.remove(name).is_some()
@@ -158,7 +161,7 @@ impl State {
 }
 
 impl Libraries {
-    /// The library that has a function.
+    /// Returns the library that has a function.
     pub fn of_function(&self, name: &[u8]) -> Option<Arc<LoadedLibrary>> {
         self.place()
             .state
@@ -167,16 +170,16 @@ impl Libraries {
             .cloned()
     }
 
-    /// The libraries of this moment.
+    /// Returns the present libraries.
     #[must_use]
     pub fn now(&self) -> Arc<State> {
         Arc::clone(&self.place().state)
     }
 
-    /// Makes a change, unless it fails, or the libraries are those of a control group.
+    /// Applies a change, unless it fails or the libraries belong to a control group.
     ///
     /// # Errors
-    /// Those of `change`.
+    /// The errors of `change`.
     pub fn change<E>(&self, change: impl FnOnce(&mut State) -> Result<(), E>) -> Result<(), E> {
         let mut place = self.place();
         if place.is_of_group {
@@ -188,11 +191,11 @@ impl Libraries {
         Ok(())
     }
 
-    /// Adds a library that a client of this node has loaded, under a control group: it may have come by an order of the same client at
-    /// another node already.
+    /// Adds a library that a client of this node has loaded, under a control group. An order of the
+    /// same client at another node may already have added it.
     ///
     /// # Errors
-    /// Which name is taken.
+    /// The name that is taken.
     pub fn add_ordered(
         &self,
         state: &mut State,
@@ -210,7 +213,7 @@ impl Libraries {
     /// Removes a library in the same way.
     ///
     /// # Errors
-    /// There is none, nor was one here that is gone by an order at another node.
+    /// If there is no such library, and no order at another node removed one that was here.
     pub fn remove_ordered(&self, state: &mut State, name: &[u8]) -> Result<(), LibraryError> {
         let is_gone = self.place().ordered.get(name) == Some(&true);
         match state.remove(name) || is_gone {
@@ -219,7 +222,7 @@ impl Libraries {
         }
     }
 
-    /// Notes what a client of this node has ordered, once that is done.
+    /// Records what a client of this node has ordered, after it is done.
     pub fn note_ordered(&self, order: LibraryOrder<'_>) {
         let mut place = self.place();
         match order {
@@ -233,7 +236,7 @@ impl Libraries {
         }
     }
 
-    /// Has the libraries of a control group from here on, and takes changes from nobody else.
+    /// Takes over the libraries of a control group, and ignores all other changes from now on.
     pub fn take_of_group(&self, state: State) {
         let mut place = self.place();
         for (name, is_gone) in &mut place.ordered {
@@ -243,7 +246,7 @@ impl Libraries {
         place.is_of_group = true;
     }
 
-    /// The control group decides no more: what there is stays.
+    /// Ends the control group's authority. The present libraries stay.
     pub fn leave_group(&self) {
         self.place().is_of_group = false;
     }
@@ -289,7 +292,7 @@ mod tests {
         assert_eq!(names(), [b"b", b"c"]);
     }
 
-    /// As clients of a cluster do, who tell every primary.
+    /// As clients of a cluster do, which send an order to every primary.
     #[test]
     fn an_order_that_was_carried_out_at_another_node_is_taken_here_once() {
         let libraries = Libraries::default();
@@ -316,7 +319,7 @@ mod tests {
         assert_eq!((load(), load()), (Ok(()), taken));
         libraries.take_of_group(State::default());
         assert_eq!((delete(), delete()), (Ok(()), Err(LibraryError::Unknown)));
-        // It went and came by others: this node has to be told of each.
+        // Orders at other nodes removed and added it: this node must receive each of them.
         libraries.take_of_group(of_group.clone());
         assert_eq!(load(), Ok(()));
         libraries.take_of_group(State::default());

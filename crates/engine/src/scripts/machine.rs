@@ -1,4 +1,5 @@
-//! The virtual machine of a thread, made when its first script runs, and what is compiled in it.
+//! The virtual machine of a thread, created when its first script runs, and the programs compiled
+//! in it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use super::run_flags::RunFlags;
 use crate::error::CommandError;
 use crate::identity::redis_version;
 
-/// Programs that are kept compiled, at most; then all are compiled anew as they are asked for.
+/// Maximum number of compiled programs. Beyond that all are dropped, and compiled again on demand.
 const PROGRAMS_MAX: usize = 1024;
 
 thread_local! {
@@ -23,37 +24,37 @@ thread_local! {
 /// A machine with what it has compiled.
 struct Place {
     machine: Machine,
-    /// What others were told of its memory.
+    /// Memory of the machine as last reported.
     told_bytes: u64,
     programs: HashMap<Digest, Rc<Compiled>>,
-    /// Scripts that ran last, each in the place that its name has.
+    /// Scripts that ran recently, each at the position given by its name.
     recent: Vec<Option<Recent>>,
-    /// By the number of the library.
+    /// Libraries by their numbers.
     libraries: HashMap<u64, Rc<Library>>,
 }
 
 /// A script that ran.
 struct Recent {
-    /// Until another one is forgotten.
+    /// The entry is valid until another script is dropped.
     era: u64,
     script: Arc<Script>,
     compiled: Rc<Compiled>,
 }
 
-/// Places for scripts that ran last.
+/// Number of positions for recent scripts.
 const RECENT_PLACES: usize = 64;
 
 /// A script, compiled on this thread.
 pub struct Compiled {
     pub(super) program: Program,
-    /// What its first line says; `None` when it has no such line.
+    /// The flags of its first line, or `None` if it has no such line.
     pub flags: Option<RunFlags>,
 }
 
 /// Runs `body` with the machine of this thread.
 ///
 /// # Errors
-/// When there is no memory for one, or a script of this thread runs already.
+/// If there is no memory for a machine, or a script of this thread is already running.
 fn with_place<R>(
     body: impl FnOnce(&mut Place) -> Result<R, ScriptError>,
 ) -> Result<R, ScriptError> {
@@ -84,7 +85,7 @@ pub(super) fn with<R>(
     with_place(|place| body(&mut place.machine))
 }
 
-/// Tells what the machine of this thread has in memory, once it is a good deal more or less than it was.
+/// Reports the memory of this thread's machine when it has changed considerably.
 pub(super) fn tell_memory(scripts: &Scripts) {
     PLACE.with(|place| {
         let Ok(mut place) = place.try_borrow_mut() else {
@@ -100,16 +101,16 @@ pub(super) fn tell_memory(scripts: &Scripts) {
     });
 }
 
-/// What scripts leave between two collections is not told.
+/// Smallest change that is reported. What scripts leave between two collections is not.
 const TOLD_EVERY_BYTES: u64 = 32 << 10;
 
-/// A script that is known, and what it was compiled to on this thread.
+/// A known script, and its compiled form on this thread.
 pub(crate) type Known = (Arc<Script>, Rc<Compiled>);
 
-/// The script with this name, compiled on this thread, if it is known.
+/// Returns the script with this name, compiled on this thread, or `None` if unknown.
 ///
 /// # Errors
-/// When there is no memory for it.
+/// If there is no memory for it.
 pub fn find(scripts: &Scripts, digest: &Digest) -> Result<Option<Known>, CommandError> {
     let era = scripts.era();
     if let Some(recent) = recent(digest, era) {
@@ -133,7 +134,7 @@ pub fn find(scripts: &Scripts, digest: &Digest) -> Result<Option<Known>, Command
     Ok(Some((script, compiled)))
 }
 
-/// The script with this name, if it ran here not long ago and no script was forgotten since.
+/// Returns the script with this name if it ran here recently and no script was dropped since.
 fn recent(digest: &Digest, era: u64) -> Option<Known> {
     PLACE.with(|place| {
         let place = place.try_borrow().ok()?;
@@ -151,7 +152,7 @@ fn place_of(digest: &Digest) -> usize {
     word % RECENT_PLACES
 }
 
-/// Adds a script to those that are known, if it can be compiled.
+/// Adds a script to the known ones if it can be compiled.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -193,7 +194,7 @@ fn compile(digest: &Digest, source: &[u8]) -> Result<Rc<Compiled>, CommandError>
     })
 }
 
-/// A library, as it is after its code ran; nobody knows it yet.
+/// Returns a library in the state after its code ran. It is not among the known ones yet.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -219,7 +220,7 @@ pub fn load_library(source: &[u8]) -> Result<LoadedLibrary, CommandError> {
     Ok(LoadedLibrary::new(name, source, functions))
 }
 
-/// A library that is known, loaded on this thread.
+/// Returns a known library, loaded on this thread.
 pub fn loaded(library: &LoadedLibrary) -> Result<Rc<Library>, CommandError> {
     let known = with_place(|place| Ok(place.libraries.get(&library.number).cloned()));
     if let Ok(Some(known)) = known {
@@ -247,7 +248,7 @@ fn load_here(source: &[u8]) -> Result<Library, CommandError> {
     })
 }
 
-/// The name that the first line of a library gives it.
+/// Returns the name in the first line of a library.
 fn name_of_library(source: &[u8]) -> Result<Vec<u8>, CommandError> {
     let (Some(first_line), _) = shebang::split(source) else {
         return Err(CommandError::fixed("ERR Missing library metadata"));
@@ -289,7 +290,7 @@ fn name_of_library(source: &[u8]) -> Result<Vec<u8>, CommandError> {
     Ok(name.clone())
 }
 
-/// What the first line of a script says.
+/// Returns the flags in the first line of a script.
 pub(super) fn flags_of(source: &[u8]) -> Result<Option<RunFlags>, CommandError> {
     let (first_line, _) = shebang::split(source);
     let Some(first_line) = first_line else {

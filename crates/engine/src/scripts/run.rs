@@ -18,34 +18,35 @@ use super::values;
 use crate::context::Context;
 use crate::error::{CommandError, CommandResult};
 
-/// So often a script begins anew because of keys that it did not declare; then it gets the whole store.
+/// Number of times that a script restarts because of undeclared keys. After that it gets the whole
+/// store.
 const RESTARTS_MAX: usize = 6;
 
-/// A script or function that was called.
+/// A call of a script or function.
 pub struct Call<'r> {
-    /// What it is.
+    /// Whether it is a script or a function.
     pub kind: RunKind,
-    /// Of a function, its name.
+    /// The name of a function.
     pub name: &'r [u8],
-    /// What runs.
+    /// The code to run.
     pub code: Code<'r>,
-    /// The keys it is given.
+    /// The keys passed to it.
     pub keys: Vec<&'r [u8]>,
-    /// The other arguments it is given.
+    /// The other arguments passed to it.
     pub args: Vec<&'r [u8]>,
     /// The request that calls it.
     pub request: Request<'r>,
-    /// It may change nothing.
+    /// Whether it must not change data.
     pub is_read_only: bool,
-    /// It may write though memory is full.
+    /// Whether it may write though memory is full.
     pub allows_oom: bool,
-    /// In cluster mode: it may come to keys of several hash slots.
+    /// Whether it may use keys of several hash slots in cluster mode.
     pub crosses_slots: bool,
     /// What is known about earlier runs.
     pub history: &'r History,
 }
 
-/// What runs.
+/// The code of a call.
 pub enum Code<'r> {
     /// A script.
     Script(&'r Compiled),
@@ -55,7 +56,7 @@ pub enum Code<'r> {
 
 /// What is locked for a run.
 enum Hold {
-    /// Nothing more than there is.
+    /// What is already locked.
     Given,
     /// These keys.
     Keys,
@@ -135,8 +136,8 @@ fn run_until_done(
     }
 }
 
-/// Whether somebody who takes long has what is to be locked: a worker that waited for it would keep all
-/// its clients waiting.
+/// Whether another thread holds what is to be locked for long. If a worker waited for it, all of
+/// the worker's clients would wait.
 fn is_held_for_long(context: &mut Context<'_>, hold: &Hold, keys: &[Key<'_>]) -> bool {
     context.store.may_be_busy()
         && match hold {
@@ -149,7 +150,7 @@ fn is_held_for_long(context: &mut Context<'_>, hold: &Hold, keys: &[Key<'_>]) ->
         }
 }
 
-/// The keys that were declared, and those that were found out.
+/// Returns the declared keys, and the undeclared keys found so far.
 fn keys_of<'n>(
     context: &Context<'_>,
     (database, declared): (DatabaseId, &[&'n [u8]]),
@@ -162,7 +163,7 @@ fn keys_of<'n>(
     declared.chain(found).collect()
 }
 
-/// One run, with what it needs locked.
+/// Makes one run with what it needs locked.
 fn attempt(
     context: &mut Context<'_>,
     call: &Call<'_>,
@@ -184,8 +185,8 @@ fn attempt(
     (ended, result)
 }
 
-/// Writes what a script gave. `inner` is the last error that one of its commands gave: what begins with it
-/// is taken for that.
+/// Writes a script's result. `inner` is the last error of one of its commands: an error that begins
+/// with the same text is taken for it.
 fn conclude(
     result: Result<scripting::Value, ScriptError>,
     inner: &[u8],

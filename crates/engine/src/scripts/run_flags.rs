@@ -1,6 +1,6 @@
-//! What the first line of a script, or the flags of a function, say of it.
+//! The flags in the first line of a script, or of a function.
 
-/// What a script or function says of itself.
+/// The declared flags of a script or function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunFlags {
     /// It changes nothing.
@@ -11,12 +11,12 @@ pub struct RunFlags {
     pub allow_stale: bool,
     /// It does not run in cluster mode.
     pub no_cluster: bool,
-    /// It may come to keys of several hash slots, all of this node.
+    /// It may use keys of several hash slots of this node.
     pub crosses_slots: bool,
 }
 
 impl RunFlags {
-    /// Adds a flag; whether there is such a one. Some say nothing that matters here.
+    /// Adds a flag. Returns whether it is valid. Some flags have no effect here.
     pub fn add(&mut self, flag: &[u8]) -> bool {
         match flag {
             b"no-writes" => self.no_writes = true,

@@ -1,14 +1,15 @@
-//! Scripts that run for so long that others hear of them: who may be killed, and whether it is late.
+//! Long-running scripts that are visible to other threads: which may be killed, and whether one
+//! exceeds its time limit.
 //!
-//! A script is entered here only when it has run for a while, by the hook that its machine calls now and
-//! then, so that a quick one pays nothing.
+//! A script is entered here only after it has run for a while, by the hook that its machine calls
+//! periodically, so that a quick script pays nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::CommandError;
 
-/// What runs.
+/// Kind of code that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
     /// A script (EVAL and its kin).
@@ -17,7 +18,7 @@ pub enum RunKind {
     Function,
 }
 
-/// Why a script ends before its end.
+/// Why a script is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Killing {
     /// SCRIPT KILL or FUNCTION KILL.
@@ -26,15 +27,15 @@ pub enum Killing {
     Stopping,
 }
 
-/// One that runs for long.
+/// A script that has run for long.
 #[derive(Debug)]
 pub struct LongRun {
     pub(crate) kind: RunKind,
-    /// Of a function, its name.
+    /// The name of a function.
     pub name: Vec<u8>,
     /// The request that began it.
     pub command: Vec<Vec<u8>>,
-    /// Monotonic time.
+    /// Start on the monotonic clock.
     pub started_ns: u64,
     wrote: AtomicBool,
     killed: AtomicBool,
@@ -44,12 +45,12 @@ pub struct LongRun {
 #[derive(Debug)]
 pub struct Running {
     runs: Mutex<Vec<Arc<LongRun>>>,
-    /// 0, or of which kind the script is that runs longer than it should.
+    /// Kind of the script that exceeds its time limit, or 0.
     late: AtomicU8,
     stops: AtomicBool,
     /// `busy-reply-threshold`, in milliseconds; 0 for no limit.
     pub threshold_ms: AtomicU64,
-    /// Who does not wait for a late script is refused, too.
+    /// Whether clients that do not wait for a late script are refused, too.
     pub refuses_all: AtomicBool,
 }
 
@@ -85,7 +86,7 @@ impl LongRun {
         })
     }
 
-    /// Says that it changed something, so that it cannot be killed any more.
+    /// Records that it has changed data, so that it can no longer be killed.
     pub(crate) fn note_write(&self) {
         self.wrote.store(true, Ordering::Release);
     }
@@ -102,7 +103,7 @@ impl Running {
         self.late.store(0, Ordering::Release);
     }
 
-    /// Why a script has to end now, if it has to.
+    /// Returns why a script has to stop now, or `None` if it may continue.
     pub(crate) fn verdict(&self, run: &LongRun) -> Option<Killing> {
         if self.stops.load(Ordering::Relaxed) {
             Some(Killing::Stopping)
@@ -113,12 +114,12 @@ impl Running {
         }
     }
 
-    /// Ends all scripts: the server stops.
+    /// Stops all scripts because the server stops.
     pub fn stop(&self) {
         self.stops.store(true, Ordering::Relaxed);
     }
 
-    /// Says that a script runs for longer than it should; whether that was not known.
+    /// Records that a script exceeds its time limit. Returns whether this is new.
     pub(crate) fn set_late(&self, kind: RunKind) -> bool {
         let kind = match kind {
             RunKind::Script => LATE_SCRIPT,
@@ -127,7 +128,8 @@ impl Running {
         self.late.swap(kind, Ordering::AcqRel) != kind
     }
 
-    /// What whoever has to wait for a script that is late is told.
+    /// Returns the error for requests that would have to wait for a late script, or `None` if no
+    /// script is late.
     #[must_use]
     pub fn busy(&self) -> Option<&'static str> {
         match self.late.load(Ordering::Acquire) {
@@ -137,10 +139,10 @@ impl Running {
         }
     }
 
-    /// Kills what runs of a kind.
+    /// Kills the running script of a kind.
     ///
     /// # Errors
-    /// When nothing runs, or what does has changed something.
+    /// If nothing runs, or the script has changed data.
     pub fn kill(&self, kind: RunKind) -> Result<(), CommandError> {
         let runs = self.runs();
         let mut of_kind = runs.iter().filter(|run| run.kind == kind).peekable();
@@ -165,7 +167,7 @@ impl Running {
         }
     }
 
-    /// The one that runs longest, if any does.
+    /// Returns the script that has run longest, if any.
     pub fn longest(&self) -> Option<Arc<LongRun>> {
         self.runs().iter().min_by_key(|run| run.started_ns).cloned()
     }

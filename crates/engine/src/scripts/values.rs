@@ -1,11 +1,11 @@
-//! What scripts give and are given, in the words of this room.
+//! Conversion of scripts' values to the types of this room.
 
 use protocol::Reply;
 use scripting::{Level, Value};
 
 use crate::port::LogLevel;
 
-/// Writes what a script gave, as its client's protocol has it.
+/// Writes a script's result in its client's protocol.
 pub(super) fn write(value: &Value, reply: &mut Reply<'_>) {
     match value {
         Value::Nil => reply.null(),
@@ -37,7 +37,7 @@ pub(super) fn write(value: &Value, reply: &mut Reply<'_>) {
     }
 }
 
-/// A status; it is one line, whatever the script put into it.
+/// Writes a status as one line, whatever the script put into it.
 fn status(text: &[u8], reply: &mut Reply<'_>) {
     let is_line_end = |byte: &u8| matches!(*byte, b'\r' | b'\n');
     let text: Vec<u8> = text

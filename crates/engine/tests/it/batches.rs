@@ -72,7 +72,7 @@ fn an_error_in_a_series_is_one_reply_among_others() {
 #[test]
 fn a_batch_of_long_requests_is_cut_though_no_two_are_alike() {
     let mut server = TestServer::new();
-    // Of different lengths, so that none continues the series of the one before.
+    // The lengths differ, so that no request continues the series of the previous one.
     let lines: Vec<String> = (0..12)
         .map(|number| {
             let tail = "x".repeat(number);

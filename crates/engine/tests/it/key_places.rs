@@ -1,4 +1,4 @@
-//! Where keys stand in requests of real commands.
+//! Key positions in requests of real commands.
 
 use engine::key_places::that_fit;
 use protocol::OwnedRequest;

@@ -1,4 +1,4 @@
-//! What is noticed about requests: the audit log, the largest keys.
+//! What is observed about requests: the audit log, the largest keys.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ impl AuditSink for Lines {
     }
 }
 
-/// What is written while `requests` are run.
+/// Returns the audit lines written while `requests` run.
 fn lines(filter: AuditFilter, requests: &[&str]) -> (Vec<String>, u64) {
     let mut server = TestServer::new();
     server.run("ACL SETUSER u on nopass ~* +@all -incr");

@@ -1,4 +1,4 @@
-//! What is refused or has to wait, whatever the command is.
+//! Conditions under which any command is refused or has to wait.
 
 use engine::Next;
 use engine::refusals::{
@@ -28,11 +28,11 @@ fn while_data_is_loaded_only_what_needs_none_runs() {
     assert!(server.error("GET").contains("wrong number of arguments"));
     server.shared.refusals.set_loading(false);
     assert_eq!(server.text("GET a"), "1");
-    // What was refused does not count as called.
+    // A refused request does not count as called.
     assert_eq!(server.counts("GET"), (1, 0));
 }
 
-/// A log may be begun with a fault, when all is loaded but nobody served yet.
+/// A log may begin with a fault, when all data is loaded but no client was served yet.
 #[test]
 fn who_waits_for_the_data_hears_of_a_log_that_cannot_be_written_afterwards() {
     let mut server = TestServer::new();
@@ -116,9 +116,9 @@ fn without_room_in_the_log_writes_wait() {
     let (output, next) = server.pipeline(&["GET k", "SET k w", "GET k"]);
     let expected = (&b"$1\r\nv\r\n"[..], Next::LogFull);
     assert_eq!((output.as_slice(), next), expected);
-    // Nothing was changed: it comes again.
+    // Nothing was changed: the client sends it again.
     assert_eq!(server.text("GET k"), "v");
-    // What would be refused is refused.
+    // A request that would be refused is refused at once.
     assert!(server.error("SET k").contains("wrong number of arguments"));
     server.shared.gate.set_log_full(false);
     let (output, _) = server.pipeline(&["SET k w", "GET k"]);
@@ -156,7 +156,7 @@ fn a_replica_writes_nothing_of_its_own() {
     let expected = format!("$1\r\n1\r\n-{NO_WRITES}\r\n$1\r\n1\r\n");
     assert_eq!(output, expected.as_bytes());
     server.run("PING");
-    // What the primary says is done.
+    // Commands from the primary are executed.
     server.set_primary(true);
     assert_eq!(server.integer("INCR a"), 2);
 }
@@ -190,7 +190,7 @@ fn with_too_few_replicas_nothing_is_written() {
     server.run("SET a 1");
 }
 
-/// PFCOUNT keeps what it counted, which is a write.
+/// PFCOUNT caches its count, which is a write.
 #[test]
 fn what_is_counted_on_a_replica_is_not_kept() {
     let mut server = TestServer::new();

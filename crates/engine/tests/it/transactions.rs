@@ -8,7 +8,8 @@ use protocol::OwnedRequest;
 use store::Key;
 use testkit::table;
 
-/// The keys of these lines with their databases, in order and each once; `None` for all keys.
+/// Returns the keys of these lines with their databases, in order and without duplicates, or `None`
+/// for all keys.
 fn reach(lines: &[&str]) -> Option<Vec<String>> {
     let store = Store::new(&Options::default()).expect("memory").handle();
     let mut transaction = Transaction::default();

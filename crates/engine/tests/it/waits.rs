@@ -23,7 +23,7 @@ fn seconds_are_rounded_up_to_milliseconds() {
     assert_eq!(text("nan").as_deref(), no_number);
     assert_eq!(text(" 1").as_deref(), no_number);
     assert_eq!(text("").as_deref(), no_number);
-    // Beyond doubles, and beyond what Redis reads as well.
+    // Beyond doubles, and beyond what Redis reads.
     assert_eq!(text("1e400").as_deref(), Ok("ERR timeout is out of range"));
     assert_eq!(text("-1e400").as_deref(), Ok("ERR timeout is negative"));
     assert_eq!((ms("1e-400"), ms("-1e-400")), (Ok(Some(1)), Ok(None)));
@@ -47,7 +47,7 @@ fn milliseconds_are_whole() {
     );
 }
 
-/// What clients got, as text.
+/// Returns the clients' replies as text.
 fn answers(server: &mut TestServer) -> Vec<String> {
     let answers = server.answers().into_iter();
     answers
@@ -218,8 +218,8 @@ fn a_stream_whose_time_has_come_ends_the_wait() {
     assert_eq!(answers(&mut server).len(), 1);
 }
 
-/// The name of a key that can be held while `key` is used: what shares a bucket, and where hashes
-/// fall changes with each run, waits for one another.
+/// Returns the name of a key that can be held while `key` is used. Keys in one bucket wait for each
+/// other, and the distribution of hashes changes with each run.
 fn name_outside_the_bucket_of(server: &mut TestServer, key: &str) -> String {
     let (mut holder, mut other) = (server.another_handle(), server.another_handle());
     let key = holder.key(0, key.as_bytes());
@@ -246,7 +246,7 @@ fn who_waits_for_a_key_that_is_held_for_long_is_served_later() {
     let held = holder.try_locked(&[busy], Hold::Long, |_| {
         assert_eq!(server.integer("RPUSH q 1 2 3"), 3);
         assert_eq!(server.integer("LLEN q"), 3);
-        // Nobody comes before those who wait.
+        // No new request is served before the waiting ones.
         server.client(4).wait("BRPOP q 0");
         server.client(1).tick();
         assert_eq!(answers(&mut server), [""; 0]);

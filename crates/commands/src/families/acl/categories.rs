@@ -1,4 +1,4 @@
-//! ACL CAT: the categories, and what is in them.
+//! ACL CAT: the categories and their commands.
 
 use access::Catalog;
 use engine::args::Args;
@@ -6,7 +6,7 @@ use engine::context::Context;
 use engine::error::{CommandError, CommandResult, shown, subcommand_syntax};
 use protocol::Reply;
 
-/// Bytes of a name that an error repeats.
+/// Maximum number of bytes of a name that an error repeats.
 const NAME_SHOWN_MAX: usize = 128;
 
 pub(super) fn cat(

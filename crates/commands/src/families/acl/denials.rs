@@ -1,4 +1,4 @@
-//! ACL LOG: what was denied lately.
+//! ACL LOG: recent denials.
 
 use access::Entry;
 use engine::args::Args;
@@ -6,7 +6,7 @@ use engine::context::Context;
 use engine::error::{CommandResult, subcommand_syntax};
 use protocol::Reply;
 
-/// Entries that are shown if nothing is said.
+/// Default number of entries shown.
 const SHOWN: usize = 10;
 
 pub(super) fn log(
@@ -69,7 +69,7 @@ mod tests {
 
     use testkit::engine_server::TestServer;
 
-    /// The reason, the origin, and the object of each entry.
+    /// Returns the reason, the origin, and the object of each entry.
     fn entries(server: &mut TestServer) -> Vec<[String; 3]> {
         let Value::Array(entries) = server.run("ACL LOG 100") else {
             panic!("no array");

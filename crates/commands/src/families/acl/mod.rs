@@ -1,4 +1,4 @@
-//! ACL: users, what they may do, and what they were not allowed lately.
+//! ACL: users, their permissions, and recent denials.
 
 mod categories;
 mod denials;
@@ -17,7 +17,7 @@ use crate::help;
 
 pub use rows::COMMANDS;
 
-/// Closes the clients of a user who is one no more.
+/// Closes the clients of a user that no longer exists.
 fn end_clients(context: &mut Context<'_>, name: &[u8]) {
     let name = String::from_utf8_lossy(name).into_owned();
     let filter = ClientFilter::of(ClientCondition::User(name));
@@ -27,7 +27,7 @@ fn end_clients(context: &mut Context<'_>, name: &[u8]) {
     }
 }
 
-/// Has those clients closed that are subscribed to what their user may hear no more.
+/// Closes the clients with subscriptions that their user may no longer have.
 fn end_subscribers(context: &mut Context<'_>, change: &Change) {
     if !change.loses_channels() {
         return;
@@ -42,8 +42,8 @@ fn end_subscribers(context: &mut Context<'_>, change: &Change) {
     }
 }
 
-/// ACL LOAD: the users of the file and no others. Clients stay whose user is still there, unless they listen
-/// to what they may hear no more.
+/// ACL LOAD: replaces all users by those in the file. Clients of users that still exist stay
+/// connected, unless they have subscriptions that their user may no longer have.
 fn load(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     if context.server.shares_users() {
         return Err(CommandError::fixed(
@@ -61,7 +61,7 @@ fn load(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// ACL SAVE: all users into the file.
+/// ACL SAVE: writes all users to the file.
 fn save(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     context.server.save_users()?;
     reply.ok();

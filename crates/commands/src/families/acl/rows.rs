@@ -4,7 +4,7 @@ use engine::spec::{Arity, CommandSpec, Flags, Group};
 
 use super::{categories, denials, load, save, users, write_help};
 
-/// Flags of what everybody may ask who may ask anything.
+/// Flags of subcommands that any authenticated client may use.
 const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 
 const MEMBER: CommandSpec = CommandSpec {

@@ -13,11 +13,11 @@ use protocol::{OwnedRequest, Reply};
 
 use super::{end_clients, end_subscribers};
 
-/// Bytes of a name or a rule that an error repeats.
+/// Maximum number of bytes of a name or a rule that an error repeats.
 const SHOWN_BYTES_MAX: usize = 1024;
-/// Bits of a password that is made, if nothing is said.
+/// Default number of bits of a generated password.
 const PASSWORD_BITS: u16 = 256;
-/// The most bits that can be asked for.
+/// Maximum number of bits that can be requested.
 const PASSWORD_BITS_MAX: u16 = 4096;
 
 pub(super) fn set(
@@ -41,8 +41,8 @@ pub(super) fn set(
     Ok(())
 }
 
-/// All nodes of the control group have it then, or none. Who is subscribed to what it may hear no more is closed by whoever
-/// takes it up, on each node.
+/// Sets a user on all nodes of the control group, or on none. Each node that applies the change
+/// closes clients with subscriptions that the user may no longer have.
 fn set_in_group(
     context: &mut Context<'_>,
     name: &[u8],
@@ -58,7 +58,7 @@ fn set_in_group(
         let line = shared.access.users.line_with(&subject, &rules, catalog);
         line.map(Some).map_err(|error| refuse(&error))
     });
-    // What is wrong with the rules is said at once.
+    // Errors in the rules are reported at once.
     made(context.shared)?;
     let change = Arc::new(SharedChange {
         parts: vec![(SharedPart::User(name.to_vec()), made)],
@@ -154,7 +154,7 @@ pub(super) fn describe(
     Ok(())
 }
 
-/// Three fields of a map.
+/// Writes three fields of a map.
 fn write_selector(selector: &Selector, reply: &mut Reply<'_>) {
     reply.bulk(b"commands");
     reply.bulk(&selector.commands_text());

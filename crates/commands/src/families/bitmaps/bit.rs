@@ -67,7 +67,7 @@ fn setbit(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
             let state = |effect: &mut Effect<'_>| {
                 effect.command(&[b"SETBIT", key.bytes(), offset_text, bit_text]);
             };
-            // Kept as bytes from now on, which nobody but OBJECT shows.
+            // The value is bytes from now on, which only OBJECT shows.
             entry.effect_if_noticed(changes, state);
         }
         if changes {
@@ -91,7 +91,7 @@ fn getbit(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
-/// Where a bit is.
+/// The position of a bit.
 #[derive(Clone, Copy)]
 struct Bit {
     byte: usize,
@@ -106,7 +106,7 @@ impl Bit {
         }
     }
 
-    /// The byte of a string that has this bit; `None` behind its end.
+    /// Returns the byte of a string that contains this bit, or `None` beyond its end.
     fn byte_of(self, record: &Record<'_>) -> Option<u8> {
         let mut byte = [0];
         (self.byte < record.len()).then(|| {
@@ -155,7 +155,7 @@ mod tests {
         server.run("SET k 5");
         server.run("BITFIELD k SET u8 0 53 OVERFLOW FAIL INCRBY u8 0 255");
         assert_eq!(server.effects(), ["SET k 5", "BITFIELD k SET u8 0 53"]);
-        // Which counts as no change.
+        // That does not count as a change.
         assert_eq!(server.another_handle().statistics().changes, 2);
         server.assert_effects_replay();
     }

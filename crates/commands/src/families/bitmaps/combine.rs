@@ -46,7 +46,7 @@ impl Operation {
         }
     }
 
-    /// Combines `result` with the bytes of a further source at the same place.
+    /// Combines `result` with the bytes of another source at the same position.
     fn apply(self, result: &mut [u8], source: &[u8]) {
         let pairs = result.iter_mut().zip(source);
         match self {
@@ -78,7 +78,8 @@ fn bitop(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// The result is as long as the longest source, which bounds it; shorter ones end in zero bytes.
+/// Combines the sources. The result is as long as the longest source; shorter ones are padded with
+/// zero bytes.
 fn combine(
     operation: Operation,
     store: &mut Handle,
@@ -94,7 +95,7 @@ fn combine(
     let mut result = vec![0; len];
     for (index, source) in sources.iter().enumerate() {
         let operation = match (index, operation) {
-            // The first source is taken over.
+            // The first source is copied.
             (0, Operation::And | Operation::Xor) => Operation::Or,
             (_, operation) => operation,
         };
@@ -103,7 +104,7 @@ fn combine(
     Ok(result)
 }
 
-/// Combines `result` with one source. Not a read: those may be run twice, and XOR may not.
+/// Combines `result` with one source. Not a read, because a read may run twice and XOR must not.
 fn apply_source(operation: Operation, store: &mut Handle, source: &Key<'_>, result: &mut [u8]) {
     store.modify(source, |entry| {
         let mut rest = result;

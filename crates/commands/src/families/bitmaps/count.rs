@@ -49,7 +49,7 @@ fn bitcount(
     Ok(())
 }
 
-/// The part of a string that is asked for.
+/// The requested part of a string.
 #[derive(Clone, Copy)]
 enum Part {
     Whole,
@@ -89,7 +89,7 @@ impl Part {
     }
 }
 
-/// How many of the given bits are set; they must lie within the string.
+/// Counts the set bits in a range, which must lie within the string.
 fn count_ones(record: &Record<'_>, bits: Range<u64>) -> u64 {
     let bytes = index(bits.start / BITS_PER_BYTE)..index(bits.end.div_ceil(BITS_PER_BYTE));
     let mut count = 0;
@@ -97,19 +97,19 @@ fn count_ones(record: &Record<'_>, bits: Range<u64>) -> u64 {
     count - ones_before(record, bits.start) - ones_from(record, bits.end)
 }
 
-/// Ones in the byte that `bit` is in, in front of it.
+/// Counts the ones before `bit` in its byte.
 fn ones_before(record: &Record<'_>, bit: u64) -> u64 {
     let kept = bit % BITS_PER_BYTE;
     shared_byte(record, bit).map_or(0, |byte| (u16::from(byte) << kept >> 8).count_ones().into())
 }
 
-/// Ones in the byte that `bit` is in, from it on.
+/// Counts the ones from `bit` on in its byte.
 fn ones_from(record: &Record<'_>, bit: u64) -> u64 {
     let cut = bit % BITS_PER_BYTE;
     shared_byte(record, bit).map_or(0, |byte| (byte << cut).count_ones().into())
 }
 
-/// The byte that the bits in front of a boundary share with those behind it, if they do.
+/// Returns the byte that contains bits on both sides of a boundary, if there is one.
 fn shared_byte(record: &Record<'_>, boundary: u64) -> Option<u8> {
     let mut byte = [0];
     (!boundary.is_multiple_of(BITS_PER_BYTE)).then(|| {
@@ -118,8 +118,8 @@ fn shared_byte(record: &Record<'_>, boundary: u64) -> Option<u8> {
     })
 }
 
-/// How many bits of `bytes` are set. The compiler counts several words side by side, which measured
-/// as fast as adding them up in columns first.
+/// Counts the set bits of `bytes`. The compiler counts several words in parallel, which measured as
+/// fast as adding them up in columns first.
 fn ones(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks();
     let in_words: u64 = words

@@ -1,37 +1,37 @@
-//! A field: a number of 1 to 64 bits anywhere in a string.
+//! A field: an integer of 1 to 64 bits at any position in a string.
 
 use store::{Entry, Record, StoreError};
 
 use super::{BITS_PER_BYTE, index};
 
-/// The bytes that a field of 64 bits touches at most.
+/// Maximum number of bytes that a field of 64 bits touches.
 const WINDOW_BYTES: usize = 9;
 
-/// Where a field is and how its bits are read.
+/// A field's position and type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Field {
-    /// Whether its highest bit counts negative.
+    /// Whether its highest bit is a sign.
     pub(super) signed: bool,
-    /// How many bits it has: 1 to 64 when signed, 1 to 63 when not.
+    /// Number of bits: 1 to 64 if signed, 1 to 63 if not.
     pub(super) bits: u32,
-    /// Its first bit.
+    /// Index of its first bit.
     pub(super) offset: u64,
 }
 
-/// What becomes of a number that a field cannot hold.
+/// What happens to a number that does not fit a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Overflow {
-    /// Its lowest bits are kept.
+    /// Keep its lowest bits.
     #[default]
     Wrap,
-    /// The nearest number that fits is kept.
+    /// Keep the nearest number that fits.
     Saturate,
-    /// The field stays as it was.
+    /// Leave the field unchanged.
     Fail,
 }
 
 impl Field {
-    /// The type that a text such as `i16` or `u8` names, at bit 0.
+    /// Parses a type such as `i16` or `u8`, as a field at bit 0.
     pub(super) fn parse_type(text: &[u8]) -> Option<Self> {
         let (signed, digits) = match text {
             [b'i', digits @ ..] => (true, digits),
@@ -47,7 +47,7 @@ impl Field {
         })
     }
 
-    /// The field that is the whole byte at `index`.
+    /// Returns the field that covers the byte at `index`.
     pub(super) fn byte(index: usize) -> Self {
         Self {
             signed: false,
@@ -56,26 +56,26 @@ impl Field {
         }
     }
 
-    /// Its type as [`Field::parse_type`] reads it.
+    /// Returns its type in the form that [`Field::parse_type`] reads.
     pub(super) fn type_text(self) -> String {
         format!("{}{}", if self.signed { 'i' } else { 'u' }, self.bits)
     }
 
-    /// How many bytes a string must have to hold the whole field.
+    /// Returns the length in bytes that a string needs to hold the whole field.
     pub(super) fn end_bytes(self) -> usize {
         index((self.offset + u64::from(self.bits)).div_ceil(BITS_PER_BYTE))
     }
 
-    /// The number it holds; bits behind the end of the string are clear.
+    /// Returns the field's number. Bits beyond the end of the string are clear.
     pub(super) fn load(self, record: Option<&Record<'_>>) -> i64 {
         let raw = (self.window(record) >> self.shift()) & self.mask();
         self.number(i128::try_from(raw).unwrap_or_default())
     }
 
-    /// Makes it hold the lowest bits of `number`.
+    /// Stores the lowest bits of `number` in the field.
     ///
     /// # Errors
-    /// As [`Entry::write_at`].
+    /// The errors of [`Entry::write_at`].
     pub(super) fn save(self, entry: &mut Entry<'_>, number: i64) -> Result<(), StoreError> {
         let others = self.window(entry.record().as_ref()) & !(self.mask() << self.shift());
         let bits = u128::from(number.cast_unsigned()) & self.mask();
@@ -85,7 +85,7 @@ impl Field {
         Ok(())
     }
 
-    /// What the field holds when it is given `exact`; `None` when it stays as it was.
+    /// Returns the number to store for `exact`, or `None` if the field stays unchanged.
     pub(super) fn fit(self, exact: i128, overflow: Overflow) -> Option<i64> {
         let (least, most) = self.bounds();
         if (least..=most).contains(&exact) {
@@ -98,11 +98,11 @@ impl Field {
         }
     }
 
-    /// The number that SET means by `operand`.
+    /// Returns the number that SET means by `operand`.
     ///
-    /// For an unsigned field a negative operand is the number above 2^63 with the same bits. For a
-    /// signed one, so is an operand whose distance to the highest number of the field leaves 64
-    /// bits: Redis computes it that way, and saturates upwards.
+    /// For an unsigned field, a negative operand means the number above 2^63 with the same bits.
+    /// For a signed field, the same applies to an operand whose distance from the field's maximum
+    /// exceeds 64 bits: Redis computes it that way, and saturates upwards.
     pub(super) fn operand(self, operand: i64) -> i128 {
         let operand = i128::from(operand);
         let (_, most) = self.bounds();
@@ -126,9 +126,9 @@ impl Field {
         }
     }
 
-    /// The number that the lowest bits of `wide` are.
+    /// Returns the number in the lowest bits of `wide`.
     fn number(self, wide: i128) -> i64 {
-        // Moved to the top of an i128 and back: fills the rest with copies of the sign or zeros.
+        // Shifting to the top of an i128 and back fills the rest with copies of the sign or zeros.
         let unused = i128::BITS - self.bits;
         let top = wide << unused;
         let number = if self.signed {
@@ -143,7 +143,7 @@ impl Field {
         index(self.offset / BITS_PER_BYTE)
     }
 
-    /// The bytes from the field's first one on, at the top of an integer.
+    /// Returns the bytes from the field's first one on, at the top of an integer.
     fn window(self, record: Option<&Record<'_>>) -> u128 {
         let mut window = [0; size_of::<u128>()];
         if let Some(record) = record {
@@ -155,7 +155,7 @@ impl Field {
         u128::from_be_bytes(window)
     }
 
-    /// How far the field is from the low end of the window.
+    /// Returns the distance of the field from the low end of the window.
     fn shift(self) -> u32 {
         let inside = u32::try_from(self.offset % BITS_PER_BYTE).unwrap_or_default();
         u128::BITS - inside - self.bits

@@ -51,7 +51,7 @@ pub(super) const BITFIELD_RO: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
-/// BITFIELD only reads when all that it does is GET; what is no operation, or is one without its
+/// BITFIELD only reads if all its operations are GET. An unknown operation, or one without its
 /// operands, counts as a write.
 fn access_of_bitfield(request: &Request<'_>) -> KeyAccess {
     let mut args = Args::new(*request, 2);
@@ -70,13 +70,13 @@ fn access_of_bitfield(request: &Request<'_>) -> KeyAccess {
     KeyAccess::RO.with(KeyAccess::ACCESS)
 }
 
-/// One thing to do with one field.
+/// One operation on one field.
 struct Operation {
     field: Field,
     action: Action,
-    /// Whether it wrote, be it what was there.
+    /// Whether it wrote, even if the field kept its value.
     is_done: bool,
-    /// What it left in the field, when that changed.
+    /// The new value of the field, if it changed.
     written: Option<i64>,
 }
 
@@ -92,7 +92,7 @@ impl Operation {
         !matches!(self.action, Action::Get)
     }
 
-    /// Does it and writes its answer.
+    /// Executes the operation and writes its reply.
     fn run(&mut self, entry: &mut Entry<'_>, reply: &mut Reply<'_>) -> CommandResult {
         let before = self.field.load(entry.record().as_ref());
         let (exact, overflow) = match self.action {
@@ -233,7 +233,7 @@ fn write_fields(
         let result = operations
             .iter_mut()
             .try_for_each(|operation| operation.run(entry, reply));
-        // What grew for fields that then did not fit is no change, as in Redis.
+        // Growth for fields that then did not fit is not a change, as in Redis.
         let changes = operations
             .iter()
             .any(|one| one.written.is_some() || (has_grown && one.is_done));
@@ -245,9 +245,9 @@ fn write_fields(
     })
 }
 
-/// Makes the string long enough for all fields that are to be written, and bytes if it is a number,
-/// as Redis does even when no field changes in the end. What its last byte holds, if that changed
-/// anything.
+/// Extends the string for all fields that are to be written, and converts a number to bytes, as
+/// Redis does even if no field changes in the end. Returns the last byte and its value if that
+/// changed anything.
 fn make_room(
     entry: &mut Entry<'_>,
     operations: &[Operation],
@@ -267,7 +267,7 @@ fn make_room(
     Ok(Some((last_byte, held)))
 }
 
-/// States what became of the string: its last byte, if it grew, and every field that changed.
+/// States the changes of the string: its last byte if it grew, and every field that changed.
 fn state_fields(
     entry: &mut Entry<'_>,
     last_byte: Option<(Field, i64)>,

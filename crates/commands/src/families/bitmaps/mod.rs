@@ -3,10 +3,10 @@
 //! Bits are counted and searched a word at a time over the pieces a string is kept in.
 //!
 //! # Effects
-//! - `SETBIT` as it came, unless the string stays as it was;
-//! - `BITFIELD key SET …` with every field that was written and what it holds afterwards;
+//! - `SETBIT` as sent, unless the string stays unchanged;
+//! - `BITFIELD key SET …` with every field that was written and its new value;
 //! - for BITOP, which reads other keys, `DEL destination` and `SETRANGE destination 0 result`: that
-//!   keeps the result as bytes whatever they spell, as the command itself does.
+//!   stores the result as bytes even if they represent a number, as the command itself does.
 
 use engine::args::Args;
 use engine::error::CommandError;
@@ -34,11 +34,12 @@ pub const COMMANDS: &[CommandSpec] = &[
 
 const BITS_PER_BYTE: u64 = 8;
 
-/// The refusal of a position that is none, or behind the longest string.
+/// The error for an invalid position, or one beyond the longest string.
 const BAD_BIT_OFFSET: CommandError =
     CommandError::fixed("ERR bit offset is not an integer or out of range");
 
-/// The position of a bit; `step` is what a number behind `#` counts (BITFIELD), if that is allowed.
+/// Parses the position of a bit. `step` is the unit of a number after `#` (BITFIELD), if that is
+/// allowed.
 fn bit_offset(text: &[u8], step: Option<u32>, settings: &Settings) -> Result<u64, CommandError> {
     let (digits, step) = match (text, step) {
         ([b'#', digits @ ..], Some(step)) => (digits, u64::from(step)),
@@ -69,7 +70,7 @@ impl RangeUnit {
         }
     }
 
-    /// The bits between two inclusive positions of a string; `None` when there are none.
+    /// Returns the bits between two inclusive positions of a string, or `None` if there are none.
     fn bits(self, start: i64, end: i64, record: &Record<'_>) -> Option<std::ops::Range<u64>> {
         let len = bit_len(record);
         match self {
@@ -82,12 +83,12 @@ impl RangeUnit {
     }
 }
 
-/// How many bits a string has.
+/// Returns the number of bits of a string.
 fn bit_len(record: &Record<'_>) -> u64 {
     u64::try_from(record.len()).unwrap_or(u64::MAX / BITS_PER_BYTE) * BITS_PER_BYTE
 }
 
-/// A number of bytes or the index of one, for the store: what a string has fits `usize`.
+/// Converts a number or index of bytes for the store: those of an existing string fit `usize`.
 fn index(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

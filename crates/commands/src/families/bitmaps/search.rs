@@ -55,7 +55,7 @@ fn bitpos(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
 #[derive(Clone, Copy)]
 struct Part {
     start: i64,
-    /// `None`: to the end, behind which a clear bit may be found.
+    /// `None`: to the end, after which a clear bit may be found.
     end: Option<i64>,
     unit: RangeUnit,
 }
@@ -74,7 +74,7 @@ impl Part {
             part.start = args.integer()?;
         }
         let end = args.next();
-        // The unit is looked at before the end of the range, as in Redis.
+        // The unit is checked before the end of the range, as in Redis.
         if args.remaining() > 0 {
             part.unit = RangeUnit::parse(args)?;
         }
@@ -96,9 +96,10 @@ impl Part {
     }
 }
 
-/// Position of the first bit with the wanted value among `bits`, which must lie within the string.
+/// Returns the position of the first bit with the wanted value in `bits`, which must lie within the
+/// string.
 fn first_bit(record: &Record<'_>, bits: Range<u64>, wanted: bool) -> Option<u64> {
-    // With all bits turned over, a clear bit is found as a set one.
+    // If all bits are inverted, a clear bit is found as a set one.
     let flip = if wanted { 0 } else { u8::MAX };
     let first_byte = bits.start / BITS_PER_BYTE;
     let mut byte = [0];
@@ -116,7 +117,7 @@ fn first_bit(record: &Record<'_>, bits: Range<u64>, wanted: bool) -> Option<u64>
     found.filter(|position| bits.contains(position))
 }
 
-/// Position of the first set bit in a range of bytes, each turned over where `flip` is set.
+/// Returns the position of the first set bit in a range of bytes, after XOR with `flip`.
 fn first_one(record: &Record<'_>, bytes: Range<u64>, flip: u8) -> Option<u64> {
     let mut found = None;
     let mut passed = bytes.start;
@@ -129,7 +130,7 @@ fn first_one(record: &Record<'_>, bytes: Range<u64>, flip: u8) -> Option<u64> {
     found
 }
 
-/// Words that are looked at together: one jump for a cache line.
+/// Bytes that are checked together: one branch per cache line.
 const BLOCK_BYTES: usize = 64;
 
 fn first_one_of(bytes: &[u8], flip: u8) -> Option<u64> {

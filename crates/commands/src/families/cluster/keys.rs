@@ -9,7 +9,7 @@ use protocol::Reply;
 
 use super::admit;
 
-/// Keys visited by one step of a walk.
+/// Number of keys visited in one step of a walk.
 const STEP_KEYS: usize = 1024;
 
 pub(super) fn slot_of(
@@ -36,7 +36,7 @@ pub(super) fn count_in_slot(
     Ok(())
 }
 
-/// How many keys of a slot there are; none where it is another node's.
+/// Returns the number of keys of a slot, or 0 if another node owns it.
 pub(super) fn count(context: &Context<'_>, slot: u16) -> i64 {
     if is_of_another(context, slot) {
         return 0;
@@ -64,7 +64,7 @@ pub(super) fn in_slot(
         slot.ok_or(INVALID)?,
         usize::try_from(most).map_err(|_| INVALID)?,
     );
-    // Who is about to carry the keys away is to find that they are gone.
+    // A client that is about to move the keys away must find that they are gone.
     if context.may_block && context.server.is_leaving(slot) {
         context.pace.admit_waiting()?;
         context.outside(|server| server.move_slots(&MoveOrder::AwaitLeaving(slot)))?;
@@ -78,7 +78,7 @@ pub(super) fn in_slot(
     Ok(())
 }
 
-/// Keys of a slot, at most so many: the whole keyspace is walked for them.
+/// Returns at most `most` keys of a slot. Walks the whole keyspace for them.
 fn find(context: &mut Context<'_>, slot: u16, most: usize) -> Result<Vec<Vec<u8>>, CommandError> {
     let mut keys = Vec::new();
     if most == 0 {
@@ -97,7 +97,7 @@ fn find(context: &mut Context<'_>, slot: u16, most: usize) -> Result<Vec<Vec<u8>
             break;
         }
     }
-    // A walk may come by a key twice.
+    // A walk may visit a key twice.
     keys.sort_unstable();
     keys.dedup();
     Ok(keys)

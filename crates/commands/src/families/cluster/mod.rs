@@ -1,6 +1,7 @@
-//! The cluster as clients see it: who serves which hash slots, how that changes, and the keys of a slot.
+//! The cluster as clients see it: which node serves which hash slots, how that changes, and the
+//! keys of a slot.
 //!
-//! Which requests are served here at all is decided before any of them runs (`engine`'s `hash_slots`).
+//! Whether this node serves a request is decided before it runs (`engine`'s `hash_slots`).
 
 use engine::args::Args;
 use engine::cluster::{ClusterSeen, DISABLED};
@@ -77,7 +78,7 @@ fn read_replicas(context: &Context<'_>, reply: &mut Reply<'_>, on: bool) -> Comm
     Ok(())
 }
 
-/// Refuses where there is no cluster.
+/// Returns an error if there is no cluster.
 fn admit(context: &Context<'_>) -> CommandResult {
     if context.shared.hash_slots.is_on() && !context.session.forwards {
         Ok(())
@@ -86,24 +87,24 @@ fn admit(context: &Context<'_>) -> CommandResult {
     }
 }
 
-/// The cluster as this node knows it.
+/// Returns the cluster as this node sees it.
 fn seen(context: &mut Context<'_>) -> Result<Arc<ClusterSeen>, CommandError> {
     let seen = context.server.cluster();
     seen.filter(|_| !context.session.forwards).ok_or(DISABLED)
 }
 
-/// A slot, by its number.
+/// Parses the next argument as a slot number.
 fn slot_arg(args: &mut Args<'_>) -> Result<u16, CommandError> {
     slot(args.bytes()?).ok_or(CommandError::fixed("ERR Invalid or out of range slot"))
 }
 
-/// A hash slot.
+/// Parses a slot number.
 fn slot(bytes: &[u8]) -> Option<u16> {
     let number = u16::try_from(base::number::parse_i64(bytes)?).ok()?;
     (usize::from(number) < base::hash_slot::HASH_SLOTS).then_some(number)
 }
 
-/// A text that repeats what the client sent.
+/// Returns an error whose text repeats what the client sent.
 fn about(before: &str, arg: &[u8], after: &str) -> CommandError {
     CommandError::Bytes([before.as_bytes(), arg, after.as_bytes()].concat())
 }

@@ -1,5 +1,5 @@
-//! Moves of slots to and from other nodes: MIGRATESLOTS GETSLOTMIGRATIONS CANCELSLOTMIGRATIONS, as Valkey 9 has them, and
-//! MIGRATION, as Redis 8.4 has it. They are two views of the same moves.
+//! Moves of slots to and from other nodes: MIGRATESLOTS, GETSLOTMIGRATIONS and CANCELSLOTMIGRATIONS
+//! as in Valkey 9, and MIGRATION as in Redis 8.4. They are two views of the same moves.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -10,7 +10,7 @@ use protocol::Reply;
 use super::admit;
 use super::orders::{NamedSlots, slot_range, text};
 
-/// Has an order carried out, by a server that is known to be in cluster mode.
+/// Executes an order, on a server that is known to be in cluster mode.
 fn carry_out(context: &mut Context<'_>, order: &MoveOrder) -> Result<MoveAnswer, CommandError> {
     if !context.may_block {
         return Err(CommandError::fixed(
@@ -21,7 +21,7 @@ fn carry_out(context: &mut Context<'_>, order: &MoveOrder) -> Result<MoveAnswer,
     context.outside(|server| server.move_slots(order))
 }
 
-/// Pairs of slots up to the next word, or the end.
+/// Parses pairs of slots up to the next word or the end.
 fn ranges(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
     let mut ranges: Vec<(u16, u16)> = Vec::new();
     while args
@@ -36,7 +36,7 @@ fn ranges(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
     }
 }
 
-/// Refuses slots that are named twice.
+/// Refuses slots that are given twice.
 fn check_once<'r>(all: impl Iterator<Item = &'r (u16, u16)>) -> CommandResult {
     let mut named = NamedSlots::new();
     let mut slots = all.flat_map(|(first, last)| *first..=*last);
@@ -146,7 +146,7 @@ pub(super) fn get_slot_migrations(
     Ok(())
 }
 
-/// Fields of a map that are text.
+/// Writes text fields of a map.
 fn texts<const N: usize>(reply: &mut Reply<'_>, fields: [(&str, &str); N]) {
     for (name, value) in fields {
         reply.bulk(name.as_bytes());
@@ -154,7 +154,7 @@ fn texts<const N: usize>(reply: &mut Reply<'_>, fields: [(&str, &str); N]) {
     }
 }
 
-/// Fields of a map that are numbers.
+/// Writes number fields of a map.
 fn numbers<const N: usize>(reply: &mut Reply<'_>, fields: [(&str, i64); N]) {
     for (name, value) in fields {
         reply.bulk(name.as_bytes());

@@ -1,6 +1,8 @@
-//! What changes the cluster: ADDSLOTS DELSLOTS SETSLOT MEET FORGET REPLICATE FAILOVER RESET and their kin.
+//! Commands that change the cluster: ADDSLOTS DELSLOTS SETSLOT MEET FORGET REPLICATE FAILOVER RESET
+//! and similar.
 //!
-//! All of it waits for a disk or for other nodes, so it runs beside the workers, and not in a transaction with other commands.
+//! All of them wait for a disk or for other nodes, so they are offloaded, and cannot be in a
+//! transaction with other commands.
 
 use base::hash_slot::HASH_SLOTS;
 use engine::args::Args;
@@ -11,7 +13,7 @@ use protocol::Reply;
 
 use super::{about, admit, slot_arg};
 
-/// Has an order carried out, by a server that is known to be in cluster mode.
+/// Executes an order, on a server that is known to be in cluster mode.
 fn carry_out(
     context: &mut Context<'_>,
     order: &ClusterOrder,
@@ -30,7 +32,7 @@ fn carry_out(
     Ok(())
 }
 
-/// Slots, as ranges of one.
+/// Parses slots as ranges of one slot each.
 fn single_slots(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
     let mut ranges = Vec::new();
     while args.remaining() > 0 {
@@ -40,7 +42,7 @@ fn single_slots(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
     Ok(ranges)
 }
 
-/// Ranges of slots.
+/// Parses ranges of slots.
 fn slot_ranges(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
     if !args.remaining().is_multiple_of(2) {
         let name = args.request().arg(1).unwrap_or_default();
@@ -54,7 +56,7 @@ fn slot_ranges(args: &mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError> {
     Ok(ranges)
 }
 
-/// The first and the last slot of a range.
+/// Parses the first and the last slot of a range.
 pub(super) fn slot_range(args: &mut Args<'_>) -> Result<(u16, u16), CommandError> {
     let (first, last) = (slot_arg(args)?, slot_arg(args)?);
     if first > last {
@@ -64,19 +66,19 @@ pub(super) fn slot_range(args: &mut Args<'_>) -> Result<(u16, u16), CommandError
     Ok((first, last))
 }
 
-/// Which slots a request has named.
+/// The slots that a request has named.
 pub(super) struct NamedSlots(Vec<bool>);
 
 impl NamedSlots {
-    /// None yet.
+    /// Returns an empty set.
     pub(super) fn new() -> Self {
         Self(vec![false; HASH_SLOTS])
     }
 
-    /// Another one.
+    /// Adds a slot.
     ///
     /// # Errors
-    /// Where it was named before.
+    /// If it was named before.
     pub(super) fn name(&mut self, slot: u16) -> CommandResult {
         if !std::mem::replace(&mut self.0[usize::from(slot)], true) {
             return Ok(());
@@ -86,7 +88,8 @@ impl NamedSlots {
     }
 }
 
-/// Refuses slots that have an owner already, or that have none, and those that are named twice; the first one counts.
+/// Refuses slots that already have an owner, or have none, and slots that are named twice. The
+/// first error is reported.
 fn check_slots(
     context: &Context<'_>,
     ranges: &[(u16, u16)],
@@ -108,12 +111,12 @@ fn check_slots(
     Ok(())
 }
 
-/// How the arguments of a request name slots.
+/// Parses the slots in the arguments of a request.
 type Named = fn(&mut Args<'_>) -> Result<Vec<(u16, u16)>, CommandError>;
-/// What is to be done with slots.
+/// Returns the order for slots.
 type Change = fn(Vec<(u16, u16)>) -> ClusterOrder;
 
-/// ADDSLOTS, DELSLOTS and their forms with ranges.
+/// Executes ADDSLOTS, DELSLOTS and their forms with ranges.
 fn change_slots(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -420,7 +423,7 @@ pub(super) fn save_config(
     reply: &mut Reply<'_>,
 ) -> CommandResult {
     admit(context)?;
-    // Whatever was answered is on disk already.
+    // Everything that was answered is on disk already.
     reply.ok();
     Ok(())
 }

@@ -4,7 +4,7 @@ use engine::spec::{Arity, CommandSpec, Deprecation, Flags, Group};
 
 use super::{keys, moves, orders, shown, slot_stats};
 
-/// What asks.
+/// The base row of queries.
 const READER: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
     flags: Flags::STALE,
@@ -13,13 +13,14 @@ const READER: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
-/// What tells clients where to go: a replica that loads its primary's data knows that as well, and they may ask it alone.
+/// The base row of commands that tell clients where to go. A replica that loads its primary's data
+/// knows that too, and clients may ask only this replica.
 const GUIDE: CommandSpec = CommandSpec {
     flags: Flags::STALE.with(Flags::LOADING),
     ..READER
 };
 
-/// What changes the cluster.
+/// The base row of commands that change the cluster.
 const STEERER: CommandSpec = CommandSpec {
     flags: Flags::ADMIN
         .with(Flags::STALE)

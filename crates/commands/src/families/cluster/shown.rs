@@ -1,4 +1,4 @@
-//! What is told of the cluster: INFO NODES SLOTS SHARDS REPLICAS LINKS MYID MYSHARDID.
+//! Views of the cluster: INFO NODES SLOTS SHARDS REPLICAS LINKS MYID MYSHARDID.
 
 use std::fmt::Write as _;
 
@@ -77,7 +77,7 @@ pub(super) fn nodes(
     Ok(())
 }
 
-/// The port that is told first.
+/// Returns the port that is shown first.
 fn port(node: &NodeSeen) -> u16 {
     if node.port == 0 {
         node.tls_port
@@ -86,7 +86,7 @@ fn port(node: &NodeSeen) -> u16 {
     }
 }
 
-/// A node as one line.
+/// Returns the line of a node.
 fn line(node: &NodeSeen) -> String {
     let mut flags = Vec::new();
     if node.is_me {
@@ -139,8 +139,8 @@ fn line(node: &NodeSeen) -> String {
     text
 }
 
-/// The replicas of a primary that clients are told of. All nodes tell of them in the same order: clients, as Valkey's own
-/// tools, compare the answers of several nodes as they are.
+/// Returns the replicas of a primary that clients see. All nodes list them in the same order,
+/// because clients, including Valkey's own tools, compare the answers of several nodes literally.
 fn replicas_of<'s>(seen: &'s ClusterSeen, primary: &'s NodeSeen) -> Vec<&'s NodeSeen> {
     let follows = |node: &&NodeSeen| node.primary.as_deref() == Some(&*primary.id);
     let mut replicas: Vec<_> = seen.nodes.iter().filter(follows).collect();
@@ -175,7 +175,7 @@ pub(super) fn slots(
     Ok(())
 }
 
-/// Whether the client came with encryption.
+/// Whether the client's connection is encrypted.
 fn is_encrypted(context: &Context<'_>) -> bool {
     let tls_port = context.shared.hash_slots.routes().tls_port;
     let local = context.session.client.local_address.rsplit_once(':');
@@ -322,7 +322,7 @@ pub(super) fn replicas(
     Ok(())
 }
 
-/// One word about the node that is asked.
+/// Writes one word about this node.
 fn of_me(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
@@ -359,7 +359,7 @@ pub(super) fn count_failure_reports(
     if seen.node(id).is_none() {
         return Err(about("ERR Unknown node ", id, ""));
     }
-    // One leader decides, after no reports of others.
+    // One leader decides, without failure reports of other nodes.
     reply.integer(0);
     Ok(())
 }
@@ -379,10 +379,10 @@ pub(super) fn links(
         reply.bulk_str(&link.node);
         reply.bulk(b"create-time");
         reply.integer(i64::try_from(link.created_unix_ms).unwrap_or(i64::MAX));
-        // Both ends read and write; Redis waits for what can be written only while something is to be.
+        // Both ends read and write. Redis waits for writability only while something is to be sent.
         reply.bulk(b"events");
         reply.bulk_str(if link.waiting_bytes > 0 { "rw" } else { "r" });
-        // Nothing is kept allocated for what is not there.
+        // No buffer is allocated in advance.
         for name in ["send-buffer-allocated", "send-buffer-used"] {
             reply.bulk_str(name);
             reply.count(link.waiting_bytes);

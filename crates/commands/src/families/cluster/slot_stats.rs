@@ -1,4 +1,4 @@
-//! CLUSTER SLOT-STATS: what is known of each hash slot of this node's shard.
+//! CLUSTER SLOT-STATS: statistics of each hash slot of this node's shard.
 
 use base::hash_slot::{self, HASH_SLOTS};
 use engine::args::Args;
@@ -13,7 +13,7 @@ use super::{admit, slot_arg};
 const SEVERAL: CommandError =
     CommandError::fixed("ERR Multiple filters of the same type are disallowed.");
 
-/// What is told of a slot.
+/// The statistics of a slot.
 struct Known {
     slot: u16,
     keys: i64,
@@ -30,12 +30,12 @@ impl Known {
     }
 }
 
-/// A number of a slot, by the name that clients know.
+/// A metric of a slot, with its name for clients.
 type Metric = (&'static str, fn(&Known) -> u64);
 
 const KEY_COUNT: Metric = ("key-count", |known| known.keys.unsigned_abs());
 
-/// What is counted with `cluster-slot-stats-enabled yes`.
+/// Metrics that are counted with `cluster-slot-stats-enabled yes`.
 const COUNTED: [Metric; 3] = [
     ("cpu-usec", |known| known.usage.cpu_ns / 1000),
     ("network-bytes-in", |known| known.usage.bytes_in),
@@ -126,7 +126,7 @@ fn in_order(
     Ok(slots)
 }
 
-/// Those that are of this node's shard, in their order.
+/// Returns the slots of this node's shard, in order.
 fn of_shard(context: &Context<'_>, slots: std::ops::RangeInclusive<u16>) -> Vec<Known> {
     let routes = context.shared.hash_slots.routes();
     let slots = slots.filter(|slot| routes.is_of_shard(*slot));

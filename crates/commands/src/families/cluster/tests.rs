@@ -30,7 +30,7 @@ fn there_is_no_cluster() {
     }
 }
 
-/// A node that has the slots up to 8,191; another has the others but the last.
+/// A node with the slots up to 8,191; another node has the others except the last.
 fn server() -> TestServer {
     let mut server = TestServer::new();
     let mut owners = vec![0; 8_192];
@@ -103,7 +103,7 @@ fn a_transaction_is_about_one_slot_that_is_here() {
         "CROSSSLOT Keys in request don't hash to the same slot"
     );
     assert_eq!(server.error("EXEC"), "ERR EXEC without MULTI");
-    // The slot goes while requests are queued.
+    // The slot moves away while requests are queued.
     server.run("MULTI");
     server.run("SET bar 1");
     let mut routes = (*server.shared.hash_slots.routes()).clone();
@@ -113,7 +113,7 @@ fn a_transaction_is_about_one_slot_that_is_here() {
     assert_eq!(server.integer("EXISTS hello"), 0);
 }
 
-/// A client that reads from replicas finds the primary by what it is told, with scripts as with commands.
+/// A client that reads from replicas finds the primary by the reply, with scripts as with commands.
 #[test]
 fn scripts_that_write_are_sent_from_a_replica_to_its_primary() {
     let mut server = server();
@@ -128,7 +128,7 @@ fn scripts_that_write_are_sent_from_a_replica_to_its_primary() {
     assert_eq!(server.error(&format!("EVAL \"{says}\" 1 bar")), moved);
     let reads = "#!lua flags=no-writes\nreturn redis.call('EXISTS', KEYS[1])";
     assert_eq!(server.integer(&format!("EVAL \"{reads}\" 1 bar")), 0);
-    // Of one that says nothing it is known only when it writes.
+    // A script without flags is known to write only when it does so.
     let error = server.error("EVAL \"return redis.call('SET', KEYS[1], 1)\" 1 bar");
     assert!(error.starts_with("READONLY You can't write"), "{error}");
 }
@@ -146,7 +146,7 @@ fn scripts_are_about_one_slot_unless_they_say_otherwise() {
         "MOVED 12182 10.0.0.2:7001"
     );
     assert_eq!(server.integer("EVAL 'return 1' 0"), 1);
-    // Without a first line, as before there were any.
+    // Without a flags line, as before scripts had any.
     let body = "redis.call('SET', 'bar', 1); redis.call('SET', 'hello', 2); return 1";
     assert_eq!(server.integer(&format!("EVAL \"{body}\" 0")), 1);
     let flagged = |flags: &str| format!("EVAL \"#!lua flags={flags}\\n{body}\" 0");

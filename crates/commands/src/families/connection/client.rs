@@ -1,4 +1,4 @@
-//! CLIENT: what a connection says of itself; what is done to others is in `others`.
+//! CLIENT: a connection's own state. What affects other connections is in `others`.
 
 use engine::args::Args;
 use engine::cluster::DISABLED;
@@ -383,7 +383,7 @@ fn get_name(
     Ok(())
 }
 
-/// Outside of a cluster there is nothing to forward, and nobody who would.
+/// Outside of a cluster there is nothing to forward to.
 fn forward(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     if args.take_word("AS") {
         let user = context.server.redeem(args.bytes()?);
@@ -407,11 +407,12 @@ fn forward(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
-/// Changes at other nodes reach no connection that is not theirs.
+/// Changes at other nodes reach only their own connections.
 pub(super) const TRACKS: &str =
     "ERR CLIENT TRACKING and CLIENT FORWARD cannot be used by one connection";
 
-/// Replies that wait for the disk need a log; who asks for them must not believe otherwise.
+/// Sets the durability of replies. Replies that wait for the disk need a log; without one, the
+/// client gets an error and cannot assume durability.
 fn durability(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -439,7 +440,7 @@ fn durability(
     Ok(())
 }
 
-/// A name may stand in a line of CLIENT LIST: printable, without spaces.
+/// Checks a name for use in a line of CLIENT LIST: printable, without spaces.
 pub(super) fn checked_name(name: &[u8]) -> Result<String, CommandError> {
     printable(name).ok_or(CommandError::fixed(
         "ERR Client names cannot contain spaces, newlines or special characters.",
@@ -512,7 +513,8 @@ fn switch(
     Ok(())
 }
 
-/// What is not known is passed over: a client says everything that it is able to, to any server.
+/// Sets the client's capabilities. Unknown ones are ignored: a client announces everything that it
+/// supports to any server.
 fn capabilities(
     context: &mut Context<'_>,
     args: &mut Args<'_>,

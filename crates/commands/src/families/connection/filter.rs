@@ -1,15 +1,15 @@
-//! Which clients CLIENT LIST shows and CLIENT KILL hits, as their arguments say it: conditions with a
-//! value each, all of which must hold; most have an opposite that begins with `NOT-`.
+//! Parses the arguments that select clients for CLIENT LIST and CLIENT KILL: conditions with a
+//! value each, all of which must hold. Most have an opposite that begins with `NOT-`.
 
 use engine::args::Args;
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
 use engine::port::{ClientCondition, ClientFilter, ClientKind};
 
-/// Letters that FLAGS may ask for.
+/// Letters that FLAGS accepts.
 const FLAGS: &[u8] = b"OSMPxdbcuAUrBTetIEN";
 
-/// What is asked for, and what is wrong with an id.
+/// The command that filters, which decides the errors for ids.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// CLIENT LIST.
@@ -18,7 +18,7 @@ pub(super) enum Purpose {
     Kill,
 }
 
-/// The filter that the rest of the arguments spells, for the client that asks.
+/// Parses the remaining arguments as a filter, for the client that asks.
 pub(super) fn parse(
     args: &mut Args<'_>,
     purpose: Purpose,
@@ -46,7 +46,7 @@ pub(super) fn parse(
             }
             _ => {
                 let condition = condition(name, args.bytes()?, context);
-                // CLIENT LIST tells of a word too many before what another says.
+                // CLIENT LIST reports a surplus word before the error of another word.
                 if condition.is_err() && args.remaining() == 1 && purpose == Purpose::List {
                     return Err(CommandError::Syntax);
                 }
@@ -68,7 +68,7 @@ fn skip(args: &mut Args<'_>, filter: &mut ClientFilter, caller: u64) -> CommandR
     Ok(())
 }
 
-/// One id, or several up to the next word.
+/// Parses one or more ids, up to the next word.
 fn ids(args: &mut Args<'_>, purpose: Purpose) -> Result<Vec<u64>, CommandError> {
     let mut ids = Vec::new();
     while let Some(id) = args.peek().map(base::number::parse_i64) {
@@ -78,11 +78,11 @@ fn ids(args: &mut Args<'_>, purpose: Purpose) -> Result<Vec<u64>, CommandError> 
         };
         match id.map(u64::try_from) {
             None if ids.is_empty() => return Err(invalid),
-            // What follows begins with a word, and has a value.
+            // What follows begins with a word that has a value.
             None if args.remaining() == 1 && purpose == Purpose::List => return Err(invalid),
             None => break,
             Some(Ok(id)) if id > 0 => ids.push(id),
-            // Nobody has such an id.
+            // No client has such an id.
             Some(_) if purpose == Purpose::List => ids.push(0),
             Some(_) if ids.is_empty() => return Err(invalid),
             Some(_) => break,

@@ -1,4 +1,4 @@
-//! Who a client is and how it speaks: HELLO AUTH RESET.
+//! A client's identity and protocol: HELLO AUTH RESET.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// What HELLO was asked for.
+/// The parsed arguments of HELLO.
 #[derive(Default)]
 struct Greeting<'a> {
     version: Option<Resp>,
@@ -111,7 +111,7 @@ impl<'a> Greeting<'a> {
     }
 }
 
-/// The name and the password behind AUTH.
+/// Whether an argument is the name or the password after AUTH.
 fn is_secret_of_hello(request: &Request<'_>, at: usize) -> bool {
     let is_auth = |at: &usize| {
         let word = request.arg(*at).unwrap_or_default();
@@ -144,7 +144,7 @@ fn hello(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// Tells who this server is.
+/// Writes what this server is.
 fn introduce(context: &Context<'_>, reply: &mut Reply<'_>) {
     let proto = if context.session.resp == Resp::V3 {
         3
@@ -255,7 +255,7 @@ mod tests {
 
     use testkit::engine_server::TestServer;
 
-    /// The fields of a HELLO reply by name.
+    /// Returns a field of a HELLO reply by name.
     fn field(reply: &Value, name: &str) -> Option<Value> {
         let name = Value::Bulk(name.as_bytes().to_vec());
         match reply {

@@ -62,7 +62,8 @@ const BASICS: &[CommandSpec] = &[
         }),
         summary: "Closes the connection once its replies are sent.",
         handler: |context, _args, reply| {
-            // Whoever has the reply finds no subscriber there any more, though the connection ends behind it.
+            // When the client has the reply, it must no longer count as a subscriber, though the
+            // connection closes after it.
             super::pubsub::unsubscribe_all(context, reply);
             context.session.fate = Fate::Close;
             reply.ok();

@@ -1,4 +1,4 @@
-//! CLIENT LIST, KILL, PAUSE and UNBLOCK: what one connection may ask about, or do to, others.
+//! CLIENT LIST, KILL, PAUSE and UNBLOCK: commands of one connection about others.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -81,7 +81,7 @@ pub(super) fn pause(
     Ok(())
 }
 
-/// Ends the wait of another client, as if time were over or with an error.
+/// Ends the wait of another client, as a timeout or with an error.
 pub(super) fn unblock(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -115,7 +115,7 @@ pub(super) fn unblock(
     Ok(())
 }
 
-/// How far the log is, as the server says.
+/// The progress of the log as reported by the server.
 struct At<'a>(&'a dyn ServerPort);
 
 impl Progress for At<'_> {

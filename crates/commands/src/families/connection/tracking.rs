@@ -1,4 +1,4 @@
-//! CLIENT TRACKING, CACHING, TRACKINGINFO and GETREDIR: caches that clients keep.
+//! CLIENT TRACKING, CACHING, TRACKINGINFO and GETREDIR: client caching.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,10 +15,11 @@ use super::client::TRACKS;
 const OTHER_MODE: &str = "before disabling tracking for this client, and then re-enabling it with \
                           a different mode.";
 
-/// What a prefix takes beside its text, about: in the client's list, and among those of all.
+/// Approximate memory of a prefix besides its text: in the client's list, and in that of all
+/// clients.
 const PREFIX_BYTES: usize = 160;
 
-/// What CLIENT TRACKING ON was given.
+/// The options of CLIENT TRACKING ON.
 #[derive(Default)]
 struct Asked<'a> {
     redirect: Option<Arc<ClientRecord>>,
@@ -70,7 +71,7 @@ impl<'a> Asked<'a> {
         ))
     }
 
-    /// Whether the options go together, and with what is in force.
+    /// Checks that the options fit each other and the current tracking.
     fn check(&self, current: Option<&Tracking>) -> CommandResult {
         let error = |text: &'static str| Err(CommandError::fixed(text));
         let switches = |what: &str| {
@@ -98,7 +99,7 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
-    /// Whether the client's user may read all keys that it would be told of: their names are data.
+    /// Checks that the client's user may read all keys in the notifications: key names are data.
     fn check_leave(&self, context: &mut Context<'_>) -> CommandResult {
         let permit = &mut context.session.permit;
         if !self.broadcasts || !permit.is_restricted() {
@@ -117,7 +118,7 @@ impl<'a> Asked<'a> {
         Err(CommandError::fixed("NOPERM No permissions to access a key"))
     }
 
-    /// Whether the prefixes overlap, with each other or with `present` ones.
+    /// Checks that the prefixes overlap neither each other nor `present` ones.
     fn check_prefixes(&self, present: &[Box<[u8]>]) -> CommandResult {
         let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
         let refuse = |one: &[u8], what: &str, other: &[u8]| {
@@ -190,7 +191,7 @@ fn begin(context: &mut Context<'_>, asked: &Asked<'_>) -> CommandResult {
             return checked;
         }
         prefixes.extend(asked.prefixes.iter().map(|prefix| Box::from(*prefix)));
-        // Without a prefix all keys are meant, whatever was asked for before.
+        // Without a prefix the client tracks all keys, whatever it tracked before.
         if asked.prefixes.is_empty() && !prefixes.iter().any(|prefix| prefix.is_empty()) {
             prefixes.push(Box::default());
         }

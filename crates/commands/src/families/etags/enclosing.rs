@@ -1,5 +1,5 @@
-//! Commands that enclose another one, as Garnet has them: it runs if the etag of its key compares as asked
-//! for, and the etag stands behind its reply.
+//! Commands that enclose another one, as in Garnet: it runs if the etag of its key satisfies a
+//! comparison, and the etag follows its reply.
 //!
 //! ```text
 //!   EXECWITHETAG        command …     always
@@ -8,13 +8,16 @@
 //!   EXECIFGREATER  etag command …     if the given one is higher
 //! ```
 //!
-//! The command is one about values whose arguments tell that it comes to one key and no other. Its key is
-//! locked from the comparison to the reply. An absent key compares with nothing: the command runs.
+//! The enclosed command must be about values, and its arguments must name exactly one key. This key
+//! is locked from the comparison to the reply. If the key is absent, there is no comparison: the
+//! command runs.
 //!
-//! What a write leaves at the key has an etag: one higher than before, the given one plus 1 (EXECIFMATCH),
-//! or the given one (EXECIFGREATER); if it changed nothing, or nothing but a deadline, the etag stays.
+//! The result of a write has an etag: the previous one plus 1, the given one plus 1 (EXECIFMATCH),
+//! or the given one (EXECIFGREATER). If the write changed nothing, or only a deadline, the etag
+//! stays.
 //!
-//! The rows are writes, whatever they enclose: what they are to do is known only when they run.
+//! The rows are flagged as writes, whatever they enclose: what they will do is known only when they
+//! run.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -93,7 +96,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// How the etag that a client sends must compare with that of the key.
+/// The comparison of the client's etag with that of the key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Matches,
@@ -101,19 +104,19 @@ enum Comparison {
     IsGreater,
 }
 
-/// A comparison, and with what; always true for none.
+/// A comparison with its etag; `None` is always true.
 type Condition = Option<(Comparison, u64)>;
 
-/// The command that is enclosed.
+/// The enclosed command.
 struct Enclosed<'a> {
     spec: &'static CommandSpec,
     request: Request<'a>,
-    /// Where its arguments start.
+    /// Index of its first argument.
     first: usize,
     key: Key<'a>,
 }
 
-/// Where the keys are of a request whose enclosed command begins at argument `at`.
+/// Returns the keys of a request whose enclosed command begins at argument `at`.
 fn keys_of(table: &Table, request: &Request<'_>, at: usize) -> Vec<(usize, KeyAccess)> {
     let Some(enclosed) = request.behind(at) else {
         return Vec::new();
@@ -126,14 +129,14 @@ fn keys_of(table: &Table, request: &Request<'_>, at: usize) -> Vec<(usize, KeyAc
     found.map(|(place, access)| (place + at, access)).collect()
 }
 
-/// Whether a command is one of this family, which has no need to be enclosed.
+/// Whether a command belongs to this family, whose commands cannot be enclosed.
 fn encloses(spec: &CommandSpec) -> bool {
     let mut rows = super::COMMANDS.iter().copied().flatten();
     rows.any(|row| row.name == spec.name)
 }
 
 impl<'a> Enclosed<'a> {
-    /// The command that begins at argument `at`, if it may run for the client in this way.
+    /// Returns the command that begins at argument `at`, if the client may run it enclosed.
     fn of(context: &Context<'_>, request: Request<'a>, at: usize) -> Result<Self, CommandError> {
         let request = request.behind(at).ok_or(CommandError::Syntax)?;
         let (index, spec, first) = row_of(context.table, request)?;
@@ -157,7 +160,7 @@ impl<'a> Enclosed<'a> {
         }
     }
 
-    /// Whether it changes values: not if deadlines only.
+    /// Whether it changes values, not only deadlines.
     fn writes(&self) -> bool {
         let is_about_deadlines = self.spec.on_condition == OnCondition::ChangesDeadline;
         self.spec.flags.has(Flags::WRITE) && !is_about_deadlines
@@ -167,7 +170,7 @@ impl<'a> Enclosed<'a> {
         self.spec.on_condition == OnCondition::Deletes
     }
 
-    /// Runs it and writes its reply.
+    /// Runs the command and writes its reply.
     fn run(&self, context: &mut Context<'_>, reply: &mut Reply<'_>) -> CommandResult {
         let mark = reply.mark();
         let may_block = std::mem::replace(&mut context.may_block, false);
@@ -182,7 +185,7 @@ impl<'a> Enclosed<'a> {
         result
     }
 
-    /// Writes what stands for the reply of a command that does not run.
+    /// Writes the reply that replaces that of a command which does not run.
     fn write_skipped(&self, context: &mut Context<'_>, reply: &mut Reply<'_>) {
         if self.deletes() {
             reply.integer(0);

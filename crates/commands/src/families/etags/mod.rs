@@ -1,5 +1,5 @@
-//! Etags, as Garnet has them: a number beside a value that counts its changes, so that clients can
-//! change what they last saw, and nothing else.
+//! Etags, as in Garnet: a number stored with a value that counts its changes. A client can make a
+//! change conditional on the version it last saw.
 //!
 //! ```text
 //!   read      GETWITHETAG GETIFNOTMATCH GETETAG
@@ -7,15 +7,15 @@
 //!   enclose   EXECWITHETAG EXECIFMATCH EXECIFNOTMATCH EXECIFGREATER (`enclosing`)
 //! ```
 //!
-//! A value whose clients never asked for one has no etag, and takes no memory for it; where one is
-//! compared, none is 0. What makes a key hold another value (SET, MSET, BITOP, RENAME, COPY …) clears
-//! the etag; what changes the value that is there (APPEND, INCR, HSET …, and SET with KEEPTTL) makes
-//! it one higher; what changes only the deadline leaves it.
+//! A value whose clients never requested an etag has none, and uses no memory for it. In
+//! comparisons a missing etag is 0. A command that stores another value at a key (SET, MSET, BITOP,
+//! RENAME, COPY …) clears the etag. A command that changes the existing value (APPEND, INCR, HSET
+//! …, and SET with KEEPTTL) increments it. A command that changes only the deadline leaves it.
 //!
 //! # Effects
-//! `SETIFGREATER key value etag NOGET [PXAT ms]` with the etag that the string got: it is higher than
-//! the one before. `DEL` for what deletes. `SETETAG key etag` behind the effects of a command that was
-//! enclosed.
+//! `SETIFGREATER key value etag NOGET [PXAT ms]` with the string's new etag, which is higher than
+//! the previous one. `DEL` for deletions. `SETETAG key etag` after the effects of an enclosed
+//! command.
 
 mod enclosing;
 
@@ -34,7 +34,7 @@ const NOT_ETAG: CommandError =
     CommandError::fixed("ERR ETAG must be a numerical value greater than or equal to 0");
 const LAST_ETAG: CommandError = CommandError::fixed("ERR ETAG cannot be raised any further");
 
-/// What the rows that only read begin with.
+/// The base row of commands that only read.
 const READER: CommandSpec = CommandSpec {
     flags: Flags::READONLY.with(Flags::FAST),
     keys: &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))],
@@ -43,7 +43,7 @@ const READER: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
-/// What the rows that set begin with.
+/// The base row of commands that set a value.
 const SETTER: CommandSpec = CommandSpec {
     flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[KeySpec::one(
@@ -58,7 +58,7 @@ const SETTER: CommandSpec = CommandSpec {
 /// The rows of this family.
 pub const COMMANDS: &[&[CommandSpec]] = &[enclosing::COMMANDS, ALONE];
 
-/// The rows of those that are not about another command.
+/// The rows of commands that do not enclose another one.
 const ALONE: &[CommandSpec] = &[
     CommandSpec {
         name: "GETWITHETAG",
@@ -134,17 +134,17 @@ const ALONE: &[CommandSpec] = &[
     },
 ];
 
-/// How the etag that a client sends must compare with that of the string.
+/// The comparison of the client's etag with that of the string.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Matches,
     IsGreater,
 }
 
-/// What follows the value, and the etag where one is given.
+/// The options after the value and, if given, the etag.
 #[derive(Default)]
 struct Options<'a> {
-    /// Whether the key must be absent, or there.
+    /// Whether the key must be present (`true`) or absent (`false`).
     wants_present: Option<bool>,
     keeps_deadline: bool,
     expiry: Option<Expiry<'a>>,
@@ -152,7 +152,8 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// NX and XX are for commands that compare no etags, NOGET for those that do.
+    /// Parses the options. NX and XX are for commands that do not compare etags, NOGET for those
+    /// that do.
     fn parse(args: &mut Args<'a>, compares: bool) -> Result<Self, CommandError> {
         let mut options = Self::default();
         while let Some(word) = args.option_word() {
@@ -185,7 +186,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The next argument as an etag.
+/// Takes the next argument as an etag.
 fn etag_argument(args: &mut Args<'_>) -> Result<u64, CommandError> {
     let number = args.integer().map_err(|_| NOT_ETAG)?;
     u64::try_from(number).map_err(|_| NOT_ETAG)
@@ -195,7 +196,7 @@ fn write_etag(reply: &mut Reply<'_>, etag: u64) {
     reply.integer(i64::try_from(etag).unwrap_or(i64::MAX));
 }
 
-/// The etag behind that of a string.
+/// Returns the etag that follows that of a string.
 fn raised(etag: u64) -> Result<u64, CommandError> {
     if etag == ETAG_MAX {
         return Err(LAST_ETAG);
@@ -222,7 +223,7 @@ fn get_if_not_match(
     get(context, name, reply, |etag| etag != known)
 }
 
-/// Answers with the etag of a string, and the string if `wants` says so.
+/// Replies with the etag of a string, and with the string if `wants` says so.
 fn get(
     context: &mut Context<'_>,
     name: &[u8],
@@ -242,7 +243,7 @@ fn get(
     })
 }
 
-/// Writes the etag of a string and the string, or null in its place.
+/// Writes the etag of a string, and the string or null.
 fn write_both(reply: &mut Reply<'_>, record: &Record<'_>, shows_value: bool) {
     reply.array(2);
     write_etag(reply, record.etag());
@@ -361,7 +362,7 @@ fn set_etag(
     Ok(())
 }
 
-/// Gives a value an etag, whatever it is; whether there is one.
+/// Sets the etag of a value of any type. Returns whether there is a value.
 fn note(entry: &mut Entry<'_>, etag: u64) -> Result<bool, CommandError> {
     if !entry.is_present() {
         return Ok(false);
@@ -371,7 +372,7 @@ fn note(entry: &mut Entry<'_>, etag: u64) -> Result<bool, CommandError> {
     Ok(true)
 }
 
-/// States that a value has this etag now.
+/// States the new etag of a value.
 pub(super) fn state_etag(entry: &mut Entry<'_>, etag: u64) {
     let key = entry.key();
     entry.effect(|effect| {
@@ -381,7 +382,7 @@ pub(super) fn state_etag(entry: &mut Entry<'_>, etag: u64) {
 }
 
 fn set(entry: &mut Entry<'_>, value: &[u8], deadline: Deadline, etag: u64) -> CommandResult {
-    // What states the change refuses to replace what is no string.
+    // The effect's command refuses to replace a value that is not a string.
     let is_in_the_way = entry.record().is_some_and(|record| !record.is_string());
     entry.set_with_etag(value, deadline, etag)?;
     let deadline_unix_ms = entry.record().and_then(|record| record.deadline_unix_ms());

@@ -1,4 +1,4 @@
-//! Whether keys exist, and making them not to: DEL UNLINK EXISTS TOUCH TYPE.
+//! Existence and deletion of keys: DEL UNLINK EXISTS TOUCH TYPE.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -129,8 +129,8 @@ fn touch(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// Runs `visit` for every key left in `args`, all of them as one step for other threads; how many
-/// times it said yes.
+/// Runs `visit` for every key left in `args`, all atomically. Returns how many times it returned
+/// true.
 fn count_keys(
     context: &mut Context<'_>,
     args: &mut Args<'_>,

@@ -1,7 +1,7 @@
 //! Deadlines: EXPIRE and its forms, TTL and its forms, and the row of PERSIST ([`persist`]).
 //!
-//! Inside, a deadline is always an absolute time in milliseconds; seconds and relative times are
-//! turned into it once, with the overflow checks that clients see as an error.
+//! Internally, a deadline is always an absolute time in milliseconds. Seconds and relative times
+//! are converted once, with the overflow checks that clients see as an error.
 
 use base::number::IntegerText;
 use engine::args::Args;
@@ -170,7 +170,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// How a command states a time.
+/// The form in which a command gives a time.
 #[derive(Clone, Copy)]
 struct Time {
     name: &'static str,
@@ -179,7 +179,7 @@ struct Time {
 }
 
 impl Time {
-    /// The absolute time in milliseconds that `amount` means; negative when before 1970.
+    /// Returns the absolute time in milliseconds that `amount` means; negative if before 1970.
     fn deadline_unix_ms(self, amount: i64, now_unix_ms: u64) -> Result<i64, CommandError> {
         let base = if self.relative {
             i64::try_from(now_unix_ms).unwrap_or(i64::MAX)
@@ -195,7 +195,7 @@ impl Time {
     }
 }
 
-/// When a new deadline is taken.
+/// The condition on which a new deadline is set.
 #[derive(Clone, Copy, Default)]
 struct Condition {
     without_deadline: bool,
@@ -235,7 +235,7 @@ impl Condition {
         Ok(condition)
     }
 
-    /// Whether the change from `current` (none: for ever) to `wanted` is asked for.
+    /// Whether the condition allows the change from `current` (`None`: no deadline) to `wanted`.
     fn allows(self, current: Option<u64>, wanted: i64) -> bool {
         let current = current.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         if (self.without_deadline && current.is_some()) || (self.with_deadline && current.is_none())
@@ -275,10 +275,11 @@ fn set_deadline(
     Ok(())
 }
 
-/// Gives the record a deadline, or deletes it when that time has come, and states it.
+/// Sets the record's deadline, or deletes the record if that time has passed, and states the
+/// effect.
 ///
 /// # Errors
-/// When memory is full.
+/// If memory is full.
 pub(crate) fn apply_deadline(
     entry: &mut Entry<'_>,
     deadline_unix_ms: i64,

@@ -1,7 +1,7 @@
-//! MIGRATE: keys go to another server, by DUMP and RESTORE, and are deleted here.
+//! MIGRATE: sends keys to another server, by DUMP and RESTORE, and deletes them here.
 //!
-//! It waits for that server, so it runs beside the workers, and holds its keys meanwhile: whoever asks for them sees them
-//! before or after, and nothing in between.
+//! It waits for that server, so it is offloaded, and holds its keys meanwhile: other clients see
+//! the keys before or after, and no state in between.
 
 use std::sync::atomic::Ordering;
 
@@ -22,7 +22,7 @@ const ACCESS: KeyAccess = KeyAccess::RW
     .with(KeyAccess::ACCESS)
     .with(KeyAccess::DELETE);
 
-/// For how long each step waits where the client says nothing useful.
+/// Maximum wait of each step if the client gives no useful value.
 const TIMEOUT_MS: u64 = 1_000;
 
 const KEYS: &[KeySpec] = &[
@@ -64,7 +64,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     ..CommandSpec::BLANK
 }];
 
-/// Where KEYS stands among the options, if it does.
+/// Returns the position of KEYS among the options, if present.
 fn keys_option(request: &Request<'_>) -> Option<usize> {
     let is_word = |at: usize, word: &str| {
         let arg = request.arg(at);
@@ -90,7 +90,7 @@ fn keys_of(_table: &Table, request: &Request<'_>) -> Vec<(usize, KeyAccess)> {
     let is_single = request.arg(3).is_some_and(|key| !key.is_empty());
     match keys_option(request) {
         Some(at) if !is_single => (at + 1..request.len()).map(|at| (at, ACCESS)).collect(),
-        // Both are a fault of the request, which names no key then.
+        // Both are errors of the request, which names no key then.
         Some(_) => Vec::new(),
         None => vec![(3, ACCESS)],
     }
@@ -116,7 +116,7 @@ fn is_secret(request: &Request<'_>, at: usize) -> bool {
             || is_word(before(2), "AUTH2"))
 }
 
-/// What a request says.
+/// The parsed request.
 struct Options<'a> {
     host: &'a [u8],
     port: &'a [u8],
@@ -174,8 +174,8 @@ impl<'a> Options<'a> {
 
 fn migrate(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let options = Options::parse(args)?;
-    // A slot that leaves does so with all its keys, and none of them is left to be sent: that is waited for before the keys are
-    // held, since the move waits for who holds them.
+    // A leaving slot takes all its keys along, and none is left to be sent. The request waits for
+    // that before it locks the keys, because the move waits for holders of the keys.
     if let Err(not_here) = context.pace.admit_waiting() {
         let mut leaves = |name: &&[u8]| context.server.is_leaving(hash_slot::of(name));
         let waits = context.may_block && options.names.first().is_some_and(&mut leaves);
@@ -213,7 +213,7 @@ fn migrate(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
     for (index, answer) in answers.into_iter().enumerate() {
         match answer {
             Ok(()) => {
-                // A login or a database that is refused makes all that comes after it of no use.
+                // If the login or the database is refused, everything after it is void.
                 let key = index.checked_sub(before).and_then(|at| sent.get(at));
                 if let (Some(key), false, true) = (key, options.copies, is_past(&refusal, before)) {
                     delete(context, key);
@@ -232,12 +232,12 @@ fn migrate(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
-/// Whether nothing was refused before the keys.
+/// Whether nothing before the keys was refused.
 fn is_past(refusal: &Option<(usize, Vec<u8>)>, before: usize) -> bool {
     refusal.as_ref().is_none_or(|(at, _)| *at >= before)
 }
 
-/// Adds the request that makes a key there; false where there is no such key here.
+/// Adds the request that creates a key there. Returns false if the key does not exist here.
 fn add_restore(
     context: &mut Context<'_>,
     key: &Key<'_>,
@@ -273,7 +273,7 @@ fn delete(context: &mut Context<'_>, key: &Key<'_>) {
         entry.effect(|effect| effect.command(&[b"DEL", key.bytes()]));
         entry.event(EventClass::GENERIC, Event::DELETED);
     });
-    // Whoever asked for it meanwhile waited: it was there.
+    // Requests for the key waited meanwhile, so it was still there.
     let _is_there_no_more = deleted;
 }
 

@@ -1,8 +1,9 @@
-//! Commands for keys of any type: deleting, naming, expiring, walking.
+//! Commands for keys of any type: delete, rename, expire, walk.
 //!
-//! Effects: DEL and UNLINK state one `DEL` a key; deadlines are stated as `PEXPIREAT`, one already
-//! past as `DEL`; RENAME, COPY and MOVE are stated as they are, since they replay exactly; RESTORE with
-//! an absolute time, and as one that replaces; what SORT keeps as the list that it is.
+//! Effects: DEL and UNLINK state one `DEL` per key. Deadlines are stated as `PEXPIREAT`, or as
+//! `DEL` if already past. RENAME, COPY and MOVE are stated as they are, because they replay
+//! exactly. RESTORE is stated with an absolute time and with REPLACE. A stored result of SORT is
+//! stated as its list.
 
 use engine::spec::CommandSpec;
 

@@ -1,4 +1,4 @@
-//! OBJECT: how a value is kept and how it was used.
+//! OBJECT: a value's encoding and use.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -166,7 +166,8 @@ fn idle_time(
     Ok(())
 }
 
-/// Values are never shared here; clients of Redis know small numbers as shared for ever.
+/// Replies with the reference count. Values are never shared here, but clients of Redis expect
+/// small numbers to be shared permanently.
 fn reference_count(
     context: &mut Context<'_>,
     args: &mut Args<'_>,

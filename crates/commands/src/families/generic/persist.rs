@@ -1,5 +1,5 @@
-//! PERSIST: takes the deadline of a key away. A KeyDB primary also names a member, whose deadline it takes away: here that is
-//! a field of a hash, and to clients an argument too many.
+//! PERSIST: removes the deadline of a key. A KeyDB primary may also name a member whose deadline it
+//! removes: here that is a field of a hash. For clients it is an argument too many.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -32,7 +32,7 @@ pub(super) fn persist(
     Ok(())
 }
 
-/// Takes the deadline of a field away. What is no hash has none.
+/// Removes the deadline of a field. A value that is not a hash has none.
 fn persist_field(
     context: &mut Context<'_>,
     key: &Key<'_>,

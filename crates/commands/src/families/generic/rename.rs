@@ -59,7 +59,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "COPY",
         other_databases: Some(|request| {
             let is_db = |at: &usize| is_word(request, *at, b"DB");
-            // The last one counts, and they all may be locked.
+            // The last DB option counts, and all of them may be locked.
             (3..request.len())
                 .filter(is_db)
                 .map(|at| (2, at + 1))
@@ -100,8 +100,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// Whether the key got its new name.
-/// Whether an argument is a word, in any case.
+/// Whether an argument is this word, ignoring case.
 fn is_word(request: &Request<'_>, at: usize, word: &[u8]) -> bool {
     let argument = request.arg(at).unwrap_or_default();
     argument.eq_ignore_ascii_case(word)
@@ -156,7 +155,7 @@ fn copy(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     let pace = context.pace;
     let copied = context.locked(&[source, target], |context| {
         let is_there = context.store.modify(&source, |entry| {
-            // What runs aside holds the keys that a request names in its own database.
+            // An offloaded request holds the keys that it names in its own database.
             if source.database() == target.database() {
                 let record = entry.record();
                 let nodes = record.and_then(|record| Some(record.object()?.allocations()));
@@ -225,9 +224,9 @@ fn relocate(
     Ok(())
 }
 
-/// Moves value and deadline of `source` to `target`. When there is no room for the one, the other is
-/// not lost: a string stays where it is until its copy is made, and an object, which is not copied,
-/// until its place is.
+/// Moves the value and deadline of `source` to `target`. If memory does not suffice, the value is
+/// not lost: a string stays until its copy is made, and an object, which is not copied, stays until
+/// its new record is made.
 fn shift(context: &mut Context<'_>, source: &Key<'_>, target: &Key<'_>) -> CommandResult {
     let found = context.store.modify(source, |entry| {
         let record = entry.record()?;
@@ -250,14 +249,14 @@ fn shift(context: &mut Context<'_>, source: &Key<'_>, target: &Key<'_>) -> Comma
     Ok(())
 }
 
-/// Gives `target` the value and deadline of `source`, which keeps them.
+/// Copies the value and deadline of `source` to `target`.
 fn place(context: &mut Context<'_>, source: &Key<'_>, target: &Key<'_>) -> CommandResult {
     let value = context.store.modify(source, |entry| entry.duplicate());
     let value = value.ok_or(CommandError::NoSuchKey)?;
     context.store.modify(target, |entry| put_new(entry, value))
 }
 
-/// Makes a key hold a value as one that was not there: what it held counts as deleted before.
+/// Stores a value at a key as new: the previous value counts as deleted first.
 fn put_new(entry: &mut Entry<'_>, value: Owned) -> CommandResult {
     let existed = entry.is_present();
     entry.put(value)?;
@@ -271,7 +270,7 @@ fn is_present(context: &mut Context<'_>, key: &Key<'_>) -> bool {
     context.store.modify(key, |entry| entry.is_present())
 }
 
-/// The next argument as the number of a database.
+/// Takes the next argument as a database number.
 fn database_index(context: &Context<'_>, args: &mut Args<'_>) -> Result<DatabaseId, CommandError> {
     context.database(i64::from(args.integer32()?))
 }
@@ -281,7 +280,8 @@ mod tests {
     use engine::{Next, Threshold};
     use testkit::engine_server::TestServer;
 
-    /// A clone takes a share in each node: ten million members have more than a hundred thousand.
+    /// A clone takes a reference to each node: ten million members have more than a hundred
+    /// thousand nodes.
     #[test]
     fn a_worker_leaves_the_copy_of_many_nodes_aside() {
         let mut server = TestServer::of_worker();

@@ -1,6 +1,6 @@
 //! DUMP and RESTORE: a value as bytes that another server understands, and back.
 //!
-//! A payload is read into a structure of its own before the key is locked, and written from a copy
+//! A payload is parsed into its own structure before the key is locked, and is written from a copy
 //! that shares the value's pages: neither holds a lock for longer than a COPY does.
 
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use store::{Deadline, Entry, Event, EventClass, Key, Owned, Use};
 
 const BUSY: CommandError = CommandError::fixed("BUSYKEY Target key name already exists.");
 
-/// Bytes of a payload that are read and made elements in the time of one look-up.
+/// Bytes of a payload that are parsed into elements in the time of one look-up.
 const BYTES_PER_LOOKUP: usize = 32;
 
 const RESTORER: CommandSpec = CommandSpec {
@@ -97,7 +97,7 @@ fn dump(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     Ok(())
 }
 
-/// A copy of the value of a key, and its deadline; `None` where there is no such key.
+/// Returns a copy of the value of a key, and its deadline, or `None` if there is no such key.
 pub(super) fn value_of(context: &mut Context<'_>, key: &Key<'_>) -> Option<(Value, Option<u64>)> {
     context.store.read(key, |record| {
         let record = record?;
@@ -123,7 +123,7 @@ fn restore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
         Refused::Footer => CommandError::fixed("ERR DUMP payload version or checksum are wrong"),
         Refused::Malformed(_) => CommandError::fixed("ERR Bad data format"),
     })?;
-    // The log, and replicas of any age, are told of it in a version that all of them read.
+    // The log and replicas of any version get the payload in a version that all of them read.
     let rewritten = dump::is_foreign(payload).then(|| {
         let mut payload = Vec::new();
         dump::write(&value, false, &mut payload);
@@ -177,7 +177,7 @@ fn put(entry: &mut Entry<'_>, value: Value, deadline: Option<u64>) -> CommandRes
     Ok(())
 }
 
-/// What follows the payload.
+/// The options after the payload.
 #[derive(Default)]
 struct Options {
     replace: bool,
@@ -217,7 +217,7 @@ impl Options {
         Ok(options)
     }
 
-    /// The time that the argument means; none for 0, which is never.
+    /// Returns the absolute time that the argument means, or `None` for 0, which means never.
     fn deadline(&self, ttl: &[u8], now_unix_ms: u64) -> Result<Option<u64>, CommandError> {
         let ttl = base::number::parse_i64(ttl).ok_or(CommandError::NotInteger)?;
         let ttl_ms = u64::try_from(ttl)
@@ -225,7 +225,7 @@ impl Options {
         Ok(match ttl_ms {
             0 => None,
             at if self.is_absolute => Some(at),
-            // A sum that Redis cannot hold comes out negative there, so that its time has come.
+            // Redis' sum overflows to a negative time here, which has already passed.
             ttl_ms => {
                 let at = ttl_ms.saturating_add(now_unix_ms);
                 Some(if at > i64::MAX.unsigned_abs() { 0 } else { at })
@@ -259,7 +259,8 @@ mod tests {
         server.run_args(&args)
     }
 
-    /// As Redis 8.10 sends it to replicas: by a template, and without a sum. What is told of it is a payload of our own.
+    /// As Redis 8.10 sends it to replicas: by a template, and without a checksum. Its effect has a
+    /// payload of our own.
     #[test]
     fn a_payload_of_a_newer_server_is_taken_and_told_in_an_older_version() {
         let mut server = TestServer::new();
@@ -274,7 +275,8 @@ mod tests {
         server.assert_effects_replay();
     }
 
-    /// Moved, copied, dumped and restored while they are one buffer, and once a long element made them more.
+    /// Values are moved, copied, dumped and restored while they are one buffer, and after a long
+    /// element split them.
     #[test]
     fn small_collections_are_the_same_on_every_way() {
         let mut server = TestServer::new();

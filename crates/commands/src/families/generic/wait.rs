@@ -1,9 +1,10 @@
-//! WAIT and WAITAOF: until replicas and disks have what was written.
+//! WAIT and WAITAOF: wait until replicas and disks have the client's writes.
 //!
-//! What a client wrote ends at a sequence of the log; replicas say up to which sequence they have applied it, and
-//! up to which it is on their disks. The local disk has what lies below the log's durable end; a client that wants
-//! that has the log synced, however many replicas it waits for as well. Nobody polls: whoever hears of a replica's
-//! progress, or of the disk's, answers those for whom it is enough.
+//! The client's writes end at a sequence of the log. Replicas report up to which sequence they have
+//! applied it, and up to which it is on their disks. The local disk has everything below the log's
+//! durable end. A client that waits for the local disk has the log synced, however many replicas it
+//! also waits for. Nothing polls: the thread that learns of progress of a replica or of the disk
+//! answers the clients for which it is enough.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -52,7 +53,7 @@ fn wait(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     }
     let wanted = args.integer()?;
     let timeout_ms = milliseconds(args.bytes()?, context.now_unix_ms)?;
-    // Who wrote nothing waits for replicas that have what was there before.
+    // A client that wrote nothing waits for replicas that have the data from before.
     let position = context.server.log_position(context.session);
     let sequence = position.map_or(0, |position| position.wrote);
     let has = context.server.copies(sequence).applied;

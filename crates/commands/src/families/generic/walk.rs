@@ -81,13 +81,13 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// Keys visited by one step of KEYS.
+/// Number of keys visited in one step of KEYS.
 const STEP_KEYS: usize = 1024;
 
-/// Keys that RANDOMKEY draws until one is not hidden.
+/// Number of keys that RANDOMKEY draws until one is visible.
 const RANDOM_TRIES: usize = 64;
 
-/// Asks whether so many records may be gone by here, or as many as there are.
+/// Checks whether up to `records_max` records, or all there are, may be visited here.
 fn admit(context: &mut Context<'_>, records_max: usize) -> CommandResult {
     if records_max <= STEP_KEYS {
         return Ok(());
@@ -96,8 +96,8 @@ fn admit(context: &mut Context<'_>, records_max: usize) -> CommandResult {
     context.pace.admit(records.min(records_max))
 }
 
-/// Whether values may be of a type with this name. Modules of other servers name theirs with nine letters:
-/// who looks for those finds none here.
+/// Whether values may be of a type with this name. Modules of other servers have type names of nine
+/// letters: no key here has such a type.
 fn may_be_a_type(name: &[u8]) -> bool {
     let is_named = |kind: Kind| name.eq_ignore_ascii_case(kind.name().as_bytes());
     name.len() == MODULE_TYPE_NAME_LEN || Kind::ALL.into_iter().any(is_named)
@@ -124,8 +124,8 @@ fn scan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     };
     let mut found = Vec::new();
     let store = Arc::clone(context.store.store());
-    // The store walks positions, whose low bits are zero in a small table; clients are shown them
-    // reversed, so that cursors stay as short as the table is small.
+    // The store walks positions whose low bits are zero in a small table. Clients see them
+    // reversed, so that cursors are short for a small table.
     let next = context.store.scan(
         context.session.database,
         cursor.reverse_bits(),
@@ -178,7 +178,7 @@ fn random_key(
     let database = context.session.database;
     let store = Arc::clone(context.store.store());
     let mut key = None;
-    // Keys that belong to another node may be most of those that are here.
+    // Most of the keys here may belong to another node.
     for _ in 0..RANDOM_TRIES {
         let random = context.random.next_u64();
         key = context.store.random_key(database, random);
@@ -197,7 +197,7 @@ fn random_key(
     Ok(())
 }
 
-/// The first key of a walk that is not hidden, where there are hidden ones.
+/// Returns the first visible key of a walk, for a store with hidden keys.
 #[cold]
 fn first_shown(context: &mut Context<'_>, store: &Store) -> Result<Option<Vec<u8>>, CommandError> {
     let database = context.session.database;
@@ -227,7 +227,7 @@ mod tests {
     use engine::Next;
     use testkit::engine_server::TestServer;
 
-    /// A million keys would keep a worker's other clients waiting for a tenth of a second.
+    /// A million keys would delay a worker's other clients by a tenth of a second.
     #[test]
     fn a_worker_leaves_long_walks_aside() {
         let mut server = TestServer::of_worker();

@@ -70,7 +70,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// Both ways of flushing are the same here: the keys are gone at once, the memory follows.
+/// Checks the mode. Both modes are the same here: the keys are gone at once, and the memory is
+/// freed later.
 fn check_flush_mode(args: &mut Args<'_>) -> CommandResult {
     if args.remaining() > 0 && !args.take_word("ASYNC") && !args.take_word("SYNC") {
         return Err(CommandError::Syntax);
@@ -82,15 +83,15 @@ fn check_flush_mode(args: &mut Args<'_>) -> CommandResult {
     }
 }
 
-/// Where save points say when data is kept, that it is gone is kept soon: else it would come back with the
-/// next start.
+/// Flushes all databases. If save points decide when data is saved, the flush is saved soon:
+/// otherwise the data would return with the next start.
 fn flush_all(context: &mut Context<'_>, reply: &mut Reply<'_>) -> CommandResult {
     flush(context, None, b"FLUSHALL", reply)?;
     context.server.flushed_all();
     Ok(())
 }
 
-/// What is answered while keys are here that another node has served until now.
+/// The error while this node has keys that another node has served until now.
 const TAKING: CommandError =
     CommandError::fixed("TRYAGAIN hash slots are being taken over: nothing was removed");
 
@@ -155,7 +156,7 @@ fn swap(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     Ok(())
 }
 
-/// Whether there is a cluster, and one database in it.
+/// Whether the server is in cluster mode with one database.
 pub(super) fn has_one_database(context: &Context<'_>) -> bool {
     let slots = &context.shared.hash_slots;
     slots.is_on() && context.store.store().databases() == 1

@@ -1,4 +1,4 @@
-//! Places on earth: sorted sets whose scores are the numbers of cells of a grid.
+//! Locations on earth: sorted sets whose scores are the numbers of cells of a grid.
 //!
 //! ```text
 //!   places   GEOADD GEOPOS GEODIST GEOHASH
@@ -6,7 +6,7 @@
 //!   query    what is searched for, and what of it is told: the options of all of them
 //! ```
 //!
-//! Cells and distances are `structures::geo`'s. Effects are those of sorted sets.
+//! `structures::geo` computes cells and distances. The effects are those of sorted sets.
 
 use base::float;
 use engine::args::Args;
@@ -24,7 +24,7 @@ pub const COMMANDS: &[&[CommandSpec]] = &[places::COMMANDS, search::COMMANDS];
 /// The key of a command that reads it.
 const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
 
-/// Metres in the unit that an argument names.
+/// Returns the metres of the unit that an argument names.
 fn unit_m(argument: &[u8]) -> Result<f64, CommandError> {
     const UNITS: [(&[u8], f64); 4] = [
         (b"m", 1.0),
@@ -39,7 +39,7 @@ fn unit_m(argument: &[u8]) -> Result<f64, CommandError> {
     ))
 }
 
-/// The next two arguments as longitude and latitude.
+/// Takes the next two arguments as longitude and latitude.
 fn place(args: &mut Args<'_>) -> Result<Place, CommandError> {
     let mut degrees = || number(args.bytes()?).ok_or(CommandError::NotFloat);
     let place = Place {
@@ -56,7 +56,7 @@ fn place(args: &mut Args<'_>) -> Result<Place, CommandError> {
     Ok(place)
 }
 
-/// An argument as a number.
+/// Parses an argument as a number.
 fn number(argument: &[u8]) -> Option<f64> {
     float::parse(argument).filter(|number| !number.is_nan())
 }

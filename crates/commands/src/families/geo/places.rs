@@ -1,4 +1,4 @@
-//! Places by their names: GEOADD GEOPOS GEODIST GEOHASH.
+//! Locations by name: GEOADD GEOPOS GEODIST GEOHASH.
 
 use base::number::IntegerText;
 use engine::args::Args;
@@ -87,7 +87,7 @@ fn geoadd(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     sorted_sets::add(context, key, rules, &members, reply)
 }
 
-/// Writes something about each member that is asked for; `None` for one that is not there.
+/// Writes a value for each requested member, with `None` for a missing one.
 fn about_each(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -136,7 +136,7 @@ fn geodist(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
     })
 }
 
-/// Writes longitude and latitude with all their digits.
+/// Writes longitude and latitude with all digits.
 pub(super) fn write_place(place: &Place, reply: &mut Reply<'_>) {
     reply.array(2);
     for degrees in [place.longitude, place.latitude] {
@@ -149,12 +149,12 @@ pub(super) fn write_place(place: &Place, reply: &mut Reply<'_>) {
     }
 }
 
-/// Writes a distance with four digits behind the point.
+/// Writes a distance with four decimals.
 pub(super) fn write_distance(distance: f64, reply: &mut Reply<'_>) {
     match ten_thousandths(distance) {
         Some(count) => {
             let whole = IntegerText::new_u64(count / 10_000);
-            // A digit in front keeps the zeros; the point takes its place.
+            // The leading digit keeps the zeros; the decimal point replaces it.
             let part = IntegerText::new_u64(10_000 + count % 10_000);
             let bytes = whole.as_bytes().len();
             reply.bulk_with(bytes + 5, |room| {
@@ -167,15 +167,15 @@ pub(super) fn write_distance(distance: f64, reply: &mut Reply<'_>) {
     }
 }
 
-/// The nearest number of ten-thousandths, unless two are nearly as near, or it is large: printing
-/// the exact digits and rounding those takes ten times as long.
+/// Returns the nearest number of ten-thousandths, or `None` if the distance is large or close to
+/// the middle between two. Printing the exact digits and rounding them takes ten times as long.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "checked to be positive and small"
 )]
 fn ten_thousandths(distance: f64) -> Option<u64> {
-    /// A product below this is off by less than a thousandth.
+    /// Products below this have an error of less than a thousandth.
     const SCALED_MAX: f64 = 1e12;
     let scaled = distance * 10_000.0;
     let rest = scaled - scaled.floor();

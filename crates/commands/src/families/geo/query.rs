@@ -1,4 +1,4 @@
-//! What GEOSEARCH and GEORADIUS are asked for: the options of all their forms.
+//! The options of GEOSEARCH and GEORADIUS in all their forms.
 
 use engine::args::Args;
 use engine::error::{CommandError, CommandResult};
@@ -7,12 +7,12 @@ use structures::geo::{Place, Shape, ShapeKind};
 
 use super::{number, place, unit_m};
 
-/// Which of the commands it is.
+/// The form of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// GEORADIUS; whether it may store.
+    /// GEORADIUS, and whether it may store.
     Radius { stores: bool },
-    /// GEORADIUSBYMEMBER; whether it may store.
+    /// GEORADIUSBYMEMBER, and whether it may store.
     RadiusByMember { stores: bool },
     /// GEOSEARCH.
     Search,
@@ -20,14 +20,14 @@ pub(super) enum Form {
     SearchStore,
 }
 
-/// In which order places are told.
+/// The order of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Nearest,
     Farthest,
 }
 
-/// What to do with what is found.
+/// The parsed query.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Query<'a> {
     center: Option<Place>,
@@ -40,19 +40,19 @@ pub(super) struct Query<'a> {
     pub(super) order: Option<Order>,
     /// 0 for all.
     pub(super) count: usize,
-    /// ANY: the first that are found, not the nearest.
+    /// ANY: takes the first found, not the nearest.
     pub(super) takes_any: bool,
-    /// Where the result is kept.
+    /// The key where the result is stored.
     pub(super) target: Option<&'a [u8]>,
     pub(super) stores_distances: bool,
 }
 
 impl<'a> Query<'a> {
-    /// Reads what stands behind the source key. Members are looked up in `set`; when there is none,
-    /// everything is checked all the same.
+    /// Parses the arguments after the source key. Looks up members in `set`; without a set, all
+    /// arguments are still checked.
     ///
     /// # Errors
-    /// As Redis complains, in its order.
+    /// The errors of Redis, in its order.
     pub(super) fn parse(
         args: &mut Args<'a>,
         form: Form,
@@ -90,14 +90,14 @@ impl<'a> Query<'a> {
             }
         }
         query.check(form, from, args)?;
-        // The nearest are meant, unless any will do.
+        // COUNT means the nearest, except with ANY.
         if query.count > 0 && query.order.is_none() && !query.takes_any {
             query.order = Some(Order::Nearest);
         }
         Ok(query)
     }
 
-    /// The area, once a set was there to look members up in.
+    /// Returns the area, or `None` if there was no set to look up members in.
     pub(super) fn shape(&self) -> Option<Shape> {
         Some(Shape {
             center: self.center?,
@@ -112,7 +112,7 @@ impl<'a> Query<'a> {
     ) -> CommandResult {
         let member = args.bytes()?;
         let Some(set) = set else {
-            // Without a set the radius is not looked at.
+            // Without a set, the radius is not checked.
             args.bytes()?;
             args.bytes()?;
             return Ok(());
@@ -148,7 +148,7 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    /// Takes an option that all forms have.
+    /// Takes an option that is common to all forms.
     fn take_plain(&mut self, args: &mut Args<'a>) -> Result<bool, CommandError> {
         match () {
             () if args.take_word("WITHDIST") => self.with_distance = true,
@@ -167,7 +167,7 @@ impl<'a> Query<'a> {
         Ok(true)
     }
 
-    /// Takes an option about where the result goes.
+    /// Takes an option about the destination of the result.
     fn take_store(&mut self, args: &mut Args<'a>, form: Form) -> Result<bool, CommandError> {
         let may_store = matches!(
             form,
@@ -227,7 +227,7 @@ impl<'a> Query<'a> {
         Ok(true)
     }
 
-    /// Refuses what does not go together.
+    /// Refuses options that contradict each other.
     fn check(&self, form: Form, given: Given, args: &Args<'_>) -> CommandResult {
         let is_search = matches!(form, Form::Search | Form::SearchStore);
         if self.target.is_some() && (self.with_distance || self.with_score || self.with_place) {
@@ -263,7 +263,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Which options about the area there were.
+/// Which options about the area were given.
 #[derive(Clone, Copy, Debug, Default)]
 struct Given {
     member: bool,

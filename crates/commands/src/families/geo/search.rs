@@ -1,5 +1,5 @@
-//! Places in an area: GEOSEARCH GEOSEARCHSTORE GEORADIUS GEORADIUSBYMEMBER and the forms that only
-//! read.
+//! Locations in an area: GEOSEARCH GEOSEARCHSTORE GEORADIUS GEORADIUSBYMEMBER and the read-only
+//! forms.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -32,7 +32,7 @@ const SEARCH: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
-/// GEORADIUS and its kin.
+/// The base row of GEORADIUS and its variants.
 const RADIUS: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(6),
     since: "3.2.0",
@@ -188,7 +188,7 @@ const fn instead(what: &'static str) -> Option<Deprecation> {
     })
 }
 
-/// A member inside of the area.
+/// A member inside the area.
 struct Hit<'s> {
     member: ElementText<'s>,
     score: f64,
@@ -196,7 +196,7 @@ struct Hit<'s> {
     distance_m: f64,
 }
 
-/// Answers with the members in an area.
+/// Replies with the members in an area.
 fn search(
     context: &mut Context<'_>,
     args: &Args<'_>,
@@ -215,7 +215,7 @@ fn search(
     })?
 }
 
-/// Keeps the members in an area at a key, if there is one to keep them at.
+/// Stores the members in an area at the destination key, if there is one.
 fn search_and_store(
     context: &mut Context<'_>,
     args: &Args<'_>,
@@ -251,7 +251,7 @@ fn search_and_store(
     Ok(())
 }
 
-/// What is stored of the members found.
+/// Returns the sorted set to store for the members found.
 fn result_of(
     hits: &[Hit<'_>],
     query: &Query<'_>,
@@ -270,7 +270,8 @@ fn result_of(
     Ok(result)
 }
 
-/// The last key behind STORE or STOREDIST, which the options will lead to when they are right.
+/// Returns the last key after STORE or STOREDIST, which is the destination if the options are
+/// valid.
 fn stored_at<'a>(args: &Args<'a>) -> Option<&'a [u8]> {
     let words: Vec<&[u8]> = args.request().iter().collect();
     let start = words.len() - args.remaining();
@@ -291,10 +292,10 @@ fn stored_at<'a>(args: &Args<'a>) -> Option<&'a [u8]> {
     found
 }
 
-/// From so many members on, those that are asked for are selected before they are sorted.
+/// Number of members from which the requested ones are selected before sorting.
 const SELECTED_FROM: usize = 1024;
 
-/// The members asked for, in the order asked for.
+/// Returns the requested members in the requested order.
 fn find<'s>(set: &'s SortedSet, query: &Query<'_>) -> Vec<Hit<'s>> {
     let Some(shape) = query.shape() else {
         return Vec::new();
@@ -318,7 +319,7 @@ fn find<'s>(set: &'s SortedSet, query: &Query<'_>) -> Vec<Hit<'s>> {
     hits
 }
 
-/// The members in an area as its cells come, up to `limit` (0 for all).
+/// Returns the members in an area in the order of its cells, at most `limit` (0 for all).
 fn hits_in<'s>(set: &'s SortedSet, shape: &Shape, limit: usize) -> Vec<Hit<'s>> {
     let mut hits = Vec::new();
     for (first, end) in shape.score_ranges() {

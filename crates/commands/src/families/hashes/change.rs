@@ -86,7 +86,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// Sets the fields that are left of the arguments; how many were not there before.
+/// Sets the fields in the remaining arguments. Returns how many are new.
 fn hset(
     context: &mut Context<'_>,
     args: &mut Args<'_>,

@@ -12,10 +12,10 @@ use structures::Hash;
 use super::fields::{self, Complaint};
 use super::{READER, UPDATED_KEY, WRITER, change_existing, read, state_removed};
 
-/// No deadline of a field is later than this many milliseconds since 1970, as in Redis.
+/// The latest deadline of a field, in milliseconds since 1970, as in Redis.
 pub(super) const DEADLINE_MAX_UNIX_MS: i64 = (1 << 46) - 1;
 
-/// What is answered for a field.
+/// Replies for a field.
 const NO_SUCH_FIELD: i64 = -2;
 const NO_DEADLINE: i64 = -1;
 const NOT_CHANGED: i64 = 0;
@@ -104,7 +104,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// How a command states a time.
+/// The form in which a command gives a time.
 #[derive(Clone, Copy)]
 struct Time {
     command: &'static str,
@@ -142,7 +142,7 @@ impl Time {
         }
     }
 
-    /// The absolute time in milliseconds that `amount` means.
+    /// Returns the absolute time in milliseconds that `amount` means.
     fn deadline_unix_ms(self, amount: i64, now_unix_ms: u64) -> Result<u64, CommandError> {
         if amount < 0 {
             return Err(CommandError::fixed("ERR invalid expire time, must be >= 0"));
@@ -158,8 +158,8 @@ impl Time {
             })
     }
 
-    /// What is answered for a field with this deadline: rounded up where time remains, so that what
-    /// is still there never has none.
+    /// Returns the reply for a field with this deadline. Remaining time is rounded up, so that it
+    /// is never zero for an existing field.
     fn tell(self, deadline_unix_ms: u64, now_unix_ms: u64) -> i64 {
         let deadline = i64::try_from(deadline_unix_ms).unwrap_or(i64::MAX);
         let left_ms = deadline - self.base_ms(now_unix_ms);
@@ -171,7 +171,7 @@ impl Time {
     }
 }
 
-/// When a new deadline is taken.
+/// The condition on which a new deadline is set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Condition {
     Always,
@@ -193,7 +193,7 @@ impl Condition {
         given.map_or(Self::Always, |(_, condition)| condition)
     }
 
-    /// Whether the change from `current` (none: for ever) to `wanted` is asked for.
+    /// Whether the condition allows the change from `current` (`None`: no deadline) to `wanted`.
     fn allows(self, current: Option<u64>, wanted: u64) -> bool {
         match self {
             Self::Always => true,
@@ -242,7 +242,7 @@ fn set_deadlines(
     })
 }
 
-/// Sets the deadline of one field; what is answered for it.
+/// Sets the deadline of one field. Returns the field's reply.
 pub(super) fn set_deadline(
     hash: &mut Hash,
     name: &[u8],
@@ -333,7 +333,7 @@ fn hpersist(
     })
 }
 
-/// Takes the deadline of one field away; what is answered for it.
+/// Removes the deadline of one field. Returns the field's reply.
 fn persist(hash: &mut Hash, name: &[u8], now: u64) -> Result<i64, CommandError> {
     let deadline = hash.get(name, now).map(|field| field.deadline_unix_ms);
     Ok(match deadline {
@@ -346,7 +346,7 @@ fn persist(hash: &mut Hash, name: &[u8], now: u64) -> Result<i64, CommandError> 
     })
 }
 
-/// Answers for the fields of an absent key.
+/// Writes the replies for the fields of an absent key.
 fn answer_none(count: usize, reply: &mut Reply<'_>) {
     reply.array(count);
     for _ in 0..count {

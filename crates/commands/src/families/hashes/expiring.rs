@@ -1,4 +1,4 @@
-//! Fields read or set together with their deadlines.
+//! Commands that read or set fields together with their deadlines.
 
 use base::number::IntegerText;
 use engine::args::{Args, Rest};
@@ -39,10 +39,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// What becomes of deadlines.
+/// The option about deadlines.
 #[derive(Clone, Copy)]
 enum Lifetime<'a> {
-    /// Nothing is said about them.
+    /// Not given.
     Unsaid,
     /// PERSIST or KEEPTTL.
     Word,
@@ -50,8 +50,7 @@ enum Lifetime<'a> {
 }
 
 impl<'a> Lifetime<'a> {
-    /// Takes the option that comes next if it is one about deadlines; `word` is the one that has no
-    /// number.
+    /// Takes the next option if it is about deadlines. `word` is the option without a number.
     fn parse(&mut self, args: &mut Args<'a>, word: &str) -> Result<bool, CommandError> {
         let given = if args.take_word(word) {
             Self::Word
@@ -114,7 +113,7 @@ fn hgetex(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     })
 }
 
-/// Gives a field another deadline, or takes it away; whether that changed anything.
+/// Sets or removes a field's deadline. Returns whether that changed anything.
 fn set_lifetime(
     hash: &mut Hash,
     name: &[u8],
@@ -153,7 +152,7 @@ fn state_lifetime(entry: &mut Entry<'_>, deadline: Option<u64>, names: &[&[u8]])
     entry.event(EventClass::HASH, name);
 }
 
-/// Which fields have to be there, or not to be there, for any to be set.
+/// Which fields must be present or absent for any to be set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Presence {
     Any,
@@ -228,7 +227,7 @@ fn hsetex(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
-/// What setting fields comes to when their deadline has passed already.
+/// Removes the fields that would be set with a deadline in the past.
 fn remove_all(entry: &mut Entry<'_>, pairs: Rest<'_>, now: u64) -> CommandResult {
     let remove = |hash: &mut Hash| {
         let names = pairs.pairs().map(|(name, _)| name);

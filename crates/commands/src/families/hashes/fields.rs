@@ -1,9 +1,9 @@
-//! `FIELDS numfields field …`, the way in which later commands name their fields.
+//! `FIELDS numfields field …`, the form in which newer commands name their fields.
 
 use engine::args::{Args, Rest};
 use engine::error::CommandError;
 
-/// How a command complains about its number of fields.
+/// The wording of a command's error about its number of fields.
 #[derive(Clone, Copy)]
 pub(super) enum Complaint {
     /// HEXPIRE and its forms.
@@ -12,10 +12,10 @@ pub(super) enum Complaint {
     Number,
 }
 
-/// Reads `FIELDS numfields` and what is behind it: `step` arguments for each field.
+/// Parses `FIELDS numfields` and the arguments after it: `step` arguments for each field.
 ///
 /// # Errors
-/// When the word is missing, or the number is not that of the fields that follow.
+/// If the word is missing, or the number does not match the fields that follow.
 pub(super) fn parse<'a>(
     args: &mut Args<'a>,
     step: usize,

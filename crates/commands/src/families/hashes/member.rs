@@ -1,5 +1,6 @@
-//! Deadlines of members as KeyDB sets them: EXPIREMEMBER, EXPIREMEMBERAT, PEXPIREMEMBERAT. Here they are those of fields of
-//! hashes; to members of sets and sorted sets they are refused ([`NO_MEMBER_DEADLINES`]).
+//! Deadlines of members as KeyDB sets them: EXPIREMEMBER, EXPIREMEMBERAT, PEXPIREMEMBERAT. Here
+//! they apply to fields of hashes; for members of sets and sorted sets they are refused
+//! ([`NO_MEMBER_DEADLINES`]).
 
 use engine::args::Args;
 use engine::context::Context;
@@ -64,7 +65,8 @@ fn expire_member(
     let (name, amount) = (args.bytes()?, args.integer()?);
     let unit_ms = unit(args, unit_ms)?;
     let deadline = amount.saturating_mul(unit_ms).saturating_add(from_unix_ms);
-    // KeyDB takes any time: one before 1970 has passed, and one beyond all deadlines is the last of them.
+    // KeyDB accepts any time: a time before 1970 has passed, and a time beyond the latest deadline
+    // becomes the latest.
     let deadline = deadline.clamp(0, DEADLINE_MAX_UNIX_MS).unsigned_abs();
     let now = context.now_unix_ms;
     context.store.modify(&key, |entry| {
@@ -94,7 +96,7 @@ fn expire_member(
     })
 }
 
-/// The unit, which may follow a delay.
+/// Takes the unit, which may follow a delay.
 fn unit(args: &mut Args<'_>, default_ms: i64) -> Result<i64, CommandError> {
     let unit_ms = match args.remaining() {
         0 => return Ok(default_ms),

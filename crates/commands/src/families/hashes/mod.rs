@@ -10,10 +10,10 @@
 //! ```
 //!
 //! # Effects
-//! `HSET key field value …` for whatever set fields that have no deadline afterwards, `HSETEX key
-//! PXAT ms | KEEPTTL FIELDS …` for those that have, `HDEL key field …` for what was removed or
-//! expired, `HPEXPIREAT key ms FIELDS …` and `HPERSIST key FIELDS …` for what changed no value.
-//! Results of additions are stated, not the summands.
+//! `HSET key field value …` for fields that were set and have no deadline afterwards. `HSETEX key
+//! PXAT ms | KEEPTTL FIELDS …` for fields that were set and have one. `HDEL key field …` for fields
+//! that were removed or expired. `HPEXPIREAT key ms FIELDS …` and `HPERSIST key FIELDS …` if no
+//! value changed. Additions state the result, not the summand.
 
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
@@ -33,7 +33,7 @@ mod number;
 mod read;
 mod walk;
 
-/// The rows of this family, theme by theme.
+/// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[
     read::COMMANDS,
     change::COMMANDS,
@@ -44,13 +44,13 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     expiring::COMMANDS,
 ];
 
-/// The key of a command that answers with what is in the hash.
+/// The key of a command that returns values of the hash.
 const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
-/// The key of a command that answers about the hash, not with what is in it.
+/// The key of a command that returns information about the hash, but no values.
 const ASKED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO)];
 /// The key of a command that sets fields.
 const UPDATED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))];
-/// The key of a command that answers with what was in the hash and changes it.
+/// The key of a command that returns values of the hash and changes it.
 const TAKEN_KEY: &[KeySpec] = &[KeySpec::one(
     1,
     KeyAccess::RW
@@ -60,7 +60,7 @@ const TAKEN_KEY: &[KeySpec] = &[KeySpec::one(
 /// The key of a command that removes fields.
 const REMOVED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::DELETE))];
 
-/// What the rows of reading commands begin with.
+/// The base row of reading commands.
 const READER: CommandSpec = CommandSpec {
     flags: Flags::READONLY.with(Flags::FAST),
     keys: READ_KEY,
@@ -69,7 +69,7 @@ const READER: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
-/// What the rows of writing commands begin with.
+/// The base row of writing commands.
 const WRITER: CommandSpec = CommandSpec {
     flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
     keys: UPDATED_KEY,
@@ -78,10 +78,10 @@ const WRITER: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
-/// What an absent key holds, for who reads.
+/// The hash that readers see for an absent key.
 const NO_HASH: &Hash = &Hash::new();
 
-/// Shows the hash at a key to `visit`, which writes the reply; an absent key is an empty hash.
+/// Shows the hash at a key to `visit`, which writes the reply. For an absent key it is empty.
 fn read(
     context: &mut Context<'_>,
     key: &Key<'_>,
@@ -93,8 +93,8 @@ fn read(
     })
 }
 
-/// Runs `change` on the hash at a key, which is made if there is none, without the fields whose
-/// deadline has passed.
+/// Runs `change` on the hash at a key, without its expired fields. Creates the hash if it does not
+/// exist.
 fn change_or_create<R>(
     entry: &mut Entry<'_>,
     now_unix_ms: u64,
@@ -104,7 +104,7 @@ fn change_or_create<R>(
     entry.change_or_create::<Hash, _>(change)?
 }
 
-/// As [`change_or_create`], but nothing is made: `None` for an absent key.
+/// Does the same as [`change_or_create`], but creates nothing: returns `None` for an absent key.
 fn change_existing<R>(
     entry: &mut Entry<'_>,
     now_unix_ms: u64,
@@ -114,7 +114,7 @@ fn change_existing<R>(
     entry.change::<Hash, _>(change)?.transpose()
 }
 
-/// Removes the fields whose deadline has passed, and with the last one the key, and states it.
+/// Removes the expired fields, and the key with the last of them, and states it.
 fn expire_fields(entry: &mut Entry<'_>, now_unix_ms: u64) -> CommandResult {
     let Some(record) = entry.record() else {
         return Ok(());
@@ -134,7 +134,7 @@ fn expire_fields(entry: &mut Entry<'_>, now_unix_ms: u64) -> CommandResult {
     Ok(())
 }
 
-/// States that fields were removed, if there are any.
+/// States that fields were removed, if any were.
 fn state_removed<'f>(entry: &mut Entry<'_>, fields: impl Iterator<Item = &'f [u8]>) {
     let key = entry.key();
     entry.effect(|effect| {
@@ -148,7 +148,7 @@ fn state_removed<'f>(entry: &mut Entry<'_>, fields: impl Iterator<Item = &'f [u8
     });
 }
 
-/// Up to what a hash is kept in one block, as configured.
+/// Returns the configured limits up to which a hash is one block.
 fn limits(context: &Context<'_>) -> HashLimits {
     context.shared.settings.thresholds.hash_limits()
 }

@@ -1,6 +1,6 @@
 //! Fields that hold numbers.
 //!
-//! Fractions are added as the 80-bit numbers that Redis computes with, to the last digit.
+//! Fractions are added as 80-bit numbers, as in Redis, to the last digit.
 
 use base::extended::{self, Extended};
 use base::number::{IntegerText, parse_i64};
@@ -87,7 +87,7 @@ fn hincrbyfloat(
     Ok(())
 }
 
-/// Sets a field to what `sum` makes of its value; the field's deadline stays.
+/// Sets a field to the result of `sum` on its value. The field keeps its deadline.
 fn add(
     context: &mut Context<'_>,
     key: &store::Key<'_>,

@@ -80,7 +80,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// Commands that answer with everything.
+/// The base row of commands that return everything.
 const WHOLE: CommandSpec = CommandSpec {
     arity: Arity::Exactly(2),
     flags: Flags::READONLY,
@@ -90,7 +90,7 @@ const WHOLE: CommandSpec = CommandSpec {
     ..READER
 };
 
-/// What of a field is written.
+/// Which parts of a field are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parts {
     Names,
@@ -98,7 +98,7 @@ enum Parts {
     Both,
 }
 
-/// Writes the value of a field, or null when it is not there.
+/// Writes the value of a field, or null if it does not exist.
 pub(super) fn write_value(field: Option<&Field<'_>>, reply: &mut Reply<'_>) {
     match field {
         Some(field) => reply.bulk(field.value.as_bytes()),

@@ -1,4 +1,4 @@
-//! Fields a few at a time, and fields by chance.
+//! Iteration over fields, and random fields.
 
 use std::collections::HashSet;
 
@@ -47,7 +47,7 @@ fn hscan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     let cursor = parse_cursor(args.bytes()?)?;
     let now = context.now_unix_ms;
     structure::read(context, &key, reply, |hash: Option<&Hash>, reply| {
-        // An absent key is answered before the options are looked at, as in Redis.
+        // An absent key is answered before the options are checked, as in Redis.
         let Some(hash) = hash else {
             write_cursor(0, reply);
             reply.array(0);
@@ -102,7 +102,7 @@ fn hrandfield(
     })?
 }
 
-/// Fields by chance.
+/// Returns random fields.
 fn choose<'h>(hash: &'h Hash, wanted: Wanted, now: u64, random: &mut Prng) -> Vec<Field<'h>> {
     match wanted {
         Wanted::Draws(count) => {
@@ -120,7 +120,7 @@ fn choose<'h>(hash: &'h Hash, wanted: Wanted, now: u64, random: &mut Prng) -> Ve
     }
 }
 
-/// Draws until there are `wanted` different fields, which are few of all.
+/// Draws until there are `wanted` different fields, which are a small part of all.
 fn choose_few<'h>(hash: &'h Hash, wanted: usize, now: u64, random: &mut Prng) -> Vec<Field<'h>> {
     let (mut seen, mut chosen) = (HashSet::new(), Vec::with_capacity(wanted));
     while chosen.len() < wanted {

@@ -101,8 +101,8 @@ fn pfadd(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// Adds elements to a copy of the sketch, and puts it back if that changed anything. An absent key
-/// is a sketch of nothing, and made.
+/// Adds elements to a copy of the sketch, and stores it if that changed anything. Creates an empty
+/// sketch for an absent key.
 fn add_sparse(
     entry: &mut Entry<'_>,
     elements: Rest<'_>,
@@ -123,7 +123,7 @@ fn add_sparse(
     Ok(changed)
 }
 
-/// Raises one register of a sketch, which becomes dense when it has to.
+/// Raises one register of a sketch, which becomes dense if necessary.
 fn add(
     sketch: &mut Vec<u8>,
     index: usize,
@@ -215,7 +215,7 @@ fn pfcount(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
-/// The count of one sketch, which keeps it.
+/// Returns the count of one sketch, and caches it in the sketch.
 fn count_one(context: &mut Context<'_>, key: &Key<'_>) -> Result<u64, CommandError> {
     let known = context.store.read(key, |record| {
         let header = record.map(look).transpose()?;
@@ -226,7 +226,7 @@ fn count_one(context: &mut Context<'_>, key: &Key<'_>) -> Result<u64, CommandErr
     }
     let is_replica = context.shared.refusals.is_read_only();
     if is_replica && !context.session.is_of_primary {
-        // What is kept here is what the primary keeps.
+        // A replica caches only what its primary caches.
         return context.store.read(key, |record| {
             record.map_or(Ok(0), |record| estimate(record))
         });
@@ -285,7 +285,7 @@ fn pfmerge(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
-/// Raises a sketch to `registers`, of which none is below its own.
+/// Raises a sketch to `registers`, none of which is below the sketch's own.
 fn fill(
     sketch: &mut Vec<u8>,
     registers: &Registers,

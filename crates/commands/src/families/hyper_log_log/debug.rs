@@ -1,4 +1,4 @@
-//! A look inside of sketches.
+//! Internals of sketches.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -84,7 +84,7 @@ fn to_dense(entry: &mut Entry<'_>, sketch: &mut Vec<u8>) -> CommandResult {
     put(entry, sketch)
 }
 
-/// Counts growing sets of elements and holds the estimates against the truth.
+/// Counts growing sets of elements, and compares the estimates with the true counts.
 fn pfselftest(
     _context: &mut Context<'_>,
     _args: &mut Args<'_>,

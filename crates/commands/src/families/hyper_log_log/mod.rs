@@ -1,10 +1,10 @@
-//! HyperLogLog: counts of different elements, kept in strings.
+//! HyperLogLog: counts of distinct elements, stored in strings.
 //!
-//! `PFADD`, `PFCOUNT` and `PFMERGE` in `count`, what looks inside in `debug`.
+//! `PFADD`, `PFCOUNT` and `PFMERGE` are in `count`, commands that show internals in `debug`.
 //!
 //! # Effects
-//! `PFADD` as it came; otherwise the bytes that were written: `SETRANGE key 8 …` for a count that
-//! PFCOUNT keeps, `SETRANGE key 0 …` (or `SET … KEEPTTL` where it became shorter) for a whole sketch.
+//! `PFADD` as sent. Otherwise the bytes that were written: `SETRANGE key 8 …` for a count that
+//! PFCOUNT caches, `SETRANGE key 0 …` (or `SET … KEEPTTL` if it became shorter) for a whole sketch.
 
 use engine::error::{CommandError, CommandResult};
 use engine::spec::{CommandSpec, Group};
@@ -16,10 +16,10 @@ use crate::families::strings::shared::check_string;
 mod count;
 mod debug;
 
-/// The rows of this family, theme by theme.
+/// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[count::COMMANDS, debug::COMMANDS];
 
-/// What the rows of this family begin with.
+/// The base row of this family.
 const ROW: CommandSpec = CommandSpec {
     group: Group::HyperLogLog,
     since: "2.8.9",
@@ -29,12 +29,12 @@ const ROW: CommandSpec = CommandSpec {
 const NO_SKETCH: CommandError =
     CommandError::fixed("WRONGTYPE Key is not a valid HyperLogLog string value.");
 
-/// What a command says of a sketch that is none.
+/// Returns the error for a string that is not a valid sketch.
 fn corrupted(_: Corrupted) -> CommandError {
     CommandError::fixed("INVALIDOBJ Corrupted HLL object detected")
 }
 
-/// Form and header of the sketch in a record.
+/// Returns the form and the header of the sketch in a record.
 fn look(record: &Record<'_>) -> Result<(Form, [u8; HEADER_BYTES]), CommandError> {
     check_string(Some(record))?;
     if record.len() < HEADER_BYTES {
@@ -46,7 +46,7 @@ fn look(record: &Record<'_>) -> Result<(Form, [u8; HEADER_BYTES]), CommandError>
     Ok((form, header))
 }
 
-/// Raises `registers` to those of the sketch in a record; its form.
+/// Raises `registers` to those of the sketch in a record, and returns its form.
 fn merge(record: &Record<'_>, registers: &mut Registers) -> Result<Form, CommandError> {
     let (form, _) = look(record)?;
     hyper_log_log::merge(registers, form, &record.to_vec()).map_err(corrupted)?;
@@ -57,7 +57,7 @@ fn no_registers() -> Box<Registers> {
     Box::new([0; REGISTERS])
 }
 
-/// Makes a key hold these bytes, its deadline unchanged, and states it.
+/// Stores these bytes at a key, keeps its deadline, and states it.
 fn put(entry: &mut Entry<'_>, sketch: &[u8]) -> CommandResult {
     let old_len = entry.record().map_or(0, |record| record.len());
     entry.set_raw(sketch, Deadline::Keep)?;

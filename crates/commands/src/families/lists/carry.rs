@@ -1,4 +1,4 @@
-//! Carrying an element from one list to another.
+//! Moves of an element from one list to another.
 
 use engine::context::Context;
 use engine::error::{CommandError, CommandResult};
@@ -79,8 +79,8 @@ pub(super) fn carry(
         };
         let element = Element::parse(&text);
         let limit = context.shared.settings.thresholds.list_blocks();
-        // The target first: if it cannot take the element, the source keeps it. A list that is
-        // carried around in itself must be shortened before it grows at the same end.
+        // The target first: if it cannot take the element, the source keeps it. If source and
+        // target are the same list, it must be shortened before it grows at the same end.
         let is_same = source.bytes() == target.bytes();
         if !is_same {
             context.store.modify(target, |entry| {
@@ -114,7 +114,8 @@ pub(super) fn carry(
     })
 }
 
-/// The element at an end of the list at a key, copied out; `None` when there is no such list.
+/// Returns a copy of the element at an end of the list at a key, or `None` if there is no such
+/// list.
 fn first_of(
     context: &mut Context<'_>,
     key: &Key<'_>,

@@ -1,4 +1,4 @@
-//! Changing elements that are there: LSET LINSERT LREM LTRIM.
+//! Changes of existing elements: LSET LINSERT LREM LTRIM.
 
 use base::number::IntegerText;
 use engine::args::Args;

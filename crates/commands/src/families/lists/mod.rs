@@ -8,9 +8,8 @@
 //! ```
 //!
 //! # Effects
-//! A write states itself, with what was optional left out: `LPUSH`/`RPUSH` for all that pushes,
-//! `LPOP`/`RPOP key count` with the number that went, `LMOVE` for RPOPLPUSH. A command that changed
-//! nothing states nothing.
+//! A write states itself, without options: `LPUSH`/`RPUSH` for all pushes, `LPOP`/`RPOP key count`
+//! with the number removed, `LMOVE` for RPOPLPUSH. A command that changed nothing states nothing.
 
 use std::ops::Range;
 
@@ -19,7 +18,7 @@ use engine::error::CommandError;
 use engine::spec::{CommandSpec, KeyAccess, KeySpec};
 use structures::End;
 
-/// Elements that a search goes by in the time in which one is written to a reply.
+/// Number of elements that a search compares in the time in which one is written to a reply.
 const SCANNED_PER_STEP: usize = 4;
 
 mod carry;
@@ -45,10 +44,10 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
 const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
 /// The key of a command that adds to it.
 const GROWN_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::INSERT))];
-/// The key of a command that takes from it.
+/// The key of a command that removes from it.
 const CUT_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::DELETE))];
 
-/// The next argument as one end of a list: LEFT or RIGHT.
+/// Takes the next argument as an end of a list: LEFT or RIGHT.
 fn end_word(args: &mut Args<'_>) -> Result<End, CommandError> {
     if args.take_word("LEFT") {
         Ok(End::Front)
@@ -59,7 +58,7 @@ fn end_word(args: &mut Args<'_>) -> Result<End, CommandError> {
     }
 }
 
-/// The word for an end, as effects state it.
+/// Returns the word for an end, as effects state it.
 fn word_of(end: End) -> &'static [u8] {
     match end {
         End::Front => b"LEFT",
@@ -67,7 +66,7 @@ fn word_of(end: End) -> &'static [u8] {
     }
 }
 
-/// The command that pops from an end, as effects state it.
+/// Returns the command that pops from an end, as effects state it.
 fn pop_of(end: End) -> &'static [u8] {
     match end {
         End::Front => b"LPOP",
@@ -75,7 +74,7 @@ fn pop_of(end: End) -> &'static [u8] {
     }
 }
 
-/// The event of adding at an end.
+/// Returns the event of adding at an end.
 fn push_event(end: End) -> &'static str {
     match end {
         End::Front => "lpush",
@@ -83,7 +82,7 @@ fn push_event(end: End) -> &'static str {
     }
 }
 
-/// The event of taking from an end.
+/// Returns the event of removing from an end.
 fn pop_event(end: End) -> &'static str {
     match end {
         End::Front => "lpop",
@@ -91,8 +90,8 @@ fn pop_event(end: End) -> &'static str {
     }
 }
 
-/// The number in a list of `len` elements that a client means by `index`, which counts from the end
-/// when it is negative; `None` when there is no such element.
+/// Returns the position in a list of `len` elements for a client's `index`, which counts from the
+/// end if negative, or `None` if there is no such element.
 fn position(index: i64, len: usize) -> Option<usize> {
     let at = match usize::try_from(index) {
         Ok(at) => at,
@@ -101,7 +100,7 @@ fn position(index: i64, len: usize) -> Option<usize> {
     (at < len).then_some(at)
 }
 
-/// The elements that a client means by two inclusive positions; nothing when they are in the wrong
+/// Returns the elements between two inclusive positions, or an empty range if they are in the wrong
 /// order.
 fn range(start: i64, end: i64, len: usize) -> Range<usize> {
     let from_start = |index: i64| match usize::try_from(index) {

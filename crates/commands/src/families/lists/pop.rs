@@ -1,4 +1,4 @@
-//! Taking from the ends.
+//! Removal at the ends.
 
 use base::number::IntegerText;
 use engine::args::Args;
@@ -86,7 +86,8 @@ fn pop(
     })
 }
 
-/// Writes the element at an end of the list at a key, and removes it; whether there is such a list.
+/// Writes the element at an end of the list at a key, and removes it. Returns whether there is such
+/// a list.
 #[inline]
 pub(super) fn take_one(
     entry: &mut Entry<'_>,
@@ -108,7 +109,7 @@ pub(super) fn take_one(
     Ok(was_there.is_some())
 }
 
-/// With a count, which is the next argument and must be the last.
+/// Pops with a count, which is the next argument and must be the last.
 fn pop_several(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -137,8 +138,8 @@ fn pop_several(
     })
 }
 
-/// Writes up to `count` elements from an end of the list at a key as an array, and removes them; how
-/// many, or `None` when there is no such list.
+/// Writes up to `count` elements from an end of the list at a key as an array, and removes them.
+/// Returns their number, or `None` if there is no such list.
 pub(super) fn take(
     entry: &mut Entry<'_>,
     reply: &mut Reply<'_>,
@@ -148,7 +149,7 @@ pub(super) fn take(
     pace: Pace,
 ) -> Result<Option<usize>, CommandError> {
     if count == 0 {
-        // Nothing is changed, but the kind is checked.
+        // Nothing is changed, but the type is checked.
         let record = entry.record();
         let list = record.map(|record| record.structure::<List>().map(|_| 0));
         let found = list.transpose()?;
@@ -225,7 +226,7 @@ fn pop_from_several(
     })
 }
 
-/// COUNT with a number, at most once; 1 without it.
+/// Parses COUNT with a number, at most once. Returns 1 without it.
 pub(super) fn count_option(args: &mut Args<'_>) -> Result<usize, CommandError> {
     if args.remaining() == 0 {
         return Ok(1);
@@ -240,7 +241,7 @@ pub(super) fn count_option(args: &mut Args<'_>) -> Result<usize, CommandError> {
     Ok(count)
 }
 
-/// The next argument as a number above 0.
+/// Takes the next argument as a number above 0.
 pub(super) fn positive(
     args: &mut Args<'_>,
     complaint: &'static str,

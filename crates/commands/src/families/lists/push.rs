@@ -1,4 +1,4 @@
-//! Adding at the ends.
+//! Additions at the ends.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -54,7 +54,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// What becomes of a key that does not exist.
+/// What happens if the key does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Absent {
     IsMade,

@@ -62,7 +62,7 @@ fn index(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             reply.null();
             return Ok(());
         };
-        // The number is looked at only when there is a list.
+        // The index is parsed only if there is a list.
         let index = Args::new(args.request(), 2).integer()?;
         let element = position(index, list.len()).and_then(|index| list.get(index));
         match element {

@@ -1,4 +1,4 @@
-//! Finding elements: LPOS.
+//! Search for elements: LPOS.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -24,16 +24,16 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     ..CommandSpec::BLANK
 }];
 
-/// What is looked for.
+/// The parsed search.
 struct Search<'a> {
     wanted: Element<'a>,
-    /// Matches to pass over before the first that counts.
+    /// Number of matches to skip.
     passed: u64,
-    /// From the end.
+    /// Whether to search from the end.
     backwards: bool,
-    /// Without it, one number is given and no array. 0 is all.
+    /// Maximum number of matches; 0 for all. `None` replies with one number instead of an array.
     count: Option<u64>,
-    /// Elements to compare; 0 is all.
+    /// Maximum number of elements to compare; 0 for all.
     compared_max: u64,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Runs `found` with the number of every match.
+    /// Calls `found` with the position of every match.
     fn run(&self, list: &List, mut found: impl FnMut(usize)) {
         let matches = |(number, element)| (element == self.wanted).then_some(number);
         let most = |all: u64| match usize::try_from(all) {
@@ -141,7 +141,7 @@ fn find(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     })?
 }
 
-/// The next argument as a number that is not negative.
+/// Takes the next argument as a number that is not negative.
 fn natural(args: &mut Args<'_>, complaint: &'static str) -> Result<u64, CommandError> {
     let number = args.integer().ok();
     let number = number.and_then(|number| u64::try_from(number).ok());

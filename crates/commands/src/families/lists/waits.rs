@@ -1,4 +1,4 @@
-//! Taking and carrying, for who waits until there is something.
+//! Blocking pops and moves, which wait until there is an element.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -160,7 +160,7 @@ fn pop_several(
     })
 }
 
-/// Lets the client wait if nothing was taken, or says so where it may not.
+/// Lets the client wait if nothing was taken, or replies with null if it may not wait.
 fn wait_unless(
     is_taken: bool,
     context: &mut Context<'_>,
@@ -190,7 +190,7 @@ fn carry_one(
             let list = record.map(Record::structure::<List>).transpose();
             list.map(|list| list.is_some())
         })?;
-        // As in `take_first`: a transaction stands in no line.
+        // As in `take_first`: a transaction does not stand in line.
         if is_there && (!context.may_block || context.turn.has_come(&source, Wanted::List)) {
             context.turn.take()?;
             return carry::carry(context, reply, &source, &target, ends);

@@ -1,4 +1,4 @@
-//! Storing, counting and deleting items.
+//! Stores, counters and deletions of items.
 
 use base::number::{IntegerText, parse_u64};
 use base::random::Prng;
@@ -17,10 +17,10 @@ use crate::families::strings::shared::{check_length, check_string, state_set, te
 
 const NOT_A_NUMBER: CommandError =
     CommandError::fixed("ERR cannot increment or decrement non-numeric value");
-/// The digits of the highest number of 64 bits.
+/// Number of digits of the highest 64-bit number.
 const DIGITS_MAX: usize = 20;
 
-/// What commands that change an item have in common.
+/// The base row of commands that change an item.
 pub(super) const CHANGER: CommandSpec = CommandSpec {
     flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[KeySpec::one(
@@ -67,7 +67,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// The row of what empties the database later.
+/// The row of the command that empties the database later.
 pub(super) const FLUSH: CommandSpec = CommandSpec {
     name: "MCFLUSH",
     arity: Arity::Exactly(2),
@@ -92,7 +92,7 @@ fn flush_later(
     Ok(())
 }
 
-/// When an item is stored, and what becomes of the value that is there.
+/// When an item is stored, and what happens to the existing value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Set,
@@ -120,7 +120,7 @@ impl Mode {
     }
 }
 
-/// Why a change with that number is not made; `None` if it is.
+/// Returns why a change with this number is refused, or `None` if it is allowed.
 fn refusal(record: Option<&Record<'_>>, cas: Option<u64>) -> Option<Status> {
     let cas = cas?;
     match record {
@@ -136,7 +136,7 @@ struct Item<'a> {
     deadline: Deadline,
     mode: Mode,
     cas: Option<u64>,
-    /// Who saw a value before the one that is there stores all the same, marked as out of date.
+    /// Whether a client that saw an earlier value may still store, with the item marked as stale.
     may_be_stale: bool,
 }
 
@@ -175,7 +175,7 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
 }
 
 impl Item<'_> {
-    /// Why it is not stored; `None` if it is.
+    /// Returns why the item is not stored, or `None` if it is.
     fn refusal(&self, entry: &Entry<'_>) -> Result<Option<Status>, CommandError> {
         let record = entry.record();
         if self.mode.joins() || self.cas.is_some() {
@@ -190,14 +190,14 @@ impl Item<'_> {
         }))
     }
 
-    /// Whether it is stored although another value was stored since its client looked.
+    /// Whether the item is stored although another value was stored since its client read it.
     fn is_late(&self, entry: &Entry<'_>) -> bool {
         let etag = entry.record().map_or(0, |record| record.etag());
         let is_before = self.cas.is_some_and(|cas| is_before(cas, etag));
         self.may_be_stale && self.mode == Mode::Set && is_before
     }
 
-    /// Stores it; its etag.
+    /// Stores the item and returns its number.
     fn store(&self, entry: &mut Entry<'_>, random: &mut Prng) -> Result<u64, CommandError> {
         let before = entry.record().map_or(0, |record| record.etag());
         if self.is_late(entry) {
@@ -226,7 +226,7 @@ impl Item<'_> {
     }
 }
 
-/// Has a key hold a string with an etag, and states it.
+/// Stores a string with an etag at a key, and states it.
 pub(super) fn put(
     entry: &mut Entry<'_>,
     value: &[u8],
@@ -240,12 +240,12 @@ pub(super) fn put(
     Ok(())
 }
 
-/// What MCINCR is asked for.
+/// The arguments of MCINCR.
 struct Count {
     goes_up: bool,
     delta: u64,
     cas: Option<u64>,
-    /// The number of an item that is made because there is none, and its deadline.
+    /// Initial number and deadline of an item that is created if none exists.
     initial: Option<(u64, Deadline)>,
     deadline: Deadline,
 }
@@ -275,7 +275,8 @@ impl Count {
         Ok(count)
     }
 
-    /// The number behind another, as memcached counts: up around the end of 64 bits, down to 0.
+    /// Returns the next number as memcached counts: upwards it wraps at 64 bits, downwards it stops
+    /// at 0.
     fn behind(&self, number: u64) -> u64 {
         if self.goes_up {
             number.wrapping_add(self.delta)
@@ -289,7 +290,7 @@ fn number_at(record: &Record<'_>) -> Result<u64, CommandError> {
     let mut text = [0; DIGITS_MAX];
     let text = text.get_mut(..record.len()).ok_or(NOT_A_NUMBER)?;
     record.copy_to(0, text);
-    // Zeros in front count as in memcached, which reads digits and asks for no canonical form.
+    // Leading zeros are allowed as in memcached, which reads digits and requires no canonical form.
     let zeros = text.iter().take_while(|byte| **byte == b'0').count();
     let digits = match &text[zeros..] {
         [] if zeros > 0 => b"0",
@@ -345,12 +346,12 @@ fn put_number(entry: &mut Entry<'_>, number: u64, deadline: Deadline, etag: u64)
     )
 }
 
-/// What MCDEL is asked for.
+/// The arguments of MCDEL.
 struct Removal {
     cas: Option<u64>,
-    /// The item stays, without its value and flags.
+    /// Whether the item stays, without its value and flags.
     empties: bool,
-    /// The item stays, marked as out of date.
+    /// Whether the item stays, marked as stale.
     marks_stale: bool,
     deadline: Deadline,
 }
@@ -378,7 +379,7 @@ impl Removal {
         Ok(removal)
     }
 
-    /// Has an item stay, marked.
+    /// Keeps an item, emptied or marked as stale, instead of deleting it.
     fn mark(
         &self,
         entry: &mut Entry<'_>,

@@ -1,21 +1,22 @@
-//! What an etag says of an item.
+//! The contents of an item's etag.
 //!
 //! ```text
 //!   etag:   0 | flags, 32 bits | sent | stale | version, 29 bits, never 0
 //! ```
 //!
-//! *Stale*: somebody marked the value as out of date, but it is still given out. *Sent*: a client was told that it may fetch the
-//! value anew, so that no other one is. The number that clients see is the etag without these two, which change while the
-//! value does not.
+//! *Stale*: a client marked the value as out of date, but it is still returned. *Sent*: a client
+//! was chosen to fetch the value again, so that no other client is. The number that clients see is
+//! the etag without these two bits, which change while the value does not.
 //!
-//! A change through memcached counts the version up, and a new item begins at a random one below half: a client that
-//! remembers the number of an item that was deleted and made again does not meet it. Other commands that change a value in
-//! place count the whole etag up, which leaves marks and flags for 268 million changes; those that put another value in its
-//! place take the etag away, and the flags with it.
+//! A change through memcached increments the version. A new item begins at a random version in the
+//! lower half: if an item is deleted and created again, its number does not match one that a client
+//! remembers. Other commands that change a value in place increment the whole etag, which leaves
+//! marks and flags intact for 268 million changes. Commands that store another value remove the
+//! etag, and the flags with it.
 //!
-//! A string without an etag has no number. The one that is told instead is a hash of its bytes with the topmost bit set, which
-//! no etag has: comparing it compares the value. The hash has secrets of the process, so such a number is
-//! good for as long as the process.
+//! A string without an etag has no number. Clients get a hash of its bytes instead, with the
+//! topmost bit set, which no etag has: comparing it compares the value. The hash is keyed with
+//! random numbers of the process, so it is valid only as long as the process.
 
 use std::sync::OnceLock;
 
@@ -30,17 +31,17 @@ const STALE: u64 = 1 << VERSION_BITS;
 const SENT: u64 = 1 << (VERSION_BITS + 1);
 const OF_CONTENT: u64 = 1 << 63;
 
-/// The flags that an etag holds.
+/// Returns the flags in an etag.
 pub(super) fn flags_of(etag: u64) -> u32 {
     u32::try_from((etag & !OF_CONTENT) >> FLAGS_AT).unwrap_or(u32::MAX)
 }
 
-/// What is known of an item beside its value and flags.
+/// The marks of an item besides its value and flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks {
-    /// It is out of date.
+    /// Whether it is out of date.
     pub(super) is_stale: bool,
-    /// Some client may fetch it anew.
+    /// Whether a client was chosen to fetch it again.
     pub(super) is_sent: bool,
 }
 
@@ -52,35 +53,36 @@ impl Marks {
         }
     }
 
-    /// An etag with these marks.
+    /// Returns an etag with these marks.
     pub(super) fn on(self, etag: u64) -> u64 {
         let stale = if self.is_stale { STALE } else { 0 };
         let sent = if self.is_sent { SENT } else { 0 };
         number_of(etag) | stale | sent
     }
 
-    /// As clients are told: 1 for stale, 2 for sent.
+    /// Returns the marks as clients see them: 1 for stale, 2 for sent.
     pub(super) fn code(self) -> i64 {
         i64::from(self.is_stale) | i64::from(self.is_sent) << 1
     }
 }
 
-/// The number that clients see.
+/// Returns the number that clients see.
 pub(super) fn number_of(etag: u64) -> u64 {
     etag & !(STALE | SENT)
 }
 
-/// The etag of an item that is stored out of date: version and marks stay, flags are its own.
+/// Returns the etag of an item that is stored as stale: version and marks stay, the flags are new.
 pub(super) fn etag_kept(before: u64, flags: u32) -> u64 {
     before & (STALE | SENT | VERSION_MAX) | u64::from(flags) << FLAGS_AT
 }
 
-/// Whether a number is of a value before the one with this etag. That of a content is before none.
+/// Whether a number belongs to an earlier value than this etag. The hash of a content is never
+/// earlier.
 pub(super) fn is_before(cas: u64, etag: u64) -> bool {
     cas & OF_CONTENT == 0 && cas & VERSION_MAX < etag & VERSION_MAX
 }
 
-/// The etag of an item with these flags behind one with `before`, 0 for none.
+/// Returns the etag that follows `before` (0 for none), with these flags.
 pub(super) fn etag_behind(before: u64, flags: u32, random: &mut Prng) -> u64 {
     let version = match before & VERSION_MAX {
         _ if before == 0 => 1 + (random.next_u64() & (VERSION_MAX >> 1)),
@@ -90,7 +92,7 @@ pub(super) fn etag_behind(before: u64, flags: u32, random: &mut Prng) -> u64 {
     u64::from(flags) << FLAGS_AT | version
 }
 
-/// The number that tells one value of an item from another.
+/// Returns the number that distinguishes the values of an item.
 pub(super) fn cas_of(record: &Record<'_>) -> u64 {
     match record.etag() {
         0 if record.is_string() => OF_CONTENT | hash(&record.to_vec()),
@@ -98,7 +100,7 @@ pub(super) fn cas_of(record: &Record<'_>) -> u64 {
     }
 }
 
-/// Whether the value is the one with that number.
+/// Whether the value has this number.
 pub(super) fn has_cas(record: &Record<'_>, cas: u64) -> bool {
     if cas & OF_CONTENT == 0 {
         return number_of(record.etag()) == cas && cas != 0;
@@ -141,7 +143,7 @@ mod tests {
             let marked = marks.on(etag);
             assert_eq!((number_of(marked), flags_of(marked)), (etag, 0xabcd_ef01));
             assert_eq!((Marks::of(marked), marks.code()), (marks, code));
-            // Whatever is stored next has none.
+            // The next stored value has no marks.
             assert_eq!(
                 Marks::of(etag_behind(marked, 1, &mut random)),
                 Marks::default()

@@ -1,5 +1,5 @@
-//! Items of memcached: strings with 32 bits of flags and a number for compare-and-swap. The memcached port turns each
-//! request into one of these commands; any client may send them.
+//! Items of memcached: strings with 32 bits of flags and a number for compare-and-swap. The
+//! memcached port translates each request into one of these commands; any client may send them.
 //!
 //! ```text
 //!   read      MCGET MCGAT
@@ -9,12 +9,13 @@
 //!   later     MCFLUSH: the node that is asked empties database 0 then, if it is a primary
 //! ```
 //!
-//! Flags stand in the upper half of the value's etag (`item`), so whatever keeps an etag keeps flags, and other commands
-//! see a plain string.
+//! The flags are in the upper half of the value's etag (`item`), so commands that keep an etag keep
+//! the flags, and other commands see a plain string.
 //!
 //! # Effects
-//! `SET key value [PXAT ms | KEEPTTL]` and behind it `SETETAG key etag`, which alone states a mark; `PEXPIREAT`, `PERSIST` and `DEL` where only the
-//! deadline changes or the key goes.
+//! `SET key value [PXAT ms | KEEPTTL]` followed by `SETETAG key etag`; a new mark is stated by
+//! `SETETAG` alone. `PEXPIREAT`, `PERSIST` and `DEL` if only the deadline changes or the key is
+//! deleted.
 
 mod change;
 mod item;
@@ -36,7 +37,7 @@ pub const COMMANDS: &[&[CommandSpec]] = &[
     &[change::FLUSH],
 ];
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     Stored,
@@ -58,12 +59,12 @@ impl Status {
     }
 }
 
-/// The next argument as a whole number from 0 on.
+/// Takes the next argument as a non-negative integer.
 fn natural(args: &mut Args<'_>) -> Result<u64, CommandError> {
     parse_u64(args.bytes()?).ok_or(CommandError::NotInteger)
 }
 
-/// The next argument as a deadline: milliseconds since 1970, 0 for none.
+/// Takes the next argument as a deadline: milliseconds since 1970, 0 for none.
 fn deadline_argument(args: &mut Args<'_>) -> Result<Deadline, CommandError> {
     Ok(match natural(args)? {
         0 => Deadline::Never,
@@ -72,7 +73,7 @@ fn deadline_argument(args: &mut Args<'_>) -> Result<Deadline, CommandError> {
     })
 }
 
-/// Whether that time has come.
+/// Whether that time has passed.
 fn is_over(deadline: Deadline, now_unix_ms: u64) -> bool {
     matches!(deadline, Deadline::At(unix_ms) if unix_ms <= now_unix_ms)
 }

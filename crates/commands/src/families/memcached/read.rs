@@ -1,4 +1,4 @@
-//! Reading items, and moving their deadlines.
+//! Reads of items, and changes of their deadlines.
 
 use base::number::IntegerText;
 use engine::args::Args;
@@ -39,7 +39,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// What of an item is asked for.
+/// The requested parts of an item.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Wanted {
     pub(super) cas: bool,
@@ -61,8 +61,8 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// Writes `[flags, cas, deadline, length, value]`, and behind it the marks where they are wanted; null for an absent
-    /// key.
+    /// Writes `[flags, cas, deadline, length, value]`, followed by the marks if requested, or null
+    /// for an absent key.
     fn write(
         self,
         record: Option<&Record<'_>>,
@@ -72,7 +72,7 @@ impl Wanted {
         self.write_won(record, deadline_unix_ms, 0, reply);
     }
 
-    /// The same; `won` is added to the marks.
+    /// Does the same, with `won` added to the marks.
     pub(super) fn write_won(
         self,
         record: Option<&Record<'_>>,
@@ -144,7 +144,7 @@ fn get_and_touch(
     })
 }
 
-/// Gives an item another deadline, or deletes it when that time has come.
+/// Sets an item's deadline, or deletes the item if that time has passed.
 pub(super) fn move_deadline(
     entry: &mut Entry<'_>,
     deadline: Deadline,

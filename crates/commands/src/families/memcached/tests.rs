@@ -1,9 +1,9 @@
-//! What the commands of items answer and state.
+//! Replies and effects of the item commands.
 
 use protocol::Value;
 use testkit::engine_server::TestServer;
 
-/// What MCSET answers: its status and the number of the item.
+/// Returns the reply of MCSET: its status and the number of the item.
 fn set(server: &mut TestServer, line: &str) -> (String, i64) {
     match server.run(line) {
         Value::Array(parts) => match &parts[..] {
@@ -34,11 +34,11 @@ fn flags_stay_beside_a_plain_string() {
     assert_eq!(server.text("GET k"), "v");
     let item = server.run("MCGET k");
     assert_eq!(text(&item), format!("4294967295 {cas} 0 1 v"));
-    // What changes the value in place leaves the flags, and makes the number another.
+    // A change in place keeps the flags, and changes the number.
     server.run("APPEND k w");
     let item = server.run("MCGET k CAS NOVALUE");
     assert_eq!(text(&item), format!("4294967295 {} 0 2 null", cas + 1));
-    // Another value has none.
+    // Another value has no flags.
     server.run("SET k x");
     let item = text(&server.run("MCGET k"));
     assert_eq!(item, "0 0 0 1 x");
@@ -56,7 +56,7 @@ fn only_who_saw_the_last_value_replaces_it() {
     assert_eq!(status, "EXISTS");
     let (status, _) = set(&mut server, &format!("MCSET none a 1 0 SET CAS {cas}"));
     assert_eq!(status, "NOT_FOUND");
-    // Deleted and made again, it is not the one that was seen.
+    // An item that was deleted and created again does not match the remembered number.
     server.run("DEL k");
     set(&mut server, "MCSET k a 1 0 SET");
     let (status, _) = set(&mut server, &format!("MCSET k b 1 0 SET CAS {next}"));
@@ -178,7 +178,8 @@ fn one_of_all_who_ask_is_told_to_fetch_what_is_out_of_date() {
         text(&server.run("MCWIN k CAS")),
         format!("7 {stale} 0 1 v 3")
     );
-    // Who saw the value before it was marked stores it all the same, where that is wanted; it stays out of date.
+    // A client that saw the value before the mark may still store if the option allows it; the item
+    // stays stale.
     assert_eq!(
         set(&mut server, &format!("MCSET k w 7 0 SET CAS {cas}")).0,
         "EXISTS"
@@ -192,7 +193,7 @@ fn one_of_all_who_ask_is_told_to_fetch_what_is_out_of_date() {
         text(&server.run("MCWIN k CAS")),
         format!("7 {stale} 0 1 w 3")
     );
-    // Who won stores what is no longer out of date.
+    // The value that the chosen client stores is no longer stale.
     let won = set(&mut server, &format!("MCSET k x 7 0 SET CAS {stale} STALE"));
     assert_eq!(won.0, "STORED");
     assert_eq!(

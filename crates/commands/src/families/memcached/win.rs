@@ -1,4 +1,4 @@
-//! Who may fetch an item anew: of all clients that ask, one is told.
+//! Choice of the client that may fetch an item again: one of all clients that ask.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -14,7 +14,7 @@ use super::{deadline_argument, is_over};
 use crate::families::etags::state_etag;
 use crate::families::strings::shared::check_string;
 
-/// In the reply's marks: this client was chosen.
+/// The reply's mark that this client was chosen.
 const WON: i64 = 4;
 
 /// The row.
@@ -29,12 +29,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     ..CHANGER
 }];
 
-/// What MCWIN is asked for.
+/// The arguments of MCWIN.
 struct Request {
     wanted: Wanted,
-    /// The deadline of an empty item that is made where there is none.
+    /// Deadline of an empty item that is created if none exists.
     vivify: Option<Deadline>,
-    /// An item that ends before is to be fetched anew.
+    /// An item with an earlier deadline is to be fetched again.
     recache_unix_ms: u64,
     deadline: Deadline,
 }
@@ -67,7 +67,7 @@ impl Request {
         Ok(request)
     }
 
-    /// Whether who asks is chosen.
+    /// Whether the asking client is chosen.
     fn wins(&self, record: &Record<'_>) -> bool {
         let marks = Marks::of(record.etag());
         let deadline_unix_ms = record.deadline_unix_ms();
@@ -118,7 +118,7 @@ fn win(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     done
 }
 
-/// An etag that says that some client was chosen.
+/// Returns an etag with the mark that a client was chosen.
 fn sent(etag: u64) -> u64 {
     let marks = Marks {
         is_sent: true,
@@ -127,7 +127,7 @@ fn sent(etag: u64) -> u64 {
     marks.on(etag)
 }
 
-/// Notes that a client was chosen. A string of Redis clients gets a number for that.
+/// Records that a client was chosen. A string of Redis clients gets an etag for that.
 fn mark_sent(entry: &mut Entry<'_>, random: &mut base::random::Prng) -> CommandResult {
     let before = entry.record().map_or(0, |record| record.etag());
     let etag = match number_of(before) {

@@ -1,4 +1,4 @@
-//! Publish/subscribe: messages to whoever listens at that moment.
+//! Publish/subscribe: messages to the present subscribers.
 
 use engine::context::Context;
 use engine::spec::CommandSpec;
@@ -9,7 +9,7 @@ mod subscribe;
 /// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[subscribe::COMMANDS, publish::COMMANDS];
 
-/// Ends all subscriptions of the client without a word, as RESET does.
+/// Ends all subscriptions of the client without confirmations, as RESET does.
 pub(crate) fn unsubscribe_all(context: &mut Context<'_>, reply: &mut protocol::Reply<'_>) {
     subscribe::unsubscribe_all(context, reply);
 }

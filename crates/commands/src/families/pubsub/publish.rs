@@ -1,4 +1,4 @@
-//! PUBLISH, SPUBLISH, and PUBSUB, which tells who listens.
+//! PUBLISH, SPUBLISH, and PUBSUB, which shows subscribers.
 
 use base::glob::{self, Case};
 use base::hash_slot;
@@ -169,7 +169,8 @@ fn publish(
     Ok(())
 }
 
-/// Bytes of what one subscriber of a shard channel is sent, in either version of the protocol.
+/// Returns the size of the message that one subscriber of a shard channel gets, in either protocol
+/// version.
 fn message_bytes(channel: &[u8], message: &[u8]) -> usize {
     let bulk = |bytes: usize| format!("${bytes}\r\n\r\n").len() + bytes;
     b"*3\r\n".len() + bulk(b"smessage".len()) + bulk(channel.len()) + bulk(message.len())
@@ -202,7 +203,7 @@ fn subscribers(
     reply: &mut Reply<'_>,
     kind: TopicKind,
 ) -> CommandResult {
-    // A map in neither version of the protocol.
+    // Not a map in either protocol version.
     reply.array(args.remaining() * 2);
     for channel in args.by_ref() {
         reply.bulk(channel);

@@ -1,6 +1,6 @@
-//! SUBSCRIBE and UNSUBSCRIBE, with their kin for patterns and shard channels.
+//! SUBSCRIBE and UNSUBSCRIBE, with their variants for patterns and shard channels.
 //!
-//! The reply to each name is a push of its own, sent even where a client wants no replies.
+//! The reply to each name is a separate push, sent even if the client wants no replies.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -82,7 +82,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         complexity: "O(N) where N is the number of shard channels to subscribe to.",
         syntax: "shardchannel [shardchannel ...]",
         handler: |context, args, reply| {
-            // Confirmations are replies of their own, which the others may be inside of EXEC's, too.
+            // Confirmations are separate replies. Only for the other kinds may they occur inside
+            // EXEC's reply.
             if !context.may_block {
                 let text = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client";
                 return Err(CommandError::fixed(text));
@@ -108,7 +109,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// The kinds that are counted together with one, in replies.
+/// Returns the kinds that replies count together with this one.
 fn counted_with(kind: TopicKind) -> &'static [TopicKind] {
     match kind {
         TopicKind::ShardChannel => &[TopicKind::ShardChannel],
@@ -195,7 +196,7 @@ fn remove(context: &mut Context<'_>, topic: &Topic, reply: &mut Reply<'_>) {
     }
 }
 
-/// Tells the client how many subscriptions it has now.
+/// Replies with the client's present number of subscriptions.
 fn confirm(
     session: &mut Session,
     reply: &mut Reply<'_>,
@@ -213,7 +214,7 @@ fn confirm(
     reply.count(own.map_or(0, |own| own.count(counted_with(kind))));
 }
 
-/// Notes in the client's record what it is subscribed to.
+/// Copies the numbers of subscriptions to the client's record.
 fn tell(session: &mut Session) {
     if let Some(own) = &session.subscriptions {
         own.tell(&session.client);

@@ -1,4 +1,4 @@
-//! EVAL EVALSHA FCALL, and those of them that only read.
+//! EVAL EVALSHA FCALL, and their read-only variants.
 
 use std::rc::Rc;
 
@@ -205,7 +205,7 @@ fn call_function(
     run_with_flags(context, call, flags, reads_only, reply)
 }
 
-/// Runs what its flags let run here.
+/// Runs a script if its flags allow that here.
 fn run_with_flags(
     context: &mut Context<'_>,
     mut call: Call<'_>,
@@ -246,7 +246,7 @@ fn run_with_flags(
         call.allows_oom = flags.allow_oom;
         call.crosses_slots = flags.crosses_slots;
     } else {
-        // What it does is looked at when it does it, but for data that may be old.
+        // Its commands are checked when they run, except for data that may be out of date.
         context
             .shared
             .refusals

@@ -1,10 +1,11 @@
-//! FUNCTION: libraries of functions come, go, and are told of.
+//! FUNCTION: adds, removes and shows libraries of functions.
 //!
-//! A change is stated as all libraries that there are behind it, so that it may be applied to any state:
-//! a checkpoint may have been told of it already.
+//! The effect of a change contains all libraries after it, so that it can be applied to any state:
+//! a checkpoint may already contain the change.
 //!
-//! Where libraries are a control group's, a change is proposed to it, and made on all nodes by whoever takes it there. What
-//! the primary then states to its log is of use to those alone who follow it from outside of the group.
+//! If a control group owns the libraries, a change is proposed to it, and each node applies it when
+//! it receives it from the group. What the primary then writes to its log is needed only by
+//! replicas outside of the group.
 
 use std::sync::Arc;
 
@@ -183,13 +184,13 @@ const HELP: &[&str] = &[
     "      in case of functions name collision with another library).",
 ];
 
-/// A change of the libraries, which may be made on another thread.
+/// A change of the libraries, which another thread may make.
 struct Change {
-    /// Makes it; is given the libraries of a control group where these are such.
+    /// Makes the change. Gets the libraries if they belong to a control group.
     make: Box<Make>,
-    /// What the client reads where that fails.
+    /// Returns the error for the client if that fails.
     refusal: fn(LibraryError) -> CommandError,
-    /// Notes for those of a control group what was ordered, once it is done.
+    /// Records the order in a control group's libraries, after it is done.
     note: Box<dyn Fn(&Libraries) + Send + Sync>,
     /// Writes the reply.
     reply: Box<dyn Fn(&mut Reply<'_>) + Send + Sync>,
@@ -198,7 +199,7 @@ struct Change {
 type Make =
     dyn Fn(Option<&Libraries>, &mut scripts::State) -> Result<(), LibraryError> + Send + Sync;
 
-/// Makes a change and states it, as one step for who keeps either.
+/// Makes a change and states it, as one step for checkpoints and replicas.
 fn change(context: &mut Context<'_>, change: Change, reply: &mut Reply<'_>) -> CommandResult {
     if !context.shared.refusals.shares_libraries() {
         context.exclusive(|context| {
@@ -209,7 +210,8 @@ fn change(context: &mut Context<'_>, change: Change, reply: &mut Reply<'_>) -> C
             Ok::<_, CommandError>(())
         })?;
     } else if context.session.is_of_primary {
-        // The server itself has them stated, whatever it says that they are to be: that may be older than what they are.
+        // The server states its own libraries, whatever the primary's order contains: that may be
+        // older.
         context.exclusive(state_if_primary);
     } else {
         return change_in_group(context, change, reply);
@@ -218,7 +220,7 @@ fn change(context: &mut Context<'_>, change: Change, reply: &mut Reply<'_>) -> C
     Ok(())
 }
 
-/// All nodes of the control group have it then, or none.
+/// Makes a change on all nodes of the control group, or on none.
 fn change_in_group(
     context: &mut Context<'_>,
     change: Change,
@@ -237,7 +239,7 @@ fn change_in_group(
         make(Some(libraries), &mut state).map_err(refusal)?;
         Ok(Some(payload_of(&state)))
     });
-    // What is wrong with the change is said at once.
+    // Errors in the change are reported at once.
     made(context.shared)?;
     let change = Arc::new(SharedChange {
         parts: vec![(SharedPart::Libraries, made)],
@@ -249,7 +251,8 @@ fn change_in_group(
     context.outside(|server| server.change_shared(&change, reply))
 }
 
-/// States all libraries, if this server writes. Called with the store for itself: another role comes before it or after.
+/// States all libraries if this server accepts writes. The caller has the store exclusively, so the
+/// role does not change meanwhile.
 fn state_if_primary(context: &mut Context<'_>) {
     let (refusals, gate) = (&context.shared.refusals, &context.shared.gate);
     if !refusals.is_read_only() && !refusals.has_no_lease() && !gate.changes_role() {
@@ -257,7 +260,7 @@ fn state_if_primary(context: &mut Context<'_>) {
     }
 }
 
-/// States all libraries that there are.
+/// States all present libraries.
 fn state_all(context: &mut Context<'_>) {
     let payload = payload_of(&context.shared.scripts.libraries.now());
     context.store.effect(0, |effect| {
@@ -265,7 +268,7 @@ fn state_all(context: &mut Context<'_>) {
     });
 }
 
-/// All libraries as FUNCTION DUMP gives them.
+/// Returns all libraries in the format of FUNCTION DUMP.
 fn payload_of(state: &scripts::State) -> Vec<u8> {
     let mut payload = Vec::new();
     rdb::functions::write(state.libraries().map(|one| &*one.source), &mut payload);

@@ -1,6 +1,6 @@
-//! Scripts and functions: EVAL, FCALL and their kin, SCRIPT, FUNCTION.
+//! Scripts and functions: EVAL, FCALL and their variants, SCRIPT, FUNCTION.
 //!
-//! How they run is told in [`engine::scripts`]; here are the commands.
+//! [`engine::scripts`] describes how they run; here are the commands.
 
 mod evaluate;
 mod function;
@@ -14,7 +14,7 @@ use protocol::Request;
 /// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[evaluate::COMMANDS, script::COMMANDS, function::COMMANDS];
 
-/// Keys and arguments of a call, behind `numkeys`.
+/// Keys and arguments of a call, after `numkeys`.
 struct Given<'r> {
     keys: Vec<&'r [u8]>,
     args: Vec<&'r [u8]>,
@@ -23,7 +23,7 @@ struct Given<'r> {
 
 impl<'r> Given<'r> {
     /// # Errors
-    /// When the number of keys is none, negative, or larger than there are arguments.
+    /// If the number of keys is invalid, negative, or larger than the number of arguments.
     fn parse(args: &mut Args<'r>) -> Result<Self, CommandError> {
         let count = args.integer()?;
         let given = args.remaining();
@@ -43,10 +43,10 @@ impl<'r> Given<'r> {
     }
 }
 
-/// SYNC or ASYNC, or nothing; both forget at once here.
+/// Parses SYNC, ASYNC or nothing; both flush at once here.
 ///
 /// # Errors
-/// `complaint`, when it is something else.
+/// `complaint` for anything else.
 fn take_mode(args: &mut Args<'_>, complaint: &'static str) -> Result<(), CommandError> {
     if args.remaining() > 1 {
         return Err(CommandError::fixed(complaint));

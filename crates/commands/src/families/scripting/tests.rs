@@ -1,4 +1,4 @@
-//! Scripts over the engine: what they may do, what they leave, and that they are one step.
+//! Scripts over the engine: what they may do, their effects, and that they are atomic.
 
 use protocol::Value;
 

@@ -1,4 +1,4 @@
-//! COMMAND: the table of commands, told to clients.
+//! COMMAND: shows clients the table of commands.
 
 use base::glob::{self, Case};
 use engine::args::Args;
@@ -130,7 +130,8 @@ fn all(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -
     Ok(())
 }
 
-/// A command by `name`, or a subcommand by `container|name`; with the container's name.
+/// Finds a command by `name`, or a subcommand by `container|name`. Returns it with the container's
+/// name.
 fn lookup(table: &Table, name: &[u8]) -> Option<(&'static CommandSpec, Option<&'static str>)> {
     let mut words = name.splitn(2, |byte| *byte == b'|');
     let spec = table.find(words.next()?)?.spec;
@@ -344,7 +345,7 @@ fn write_deprecation(reply: &mut Reply<'_>, deprecation: Deprecation) {
     }
 }
 
-/// Whether a command, by full name and row, is to be listed.
+/// Whether to list a command, given its full name and row.
 type ListFilter = Box<dyn Fn(&str, &CommandSpec) -> bool>;
 
 fn list(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
@@ -384,7 +385,7 @@ fn list(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     Ok(())
 }
 
-/// The row that would run.
+/// Returns the row that would run.
 fn row_of(table: &Table, request: &Request<'_>) -> Option<&'static CommandSpec> {
     let spec = table.find(request.name())?.spec;
     match request.arg(1) {

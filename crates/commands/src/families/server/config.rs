@@ -1,4 +1,4 @@
-//! CONFIG: reading and changing directives while the server runs.
+//! CONFIG: reads and changes directives while the server runs.
 
 use engine::args::Args;
 use engine::context::{Context, Pace};
@@ -90,7 +90,7 @@ const HELP: &[&str] = &[
     "    Rewrite the configuration file.",
 ];
 
-/// Directives whose values are secrets.
+/// Directives whose values must not be shown.
 const SECRET_DIRECTIVES: [&str; 7] = [
     "requirepass",
     "masterauth",
@@ -101,7 +101,7 @@ const SECRET_DIRECTIVES: [&str; 7] = [
     "tls-client-key-file-pass",
 ];
 
-/// Whether an argument of CONFIG SET is the value of one of them.
+/// Whether an argument of CONFIG SET is the value of such a directive.
 fn is_secret_value(request: &Request<'_>, at: usize) -> bool {
     if at < 3 || at.is_multiple_of(2) {
         return false;
@@ -141,7 +141,7 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     } else if context.may_block {
         context.outside(|server| server.config_set(&pairs, true))?;
     } else {
-        // What is one step of several cannot be left to somebody else, nor leave the store: whatever it takes.
+        // One step of several can neither be offloaded nor leave the store, however long it takes.
         context.server.config_set(&pairs, true)?;
     }
     reply.ok();
@@ -169,7 +169,7 @@ mod tests {
         let (_, next) = server.pipeline(&["CONFIG SET a 1", "CONFIG SET appendonly yes"]);
         assert_eq!(next, engine::Next::Aside);
         assert_eq!(server.port.asked, ["set 1 directives"]);
-        // One step of several cannot be left to anybody.
+        // One step of several cannot be offloaded.
         let mut server = TestServer::of_worker();
         let lines = ["MULTI", "SET a 1", "CONFIG SET appendonly yes", "EXEC"];
         let (_, next) = server.pipeline(&lines);

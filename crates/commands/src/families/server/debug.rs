@@ -1,4 +1,4 @@
-//! DEBUG: the few helpers that harm nobody, for those whom `enable-debug-command` lets in.
+//! DEBUG: a few harmless helpers, for clients that `enable-debug-command` admits.
 
 use base::glob::{self, Case};
 use engine::args::Args;
@@ -28,13 +28,13 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     ..CommandSpec::BLANK
 }];
 
-/// Longest text that is matched against a pattern.
+/// Maximum length of a text that is matched against a pattern.
 const TEXT_BYTES_MAX: i64 = 1 << 20;
 
-/// Longest lease that is believed in: a day.
+/// Maximum length of an assumed lease: a day.
 const LEASE_MS_MAX: i64 = 86_400_000;
 
-/// Longest sleep: a day.
+/// Maximum length of a sleep: a day.
 const SLEEP_SECONDS_MAX: f64 = 86_400.0;
 
 fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
@@ -106,7 +106,7 @@ fn debug(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// Has this primary believe that its lease lasts so long.
+/// Makes this primary assume that its lease lasts this long.
 fn extend_lease(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -118,7 +118,7 @@ fn extend_lease(
     Ok(())
 }
 
-/// Stops for so many seconds; what is no number is none.
+/// Blocks for this many seconds. An invalid number counts as zero.
 fn sleep(context: &mut Context<'_>, text: &[u8]) {
     let seconds: f64 = std::str::from_utf8(text)
         .ok()
@@ -129,8 +129,8 @@ fn sleep(context: &mut Context<'_>, text: &[u8]) {
     context.outside(|server| server.sleep_seconds(seconds));
 }
 
-/// Lets a subcommand pass as another command would be let, or not: DEBUG itself runs while data is loaded,
-/// and where nothing may be written.
+/// Applies the refusals of another command to a subcommand: DEBUG itself runs while data is loaded,
+/// and while writes are refused.
 pub(super) fn pass_as(context: &Context<'_>, command: &[u8]) -> CommandResult {
     match context.table.find(command) {
         Some(Found { spec, .. }) => {
@@ -141,7 +141,7 @@ pub(super) fn pass_as(context: &Context<'_>, command: &[u8]) -> CommandResult {
     }
 }
 
-/// Saves, forgets and loads everything, unless an option leaves one of these out.
+/// Saves, deletes and loads everything, except for steps that options leave out.
 fn reload(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let mut options = ReloadOptions::default();
     while args.remaining() > 0 {
@@ -163,7 +163,7 @@ fn reload(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
-/// The name of the form that a value is kept in, and how many elements it has.
+/// Returns the name of a value's internal form, and its number of elements.
 fn form_of(context: &mut Context<'_>, key: &[u8]) -> Result<(&'static str, usize), CommandError> {
     let key = context.key(key);
     let seen = context.store.inspect(&key, |record| {
@@ -174,7 +174,7 @@ fn form_of(context: &mut Context<'_>, key: &[u8]) -> Result<(&'static str, usize
     seen.ok_or(CommandError::NoSuchKey)
 }
 
-/// Whether a value is kept in the form of this name, which is not printed anywhere.
+/// Checks that a value has the form with this name. Prints nothing.
 fn print_form(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -190,7 +190,7 @@ fn print_form(
     Ok(())
 }
 
-/// How many elements a value has, if it is one that Redis keeps in a hash table.
+/// Replies with a value's number of elements, if Redis would keep it in a hash table.
 fn table_statistics_of(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -207,7 +207,7 @@ fn table_statistics_of(
     Ok(())
 }
 
-/// How many keys there are where Redis tells of its two tables.
+/// Replies with the number of keys in the format of Redis' statistics of its two tables.
 fn table_statistics(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -227,7 +227,8 @@ fn table_statistics(
     Ok(())
 }
 
-/// Replies have buffers of the worker's, whose size nothing depends on.
+/// Accepts settings of the reply buffer without effect: replies use the worker's buffers, whose
+/// size nothing depends on.
 fn check_reply_buffer(args: &mut Args<'_>) -> CommandResult {
     if args.take_word("PEAK-RESET-TIME") {
         if !args.take_word("NEVER") && !args.take_word("RESET") {
@@ -242,8 +243,8 @@ fn check_reply_buffer(args: &mut Args<'_>) -> CommandResult {
     Err(CommandError::Syntax)
 }
 
-/// Lists keep elements of any length alike, so that the bound from which Redis gives an element a
-/// node of its own has no effect; suites set it.
+/// Accepts a threshold without effect: lists keep elements of all lengths alike, so the length from
+/// which Redis gives an element its own node does not matter. Test suites set it.
 fn check_threshold(text: &[u8]) -> CommandResult {
     let bytes = base::memory_size::parse(text).filter(|bytes| *bytes < 1 << 32);
     bytes.map(|_| ()).ok_or(CommandError::fixed(

@@ -1,5 +1,5 @@
-//! DEBUG PROTOCOL and DEBUG OBJECT: replies of every type, for those who test clients, and how a value
-//! is kept.
+//! DEBUG PROTOCOL and DEBUG OBJECT: replies of every type, for tests of clients, and a value's
+//! encoding.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -7,11 +7,11 @@ use engine::error::{CommandError, CommandResult};
 use protocol::{Reply, Resp};
 use rdb::Value;
 
-/// What Redis answers, too.
+/// The number that Redis returns, too.
 #[allow(clippy::approx_constant, reason = "not meant to be pi")]
 const SOME_DOUBLE: f64 = 3.141;
 
-/// One reply of the type that is named.
+/// Writes one reply of the named type.
 pub(super) fn protocol(args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     match args.bytes()?.to_ascii_lowercase().as_slice() {
         b"string" => reply.bulk(b"Hello World"),
@@ -43,7 +43,7 @@ pub(super) fn protocol(args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandRes
             reply.push(2);
             reply.bulk(b"server-cpu-usage");
             reply.integer(42);
-            // A push is no reply.
+            // A push is not a reply.
             reply.bulk(b"Some real reply following the push reply");
         }
         b"verbatim" => reply.verbatim("txt", b"This is a verbatim\nstring"),
@@ -67,11 +67,11 @@ fn attribute(reply: &mut Reply<'_>) {
         reply.bulk(b"key:123");
         reply.integer(90);
     }
-    // An attribute is no reply.
+    // An attribute is not a reply.
     reply.bulk(b"Some real reply following the attribute");
 }
 
-/// How a value is kept, in the words of Redis; where it lies is nobody's business.
+/// Replies with a value's encoding in the words of Redis. Its address is not disclosed.
 pub(super) fn object(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -89,7 +89,7 @@ pub(super) fn object(
     let (value, encoding, idle_seconds) = seen.ok_or(CommandError::NoSuchKey)?;
     let mut payload = Vec::new();
     rdb::dump::write(&value, true, &mut payload);
-    // Without the type in front, and what DUMP puts behind: version and checksum.
+    // Excludes the leading type, and the trailing version and checksum of DUMP.
     let serialized_bytes = payload.len().saturating_sub(11);
     let lru = (context.now_unix_ms / 1000).saturating_sub(idle_seconds) & 0x00FF_FFFF;
     let name = encoding.name();

@@ -1,7 +1,8 @@
-//! DEBUG DIGEST and DEBUG DIGEST-VALUE: one number for what is in the data set, whatever way it came there.
+//! DEBUG DIGEST and DEBUG DIGEST-VALUE: one number for the contents of the data set, however they
+//! were written.
 //!
-//! It is the number that Redis and Valkey compute since 7.2, so that what was copied from one server to
-//! another can be compared:
+//! It is the number that Redis and Valkey compute since 7.2, so that a copy on another server can
+//! be compared:
 //!
 //! ```text
 //!   add(sum, x)   sum ^= SHA1(x)                   what has no order: keys, members, fields
@@ -14,13 +15,13 @@
 //!   all     for each database with keys: mix its number, add (mix key, value) of each
 //! ```
 //!
-//! Neither deadlines themselves nor consumer groups are part of it. What has expired is not there, whether
-//! it was removed yet or not.
+//! Neither deadlines themselves nor consumer groups are part of it. Expired keys are excluded,
+//! whether they were removed yet or not.
 //!
 //! # One moment
-//! DIGEST is of one moment: a snapshot's, which is read beside everything else that goes on; in a
-//! transaction, which has the store for itself, that of the transaction. The keys of DIGEST-VALUE are
-//! locked together.
+//! DIGEST is of one moment: that of a snapshot, which is read concurrently with other work, or, in
+//! a transaction with exclusive access to the store, that of the transaction. The keys of
+//! DIGEST-VALUE are locked together.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -41,17 +42,17 @@ use structures::Object;
 
 use super::debug::pass_as;
 
-/// A SHA-1 sum.
+/// Size of a SHA-1 sum.
 const SUM_BYTES: usize = 20;
 
-/// Records that one step of a walk visits.
+/// Number of records visited in one step of a walk.
 const STEP_RECORDS: usize = 1024;
-/// Buckets that a snapshot passes at a time.
+/// Number of buckets visited in one step of a snapshot.
 const STEP_BUCKETS: usize = 256;
-/// How often a snapshot that somebody else ended is begun again.
+/// Number of attempts to take a snapshot, in case other threads end it early.
 const SNAPSHOTS_MAX: usize = 3;
 
-/// SHA-1 goes by so many bytes in the time of one look-up of an element.
+/// Number of bytes that SHA-1 processes in the time of one look-up of an element.
 const BYTES_PER_LOOKUP: usize = 128;
 
 /// DEBUG DIGEST.
@@ -71,7 +72,7 @@ pub(super) fn of_everything(context: &mut Context<'_>, reply: &mut Reply<'_>) ->
     Ok(())
 }
 
-/// DEBUG DIGEST-VALUE: of each key by itself; of one that is not there zeros.
+/// DEBUG DIGEST-VALUE: the digest of each key by itself, zeros for an absent key.
 pub(super) fn of_values(
     context: &mut Context<'_>,
     args: &Args<'_>,
@@ -79,7 +80,7 @@ pub(super) fn of_values(
 ) -> CommandResult {
     pass_as(context, b"MGET")?;
     let keys: Vec<Key<'_>> = args.rest().map(|name| context.key(name)).collect();
-    // Zeros may take no memory.
+    // A string of zeros may take no memory.
     let bytes_of = |record: Option<&Record<'_>>| {
         record.map_or(0, |record| record.memory_bytes().max(record.len()))
     };
@@ -114,7 +115,7 @@ pub(super) fn of_values(
     Ok(())
 }
 
-/// Goes by all records; for who has the store for itself.
+/// Walks all records. The caller has the store exclusively.
 fn walked(context: &mut Context<'_>, now_unix_ms: u64) -> Sum {
     let mut sums = Sums::at(now_unix_ms);
     for database in 0..context.store.store().databases() {
@@ -136,14 +137,14 @@ fn walked(context: &mut Context<'_>, now_unix_ms: u64) -> Sum {
     sums.together()
 }
 
-/// Has a snapshot taken, and adds up what is in it. For who is not in the store.
+/// Takes a snapshot and adds up its contents. The caller is outside of the store.
 fn snapshot(context: &mut Context<'_>, now_unix_ms: u64) -> Result<Sum, CommandError> {
     for _ in 0..SNAPSHOTS_MAX {
         let taken = Arc::new(Mutex::new(Taken {
             sums: Sums::at(now_unix_ms),
             ending: None,
         }));
-        // One that is being saved comes first.
+        // A snapshot in progress is completed first.
         while context
             .store
             .begin_snapshot(
@@ -171,7 +172,7 @@ fn snapshot(context: &mut Context<'_>, now_unix_ms: u64) -> Result<Sum, CommandE
     ))
 }
 
-/// What came out of a snapshot so far.
+/// The result of a snapshot so far.
 struct Taken {
     sums: Sums,
     ending: Option<Ending>,
@@ -209,7 +210,7 @@ fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
     taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether something is left of a value; a hash is gone with its last field that has not expired.
+/// Whether a value still exists. A hash is gone if all its fields have expired.
 fn is_there(object: Option<&Object>, now_unix_ms: u64) -> bool {
     match object {
         Some(Object::Hash(hash)) => hash.iter(now_unix_ms).next().is_some(),
@@ -217,10 +218,10 @@ fn is_there(object: Option<&Object>, now_unix_ms: u64) -> bool {
     }
 }
 
-/// The keys of all databases, in any order.
+/// The sums of all databases, of keys in any order.
 struct Sums {
     now_unix_ms: u64,
-    /// Of those databases that have keys.
+    /// Sums of the databases that have keys.
     databases: BTreeMap<DatabaseId, Sum>,
 }
 
@@ -238,7 +239,7 @@ impl Sums {
         self.databases.entry(database).or_default().add(&sum.0);
     }
 
-    /// The sum of the whole data set.
+    /// Returns the sum of the whole data set.
     fn together(&self) -> Sum {
         let mut all = Sum::default();
         for (database, keys) in &self.databases {
@@ -249,12 +250,12 @@ impl Sums {
     }
 }
 
-/// What was added up so far.
+/// A digest so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum([u8; SUM_BYTES]);
 
 impl Sum {
-    /// Of one thing with an order.
+    /// Returns the digest of a single ordered item.
     fn of(bytes: &[u8]) -> Self {
         let mut sum = Self::default();
         sum.mix(bytes);
@@ -266,12 +267,12 @@ impl Sum {
         bytes.for_each(|(byte, other)| *byte ^= other);
     }
 
-    /// Adds something without an order.
+    /// Adds an unordered item.
     fn add(&mut self, bytes: &[u8]) {
         self.join(Sha1::from(bytes).digest().bytes());
     }
 
-    /// Adds something that comes behind what was added before.
+    /// Adds an ordered item after the previous ones.
     fn mix(&mut self, bytes: &[u8]) {
         self.mix_hashed(&Sha1::from(bytes));
     }
@@ -281,7 +282,7 @@ impl Sum {
         self.0 = Sha1::from(self.0).digest().bytes();
     }
 
-    /// Two things that belong together, among others of their kind.
+    /// Adds a pair as one unordered item.
     fn add_pair(&mut self, first: &[u8], second: &[u8]) {
         self.add_pair_with(first, second, |_| ());
     }
@@ -321,7 +322,7 @@ impl Sum {
         }
     }
 
-    /// A string, in pieces.
+    /// Adds a string, in pieces.
     fn mix_text(&mut self, pieces: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         self.mix_type(0);
         let mut hashed = Sha1::new();

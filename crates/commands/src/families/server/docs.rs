@@ -1,4 +1,4 @@
-//! The argument tree of `COMMAND DOCS`, read off the row's syntax line.
+//! The argument tree of `COMMAND DOCS`, parsed from the row's syntax line.
 //!
 //! ```text
 //!   key value [NX | XX] [GET] [EX seconds | KEEPTTL] [key value ...]
@@ -6,10 +6,11 @@
 //!             └ optional choice
 //! ```
 //!
-//! Words in capitals are tokens. A token before one word names it, before several it makes them a
-//! block, before `<…>` it names the choice. `<a | b>` is a choice that must be made, `[…]` may be left
-//! out, `...` says that what stands before it may repeat. What a word stands for is known from the
-//! word, or follows it: `value:integer`. A token by another name than its own is `CH:change`.
+//! Words in capitals are tokens. A token before one word names it, before several words it makes
+//! them a block, before `<…>` it names the choice. `<a | b>` is a mandatory choice, `[…]` is
+//! optional, and `...` lets the preceding argument repeat. The type of a word follows from the word
+//! itself, or is given after it: `value:integer`. A token whose argument has another name is
+//! written `CH:change`.
 
 pub(super) use key_cursor::KeyCursor;
 use protocol::Reply;
@@ -58,7 +59,7 @@ impl ArgumentKind {
         }
     }
 
-    /// What a placeholder stands for, and its name.
+    /// Returns the type of a placeholder, and its name.
     fn of_word(word: &str) -> (Self, &str) {
         const STATED: &[(&str, ArgumentKind)] = &[
             (":integer", ArgumentKind::Integer),
@@ -85,7 +86,7 @@ impl ArgumentKind {
     }
 }
 
-/// The arguments that a syntax line describes.
+/// Returns the arguments that a syntax line describes.
 pub(super) fn parse(syntax: &str) -> Vec<Argument> {
     let spaced = ["[", "]", "<", ">", "|"]
         .iter()
@@ -106,7 +107,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Everything up to a closing mark or a `|`, as a list.
+    /// Parses everything up to a closing mark or a `|` as a list.
     fn sequence(&mut self) -> Vec<Argument> {
         let mut arguments: Vec<Argument> = Vec::new();
         while let Some(word) = self.words.get(self.at).copied() {
@@ -135,7 +136,7 @@ impl Parser<'_> {
         arguments
     }
 
-    /// What stands between an opening mark, where the parser is, and `close`.
+    /// Parses the part between an opening mark, where the parser is, and `close`.
     fn group(&mut self, close: &str) -> Argument {
         self.at += 1;
         let mut choices = vec![self.sequence()];
@@ -162,7 +163,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A placeholder, or a token with what it names; the parser is behind `word`.
+    /// Parses a placeholder, or a token with the words it names. The parser is after `word`.
     fn word(&mut self, word: &str) -> Argument {
         if let Some((token, name)) = word.split_once(':')
             && !token.contains(char::is_lowercase)
@@ -195,8 +196,8 @@ impl Parser<'_> {
         }
     }
 
-    /// How many of the words after a token `[word ...]` says may repeat, where that is not all of them
-    /// (`FIELDS numfields field [field ...]`); the parser is behind that then.
+    /// Returns how many of the words after a token may repeat according to `[word ...]`, if not all
+    /// of them do (`FIELDS numfields field [field ...]`). Moves the parser behind that group.
     fn repeated(&mut self, named: &[Argument]) -> usize {
         let rest = self.words.get(self.at..).unwrap_or_default();
         let Some(dots) = rest.iter().position(|word| *word == "...") else {
@@ -215,7 +216,7 @@ impl Parser<'_> {
     }
 }
 
-/// `parts`, of which the last `repeated` may repeat together.
+/// Groups `parts`, of which the last `repeated` may repeat together.
 fn counted(mut parts: Vec<Argument>, repeated: usize) -> Argument {
     if repeated == 0 {
         return one(parts);
@@ -249,7 +250,8 @@ fn placeholder(word: &str) -> Argument {
     }
 }
 
-/// `key [key ...]` is one argument that may repeat; anything else in brackets is optional.
+/// Adds a group in brackets. `key [key ...]` is one argument that may repeat; anything else is
+/// optional.
 fn push_optional(arguments: &mut Vec<Argument>, mut group: Argument) {
     if group.multiple && repeat_last(arguments, &group) {
         return;
@@ -258,7 +260,7 @@ fn push_optional(arguments: &mut Vec<Argument>, mut group: Argument) {
     arguments.push(group);
 }
 
-/// Whether `group` says that what stands before it may repeat; then that is marked so.
+/// Whether `group` means that the preceding argument may repeat. If so, marks that argument.
 fn repeat_last(arguments: &mut Vec<Argument>, group: &Argument) -> bool {
     if let Some(last) = arguments.last_mut()
         && last.is_like(group)
@@ -297,7 +299,7 @@ fn one(mut parts: Vec<Argument>) -> Argument {
 }
 
 fn block(mut parts: Vec<Argument>) -> Argument {
-    // `...` at the end is about the whole, unless other parts repeat on their own.
+    // `...` at the end applies to the whole, unless other parts repeat by themselves.
     let repeats = parts.iter().filter(|part| part.multiple).count();
     let last = parts.last_mut().filter(|_| repeats == 1);
     let multiple = last.is_some_and(|last| std::mem::take(&mut last.multiple));
@@ -316,7 +318,7 @@ fn block(mut parts: Vec<Argument>) -> Argument {
 }
 
 impl Argument {
-    /// Whether two arguments take the same, tokens aside.
+    /// Whether two arguments accept the same, apart from tokens.
     fn is_like(&self, other: &Self) -> bool {
         self.kind == other.kind && self.name == other.name
     }
@@ -362,7 +364,7 @@ pub(super) fn write(reply: &mut Reply<'_>, arguments: &[Argument], keys: &mut Ke
     }
 }
 
-/// Whether there were any flags to write.
+/// Writes the flags of an argument. Returns whether there were any.
 fn write_flags(reply: &mut Reply<'_>, argument: &Argument) -> bool {
     let flags = [
         (argument.optional, "optional"),

@@ -1,4 +1,5 @@
-//! HOTKEYS: which keys are asked for most, and which take most memory; found out by sampling, always.
+//! HOTKEYS: the keys that are requested most, and those that take most memory, found by continuous
+//! sampling.
 
 use engine::args::Args;
 use engine::context::Context;

@@ -1,4 +1,5 @@
-//! LATENCY: what took long and when (the latency monitor), and how long commands take (HISTOGRAM).
+//! LATENCY: slow events and when they happened (the latency monitor), and run times of commands
+//! (HISTOGRAM).
 
 use std::fmt::Write as _;
 
@@ -152,9 +153,9 @@ fn latest(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
-/// Columns of a graph at most.
+/// Maximum number of columns of a graph.
 const COLUMNS_MAX: usize = 80;
-/// Rows of a graph.
+/// Number of rows of a graph.
 const ROWS: u64 = 4;
 
 fn graph(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
@@ -171,8 +172,8 @@ fn graph(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// One column a sample, the newest on the right: a bar as high as it took long, and below it how long
-/// ago that was.
+/// Draws one column per sample, the newest on the right: a bar with the height of its time, and
+/// below it the sample's age.
 fn drawn(name: &str, series: &Series, now_unix_s: u64) -> String {
     let skipped = series.samples.len().saturating_sub(COLUMNS_MAX);
     let samples: Vec<Sample> = series.samples.iter().skip(skipped).copied().collect();
@@ -212,7 +213,7 @@ fn drawn(name: &str, series: &Series, now_unix_s: u64) -> String {
     text
 }
 
-/// A time span in its largest unit.
+/// Returns a time span in its largest unit.
 fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
@@ -222,7 +223,7 @@ fn age(seconds: u64) -> String {
     }
 }
 
-/// What LATENCY DOCTOR says.
+/// Returns the text of LATENCY DOCTOR.
 fn diagnosis(context: &Context<'_>) -> String {
     let observer = &context.shared.observer;
     let events = observer.events();
@@ -300,7 +301,7 @@ fn histogram(
     Ok(())
 }
 
-/// The rows that a name stands for: one, or with its subcommands those of a container.
+/// Returns the rows that a name means: one, or a container's row with its subcommands.
 fn indexes_of(table: &Table, name: &[u8]) -> Vec<CommandIndex> {
     let mut parts = name.splitn(2, |byte| *byte == b'|');
     let Some(found) = parts.next().and_then(|name| table.find(name)) else {
@@ -316,13 +317,13 @@ fn indexes_of(table: &Table, name: &[u8]) -> Vec<CommandIndex> {
     [found.index].into_iter().chain(subcommands).collect()
 }
 
-/// The first limit of a distribution, in nanoseconds, as a power of two.
+/// Exponent of the first limit of a distribution: a power of two of nanoseconds.
 const FIRST_BITS: u32 = 10;
-/// The last one: half a minute.
+/// Exponent of the last limit: half a minute.
 const LAST_BITS: u32 = 35;
 
-/// How many took up to so many microseconds, from the first limit that some kept to the one that all
-/// kept.
+/// Writes how many commands took at most a number of microseconds, from the first limit with any
+/// commands to the first limit with all of them.
 fn write_distribution(reply: &mut Reply<'_>, histogram: &Histogram) {
     let slot = reply.begin_map();
     let (mut limits, mut before) = (0, 0);
@@ -334,7 +335,7 @@ fn write_distribution(reply: &mut Reply<'_>, histogram: &Histogram) {
             histogram.shorter_than(bits)
         };
         if count > before {
-            // As wide as the cells of Redis' histograms are: a 128th part.
+            // As wide as the cells of Redis' histograms: a 128th part.
             let us = ((1_u64 << bits) + (1_u64 << (bits - 7)) - 1) / 1000;
             reply.integer(integer(us));
             reply.integer(integer(count));

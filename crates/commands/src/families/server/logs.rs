@@ -1,4 +1,4 @@
-//! SLOWLOG and COMMANDLOG: the commands that took long, and those that were large.
+//! SLOWLOG and COMMANDLOG: slow commands, and large ones.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -174,7 +174,7 @@ const HELP: &[&str] = &[
     "    Reset the specified type of commandlog.",
 ];
 
-/// How many entries are asked for; all with -1.
+/// Parses the number of requested entries; -1 means all.
 fn count_of(args: &mut Args<'_>) -> Result<usize, CommandError> {
     let count = base::number::parse_i64(args.bytes()?).filter(|count| *count >= -1);
     let count = count.ok_or(CommandError::fixed(
@@ -278,8 +278,8 @@ mod tests {
         assert_eq!(server.integer("SLOWLOG LEN"), 0);
     }
 
-    /// As Redis has it: each with its own time, before the script. One that names no keys is begun anew
-    /// when it comes to some, and what it called until then is told once.
+    /// As in Redis: each call with its own time, before the script. A script without declared keys
+    /// restarts when it reaches some, and its earlier calls are logged once.
     #[test]
     fn what_scripts_call_is_in_the_log_beside_them() {
         let mut server = TestServer::new();

@@ -1,4 +1,4 @@
-//! MEMORY: where the bytes are.
+//! MEMORY: where the memory is used.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -171,7 +171,7 @@ impl Fields<'_, '_> {
         self.reply.integer(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// `part / whole`, or 0 of nothing.
+    /// Writes `part / whole`, or 0 if `whole` is 0.
     fn ratio(&mut self, name: &str, part: u64, whole: u64) {
         self.name(name);
         #[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
@@ -235,7 +235,7 @@ fn write_shares(fields: &mut Fields<'_, '_>, memory: &ServerMemory, keys_count: 
     fields.bytes("fragmentation.bytes", resident.saturating_sub(memory.used));
 }
 
-/// Bytes beyond which a fragmented or swollen server is worth a word.
+/// Number of bytes from which a fragmented or bloated server is reported.
 const WORTH_A_WORD_BYTES: u64 = 5 << 20;
 
 fn doctor(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
@@ -267,7 +267,7 @@ fn doctor(context: &mut Context<'_>, _args: &mut Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
-/// What is known of the allocator; no format that a program should read.
+/// Replies with the allocator's statistics. The format is not meant for programs.
 fn allocator_statistics(
     context: &mut Context<'_>,
     _args: &mut Args<'_>,

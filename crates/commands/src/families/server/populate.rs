@@ -1,4 +1,4 @@
-//! DEBUG POPULATE: keys to try something with.
+//! DEBUG POPULATE: creates keys for tests.
 
 use base::number::IntegerText;
 use engine::args::Args;
@@ -9,22 +9,22 @@ use store::{Deadline, FreeMemory, StoreError};
 
 use super::debug::pass_as;
 
-/// Redis composes names and values in a buffer of so many bytes, a zero at the end included.
+/// Size of the buffer in which Redis composes names and values, including a final zero.
 const TEXT_BYTES_MAX: usize = 127;
 
-/// After so many keys others may have the store for themselves.
+/// Number of keys after which other threads may take the store exclusively.
 const STEP_KEYS: u64 = 1024;
 
-/// What a record takes besides its key and value, about.
+/// Approximate memory of a record besides its key and value.
 const RECORD_BYTES: u64 = 16;
 
-/// So many bytes are written in the time of one look-up.
+/// Number of bytes that are written in the time of one look-up.
 const BYTES_PER_LOOKUP: u64 = 4096;
 
-/// `POPULATE count [prefix] [size]`: strings `prefix:N` that hold `value:N`, cut off or filled with
-/// zeros to `size` bytes, for every N below `count`. Keys that are there already stay as they are.
+/// `POPULATE count [prefix] [size]`: creates strings `prefix:N` with the value `value:N`, truncated
+/// or padded with zeros to `size` bytes, for every N below `count`. Existing keys stay as they are.
 ///
-/// Each key is a write by itself: others see some of them before all are there.
+/// Each key is a separate write: other clients may see some of them before all exist.
 pub(super) fn populate(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -69,21 +69,22 @@ fn positive(text: &[u8]) -> Result<u64, CommandError> {
     ))
 }
 
-/// Lets those go on who wait for the whole store, and the log be written. In a transaction, which has
-/// taken what it needs, nobody can be let in.
+/// Lets threads that wait for the whole store proceed, and lets the log be written. Does nothing in
+/// a transaction, which has the store exclusively.
 fn let_others_in(context: &mut Context<'_>) -> CommandResult {
     if context.store.is_alone() {
         return Ok(());
     }
     context.outside(|_| ());
-    // It is workers who see that there is room again.
+    // Workers notice that the log has space again.
     while context.pace.is_aside && context.shared.gate.is_log_full() {
         if context.shared.refusals.is_log_faulty() {
             break;
         }
         context.outside(|server| server.rest());
     }
-    // As with Redis, also on a replica, which is another than its primary then: tests of comparisons do that.
+    // As in Redis, this also runs on a replica, which then differs from its primary: tests of
+    // comparisons use that.
     let like: &[u8] = match context.server.is_replica() {
         true => b"GET",
         false => b"SET",
@@ -91,7 +92,7 @@ fn let_others_in(context: &mut Context<'_>) -> CommandResult {
     pass_as(context, like)
 }
 
-/// Makes a key, unless it is there.
+/// Creates a key unless it exists.
 fn put(context: &mut Context<'_>, texts: &Texts) -> CommandResult {
     let (name, value) = (texts.name.as_slice(), texts.value.as_slice());
     if !context.store.is_alone() {
@@ -113,7 +114,7 @@ struct Texts {
     name: Vec<u8>,
     prefix_bytes: usize,
     value: Vec<u8>,
-    /// 0 for as long as it comes.
+    /// Length of the value; 0 for its natural length.
     value_bytes: usize,
 }
 

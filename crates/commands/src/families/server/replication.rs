@@ -1,6 +1,6 @@
-//! Who follows whom: ROLE REPLICAOF SLAVEOF FAILOVER, and what replicas say: REPLCONF PSYNC SYNC.
+//! Roles: ROLE REPLICAOF SLAVEOF FAILOVER, and requests of replicas: REPLCONF PSYNC SYNC.
 //!
-//! PSYNC and SYNC end a session: its connection is handed to a thread that sends the stream.
+//! PSYNC and SYNC end a session: its connection passes to a thread that sends the stream.
 
 use base::number::parse_i64;
 use engine::args::Args;
@@ -15,7 +15,7 @@ use protocol::Reply;
 
 use crate::help;
 
-/// A longer address is nobody's.
+/// Maximum length of a valid address.
 const ADDRESS_BYTES_MAX: usize = 255;
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT);
@@ -200,7 +200,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 ];
 
 fn leave(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    // No node is called so: their names are 40 digits.
+    // No node has this name: their names are 40 digits.
     if !args.take_word("FOR-RESTART") {
         return order_node(context, args, reply, NodeOrder::Leave);
     }
@@ -282,7 +282,7 @@ fn replica_of(
     let order = if is_word(1, "NO") && is_word(2, "ONE") {
         ReplicaOf::NoOne
     } else {
-        // Both words are "NO" and something else, or a host and a port.
+        // The two words are "NO" and another word, or an address and a port.
         let port = request.arg(2).and_then(parse_i64);
         let port = port.and_then(|port| u16::try_from(port).ok());
         let port = port.ok_or(CommandError::fixed("ERR Invalid master port"))?;
@@ -358,7 +358,7 @@ fn configure(
         let option = args.bytes()?;
         let name = option.to_ascii_lowercase();
         match name.as_slice() {
-            // Only the stream has acknowledgements, and it is no session's.
+            // Only the stream has acknowledgements, and it has no session.
             b"ack" | b"fack" | b"getack" => return Ok(()),
             b"iolite-link" => {
                 args.bytes()?;
@@ -378,7 +378,7 @@ fn configure(
     Ok(())
 }
 
-/// Notes what a replica says of itself.
+/// Records what a replica announces.
 fn set(
     hello: &mut ReplicaHello,
     (name, option): (&[u8], &[u8]),
@@ -404,7 +404,7 @@ fn set(
         b"capa" => match args.bytes()?.to_ascii_lowercase().as_slice() {
             b"eof" => hello.reads_to_mark = true,
             b"psync2" => hello.takes_new_id = true,
-            // Others may be able to do more than is asked of them.
+            // Other capabilities are ignored.
             _ => {}
         },
         b"version" => {
@@ -451,7 +451,7 @@ fn sync(
         takes_over,
         hello: hello.unwrap_or_default(),
     };
-    // Who sees all commands is no replica, and is sent nothing in return.
+    // A monitor is not a replica, and gets no reply.
     if context.session.client.has_flag(ClientRecord::MONITOR) {
         return Ok(());
     }
@@ -551,7 +551,7 @@ mod tests {
         ] {
             assert_eq!(server.error(line), refusal, "{line}");
         }
-        // Acknowledgements are never answered.
+        // Acknowledgements never get a reply.
         assert!(server.pipeline(&["REPLCONF ACK 5"]).0.is_empty());
     }
 

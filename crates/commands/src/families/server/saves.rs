@@ -1,7 +1,6 @@
-//! Having everything kept on disk: SAVE BGSAVE BGREWRITEAOF LASTSAVE.
+//! Saves to disk: SAVE BGSAVE BGREWRITEAOF LASTSAVE.
 //!
-//! All of them make the same thing, a checkpoint, and none stops the server: SAVE keeps nobody waiting
-//! but its own client.
+//! All of them make a checkpoint, and none stops the server: SAVE delays only its own client.
 
 use engine::args::Args;
 use engine::context::Context;

@@ -1,4 +1,4 @@
-//! How the server is: INFO TIME SHUTDOWN LOLWUT and MODULE.
+//! The server's state: INFO TIME SHUTDOWN LOLWUT and MODULE.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -34,7 +34,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
                 .collect();
             let mut text = context.server.info(context.store, &sections);
             if context.session.forwards {
-                // To who forwards the cluster is one server.
+                // To a client that forwards, the cluster is one server.
                 text = text.replace("cluster_enabled:1", "cluster_enabled:0");
             }
             reply.verbatim("txt", text.as_bytes());
@@ -50,7 +50,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         summary: "Gives the server's time: seconds since 1970, and microseconds.",
         tips: &["nondeterministic_output"],
         handler: |context, _args, reply| {
-            // A script sees the time of its beginning, to the millisecond, as keys expire by it.
+            // A script sees the time at which it began, to the millisecond, because keys expire by
+            // it.
             let now_us = if context.session.in_script {
                 context.now_unix_ms * 1000
             } else {
@@ -195,7 +196,7 @@ fn shutdown(
     Ok(())
 }
 
-/// What the commands share that would change the modules.
+/// The base row of commands that would change the modules.
 const MODULE_CHANGE: CommandSpec = CommandSpec {
     flags: Flags::ADMIN
         .with(Flags::NOSCRIPT)
@@ -216,7 +217,7 @@ const MODULE_HELP: &[&str] = &[
     "    Unload a module.",
 ];
 
-/// Whether the commands that change modules are let in (`enable-module-command`).
+/// Checks whether commands that change modules are allowed (`enable-module-command`).
 fn check_modules(context: &mut Context<'_>) -> CommandResult {
     let mut is_open = false;
     let names: &[&[u8]] = &[b"enable-module-command"];
@@ -260,7 +261,7 @@ fn lolwut(_context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
-/// Iolite shows blue, grey or straw depending on the side one looks from.
+/// The mineral iolite looks blue, grey or straw, depending on the direction of view.
 const CRYSTAL: &str = r"
           .______.
          /\      /\

@@ -1,4 +1,4 @@
-//! TIER: values that lie out of memory, on a device.
+//! TIER: values out of memory, on a device.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -71,7 +71,7 @@ const HELP: &[&str] = &[
 
 fn order(context: &mut Context<'_>, order: TierOrder, reply: &mut Reply<'_>) -> CommandResult {
     if matches!(order, TierOrder::Compact | TierOrder::Scrub) {
-        // Segments are read from one end to the other.
+        // Segments are read from beginning to end.
         context.pace.admit_waiting()?;
     }
     let told = context.server.tier(context.store, order)?;
@@ -83,7 +83,7 @@ fn order(context: &mut Context<'_>, order: TierOrder, reply: &mut Reply<'_>) -> 
     Ok(())
 }
 
-/// DEBUG DEMOTE: how many of the keys' values went.
+/// DEBUG DEMOTE: replies with how many of the keys' values were moved out.
 pub(super) fn demote(
     context: &mut Context<'_>,
     args: &mut Args<'_>,

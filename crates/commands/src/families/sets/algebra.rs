@@ -1,9 +1,9 @@
-//! Several sets combined.
+//! Combinations of several sets.
 //!
-//! All keys are locked, so that the result is that of one moment and the sets can be looked at beside each
-//! other. One set is gone through (of an intersection the smallest), and the others say which of its
-//! members stay; nothing is copied but what is kept. Sets of whole numbers are in order and gone through
-//! side by side.
+//! All keys are locked, so that the result is of one moment and the sets can be compared with each
+//! other. The command visits one set (for an intersection the smallest), and looks up its members
+//! in the others; only members of the result are copied. Sets of integers are sorted and are
+//! merged.
 
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use structures::{AHEAD_MAX, ElementText, Encoding, IntSet, Kept, Set, SetLimits}
 use super::{READER, limits, write_members, write_numbers};
 use engine::keys::KeyList;
 
-/// What the rows of commands that answer with the result begin with.
+/// The base row of commands that return the result.
 const COMBINER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(2),
     flags: Flags::READONLY,
@@ -38,7 +38,7 @@ const COMBINER: CommandSpec = CommandSpec {
     ..READER
 };
 
-/// Keys behind their number.
+/// Keys after their number.
 const COUNTED_KEYS: &[KeySpec] = &[KeySpec {
     begin: Begin::Index(1),
     find: Find::Count {
@@ -50,7 +50,7 @@ const COUNTED_KEYS: &[KeySpec] = &[KeySpec {
     notes: "",
 }];
 
-/// What the rows of commands that keep the result begin with.
+/// The base row of commands that store the result.
 const KEEPER: CommandSpec = CommandSpec {
     arity: Arity::AtLeast(3),
     flags: Flags::WRITE.with(Flags::DENYOOM),
@@ -133,10 +133,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// A table of so many members may not be in the cache: its members are asked for ahead.
+/// Number of members from which a table may not be in the cache, so that its members are
+/// prefetched.
 const AHEAD_FROM_LEN: usize = 8_192;
 
-/// An insertion into a growing set costs about as much as so many look-ups.
+/// Cost of an insertion into a growing set, in look-ups.
 const LOOKUPS_PER_INSERTION: usize = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,13 +148,14 @@ enum Operation {
 }
 
 impl Operation {
-    /// Shows the members of the result, of a union some more than once, until `visit` breaks off.
+    /// Shows the members of the result (members of a union possibly repeatedly) until `visit`
+    /// breaks off.
     fn walk<'s>(
         self,
         sets: &mut [&'s Set],
         mut visit: impl FnMut(ElementText<'s>) -> ControlFlow<()>,
     ) {
-        // Whoever breaks off knows that.
+        // A caller that breaks off knows that.
         let _ended = match self {
             Self::Intersection => {
                 sets.sort_by_key(|set| set.len());
@@ -166,8 +168,8 @@ impl Operation {
         };
     }
 
-    /// Shows the result of sets that all are of whole numbers, ascending, each number once, until `visit`
-    /// breaks off. Whether they are.
+    /// If all sets contain only integers, shows the result in ascending order, each number once,
+    /// until `visit` breaks off. Returns whether they do.
     fn walk_numbers(self, sets: &[&Set], mut visit: impl FnMut(i64) -> ControlFlow<()>) -> bool {
         let ints = sets.iter().map(|set| set.ints());
         let Some(mut ints) = ints.collect::<Option<Vec<&IntSet>>>() else {
@@ -176,7 +178,7 @@ impl Operation {
         if self == Self::Intersection {
             ints.sort_by_key(|set| set.len());
         }
-        // Whoever breaks off knows that.
+        // A caller that breaks off knows that.
         let _ended = match (self, ints.split_first()) {
             (_, None) => ControlFlow::Continue(()),
             (Self::Union, _) => IntSet::union(&ints).into_iter().try_for_each(&mut visit),
@@ -185,7 +187,8 @@ impl Operation {
         true
     }
 
-    /// The numbers of the result, ascending, if all sets are of whole numbers.
+    /// Returns the numbers of the result in ascending order, or `None` if not all sets contain only
+    /// integers.
     fn numbers(self, sets: &[&Set]) -> Option<Vec<i64>> {
         let mut numbers = Vec::new();
         let are_numbers = self.walk_numbers(sets, |number| {
@@ -195,7 +198,7 @@ impl Operation {
         are_numbers.then_some(numbers)
     }
 
-    /// The event of keeping its result.
+    /// Returns the event of storing the result.
     fn stored_event(self) -> &'static str {
         match self {
             Self::Intersection => "sinterstore",
@@ -204,7 +207,7 @@ impl Operation {
         }
     }
 
-    /// How many look-ups it takes, at most.
+    /// Returns the maximum number of look-ups.
     fn lookups(self, sets: &[&Set]) -> usize {
         let mut lens = sets.iter().map(|set| set.len());
         match self {
@@ -215,8 +218,8 @@ impl Operation {
     }
 }
 
-/// Shows the sets at the keys, as of one moment, unless the command has to be offloaded. An absent key is
-/// shown as an empty set.
+/// Shows the sets at the keys as of one moment, unless the command has to be offloaded. An absent
+/// key counts as an empty set.
 fn with_sets<R>(
     store: &mut Handle,
     keys: &[Key<'_>],
@@ -225,7 +228,8 @@ fn with_sets<R>(
     visit: impl FnOnce(&mut [&Set]) -> Result<R, CommandError>,
 ) -> Result<R, CommandError> {
     let none = Set::new();
-    // The look-up stops after the first key that holds no set: the reply is WRONGTYPE whatever follows.
+    // The look-up stops after the first key with another type: the reply is WRONGTYPE whatever
+    // follows.
     let is_set = |record: &Record<'_>| record.structure::<Set>().is_ok();
     store.read_all(keys, is_set, |records| {
         let mut lent: Vec<Option<Lent<'_, Set>>> = Vec::with_capacity(records.len());
@@ -242,9 +246,9 @@ fn with_sets<R>(
     })
 }
 
-/// Shows the members of a union, each once, if that takes fewer look-ups than making a set of them would:
-/// those of the largest set, and of each other one what none before it has, until `visit` breaks off. Whether it
-/// does.
+/// Shows the members of a union, each once, until `visit` breaks off, if that takes fewer look-ups
+/// than building the union. Shows all members of the largest set, and from each other set the
+/// members that no earlier set has. Returns whether it did so.
 fn walk_once<'s>(
     sets: &mut [&'s Set],
     mut visit: impl FnMut(ElementText<'s>) -> ControlFlow<()>,
@@ -267,7 +271,7 @@ fn walk_once<'s>(
     true
 }
 
-/// Shows the members of the first set that all others have (or none of them).
+/// Shows the members of the first set that are in all other sets (or in none of them).
 fn sift_first<'s>(
     sets: &[&'s Set],
     have: bool,
@@ -279,7 +283,7 @@ fn sift_first<'s>(
     }
 }
 
-/// Shows the members of a set that all others have (or none of them).
+/// Shows the members of a set that are in all other sets (or in none of them).
 fn sift<'s>(
     set: &'s Set,
     others: &[&Set],
@@ -317,7 +321,7 @@ fn sift<'s>(
     }
 }
 
-/// The result as a set of its own.
+/// Returns the result as a new set.
 fn collect(
     operation: Operation,
     sets: &mut [&Set],
@@ -343,8 +347,9 @@ fn collect(
     Ok(result)
 }
 
-/// What a union begins with, and the sets that are yet to be added: a copy of the largest, which shares its
-/// pages until they change, where the result is a table whatever comes, and nothing otherwise.
+/// Returns the initial set of a union, and the sets to add to it. If the result will be a table in
+/// any case, the initial set is a copy of the largest, which shares its pages until they change.
+/// Otherwise it is empty.
 fn begin_union<'a, 's>(sets: &'a mut [&'s Set], limits: &SetLimits) -> (Set, &'a mut [&'s Set]) {
     let small_max = limits.intset_entries.max(limits.listpack_entries);
     let largest = (0..sets.len()).max_by_key(|at| sets[*at].len());
@@ -371,8 +376,8 @@ fn combine(
             write_numbers(numbers.into_iter(), reply);
             return Ok(());
         }
-        // No member occurs twice: an intersection and a difference take theirs from one set, and `walk_once` shows
-        // each member of a union once.
+        // No member occurs twice: an intersection and a difference take their members from one set,
+        // and `walk_once` shows each member of a union once.
         let mut members = Vec::new();
         if operation != Operation::Union {
             operation.walk(sets, |member| {
@@ -417,7 +422,7 @@ fn keep(
     Ok(())
 }
 
-/// Makes a key hold a set, or nothing if it is empty, and states it.
+/// Stores a set at a key, or deletes the key if the set is empty, and states it.
 fn put(entry: &mut Entry<'_>, set: Set, operation: Operation) -> CommandResult {
     let existed = entry.is_present();
     // Shares its pages.
@@ -445,16 +450,16 @@ fn put(entry: &mut Entry<'_>, set: Set, operation: Operation) -> CommandResult {
     Ok(())
 }
 
-/// What SINTERCARD and SUNIONCARD are asked.
+/// The arguments of SINTERCARD and SUNIONCARD.
 struct Counting<'a> {
     keys: KeyList<'a>,
-    /// The count ends here.
+    /// Maximum count.
     most: usize,
-    /// An estimate will do.
+    /// Whether an estimate is enough.
     is_approximate: bool,
 }
 
-/// Reads `numkeys key [key ...]` and the options, among them APPROX where the command has it.
+/// Parses `numkeys key [key ...]` and the options, with APPROX if the command has it.
 fn counting<'a>(
     context: &Context<'_>,
     args: &mut Args<'a>,
@@ -511,7 +516,7 @@ fn sunioncard(
     } = counting(context, args, true)?;
     let (limits, pace) = (limits(context), context.pace);
     let count = with_sets(context.store, &keys, pace, Operation::Union, |sets| {
-        // Each member of a set is one of the union.
+        // Every member of a set is a member of the union.
         if sets.iter().any(|set| set.len() >= most) {
             return Ok(most);
         }
@@ -525,7 +530,7 @@ fn sunioncard(
     Ok(())
 }
 
-/// How many members a union has, or `most` of them.
+/// Returns the number of members of a union, at most `most`.
 fn count_union(sets: &mut [&Set], most: usize, limits: &SetLimits) -> Result<usize, CommandError> {
     if let Some(numbers) = Operation::Union.numbers(sets) {
         return Ok(numbers.len());
@@ -545,7 +550,8 @@ fn count_union(sets: &mut [&Set], most: usize, limits: &SetLimits) -> Result<usi
     Ok(collect(Operation::Union, sets, limits)?.len())
 }
 
-/// About how many members a union has, by the registers of a HyperLogLog: in 16 KiB, whatever the sets' sizes.
+/// Estimates the number of members of a union with the registers of a HyperLogLog: in 16 KiB,
+/// whatever the sets' sizes.
 fn estimate_union(sets: &[&Set]) -> usize {
     let mut registers = Box::new([0; REGISTERS]);
     for member in sets.iter().flat_map(|set| set.iter()) {

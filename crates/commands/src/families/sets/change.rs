@@ -1,4 +1,4 @@
-//! Changing sets.
+//! Changes of sets.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -14,7 +14,7 @@ use super::{READER, limits, state, write_members};
 use crate::chance::Wanted;
 use crate::structure::begins_batch;
 
-/// What the rows of this file begin with.
+/// The base row of this file.
 const WRITER: CommandSpec = CommandSpec {
     flags: Flags::WRITE.with(Flags::FAST),
     ..READER
@@ -77,7 +77,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// The key of a command that takes members away and answers with them.
+/// The key of a command that removes members and returns them.
 const TAKEN_KEY: &[KeySpec] = &[KeySpec::one(
     1,
     KeyAccess::RW
@@ -197,7 +197,7 @@ fn pop_one(context: &mut Context<'_>, key: &Key<'_>, reply: &mut Reply<'_>) -> C
     })
 }
 
-/// Removes members that are there, and states it.
+/// Removes existing members, and states it.
 fn take(entry: &mut Entry<'_>, taken: &Members) -> CommandResult {
     if taken.is_empty() {
         return Ok(());
@@ -232,7 +232,7 @@ fn smove(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         if !is_there || source.bytes() == destination.bytes() {
             return Ok(is_there);
         }
-        // Added first: that can fail, and nothing may be lost then.
+        // The addition comes first: it can fail, and nothing may be lost then.
         let added = store.modify(&destination, |entry| add(entry, member, &limits))?;
         store.modify(&source, |entry| {
             entry.change(|set: &mut Set| set.remove(member))?;
@@ -252,13 +252,13 @@ fn smove(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// What adding one member came to.
+/// The result of adding one member.
 struct Added {
     is_new_key: bool,
     is_new_member: bool,
 }
 
-/// Adds one member, and states it if it was not there. Its events come later.
+/// Adds one member, and states it if it is new. The caller raises the events.
 fn add(entry: &mut Entry<'_>, member: &[u8], limits: &SetLimits) -> Result<Added, CommandError> {
     let is_new_key = !entry.is_present();
     entry.leave_new_unsaid();

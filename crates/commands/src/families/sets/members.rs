@@ -1,6 +1,6 @@
-//! Members copied out of sets, side by side in one buffer.
+//! Members copied out of sets into one buffer.
 
-/// Members of which none occurs twice, as long as none is added twice.
+/// Distinct members, provided that none is added twice.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Sets: members without order at a key.
+//! Sets: unordered members at a key.
 //!
 //! ```text
 //!   read     SMEMBERS SISMEMBER SMISMEMBER SCARD SSCAN SRANDMEMBER
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! # Effects
-//! `SADD key member …` and `SREM key member …` with the members that the command named or chose, and
-//! `DEL key` before an `SADD` for what a STORE form keeps.
+//! `SADD key member …` and `SREM key member …` with the members that the command named or chose.
+//! `DEL key` before an `SADD` for the result of a STORE form.
 
 use engine::context::Context;
 use engine::spec::{CommandSpec, Flags, Group, KeyAccess, KeySpec};
@@ -21,15 +21,15 @@ mod change;
 mod members;
 mod read;
 
-/// The rows of this family, theme by theme.
+/// The rows of this family, by theme.
 pub const COMMANDS: &[&[CommandSpec]] = &[read::COMMANDS, change::COMMANDS, algebra::COMMANDS];
 
-/// The key of a command that answers with what is in the set.
+/// The key of a command that returns members of the set.
 const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
-/// The key of a command that answers about the set.
+/// The key of a command that returns information about the set.
 const ASKED_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO)];
 
-/// What the rows of reading commands begin with.
+/// The base row of reading commands.
 const READER: CommandSpec = CommandSpec {
     flags: Flags::READONLY.with(Flags::FAST),
     keys: READ_KEY,
@@ -37,7 +37,7 @@ const READER: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
-/// Up to what a set is kept small, as configured.
+/// Returns the configured limits up to which a set has a compact encoding.
 fn limits(context: &Context<'_>) -> SetLimits {
     context.shared.settings.thresholds.set_limits()
 }
@@ -53,7 +53,7 @@ fn write_members(set: &Set, reply: &mut Reply<'_>) {
     }
 }
 
-/// Writes members that are whole numbers.
+/// Writes members that are integers.
 fn write_numbers(numbers: impl ExactSizeIterator<Item = i64>, reply: &mut Reply<'_>) {
     reply.set(numbers.len());
     numbers.for_each(|number| reply.bulk_integer(number));

@@ -1,4 +1,4 @@
-//! Reading sets.
+//! Reads of sets.
 
 use std::collections::HashSet;
 
@@ -145,7 +145,7 @@ fn sscan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     let key = context.key(args.bytes()?);
     let cursor = parse_cursor(args.bytes()?)?;
     structure::read(context, &key, reply, |set: Option<&Set>, reply| {
-        // An absent key is answered before the options are looked at, as in Redis.
+        // An absent key is answered before the options are checked, as in Redis.
         let Some(set) = set else {
             write_cursor(0, reply);
             reply.array(0);
@@ -199,7 +199,7 @@ fn srandmember(
     })?
 }
 
-/// Members by chance.
+/// Returns random members.
 pub(super) fn choose<'s>(set: &'s Set, wanted: Wanted, random: &mut Prng) -> Vec<ElementText<'s>> {
     match wanted {
         Wanted::Draws(count) => {

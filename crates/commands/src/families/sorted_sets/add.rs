@@ -1,4 +1,4 @@
-//! Adding members and to scores: ZADD ZINCRBY.
+//! Additions of members, and to scores: ZADD ZINCRBY.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -55,18 +55,18 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 const NOT_A_NUMBER: CommandError = CommandError::fixed("ERR resulting score is not a number (NaN)");
 
-/// What ZADD may do.
+/// The options of ZADD.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rules {
-    /// NX: scores stay as they are.
+    /// NX: existing scores stay.
     pub(crate) only_new: bool,
-    /// XX: no members come.
+    /// XX: no members are added.
     pub(crate) only_present: bool,
-    /// GT: scores only grow.
+    /// GT: existing scores only grow.
     pub(crate) only_greater: bool,
-    /// LT: scores only shrink.
+    /// LT: existing scores only shrink.
     pub(crate) only_less: bool,
-    /// CH: the answer counts changed scores, too.
+    /// CH: the reply counts changed scores, too.
     pub(crate) counts_changes: bool,
     /// INCR: the score is added.
     pub(crate) is_increment: bool,
@@ -109,8 +109,8 @@ impl Rules {
         Ok(())
     }
 
-    /// The score that a member with the score `old`, or none, shall have when `given` was asked for;
-    /// none when it stays as it is.
+    /// Returns the new score of a member with the score `old`, or none, for the given score
+    /// `given`, or `None` if the score stays.
     fn apply(self, old: Option<f64>, given: f64) -> Result<Option<f64>, CommandError> {
         let Some(old) = old else {
             return Ok((!self.only_present).then_some(given));
@@ -131,12 +131,12 @@ impl Rules {
     }
 }
 
-/// What became of the members.
+/// The result for all members.
 #[derive(Default)]
 struct Outcome<'a> {
     added: usize,
     changed: Vec<(f64, &'a [u8])>,
-    /// The score of the last, if the rules let it be looked at.
+    /// The score of the last member, if the rules allow to look at it.
     last: Option<f64>,
 }
 
@@ -148,7 +148,7 @@ fn zadd(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 
 fn zincrby(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = args.bytes()?;
-    // The words of ZADD are words here, too, so that what is left of the arguments is too little.
+    // Option words of ZADD are recognized here, too, so that too few arguments are left.
     let rules = Rules {
         is_increment: true,
         ..Rules::parse(args)
@@ -156,7 +156,7 @@ fn zincrby(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
     add_words(context, args, reply, key, rules)
 }
 
-/// Adds the members that are left of the arguments, each behind its score.
+/// Adds the members in the remaining arguments, each after its score.
 fn add_words(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -176,7 +176,7 @@ fn add_words(
     add(context, key, rules, &members, reply)
 }
 
-/// Adds members by the rules of ZADD, and answers as it does.
+/// Adds members by the rules of ZADD, and replies as ZADD does.
 pub(crate) fn add(
     context: &mut Context<'_>,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! Bounds of ranges as clients write them, and the ranks between two of them.
+//! Bounds of ranges in clients' notation, and the ranks between two bounds.
 
 use std::ops::Range;
 
@@ -6,14 +6,14 @@ use base::float;
 use engine::error::CommandError;
 use structures::SortedSet;
 
-/// A score, and whether it belongs to the range itself.
+/// A score, and whether it is included in the range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ScoreBound {
     score: f64,
     is_inside: bool,
 }
 
-/// From one score to another.
+/// A range of scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ScoreRange {
     low: ScoreBound,
@@ -21,7 +21,7 @@ pub(super) struct ScoreRange {
 }
 
 impl ScoreRange {
-    /// Reads two bounds: a score, or `(` and one that is left out.
+    /// Parses two bounds: a score, or `(` and an excluded score.
     ///
     /// # Errors
     /// "min or max is not a float".
@@ -41,7 +41,7 @@ impl ScoreRange {
         }
     }
 
-    /// The ranks of the members in it.
+    /// Returns the ranks of the members in the range.
     pub(super) fn ranks(&self, set: &SortedSet) -> Range<usize> {
         let start = set.rank_of_score(self.low.score, !self.low.is_inside);
         let end = set.rank_of_score(self.high.score, self.high.is_inside);
@@ -49,8 +49,8 @@ impl ScoreRange {
     }
 }
 
-/// A bound as C's `strtod` reads it, which takes blanks in front, nothing at all for zero, numbers
-/// that are too large for infinite, and ends at a zero byte.
+/// Parses a bound as C's `strtod` does: it accepts leading blanks, reads an empty text as zero and
+/// too large numbers as infinite, and ends at a zero byte.
 fn bound_score(text: &[u8]) -> Option<f64> {
     let end = text.iter().position(|byte| *byte == 0);
     let text = &text[..end.unwrap_or(text.len())];
@@ -64,7 +64,7 @@ fn bound_score(text: &[u8]) -> Option<f64> {
     (!score.is_nan()).then_some(score)
 }
 
-/// A decimal number that no double is near to: infinite, or zero.
+/// Parses a decimal number outside the range of doubles as infinite or zero.
 fn beyond_doubles(text: &[u8]) -> Option<f64> {
     let is_decimal = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
     let text = std::str::from_utf8(text).ok()?;
@@ -72,18 +72,18 @@ fn beyond_doubles(text: &[u8]) -> Option<f64> {
     text.parse().ok()
 }
 
-/// One end of a range of members.
+/// A bound of a range of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MemberBound<'a> {
-    /// `-`: before all.
+    /// `-`: before all members.
     First,
-    /// `+`: behind all.
+    /// `+`: after all members.
     Last,
     Inside(&'a [u8]),
     Outside(&'a [u8]),
 }
 
-/// From one member to another, where all scores are the same.
+/// A range of members, for sets whose scores are all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemberRange<'a> {
     low: MemberBound<'a>,
@@ -91,7 +91,7 @@ pub(super) struct MemberRange<'a> {
 }
 
 impl<'a> MemberRange<'a> {
-    /// Reads two bounds: `[` or `(` and a member, `-`, or `+`.
+    /// Parses two bounds: `[` or `(` and a member, `-`, or `+`.
     ///
     /// # Errors
     /// "min or max not valid string range item".
@@ -110,7 +110,7 @@ impl<'a> MemberRange<'a> {
         }
     }
 
-    /// The ranks of the members in it.
+    /// Returns the ranks of the members in the range.
     pub(super) fn ranks(&self, set: &SortedSet) -> Range<usize> {
         let rank = |bound, is_low: bool| match bound {
             MemberBound::First => 0,

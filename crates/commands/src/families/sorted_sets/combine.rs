@@ -1,7 +1,7 @@
-//! Sorted sets and sets combined: ZUNION ZINTER ZDIFF, their STORE forms, ZINTERCARD.
+//! Combinations of sorted sets and sets: ZUNION ZINTER ZDIFF, their STORE forms, ZINTERCARD.
 //!
-//! The inputs are read one after another with all of them locked, so that the answer is one moment's.
-//! Members of a set count with a score of 1.
+//! The inputs are read one after another with all of them locked, so that the reply is of one
+//! moment. Members of a set have a score of 1.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -134,7 +134,7 @@ enum Operation {
 }
 
 impl Operation {
-    /// The event of keeping its result.
+    /// Returns the event of storing the result.
     fn stored_event(self) -> &'static str {
         match self {
             Self::Union => "zunionstore",
@@ -143,7 +143,7 @@ impl Operation {
         }
     }
 
-    /// How many look-ups it takes, at most, over inputs with so many members.
+    /// Returns the maximum number of look-ups for inputs of these sizes.
     fn lookups(self, sizes: &[usize]) -> usize {
         match self {
             Self::Union => sizes.iter().sum(),
@@ -153,7 +153,7 @@ impl Operation {
     }
 }
 
-/// What becomes of the scores of a member that several inputs have.
+/// How the scores of a member in several inputs are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aggregate {
     Sum,
@@ -172,12 +172,12 @@ impl Aggregate {
     }
 }
 
-/// Infinities that cancel out, or are weighed with nothing, make zero.
+/// Replaces NaN by zero: infinities that cancel out, or that have a weight of zero.
 fn no_nan(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// Which words a command knows behind its keys.
+/// Which options a command has after its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Answer,
@@ -187,7 +187,7 @@ enum Form {
 
 #[derive(Debug)]
 struct Options {
-    /// One for every input, or none.
+    /// One weight for every input, or none.
     weights: Vec<f64>,
     aggregate: Aggregate,
     with_scores: bool,
@@ -308,7 +308,7 @@ fn zintercard(
     Ok(())
 }
 
-/// `numkeys key [key ...]`.
+/// Parses `numkeys key [key ...]`.
 fn input_keys<'a>(
     context: &Context<'_>,
     args: &mut Args<'a>,
@@ -357,7 +357,7 @@ impl Input<'_> {
     }
 }
 
-/// Shows an input; an absent key as `None`. The key is locked.
+/// Shows an input, or `None` for an absent key. The key is locked.
 fn with_input<R>(
     context: &mut Context<'_>,
     key: &Key<'_>,
@@ -376,7 +376,7 @@ fn with_input<R>(
     })
 }
 
-/// How many members each input has; refuses keys that hold something else.
+/// Returns the number of members of each input. Refuses keys with other types.
 fn sizes(context: &mut Context<'_>, keys: &[Key<'_>]) -> Result<Vec<usize>, CommandError> {
     let size = |key| {
         context.store.modify(key, |entry| entry.note_look());
@@ -385,7 +385,7 @@ fn sizes(context: &mut Context<'_>, keys: &[Key<'_>]) -> Result<Vec<usize>, Comm
     keys.iter().map(size).collect()
 }
 
-/// The result, in the form of a large set, which keeps the signs of zeros, as in Redis.
+/// Returns the result in the form of a large set, which keeps the signs of zeros, as in Redis.
 fn combine(
     context: &mut Context<'_>,
     operation: Operation,
@@ -408,14 +408,15 @@ fn combine(
     Ok(result)
 }
 
-/// The inputs by size, smallest first: what is added up in this order gives the same sum as in Redis.
+/// Returns the order of the inputs by size, smallest first: sums in this order are the same as in
+/// Redis.
 fn by_size(sizes: &[usize]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|at| sizes[*at]);
     order
 }
 
-/// A weight is there for every input, or for none.
+/// Applies the input's weight to a score. Either all inputs have a weight, or none has.
 fn weighed(options: &Options, at: usize, score: f64) -> f64 {
     options
         .weights
@@ -452,21 +453,22 @@ fn unite(
 
 type Found = Vec<(Vec<u8>, f64)>;
 
-/// Keeps of `found` what `keep` says about the input at a key, which may change scores.
+/// Keeps the members of `found` for which `keep` returns true, given the input at a key. `keep` may
+/// change scores.
 fn sift(
     context: &mut Context<'_>,
     key: &Key<'_>,
     found: &mut Found,
     mut keep: impl FnMut(Option<f64>, &mut f64) -> bool,
 ) {
-    // Kinds have been checked, and the keys are locked.
+    // Types have been checked, and the keys are locked.
     let _checked = with_input(context, key, |input| {
         found
             .retain_mut(|(member, score)| keep(input.and_then(|input| input.score(member)), score));
     });
 }
 
-/// All members of one input.
+/// Returns all members of one input.
 fn members_of(context: &mut Context<'_>, key: &Key<'_>) -> Found {
     let mut found = Vec::new();
     let _checked = with_input(context, key, |input| {

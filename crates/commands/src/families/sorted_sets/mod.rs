@@ -11,9 +11,9 @@
 //! ```
 //!
 //! # Effects
-//! `ZADD key score member …` with the members that came or got another score, whatever made them;
-//! `ZREM key member …` with those that went; `ZREMRANGEBYRANK` for whatever takes a range, pops
-//! included; a stored result is `DEL` and `ZADD`. A command that changed nothing states nothing.
+//! `ZADD key score member …` with the members that were added or got another score, by any command.
+//! `ZREM key member …` with removed members. `ZREMRANGEBYRANK` for any removed range, including
+//! pops. `DEL` and `ZADD` for a stored result. A command that changed nothing states nothing.
 
 use engine::spec::CommandSpec;
 

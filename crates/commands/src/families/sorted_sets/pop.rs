@@ -1,4 +1,4 @@
-//! Taking from the ends: ZPOPMIN ZPOPMAX ZMPOP.
+//! Removal at the ends: ZPOPMIN ZPOPMAX ZMPOP.
 
 use engine::args::Args;
 use engine::context::{Context, Pace};
@@ -107,8 +107,8 @@ fn pop(
     })
 }
 
-/// Writes up to `count` members from an end of the set at a key, and removes them; whether there is
-/// such a set.
+/// Writes up to `count` members from an end of the set at a key, and removes them. Returns whether
+/// there is such a set.
 pub(super) fn take(
     entry: &mut Entry<'_>,
     reply: &mut Reply<'_>,
@@ -171,7 +171,7 @@ fn pop_from_several(
     })
 }
 
-/// The next argument as an end: MIN or MAX.
+/// Takes the next argument as an end: MIN or MAX.
 pub(super) fn end_word(args: &mut Args<'_>) -> Result<End, CommandError> {
     match () {
         () if args.take_word("MIN") => Ok(End::Lowest),
@@ -180,7 +180,7 @@ pub(super) fn end_word(args: &mut Args<'_>) -> Result<End, CommandError> {
     }
 }
 
-/// Answers with what one key has; false when there is no such key.
+/// Replies with members of one key. Returns false if there is no such key.
 fn pop_first(
     context: &mut Context<'_>,
     key: &Key<'_>,
@@ -204,7 +204,7 @@ fn pop_first(
     })
 }
 
-/// COUNT with a number, at most once; 1 without it.
+/// Parses COUNT with a number, at most once. Returns 1 without it.
 pub(super) fn count_option(args: &mut Args<'_>) -> Result<usize, CommandError> {
     if args.remaining() == 0 {
         return Ok(1);

@@ -1,4 +1,4 @@
-//! Members by chance: ZRANDMEMBER.
+//! Random members: ZRANDMEMBER.
 
 use std::collections::HashSet;
 
@@ -67,13 +67,13 @@ fn zrandmember(
     })?
 }
 
-/// Ranks below `len` by chance.
+/// Returns random ranks below `len`.
 fn choose(len: usize, wanted: Wanted, random: &mut Prng) -> Vec<usize> {
     let wanted = match wanted {
         Wanted::Draws(count) => return (0..count).map(|_| random.index(len)).collect(),
         Wanted::Different(count) => count.min(len),
     };
-    // Floyd's sampling (Bentley, CACM 30/9): as many draws as ranks are wanted.
+    // Floyd's sampling (Bentley, CACM 30/9): one draw per wanted rank.
     let mut seen = HashSet::with_capacity(wanted);
     let mut chosen = Vec::with_capacity(wanted);
     for last in len - wanted..len {

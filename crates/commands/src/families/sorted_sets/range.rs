@@ -107,7 +107,7 @@ const fn instead(what: &'static str) -> Option<Deprecation> {
     })
 }
 
-/// What the bounds of a range are.
+/// The unit of a range's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Rank,
@@ -115,7 +115,7 @@ enum Unit {
     Member,
 }
 
-/// The bounds, read.
+/// The parsed bounds.
 #[derive(Clone, Copy, Debug)]
 enum Bounds<'a> {
     Ranks(i64, i64),
@@ -123,7 +123,7 @@ enum Bounds<'a> {
     Members(MemberRange<'a>),
 }
 
-/// A range as it was asked for.
+/// The parsed query.
 #[derive(Clone, Copy, Debug)]
 struct Query<'a> {
     bounds: Bounds<'a>,
@@ -135,8 +135,8 @@ struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// Reads the bounds and options that are left; `unit` and `is_reverse` are what the command's
-    /// name says about them.
+    /// Parses the remaining bounds and options. `unit` and `is_reverse` are given if the command's
+    /// name implies them.
     fn parse(
         args: &mut Args<'a>,
         unit: Option<Unit>,
@@ -184,7 +184,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// The ranks of the members asked for.
+    /// Returns the ranks of the requested members.
     fn ranks(&self, set: &SortedSet) -> Range<usize> {
         let all = match self.bounds {
             Bounds::Ranks(start, end) => ranks(start, end, set.len()),
@@ -209,7 +209,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Shows the members asked for, in the order asked for.
+    /// Shows the requested members in the requested order.
     fn visit(&self, set: &SortedSet, ranks: Range<usize>, mut visit: impl FnMut(Scored<'_>)) {
         let members = set.range(ranks);
         match self.is_reverse {
@@ -227,7 +227,7 @@ impl<'a> Bounds<'a> {
         last: &'a [u8],
     ) -> Result<Self, CommandError> {
         let number = |text| base::number::parse_i64(text).ok_or(CommandError::NotInteger);
-        // Backwards, the higher bound of scores and members stands first.
+        // In reverse, the higher bound of scores and members comes first.
         let (low, high) = if is_reverse {
             (last, first)
         } else {

@@ -125,12 +125,12 @@ fn zmscore(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
     })
 }
 
-/// The argument at an index that the arity promises.
+/// Returns the argument at an index that the arity guarantees.
 fn bound<'a>(args: &Args<'a>, at: usize) -> &'a [u8] {
     args.request().arg(at).unwrap_or_default()
 }
 
-/// Answers with a number that `of` finds in the set, 0 when there is none.
+/// Replies with the number that `of` computes from the set, or 0 if there is no set.
 fn count(
     context: &mut Context<'_>,
     args: &mut Args<'_>,

@@ -1,4 +1,4 @@
-//! Removing members: ZREM ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREMRANGEBYLEX.
+//! Removal of members: ZREM ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREMRANGEBYLEX.
 
 use std::ops::Range;
 
@@ -106,7 +106,7 @@ fn zrem(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     Ok(())
 }
 
-/// Removes the members whose ranks `which` says.
+/// Removes the members whose ranks `which` returns.
 fn remove(
     context: &mut Context<'_>,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! What the commands of sorted sets have in common: scores, shapes of replies, and what a write states.
+//! What the commands of sorted sets share: scores, forms of replies, and effects.
 
 use std::ops::Range;
 
@@ -12,13 +12,13 @@ use structures::{Kept, Scored, SortedSet};
 
 /// The key of a command that reads it.
 pub(super) const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
-/// The key of a command that takes from it.
+/// The key of a command that removes from it.
 pub(super) const CUT_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::DELETE))];
 
-/// Members that one command of an effect states: longer results are stated by several.
+/// Maximum number of members in one command of an effect. Longer results take several commands.
 pub(super) const STATED_MEMBERS_MAX: usize = 512;
 
-/// An argument as a score: any double but NaN.
+/// Parses an argument as a score: any double except NaN.
 #[inline]
 pub(super) fn score(argument: &[u8]) -> Result<f64, CommandError> {
     float::parse(argument)
@@ -35,21 +35,21 @@ pub(super) fn write_score(reply: &mut Reply<'_>, score: Option<f64>) {
     }
 }
 
-/// How members are written.
+/// The form of a reply with members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Without scores.
     Members,
     /// Each followed by its score.
     Flat,
-    /// The same as parts of an array that has begun.
+    /// The same as parts of an array that was begun before.
     Bare,
     /// Each in an array with its score.
     Pairs,
 }
 
 impl Shape {
-    /// The shape of what has WITHSCORES, or has it not, in the reply's version.
+    /// Returns the form for a command with or without WITHSCORES, in the reply's protocol version.
     pub(super) fn of(with_scores: bool, reply: &Reply<'_>) -> Self {
         match (with_scores, reply.version()) {
             (false, _) => Self::Members,
@@ -80,8 +80,8 @@ impl Shape {
     }
 }
 
-/// The ranks in a set of `len` members that a client means by two inclusive positions, negative ones
-/// counted from the end.
+/// Returns the ranks in a set of `len` members between two inclusive positions. Negative positions
+/// count from the end.
 pub(super) fn ranks(start: i64, end: i64, len: usize) -> Range<usize> {
     let from_start = |index: i64| match usize::try_from(index) {
         Ok(at) => Some(at),
@@ -94,7 +94,7 @@ pub(super) fn ranks(start: i64, end: i64, len: usize) -> Range<usize> {
     }
 }
 
-/// States that members came or got other scores.
+/// States that members were added or got other scores.
 pub(super) fn state_added(effect: &mut Effect<'_>, key: &Key<'_>, added: &[(f64, &[u8])]) {
     for some in added.chunks(STATED_MEMBERS_MAX) {
         let scores: Vec<FloatText> = some.iter().map(|one| FloatText::shortest(one.0)).collect();
@@ -106,7 +106,7 @@ pub(super) fn state_added(effect: &mut Effect<'_>, key: &Key<'_>, added: &[(f64,
     }
 }
 
-/// States that members between two ranks went.
+/// States that members between two ranks were removed.
 pub(super) fn state_removed(entry: &mut Entry<'_>, ranks: Range<usize>) {
     let key = entry.key();
     entry.effect(|effect| {
@@ -121,8 +121,8 @@ pub(super) fn state_removed(entry: &mut Entry<'_>, ranks: Range<usize>) {
     });
 }
 
-/// Makes a key hold `result`, or nothing when that is empty; how many members it has. `event` is what
-/// clients call it.
+/// Stores `result` at a key, or deletes the key if the result is empty. Returns its number of
+/// members. `event` is the name of the event.
 pub(crate) fn store_result(
     context: &mut Context<'_>,
     target: &Key<'_>,
@@ -134,7 +134,7 @@ pub(crate) fn store_result(
         let was_there = entry.remove();
         if was_there {
             entry.effect(|effect| effect.command(&[b"DEL", target.bytes()]));
-            // A result takes the place of what was there, which is no new key.
+            // A result replaces the previous value, which is not a new key.
             entry.leave_new_unsaid();
         }
         if count == 0 {
@@ -163,7 +163,7 @@ pub(crate) fn store_result(
     Ok(count)
 }
 
-/// The next argument as a number above 0.
+/// Takes the next argument as a number above 0.
 pub(super) fn positive(
     args: &mut engine::args::Args<'_>,
     complaint: &'static str,
@@ -175,12 +175,12 @@ pub(super) fn positive(
         .ok_or_else(|| CommandError::fixed(complaint))
 }
 
-/// That there is no room for another member in a set.
+/// Returns the error for a set without space for another member.
 pub(super) fn full(_: structures::Full) -> CommandError {
     store::StoreError::OutOfMemory.into()
 }
 
-/// Refuses a member that is longer than any may be.
+/// Refuses a member that exceeds the maximum length.
 #[inline]
 pub(super) fn check_member(member: &[u8]) -> CommandResult {
     crate::structure::element(member).map(|_| ())

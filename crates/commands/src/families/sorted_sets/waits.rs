@@ -1,4 +1,4 @@
-//! Taking from the ends, for who waits until there is something: BZPOPMIN BZPOPMAX BZMPOP.
+//! Blocking pops, which wait until there is a member: BZPOPMIN BZPOPMAX BZMPOP.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -110,7 +110,7 @@ fn pop_several(
     })
 }
 
-/// Lets the client wait if nothing was taken, or says so where it may not.
+/// Lets the client wait if nothing was taken, or replies with null if it may not wait.
 fn wait_unless(
     is_taken: bool,
     context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Members a few at a time: ZSCAN.
+//! Iteration over members: ZSCAN.
 
 use base::float::FloatText;
 use engine::args::Args;
@@ -37,7 +37,7 @@ fn zscan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
             reply.array(0);
             return Ok(());
         };
-        // The options are looked at only when there is a set.
+        // The options are checked only if there is a set.
         let options = options.clone()?;
         let mut found = Vec::new();
         let next = set.scan(cursor, options.count, |one| {
@@ -57,8 +57,8 @@ fn zscan(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
     })?
 }
 
-/// Scores are texts here, also in RESP3: those of a small set as they are written elsewhere, those of
-/// a large one with seventeen digits.
+/// Returns a score as text. Scores are texts here, also in RESP3: those of a small set as they are
+/// written elsewhere, those of a large set with seventeen digits.
 fn score_text(set: &SortedSet, score: f64) -> FloatText {
     match set.encoding() {
         Encoding::Listpack => FloatText::shortest(score),

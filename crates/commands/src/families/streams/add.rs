@@ -36,19 +36,19 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     ..CommandSpec::BLANK
 }];
 
-/// Blocks that an approximate trim removes unless the client says otherwise …
+/// Number of blocks that an approximate trim removes by default …
 const TRIMMED_BLOCKS_MAX: u64 = 100;
-/// … and entries, when blocks have no limit, or a large one.
+/// … and of entries, if blocks have no limit, or a large one.
 const TRIMMED_ENTRIES: u64 = 10_000;
 const TRIMMED_ENTRIES_MAX: u64 = 1_000_000;
 
-/// What may stand before an entry's id, or is all of XTRIM.
+/// The options before an entry's id, or all options of XTRIM.
 #[derive(Debug, Default)]
 pub(super) struct Options {
     /// NOMKSTREAM.
     is_for_existing: bool,
     pub(super) trim: Option<Trim>,
-    /// None where there was no id: XTRIM has none.
+    /// `None` if there is no id: XTRIM has none.
     id: Option<Wanted>,
 }
 
@@ -83,13 +83,13 @@ impl Options {
                 return Err(CommandError::Syntax);
             }
         }
-        // A primary says exactly what it did, and leaves the LIMIT of its client where that stood.
+        // A primary states exactly what it did, but leaves its client's LIMIT in place.
         let limit = limit.filter(|_| !is_of_primary);
         options.limit(limit, thresholds, is_xadd)?;
         Ok(options)
     }
 
-    /// What follows MAXLEN or MINID.
+    /// Parses the arguments after MAXLEN or MINID.
     fn take_trim(&mut self, args: &mut Args<'_>, is_len: bool) -> CommandResult {
         if self.trim.is_some() {
             return Err(CommandError::fixed(
@@ -115,7 +115,7 @@ impl Options {
         Ok(())
     }
 
-    /// Checks LIMIT, and says how much an approximate trim removes at most.
+    /// Checks LIMIT, and sets the maximum that an approximate trim removes.
     fn limit(
         &mut self,
         limit: Option<u64>,
@@ -150,7 +150,7 @@ impl Options {
     }
 }
 
-/// Fields and values, which can be gone through more than once.
+/// Fields and values, which can be iterated over more than once.
 #[derive(Clone)]
 struct Pairs<'a>(Rest<'a>);
 
@@ -221,7 +221,7 @@ fn add(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     })
 }
 
-/// An entry to be added, and what goes for it.
+/// An entry to be added, and the trim that comes with it.
 struct New<'a> {
     wanted: Wanted,
     fields: Pairs<'a>,
@@ -231,7 +231,7 @@ struct New<'a> {
 }
 
 impl New<'_> {
-    /// Its id, and how many entries are left where some were trimmed.
+    /// Adds the entry. Returns its id, and the number of remaining entries if some were trimmed.
     #[inline]
     fn add_to(self, log: &mut EntryLog) -> Result<(EntryId, Option<usize>), CommandError> {
         if log.last_id() == EntryId::MAX {

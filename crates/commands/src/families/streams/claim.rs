@@ -1,4 +1,4 @@
-//! Making pending entries those of another consumer: XCLAIM XAUTOCLAIM.
+//! Transfer of pending entries to another consumer: XCLAIM XAUTOCLAIM.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -48,39 +48,39 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     },
 ];
 
-/// Entries that XAUTOCLAIM claims unless told otherwise.
+/// Default number of entries that XAUTOCLAIM claims.
 const CLAIMED_ENTRIES: u64 = 100;
-/// For each of them it looks at so many.
+/// Number of pending entries that it examines for each of them.
 const ATTEMPTS_PER_ENTRY: u64 = 10;
-/// More of them cannot be asked for.
+/// Maximum number that can be requested.
 const CLAIMED_ENTRIES_MAX: i64 = i64::MAX / 16;
 
 /// How entries are claimed.
 struct Terms {
     idle_ms: i64,
     now_unix_ms: u64,
-    /// When they count as delivered.
+    /// The delivery time that entries get.
     unix_ms: u64,
-    /// How often they count as delivered; as before or once more without.
+    /// The delivery count that entries get. If not given, the count stays or increases by one.
     retry_count: Option<u64>,
-    /// Whether entries are claimed that are not pending.
+    /// Whether entries that are not pending are claimed.
     is_forced: bool,
     has_just_ids: bool,
     last_id: Option<EntryId>,
 }
 
-/// What claiming changed in a group.
+/// The changes of a claim in a group.
 #[derive(Default)]
 struct Claimed {
     is_new_consumer: bool,
-    /// Entries with how often they were delivered by now.
+    /// Claimed entries with their delivery counts.
     entries: Vec<(EntryId, u64)>,
-    /// Entries that were pending and are no more.
+    /// Entries that are no longer pending.
     gone: Vec<EntryId>,
     is_raised: bool,
 }
 
-/// What came of one id.
+/// The result for one id.
 enum Outcome {
     Claimed,
     Gone,
@@ -100,7 +100,7 @@ impl Terms {
         }
     }
 
-    /// Reads XCLAIM's options.
+    /// Parses XCLAIM's options.
     fn take_options(&mut self, args: &mut Args<'_>) -> CommandResult {
         let now = super::shared::whole(self.now_unix_ms);
         let number = |args: &mut Args<'_>, complaint| {
@@ -134,8 +134,8 @@ impl Terms {
                 return Err(CommandError::Bytes(text));
             }
         }
-        // A time that cannot be is now. Who states the group's last id repeats an effect, whose time
-        // holds whatever this server's clock shows.
+        // An impossible time becomes now. A request that states the group's last id repeats an
+        // effect, whose time is kept whatever this server's clock shows.
         let latest = match self.last_id {
             None => self.now_unix_ms,
             Some(_) => u64::MAX,
@@ -145,7 +145,7 @@ impl Terms {
         Ok(())
     }
 
-    /// Claims one entry, if it is there and old enough.
+    /// Claims one entry if it exists and has been idle for long enough.
     fn claim(
         &self,
         group: &mut ConsumerGroup,
@@ -178,14 +178,14 @@ impl Terms {
         Outcome::Claimed
     }
 
-    /// Ends a claim: who got something was active.
+    /// Ends a claim: a consumer that got entries counts as active.
     fn end(&self, group: &mut ConsumerGroup, number: ConsumerNumber, claimed: &Claimed) {
         if !claimed.entries.is_empty() {
             group.set_active(number, Some(self.now_unix_ms));
         }
     }
 
-    /// Writes the entries that were claimed, or their ids.
+    /// Writes the claimed entries, or their ids.
     fn write(&self, log: &EntryLog, claimed: &Claimed, reply: &mut Reply<'_>) {
         reply.array(claimed.entries.len());
         for (id, _) in &claimed.entries {
@@ -198,7 +198,7 @@ impl Terms {
 }
 
 impl Claimed {
-    /// States what changed.
+    /// States the changes.
     fn state(
         &self,
         entry: &mut Entry<'_>,
@@ -288,7 +288,7 @@ fn claim_next(
     let (name, consumer) = (args.bytes()?, args.bytes()?);
     let wanted = Wanted::parse(args, context.now_unix_ms);
     if wanted.is_err() {
-        // Looked for before the rest is read: it may be missed.
+        // The key counts as looked up even if the other arguments are wrong: it may be a miss.
         context.store.read(&key, |_| ());
     }
     let Wanted {
@@ -323,7 +323,7 @@ fn claim_next(
     })
 }
 
-/// What XAUTOCLAIM is to claim.
+/// The parsed arguments of XAUTOCLAIM.
 struct Wanted {
     terms: Terms,
     start: EntryId,
@@ -355,7 +355,7 @@ impl Wanted {
     }
 }
 
-/// The number behind COUNT.
+/// Parses the number after COUNT.
 fn claimed_count(args: &mut Args<'_>) -> Result<u64, CommandError> {
     let count = args.integer().ok();
     let count = count.filter(|count| (1..=CLAIMED_ENTRIES_MAX).contains(count));
@@ -364,8 +364,8 @@ fn claimed_count(args: &mut Args<'_>) -> Result<u64, CommandError> {
 }
 
 impl Terms {
-    /// Claims up to `count` of the pending entries from `start` on; where to go on, the lowest id
-    /// at the end.
+    /// Claims up to `count` of the pending entries from `start` on. Returns where to continue, or
+    /// the lowest id at the end.
     fn claim_from(
         &self,
         group: &mut ConsumerGroup,
@@ -400,7 +400,7 @@ impl Terms {
 mod tests {
     use testkit::engine_server::{START_UNIX_MS, TestServer};
 
-    /// Five entries, read by alice.
+    /// Returns a server with five entries, read by alice.
     fn read_by_alice() -> TestServer {
         let mut server = TestServer::new();
         (1..=5).for_each(|number| drop(server.run(&format!("XADD s {number} a {number}"))));
@@ -440,7 +440,8 @@ mod tests {
         server.assert_effects_replay();
     }
 
-    /// What states a claim is repeated when the clock may show less, also where nothing was delivered in order yet.
+    /// The effect of a claim is replayed with its time even if the clock shows less, and even if
+    /// nothing was delivered in order yet.
     #[test]
     fn a_claim_is_repeated_with_its_time_before_anything_was_read() {
         let mut server = TestServer::new();

@@ -1,5 +1,5 @@
-//! XREADGROUP: entries that nobody in the group had yet, or again those that are pending for the
-//! consumer.
+//! XREADGROUP: entries that no consumer of the group has got yet, or the consumer's own pending
+//! entries again.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -31,16 +31,16 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     ..CommandSpec::BLANK
 }];
 
-/// From where on a consumer reads.
+/// Where a consumer begins to read.
 #[derive(Clone, Copy)]
 enum Start {
-    /// `>`: behind the last that the group got.
+    /// `>`: after the last entry that the group got.
     New,
-    /// What is pending for the consumer behind an id.
+    /// The consumer's pending entries after an id.
     Pending(EntryId),
 }
 
-/// Who reads, and how.
+/// The consumer that reads, and its options.
 struct Consumer<'a> {
     group: &'a [u8],
     name: &'a [u8],
@@ -49,13 +49,13 @@ struct Consumer<'a> {
     now_unix_ms: u64,
 }
 
-/// What reading changed in a group.
+/// The changes of a read in a group.
 struct Change {
     is_new_consumer: bool,
-    /// Entries with how often they were delivered by now.
+    /// Delivered entries with their delivery counts.
     entries: Vec<(EntryId, u64)>,
     has_moved: bool,
-    /// Where the group stands by now.
+    /// The new position of the group.
     position: Position,
 }
 
@@ -86,7 +86,7 @@ fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
             consumer.admit(context, key, starts.last())?;
         }
         if context.turn.is_later() {
-            // Nothing is changed, not even who is known, for who gets nothing.
+            // If a consumer gets nothing, nothing is changed, not even the list of consumers.
             if !has_news(context, reply, &keys, group)? {
                 return Err(CommandError::Blocks);
             }
@@ -110,7 +110,7 @@ fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     })
 }
 
-/// Whether one of the streams has an entry that the group did not get yet.
+/// Whether one of the streams has an entry that the group has not got yet.
 fn has_news(
     context: &mut Context<'_>,
     reply: &mut Reply<'_>,
@@ -148,7 +148,7 @@ fn start(argument: &[u8]) -> Result<Start, CommandError> {
 }
 
 impl Consumer<'_> {
-    /// Whether what it is to get of a stream may be written here.
+    /// Checks whether the consumer's entries of a stream may be written here.
     fn admit(
         &self,
         context: &mut Context<'_>,
@@ -180,7 +180,7 @@ impl Consumer<'_> {
         })
     }
 
-    /// Writes what the consumer gets of one stream, and states what that changed.
+    /// Writes the consumer's entries of one stream, and states the changes.
     fn read(
         &self,
         entry: &mut Entry<'_>,
@@ -206,7 +206,7 @@ impl Consumer<'_> {
         if change.is_new_consumer {
             entry.event(EventClass::STREAM, CONSUMER_EVENT);
         }
-        // Consumers ask again and again: to find nothing is no change, and nobody is told of one.
+        // Consumers poll: a read that finds nothing is not a change, and causes no event.
         if !change.is_new_consumer && !change.has_moved && change.entries.is_empty() {
             return Ok(());
         }
@@ -229,7 +229,8 @@ impl Consumer<'_> {
         Ok(())
     }
 
-    /// Entries behind the last that the group got; `begin` runs before the first is written.
+    /// Delivers entries after the last one that the group got. `begin` runs before the first is
+    /// written.
     fn read_new(
         &self,
         group: &mut ConsumerGroup,
@@ -270,7 +271,7 @@ impl Consumer<'_> {
         }
     }
 
-    /// Again what is pending for the consumer behind an id; null for an entry that is no more.
+    /// Writes the consumer's pending entries after an id again, with null for a deleted entry.
     fn read_pending(
         &self,
         group: &mut ConsumerGroup,

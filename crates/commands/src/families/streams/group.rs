@@ -1,4 +1,4 @@
-//! XGROUP: groups, where they stand, and who is in them.
+//! XGROUP: groups, their positions, and their consumers.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -111,7 +111,7 @@ const NO_KEY: CommandError = CommandError::fixed(
      use the MKSTREAM option to create an empty stream automatically.",
 );
 
-/// The words behind CREATE's or SETID's id.
+/// The options after the id of CREATE or SETID.
 struct Options {
     makes_stream: bool,
     entries_read: Option<u64>,
@@ -146,7 +146,7 @@ impl Options {
     }
 }
 
-/// The last id of the stream at a key; `None` when there is none.
+/// Returns the last id of the stream at a key, or `None` if there is no stream.
 fn last_id(entry: &Entry<'_>) -> Result<Option<EntryId>, CommandError> {
     let record = entry.record();
     let stream = record.as_ref().map(|record| record.structure::<Stream>());
@@ -271,7 +271,7 @@ fn remove_consumer(
     })
 }
 
-/// A key, a group and a consumer.
+/// Takes a key, a group and a consumer.
 fn consumer_words<'a>(
     context: &Context<'_>,
     args: &mut Args<'a>,
@@ -280,7 +280,7 @@ fn consumer_words<'a>(
     Ok((key, args.bytes()?, args.bytes()?))
 }
 
-/// Changes a group that must be there.
+/// Changes a group that must exist.
 fn change<R>(
     entry: &mut Entry<'_>,
     name: &[u8],

@@ -1,19 +1,19 @@
-//! What clients write for ids: `5-1`, `5`, `5-*`, `*`, `-`, `+`, `(5-1`.
+//! Clients' notation for ids: `5-1`, `5`, `5-*`, `*`, `-`, `+`, `(5-1`.
 
 use base::number::{parse_i64, write_u64};
 use engine::args::Args;
 use engine::error::CommandError;
 use structures::stream::EntryId;
 
-/// Longer texts are no ids.
+/// Maximum length of an id's text.
 const TEXT_BYTES_MAX: usize = 127;
-/// Two numbers of 20 digits, and what stands between them.
+/// Two numbers of 20 digits, and the hyphen.
 const ID_BYTES_MAX: usize = 41;
 
 const INVALID: CommandError =
     CommandError::fixed("ERR Invalid stream ID specified as stream command argument");
 
-/// An id as it is written in replies and effects.
+/// An id as written in replies and effects.
 pub(super) struct IdText {
     bytes: [u8; ID_BYTES_MAX],
     len: usize,
@@ -35,12 +35,12 @@ impl IdText {
     }
 }
 
-/// The id that XADD is to give.
+/// The id that XADD assigns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// `*`: by the clock.
     Next,
-    /// `ms-*`: the next of that time.
+    /// `ms-*`: the next id of that millisecond.
     NextOf(u64),
     /// This one.
     Exactly(EntryId),
@@ -58,7 +58,7 @@ impl Wanted {
         }
     }
 
-    /// The id behind `last`; `None` when it is not above it.
+    /// Returns the id that follows `last`, or `None` if it is not above `last`.
     pub(super) fn after(self, last: EntryId, now_unix_ms: u64) -> Option<EntryId> {
         match self {
             Self::Next if now_unix_ms > last.ms => Some(EntryId::new(now_unix_ms, 0)),
@@ -70,7 +70,7 @@ impl Wanted {
     }
 }
 
-/// An id with both parts, or with `missing_seq` for the second.
+/// Parses an id with both parts, or with `missing_seq` as the second.
 #[inline]
 pub(super) fn parse(argument: &[u8], missing_seq: u64) -> Result<EntryId, CommandError> {
     let text = text_of(argument)?;
@@ -84,7 +84,7 @@ pub(super) fn parse(argument: &[u8], missing_seq: u64) -> Result<EntryId, Comman
     }
 }
 
-/// The same, or `-` and `+` for the lowest and the highest.
+/// Does the same, and accepts `-` and `+` for the lowest and the highest id.
 pub(super) fn parse_or_end(argument: &[u8], missing_seq: u64) -> Result<EntryId, CommandError> {
     match argument {
         b"-" => Ok(EntryId::MIN),
@@ -93,12 +93,12 @@ pub(super) fn parse_or_end(argument: &[u8], missing_seq: u64) -> Result<EntryId,
     }
 }
 
-/// The next argument as an id with both parts; 0 for the second when it is missing.
+/// Takes the next argument as an id. A missing second part is 0.
 pub(super) fn next(args: &mut Args<'_>) -> Result<EntryId, CommandError> {
     parse(args.bytes()?, 0)
 }
 
-/// An argument as the first id of a range.
+/// Parses an argument as the first id of a range.
 pub(super) fn range_start(argument: &[u8]) -> Result<EntryId, CommandError> {
     match exclusive(argument) {
         None => parse_or_end(argument, 0),
@@ -108,7 +108,7 @@ pub(super) fn range_start(argument: &[u8]) -> Result<EntryId, CommandError> {
     }
 }
 
-/// An argument as the last id of a range.
+/// Parses an argument as the last id of a range.
 pub(super) fn range_end(argument: &[u8]) -> Result<EntryId, CommandError> {
     match exclusive(argument) {
         None => parse_or_end(argument, u64::MAX),
@@ -118,12 +118,12 @@ pub(super) fn range_end(argument: &[u8]) -> Result<EntryId, CommandError> {
     }
 }
 
-/// What follows a `(`.
+/// Returns the text after a `(`.
 fn exclusive(argument: &[u8]) -> Option<&[u8]> {
     argument.strip_prefix(b"(").filter(|text| !text.is_empty())
 }
 
-/// An argument up to its first zero byte.
+/// Returns an argument up to its first zero byte.
 fn text_of(argument: &[u8]) -> Result<&[u8], CommandError> {
     if argument.len() > TEXT_BYTES_MAX {
         return Err(INVALID);
@@ -132,11 +132,11 @@ fn text_of(argument: &[u8]) -> Result<&[u8], CommandError> {
     Ok(&argument[..end.unwrap_or(argument.len())])
 }
 
-/// A part of an id: what `strtoull` reads, but for numbers that are plainly negative.
+/// Parses a part of an id as `strtoull` does, except for plainly negative numbers.
 #[inline]
 fn number(text: &[u8]) -> Option<u64> {
     let mut value = 0_u64;
-    // Most are a few digits.
+    // Most parts have few digits.
     if !text.is_empty() && text.len() < 20 && text.iter().all(u8::is_ascii_digit) {
         text.iter()
             .for_each(|digit| value = value * 10 + u64::from(digit - b'0'));

@@ -1,4 +1,4 @@
-//! XINFO: what is known of a stream, its groups and their consumers.
+//! XINFO: information about a stream, its groups and their consumers.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -78,10 +78,10 @@ const HELP: &[&str] = &[
     "    Show information about the stream.",
 ];
 
-/// Entries that FULL tells unless asked for others.
+/// Default number of entries in the reply of FULL.
 const TOLD_ENTRIES: usize = 10;
 
-/// Shows a stream that must be there.
+/// Shows a stream that must exist.
 fn inspect(
     context: &mut Context<'_>,
     args: &mut Args<'_>,
@@ -142,7 +142,7 @@ fn groups(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     })
 }
 
-/// Where a group stands: three fields.
+/// Writes the position of a group: three fields.
 fn write_position(stream: &Stream, group: &ConsumerGroup, reply: &mut Reply<'_>) {
     reply.bulk_str("last-delivered-id");
     write_id(reply, group.last_delivered());
@@ -159,7 +159,7 @@ fn write_position(stream: &Stream, group: &ConsumerGroup, reply: &mut Reply<'_>)
 }
 
 fn stream(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
-    // The key is looked at before the options.
+    // The key is looked up before the options are parsed.
     let mut options = args.clone();
     options.next();
     let pace = context.pace;
@@ -183,7 +183,7 @@ fn stream(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     })
 }
 
-/// How many things FULL tells with this count, at most.
+/// Returns the maximum number of items in the reply of FULL with this count.
 fn told_in_full(stream: &Stream, count: usize) -> usize {
     let groups = stream.groups().map(|(_, group)| {
         let (pending, consumers) = (group.pending_count(), group.consumers_count());
@@ -192,7 +192,7 @@ fn told_in_full(stream: &Stream, count: usize) -> usize {
     groups.sum::<usize>() + count.min(stream.len())
 }
 
-/// Nothing, or FULL with a count: how many of everything are told, without a bound for 0.
+/// Parses nothing, or FULL with a count: the number of items of each kind, unlimited for 0.
 fn told_entries(options: &mut Args<'_>) -> Result<Option<usize>, CommandError> {
     let complaint = || subcommand_syntax(options.request());
     if !matches!(options.remaining(), 0 | 1 | 3) {
@@ -215,7 +215,7 @@ fn told_entries(options: &mut Args<'_>) -> Result<Option<usize>, CommandError> {
     }))
 }
 
-/// Seven fields.
+/// Writes seven fields.
 fn write_counters(stream: &Stream, reply: &mut Reply<'_>) {
     let log = stream.log();
     let counters = log.counters();
@@ -235,7 +235,7 @@ fn write_counters(stream: &Stream, reply: &mut Reply<'_>) {
     write_id(reply, log.first_id().unwrap_or_default());
 }
 
-/// Three fields.
+/// Writes three fields.
 fn write_ends(stream: &Stream, reply: &mut Reply<'_>) {
     let log = stream.log();
     reply.bulk_str("groups");
@@ -290,7 +290,7 @@ fn write_group(
     }
 }
 
-/// A map of five fields, the last of which follows.
+/// Begins a map of five fields; the caller writes the last one.
 fn write_consumer(consumer: &Consumer, reply: &mut Reply<'_>) {
     reply.map(5);
     reply.bulk_str("name");
@@ -303,7 +303,7 @@ fn write_consumer(consumer: &Consumer, reply: &mut Reply<'_>) {
     write_count(reply, consumer.pending_count());
 }
 
-/// When and how often.
+/// Writes the time and the count of a delivery.
 fn write_delivery(one: &Pending<'_>, reply: &mut Reply<'_>) {
     reply.integer(whole(one.delivered_unix_ms));
     reply.integer(whole(one.deliveries));

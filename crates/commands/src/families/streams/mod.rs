@@ -1,4 +1,4 @@
-//! Streams: entries in order of their ids, and groups of consumers that share them out.
+//! Streams: entries ordered by id, and groups of consumers that share them.
 //!
 //! ```text
 //!   add      XADD                          group    XGROUP
@@ -9,11 +9,11 @@
 //! ```
 //!
 //! # Effects
-//! `XADD` with the whole id, and `MAXLEN = n` when something was trimmed; `XTRIM key MAXLEN = n`;
-//! `XDEL` and `XACK` with the ids that went; `XSETID` and `XGROUP SETID` with all counters. What a
-//! consumer got is `XCLAIM … TIME ms RETRYCOUNT n FORCE JUSTID LASTID id`, whatever gave it, and
-//! `XACK` where a claim met entries that are no more. A consumer that came is `XGROUP CREATECONSUMER`.
-//! When consumers were seen is not stated.
+//! `XADD` with the complete id, and `MAXLEN = n` if entries were trimmed. `XTRIM key MAXLEN = n`.
+//! `XDEL` and `XACK` with the removed ids. `XSETID` and `XGROUP SETID` with all counters. Any
+//! delivery to a consumer is `XCLAIM … TIME ms RETRYCOUNT n FORCE JUSTID LASTID id`, and `XACK` if
+//! a claim met deleted entries. A new consumer is `XGROUP CREATECONSUMER`. The times at which
+//! consumers were seen are not stated.
 
 use engine::spec::CommandSpec;
 

@@ -1,4 +1,4 @@
-//! What waits for an acknowledgement: XACK XPENDING.
+//! Entries that wait for an acknowledgement: XACK XPENDING.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -72,7 +72,7 @@ fn acknowledge(
     })
 }
 
-/// Which pending entries are wanted.
+/// The requested pending entries.
 struct Wanted<'a> {
     idle_ms: i64,
     from: EntryId,
@@ -82,7 +82,7 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// What follows the group; `None` when nothing does.
+    /// Parses the arguments after the group. Returns `None` if there are none.
     fn parse(args: &mut Args<'a>) -> Result<Option<Self>, CommandError> {
         match args.remaining() {
             0 => return Ok(None),
@@ -138,7 +138,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Milliseconds since an entry was delivered.
+/// Returns the milliseconds since an entry was delivered.
 pub(super) fn idle_ms(one: &Pending<'_>, now_unix_ms: u64) -> i64 {
     now_unix_ms
         .wrapping_sub(one.delivered_unix_ms)
@@ -161,7 +161,7 @@ fn pending(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>
     })?
 }
 
-/// How many are pending, from which id to which, and how many for whom.
+/// Writes the number of pending entries, their lowest and highest ids, and the number per consumer.
 fn write_summary(group: &ConsumerGroup, reply: &mut Reply<'_>) {
     reply.array(4);
     write_count(reply, group.pending_count());

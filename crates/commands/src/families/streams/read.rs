@@ -1,4 +1,4 @@
-//! Reading entries: XLEN XRANGE XREVRANGE XREAD.
+//! Reads of entries: XLEN XRANGE XREVRANGE XREAD.
 
 use engine::args::Args;
 use engine::context::{Context, Pace};
@@ -14,10 +14,10 @@ use super::shared::{READ_KEY, write_entries};
 use crate::structure;
 use engine::keys::KeyList;
 
-/// Entries of a range are counted up to so many, before it is said whether they are too many.
+/// Maximum number of entries of a range that are counted to decide whether they are too many.
 const ENTRIES_COUNTED: usize = 1 << 16;
 
-/// Reading and waiting, which keys behind STREAMS are for.
+/// The access to keys after STREAMS: reading and waiting.
 pub(super) const STREAMS_ACCESS: KeyAccess = KeyAccess::RO.with(KeyAccess::ACCESS);
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
@@ -76,7 +76,8 @@ const RANGE: CommandSpec = CommandSpec {
     ..CommandSpec::BLANK
 };
 
-/// The first half of what follows STREAMS, which is looked for from an argument on.
+/// Returns the specification of the keys: the first half of the arguments after STREAMS, which is
+/// searched from argument `from` on.
 pub(super) const fn streams_keys(from: i16) -> KeySpec {
     KeySpec {
         begin: Begin::Keyword("STREAMS", from),
@@ -138,7 +139,7 @@ fn range(
     })?
 }
 
-/// Whether `count_max` of the entries from `from` to `to` may be written here.
+/// Checks whether up to `count_max` of the entries from `from` to `to` may be written here.
 pub(super) fn admit_range(
     pace: Pace,
     log: &EntryLog,
@@ -146,26 +147,26 @@ pub(super) fn admit_range(
     to: EntryId,
     count_max: usize,
 ) -> CommandResult {
-    // Few are not counted first.
+    // A small maximum needs no count.
     pace.admit(count_max)
         .or_else(|_| pace.admit(log.count_about(from, to, ENTRIES_COUNTED)))
 }
 
-/// What XREAD and XREADGROUP are asked for.
+/// The parsed arguments of XREAD and XREADGROUP.
 pub(super) struct Reading<'a> {
-    /// None where all are wanted.
+    /// `None` for all.
     pub(super) count: Option<usize>,
-    /// GROUP: its name and the consumer's.
+    /// GROUP: the names of the group and the consumer.
     pub(super) group: Option<(&'a [u8], &'a [u8])>,
     pub(super) has_noack: bool,
-    /// BLOCK: for how long, `None` for as long as it takes.
+    /// BLOCK: how long to wait; the inner `None` for no limit.
     pub(super) timeout_ms: Option<Option<u64>>,
     pub(super) streams: Vec<(&'a [u8], &'a [u8])>,
 }
 
 impl<'a> Reading<'a> {
     /// # Errors
-    /// Also when it waits in a script, which cannot.
+    /// Also if it waits in a script, which cannot wait.
     pub(super) fn parse(
         context: &Context<'_>,
         args: &mut Args<'a>,
@@ -183,7 +184,7 @@ impl<'a> Reading<'a> {
             let is = |word: &[u8]| argument.eq_ignore_ascii_case(word);
             if more > 0 && is(b"BLOCK") {
                 let timeout = waiting::milliseconds(args.bytes()?, context.now_unix_ms)?;
-                // A script does not wait: it reads what there is.
+                // A script does not wait: it reads the existing entries.
                 reading.timeout_ms = Some(timeout).filter(|_| !context.session.in_script);
             } else if more > 0 && is(b"COUNT") {
                 let count = usize::try_from(args.integer()?).unwrap_or(0);
@@ -237,7 +238,7 @@ fn refuse_unless(is_group: bool, option: &str) -> CommandResult {
     Err(CommandError::Text(text.into()))
 }
 
-/// Streams with their entries, which become known one by one: a map, or pairs.
+/// A reply of streams with their entries, written stream by stream: a map, or pairs.
 pub(super) struct Answer {
     mark: usize,
     slot: Deferred,
@@ -258,7 +259,7 @@ impl Answer {
         }
     }
 
-    /// Begins a stream's part; its entries follow.
+    /// Begins a stream's part. The caller writes its entries next.
     pub(super) fn add(&mut self, reply: &mut Reply<'_>, key: &[u8]) {
         self.count += 1;
         if reply.version() == Resp::V2 {
@@ -272,7 +273,7 @@ impl Answer {
         self.count == 0
     }
 
-    /// Ends it; null when there was nothing.
+    /// Ends the reply: null if there was no stream.
     pub(super) fn end(self, reply: &mut Reply<'_>) {
         match (self.count, reply.version()) {
             (0, _) => {
@@ -329,7 +330,7 @@ fn read(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     })
 }
 
-/// Whether the entries of a stream above an id may be written here.
+/// Checks whether the entries of a stream above an id may be written here.
 fn admit_behind(
     context: &mut Context<'_>,
     key: &Key<'_>,
@@ -347,7 +348,7 @@ fn admit_behind(
     })
 }
 
-/// The request with these ids instead of its own, some of which mean the last there is now.
+/// Returns the request with these concrete ids: some of its own mean the last id at present.
 fn with_ids(args: &Args<'_>, ids: &[EntryId]) -> OwnedRequest {
     let ids: Vec<IdText> = ids.iter().map(|id| IdText::new(*id)).collect();
     let request = args.request();
@@ -356,12 +357,12 @@ fn with_ids(args: &Args<'_>, ids: &[EntryId]) -> OwnedRequest {
     OwnedRequest::new(&all)
 }
 
-/// Where a stream ends.
+/// The end of a stream.
 #[derive(Clone, Copy, Default)]
 struct Ends {
-    /// The last id that was given.
+    /// The last id that was assigned.
     last_id: EntryId,
-    /// The entry that is last, where that is asked for.
+    /// The id of the last entry, if requested.
     last_entry: Option<EntryId>,
 }
 
@@ -379,11 +380,12 @@ impl Ends {
     }
 }
 
-/// The id that entries must be above.
+/// Returns the id that entries must be above.
 fn behind(argument: &[u8], ends: Ends) -> Result<EntryId, CommandError> {
     match argument {
         b"$" => Ok(ends.last_id),
-        // Nothing comes between it and the last entry; without one, what comes next is waited for.
+        // No id lies between this one and the last entry. Without an entry, the client waits for
+        // the next one.
         b"+" => Ok(ends
             .last_entry
             .and_then(EntryId::previous)

@@ -1,4 +1,4 @@
-//! What the commands of streams have in common: replies, consumers, and what a write states.
+//! What the commands of streams share: replies, consumers, and effects.
 
 use base::number::IntegerText;
 use engine::error::{CommandError, shown};
@@ -16,13 +16,13 @@ pub(super) const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(Key
 /// The key of a command that changes it.
 pub(super) const CHANGED_KEY: &[KeySpec] =
     &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::UPDATE))];
-/// The key of a command that takes from it.
+/// The key of a command that removes from it.
 pub(super) const CUT_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RW.with(KeyAccess::DELETE))];
 
-/// Ids that one command of an effect states.
+/// Maximum number of ids in one command of an effect.
 pub(super) const STATED_IDS_MAX: usize = 512;
 
-/// A number that may be more than a reply's integers hold.
+/// Converts a number that may exceed a reply's integers.
 pub(super) fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -61,12 +61,12 @@ pub(super) fn write_entries<'s>(
     count
 }
 
-/// An argument as errors repeat it.
+/// Returns the part of an argument that errors repeat.
 pub(super) fn text_of(argument: &[u8]) -> &[u8] {
     shown(argument, usize::MAX)
 }
 
-/// That there is no such key or group.
+/// Returns the error for a missing key or group.
 pub(super) fn no_group(key: &Key<'_>, group: &[u8], behind: &str) -> CommandError {
     let text = [
         b"NOGROUP No such key '",
@@ -79,7 +79,7 @@ pub(super) fn no_group(key: &Key<'_>, group: &[u8], behind: &str) -> CommandErro
     CommandError::Bytes(text.concat())
 }
 
-/// That there is no such group at a key that is there.
+/// Returns the error for a missing group at an existing key.
 pub(super) fn no_group_at(key: &[u8], group: &[u8]) -> CommandError {
     let text = [
         b"NOGROUP No such consumer group '",
@@ -91,7 +91,8 @@ pub(super) fn no_group_at(key: &[u8], group: &[u8]) -> CommandError {
     CommandError::Bytes(text.concat())
 }
 
-/// The number of a consumer, who is made if there is none, and whether that was so.
+/// Returns the number of a consumer, which is created if it does not exist, and whether it was
+/// created.
 pub(super) fn consumer_of(
     group: &mut Group,
     name: &[u8],
@@ -99,16 +100,16 @@ pub(super) fn consumer_of(
 ) -> (ConsumerNumber, bool) {
     let created = group.create_consumer(name, now_unix_ms);
     let number = created.or_else(|| group.find_consumer(name));
-    // One of both is there.
+    // Exactly one of the two is present.
     let number = number.unwrap_or_default();
     group.set_seen(number, now_unix_ms);
     (number, created.is_some())
 }
 
-/// The event that a consumer came, by itself or by its first request.
+/// The event of a new consumer, created explicitly or by its first request.
 pub(super) const CONSUMER_EVENT: &str = "xgroup-createconsumer";
 
-/// States that a consumer came.
+/// States a new consumer.
 pub(super) fn state_consumer(
     effect: &mut Effect<'_>,
     key: &Key<'_>,
@@ -118,7 +119,7 @@ pub(super) fn state_consumer(
     effect.command(&[b"XGROUP", b"CREATECONSUMER", key.bytes(), group, consumer]);
 }
 
-/// What a consumer got at one time.
+/// Entries delivered to a consumer at one time.
 pub(super) struct Delivered<'a> {
     pub(super) key: &'a Key<'a>,
     pub(super) group: &'a [u8],
@@ -128,7 +129,7 @@ pub(super) struct Delivered<'a> {
 }
 
 impl Delivered<'_> {
-    /// States that these entries were delivered, each with how often by now.
+    /// States that these entries were delivered, each with its delivery count.
     pub(super) fn state(&self, effect: &mut Effect<'_>, entries: &[(EntryId, u64)]) {
         let time = IntegerText::new_u64(self.unix_ms);
         let last = IdText::new(self.last_delivered);
@@ -146,7 +147,7 @@ impl Delivered<'_> {
     }
 }
 
-/// States a command that names ids: XDEL, XACK.
+/// States a command with a list of ids: XDEL, XACK.
 pub(super) fn state_ids(effect: &mut Effect<'_>, head: &[&[u8]], ids: &[EntryId]) {
     for some in ids.chunks(STATED_IDS_MAX) {
         let texts: Vec<IdText> = some.iter().map(|id| IdText::new(*id)).collect();
@@ -156,7 +157,7 @@ pub(super) fn state_ids(effect: &mut Effect<'_>, head: &[&[u8]], ids: &[EntryId]
     }
 }
 
-/// Where a group stands.
+/// The position of a group.
 #[derive(Clone, Copy)]
 pub(super) struct Position {
     pub(super) last_delivered: EntryId,
@@ -171,7 +172,7 @@ impl Position {
         }
     }
 
-    /// States that the group of this name stands there.
+    /// States that the group of this name has this position.
     pub(super) fn state(self, effect: &mut Effect<'_>, key: &Key<'_>, group: &[u8]) {
         let last = IdText::new(self.last_delivered);
         let read = entries_read_text(self.entries_read);
@@ -187,7 +188,7 @@ impl Position {
     }
 }
 
-/// How ENTRIESREAD says what is read, or that it is not known.
+/// Returns the number for ENTRIESREAD: the number of entries read, or -1 if unknown.
 pub(super) fn entries_read_text(entries_read: Option<u64>) -> IntegerText {
     entries_read.map_or_else(|| IntegerText::new(-1), IntegerText::new_u64)
 }

@@ -1,4 +1,4 @@
-//! Taking entries away, and setting what is remembered of them: XTRIM XDEL XSETID.
+//! Removal of entries, and changes of a stream's counters: XTRIM XDEL XSETID.
 
 use base::number::IntegerText;
 use engine::args::Args;
@@ -89,7 +89,7 @@ fn trim(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
 
 fn delete(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let key = context.key(args.bytes()?);
-    // All are looked at before one is removed, and the key before them.
+    // All ids are parsed before one is removed; the key is checked before them.
     let wanted = args.rest().map(|argument| ids::parse(argument, 0));
     context.store.modify(&key, |entry| {
         let removed = entry.change(|stream: &mut Stream| {
@@ -133,7 +133,7 @@ fn set_id(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     })
 }
 
-/// What XSETID is asked to set.
+/// The parsed arguments of XSETID.
 struct Wanted {
     last_id: EntryId,
     entries_added: Option<u64>,
@@ -160,7 +160,7 @@ impl Wanted {
                          max_deleted_entry_id",
                     ));
                 }
-                // The lowest id stands for none.
+                // The lowest id means none.
                 wanted.max_deleted_id = Some(id).filter(|id| *id != EntryId::MIN);
             } else {
                 return Err(CommandError::Syntax);

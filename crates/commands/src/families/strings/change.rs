@@ -1,4 +1,4 @@
-//! Changing strings in place.
+//! Changes of strings in place.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -51,7 +51,7 @@ fn append(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
             return Ok(tail.len());
         };
         check_length(record.len().checked_add(tail.len()), settings)?;
-        // Of nothing as well: it counts as a change, as in Redis.
+        // Appending nothing also counts as a change, as in Redis.
         let len = entry.append(tail)?;
         entry.effect(|effect| effect.command(&[b"APPEND", key.bytes(), tail]));
         entry.event(EventClass::STRING, "append");

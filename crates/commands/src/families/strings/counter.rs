@@ -1,4 +1,4 @@
-//! Whole numbers kept as strings.
+//! Integers stored as strings.
 
 use base::number::{self, IntegerText};
 use engine::args::Args;
@@ -72,7 +72,7 @@ fn decrby(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     add(context, &key, summand, reply)
 }
 
-/// Adds to the number at a key, which counts as 0 when absent, and answers with the sum.
+/// Adds to the number at a key, which is 0 if absent, and replies with the sum.
 fn add(
     context: &mut Context<'_>,
     key: &Key<'_>,
@@ -105,7 +105,7 @@ fn number_at(record: &Record<'_>) -> Result<i64, CommandError> {
         .ok_or(CommandError::NotInteger)
 }
 
-/// The number that a string spells without being kept as one.
+/// Returns the number that a string represents, for a string that is not stored as a number.
 #[cold]
 fn spelled_number(record: &Record<'_>) -> Option<i64> {
     let mut text = [0; number::TEXT_BYTES_MAX];

@@ -1,5 +1,5 @@
 //! Random commands of this family and of bitmaps: their effects, replayed into an empty store,
-//! give the same values, deadlines and encodings.
+//! produce the same values, deadlines and encodings.
 
 use base::random::Prng;
 

@@ -1,16 +1,16 @@
-//! The four ways to say when a key stops existing: EX, PX, EXAT and PXAT.
+//! The four forms of a key's expiry: EX, PX, EXAT and PXAT.
 
 use base::number;
 use engine::error::CommandError;
 
-/// A deadline as a client gave it, not yet read.
+/// A deadline as given by a client, not yet parsed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expiry<'a> {
     form: ExpiryForm,
     text: &'a [u8],
 }
 
-/// What the number of an expiry counts.
+/// The unit and origin of an expiry's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExpiryForm {
     /// Seconds from now.
@@ -24,7 +24,7 @@ pub(crate) enum ExpiryForm {
 }
 
 impl ExpiryForm {
-    /// The form that an option word in capitals names.
+    /// Returns the form that an option word in capitals names.
     pub(crate) fn from_word(word: &[u8]) -> Option<Self> {
         Some(match word {
             b"EX" => Self::Seconds,
@@ -35,12 +35,12 @@ impl ExpiryForm {
         })
     }
 
-    /// Whether the number is a point in time by itself.
+    /// Whether the number is an absolute time.
     fn is_absolute(self) -> bool {
         matches!(self, Self::UnixSeconds | Self::UnixMilliseconds)
     }
 
-    /// How many milliseconds its unit has.
+    /// Returns the unit in milliseconds.
     fn unit_ms(self) -> i64 {
         match self {
             Self::Seconds | Self::UnixSeconds => 1000,
@@ -59,15 +59,16 @@ impl<'a> Expiry<'a> {
         self.form == form
     }
 
-    /// Whether it names a point in time rather than a span from now.
+    /// Whether it is an absolute time, not relative to now.
     pub(crate) fn is_absolute(self) -> bool {
         self.form.is_absolute()
     }
 
-    /// The deadline in milliseconds since 1970 UTC; `command` (lower case) is for the error text.
+    /// Returns the deadline in milliseconds since 1970 UTC. `command` (lower case) is for the error
+    /// text.
     ///
     /// # Errors
-    /// When the text is no number, not positive, or leaves 64 bits.
+    /// If the text is not a number, the number is not positive, or the deadline exceeds 64 bits.
     pub(crate) fn deadline_unix_ms(
         self,
         now_unix_ms: u64,

@@ -1,6 +1,6 @@
-//! INCRBYFLOAT: decimal fractions kept as strings.
+//! INCRBYFLOAT: decimal fractions stored as strings.
 //!
-//! Sums are those of the 80-bit numbers that Redis computes with, to the last digit.
+//! Sums are computed with 80-bit numbers, as in Redis, to the last digit.
 
 use base::extended::{self, Extended};
 use base::number;
@@ -68,8 +68,8 @@ fn number_at(record: &Record<'_>) -> Result<Extended, CommandError> {
     Extended::parse(&record.to_vec()).ok_or(CommandError::NotFloat)
 }
 
-/// States that a key holds `text`, and holds it as text. `etag` is the one it had: of two commands
-/// only one may count it up.
+/// States that a key holds `text`, stored as text. `etag` is the etag it had: only one of the two
+/// stated commands may increment it.
 fn state_text(entry: &mut Entry<'_>, text: &[u8], etag: u64) {
     if number::parse_i64(text).is_none() {
         return state_set(entry, text, Deadline::Keep);

@@ -1,7 +1,7 @@
 //! LCS: the longest common subsequence of two strings.
 //!
-//! The table of lengths is the textbook one. Its size is bounded by `proto-max-bulk-len` before it
-//! is allocated, and the strings are copied out first, so that nothing is locked meanwhile.
+//! The table of lengths is the textbook one. Its size is limited by `proto-max-bulk-len` before it
+//! is allocated. The strings are copied out first, so that nothing is locked meanwhile.
 
 use std::ops::Range;
 
@@ -39,7 +39,7 @@ fn lcs(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     let cells_max = context.shared.settings.string_bytes_max() / size_of::<u32>() as u64;
     let (one, other) = context.store.locked(&keys, |store| {
         let one = Text::read(store, &keys[0], cells_max);
-        // Looked for even where the first is no string.
+        // The second key is looked up even if the first is not a string.
         let one_bytes = one.as_ref().map_or(0, |one| one.len as u64);
         let other = Text::read(store, &keys[1], cells_max / (one_bytes + 1));
         Ok::<_, CommandError>((one?, other?))
@@ -58,7 +58,7 @@ fn lcs(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
 /// One of the two strings.
 struct Text {
     len: usize,
-    /// Nothing when it is too long for a table: what is refused is not worth a copy.
+    /// Empty if it is too long for a table: a refused string is not copied.
     bytes: Vec<u8>,
 }
 
@@ -122,7 +122,7 @@ impl LcsOptions {
     }
 }
 
-/// Refuses strings whose table would be larger than the longest allowed string.
+/// Refuses strings whose table would exceed the maximum string length.
 fn check_memory(one_bytes: usize, other_bytes: usize, settings: &Settings) -> CommandResult {
     let longest = usize::try_from(u32::MAX - 2).unwrap_or(usize::MAX);
     if one_bytes > longest || other_bytes > longest {
@@ -173,7 +173,7 @@ fn fill_row(byte: u8, other: &[u8], above: &[u32], row: &mut [u32]) {
     }
 }
 
-/// The length alone, for which two rows are enough.
+/// Returns only the length, for which two rows are enough.
 fn length(one: &[u8], other: &[u8]) -> usize {
     let mut above = vec![0; other.len() + 1];
     let mut row = above.clone();
@@ -187,8 +187,8 @@ fn length(one: &[u8], other: &[u8]) -> usize {
         .unwrap_or(0)
 }
 
-/// Calls `visit` with the positions of every pair of bytes that belongs to the subsequence, from
-/// the end. Of two equally long ways it takes the one that Redis takes.
+/// Calls `visit` with the positions of every pair of bytes in the subsequence, from the end. Of two
+/// paths of equal length, it takes the one that Redis takes.
 fn walk_back(lengths: &Lengths<'_>, mut visit: impl FnMut(usize, usize)) {
     let (mut i, mut j) = (lengths.one.len(), lengths.other.len());
     while i > 0 && j > 0 {
@@ -210,14 +210,14 @@ fn text(lengths: &Lengths<'_>) -> Vec<u8> {
     text
 }
 
-/// A run of bytes that both strings have, as positions in either.
+/// A run of bytes common to both strings, as positions in each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
     one: Range<usize>,
     other: Range<usize>,
 }
 
-/// The runs of the subsequence, from the end, and its length.
+/// Returns the runs of the subsequence, from the end, and its length.
 fn runs(lengths: &Lengths<'_>) -> (Vec<Run>, usize) {
     let mut runs: Vec<Run> = Vec::new();
     let mut total = 0;
@@ -257,7 +257,7 @@ fn write_matches(lengths: &Lengths<'_>, options: &LcsOptions, reply: &mut Reply<
     reply.integer(signed(total));
 }
 
-/// A length or position for a reply; a string never has so many bytes.
+/// Converts a length or position for a reply; a string is never long enough to overflow.
 fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Writing several strings as one step.
+//! Writes of several strings as one step.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -133,7 +133,7 @@ fn msetex(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
-/// When MSETEX sets.
+/// The condition on which MSETEX sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Always,
@@ -141,8 +141,8 @@ enum Wanted {
     AllPresent,
 }
 
-/// What stands behind the pairs of MSETEX, in any order. As with SET, an option may be repeated, but not joined
-/// by another that says something else.
+/// Parses the options after the pairs of MSETEX, in any order. As with SET, an option may be
+/// repeated, but not combined with a contradicting one.
 fn options(args: &mut Args<'_>, now_unix_ms: u64) -> Result<(Wanted, Deadline), CommandError> {
     let mut wanted = Wanted::Always;
     let mut expiry: Option<Expiry<'_>> = None;
@@ -169,8 +169,8 @@ fn options(args: &mut Args<'_>, now_unix_ms: u64) -> Result<(Wanted, Deadline), 
     Ok((wanted, deadline))
 }
 
-/// Runs `body`, which writes to all of `keys` at most `bytes` together, with all of them locked; not at
-/// all where what is left may not do for all of it.
+/// Runs `body`, which writes at most `bytes` in total to `keys`, with all of them locked. Does not
+/// run it if the remaining memory may not suffice.
 fn together<R>(
     context: &mut Context<'_>,
     keys: &[Key<'_>],
@@ -182,7 +182,7 @@ fn together<R>(
     match free(context.store) {
         FreeMemory::Ample => context.store.locked(keys, body),
         FreeMemory::Lacking => Err(StoreError::OutOfMemory.into()),
-        // Among others in a transaction, whose keys are locked already.
+        // In a transaction, whose keys are locked already.
         FreeMemory::Enough if context.store.holds_keys() => Err(StoreError::OutOfMemory.into()),
         FreeMemory::Enough if context.store.may_be_busy() => Err(CommandError::Held),
         FreeMemory::Enough => context.store.exclusive(|store| match free(store) {
@@ -192,7 +192,7 @@ fn together<R>(
     }
 }
 
-/// The keys of `key value [key value ...]`; leaves `args` at its beginning.
+/// Returns the keys of `key value [key value ...]`, without taking any arguments.
 fn keys_of_pairs<'a>(
     context: &Context<'_>,
     args: &Args<'a>,
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(server.integer("PTTL a"), 10_000);
         assert_eq!(server.integer("MSETEX 1 a 5"), 1);
         assert_eq!(server.integer("PTTL a"), -1);
-        // Words of options are keys and values where these stand.
+        // Option words in the positions of keys and values are keys and values.
         assert_eq!(server.integer("MSETEX 2 nx xx ex 10 NX PX 5000"), 1);
         assert_eq!(server.text("GET nx"), "xx");
         server.assert_effects_replay();

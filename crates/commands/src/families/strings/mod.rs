@@ -9,15 +9,15 @@
 //! ```
 //!
 //! # Effects
-//! A write states one of few canonical commands, which replayed in order give the same values,
+//! A write states one of a few canonical commands. Replayed in order, they produce the same values,
 //! deadlines and encodings:
 //!
-//! - `SET key value [PXAT ms | KEEPTTL]` for whatever wrote a whole value, numbers included: the
+//! - `SET key value [PXAT ms | KEEPTTL]` for any write of a whole value, including numbers: the
 //!   result of an addition, unlike its summand, may be applied twice;
-//! - `APPEND` and `SETRANGE` as they came: the value may be large, what was added is not;
-//! - `DEL`, `PEXPIREAT key ms` and `PERSIST` for what changed no value;
-//! - `INCRBYFLOAT key 0` behind a `SET` of text that spells a whole number, which `SET` alone would
-//!   keep as one.
+//! - `APPEND` and `SETRANGE` as sent: the value may be large, the added part is not;
+//! - `DEL`, `PEXPIREAT key ms` and `PERSIST` if no value changed;
+//! - `INCRBYFLOAT key 0` after a `SET` of a text that represents an integer, which `SET` alone
+//!   would store as an integer.
 //!
 //! A command that changed nothing states nothing.
 

@@ -1,4 +1,4 @@
-//! Reading strings.
+//! Reads of strings.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -86,7 +86,7 @@ fn get(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     look(context.store, &key, reply)
 }
 
-/// Writes the string at a key, or null when there is none.
+/// Writes the string at a key, or null if there is none.
 #[inline(always)]
 fn look(store: &mut Handle, key: &Key<'_>, reply: &mut Reply<'_>) -> CommandResult {
     let mark = reply.mark();
@@ -97,7 +97,7 @@ fn look(store: &mut Handle, key: &Key<'_>, reply: &mut Reply<'_>) -> CommandResu
     }
 }
 
-/// Writes a string into a reply, or says that it is none.
+/// Writes a string to a reply, or reports that the value is not a string.
 struct StringWriter<'r, 'b> {
     mark: usize,
     reply: &'r mut Reply<'b>,
@@ -128,7 +128,7 @@ fn mget(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     let ahead = |store: &Handle, at| keys.look_ahead(store, at);
     context.store.read_together(&keys, ahead, |at, record| {
         if at == 0 {
-            // Perhaps again.
+            // This may be a repeated call.
             reply.rollback(start);
         }
         write_or_null(record, reply);
@@ -136,7 +136,7 @@ fn mget(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) -
     Ok(())
 }
 
-/// Writes the string of a record, or null when there is none, be it for another kind of value.
+/// Writes the string of a record, or null if there is none, even if the value has another type.
 #[inline(always)]
 fn write_or_null(record: Option<&Record<'_>>, reply: &mut Reply<'_>) {
     let string = record.filter(|record| check_string(Some(record)).is_ok());

@@ -1,4 +1,4 @@
-//! Writing whole strings.
+//! Writes of whole strings.
 
 use engine::args::Args;
 use engine::context::Context;
@@ -138,7 +138,7 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     let key = context.key(args.bytes()?);
     let value = args.bytes()?;
     if args.remaining() > 0 {
-        // Of its own, so that without options none is needed.
+        // A separate copy, so that a SET without options needs none.
         return set_with_options(context, &mut args.clone(), reply);
     }
     context
@@ -151,7 +151,7 @@ fn set(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) ->
     Ok(())
 }
 
-/// SET reads the key only when it is told to.
+/// SET reads the key only if an option says so.
 fn access_of_set(request: &Request<'_>) -> KeyAccess {
     let mut options = request.iter().skip(3);
     if options.any(|word| word.eq_ignore_ascii_case(b"GET")) {
@@ -163,7 +163,7 @@ fn access_of_set(request: &Request<'_>) -> KeyAccess {
     }
 }
 
-/// SET with more than key and value, both of which `args` has passed.
+/// Executes a SET with options; `args` is after key and value.
 #[cold]
 fn set_with_options(
     context: &mut Context<'_>,
@@ -181,7 +181,7 @@ fn set_with_options(
     })
 }
 
-/// SET of a value that arrived on its own.
+/// Executes a SET of a value that was received separately.
 #[cold]
 fn set_arrived(
     context: &mut Context<'_>,
@@ -199,15 +199,15 @@ fn set_arrived(
     })
 }
 
-/// What a key is to hold.
+/// The new value of a key.
 enum NewValue<'a> {
     Bytes(&'a [u8]),
-    /// It arrived on its own, into the pages that it will have.
+    /// A value that was received separately, into its final pages.
     Arrived(Owned),
 }
 
 impl<'a> NewValue<'a> {
-    /// The next argument, or what arrived in its place.
+    /// Takes the next argument, or the value that was received in its place.
     fn take(context: &mut Context<'_>, args: &mut Args<'a>) -> Result<Self, CommandError> {
         let bytes = args.bytes()?;
         let Some(arrival) = context.session.arrival.take() else {
@@ -217,7 +217,7 @@ impl<'a> NewValue<'a> {
         value.map(Self::Arrived).ok_or(CommandError::Syntax)
     }
 
-    /// Makes the key hold it, and states that.
+    /// Stores the value at the key, and states that.
     fn write(self, entry: &mut Entry<'_>, deadline: Deadline) -> CommandResult {
         match self {
             Self::Bytes(value) => {
@@ -240,7 +240,7 @@ fn put_arrived(entry: &mut Entry<'_>, value: Owned, deadline: Deadline) -> Comma
         Deadline::At(unix_ms) => Some(unix_ms),
         Deadline::Keep => kept.and_then(|record| record.deadline_unix_ms()),
     };
-    // Shares the pages; nearly always nobody listens, and it is dropped as it is.
+    // Shares the pages. Nearly always nothing consumes effects, and the copy is dropped unused.
     let stated = value.clone();
     entry.put(value.with_deadline(deadline_unix_ms))?;
     if etag != 0 {
@@ -250,7 +250,7 @@ fn put_arrived(entry: &mut Entry<'_>, value: Owned, deadline: Deadline) -> Comma
     Ok(())
 }
 
-/// Looks at the key as `options` say, has `write` set it if they want that, and answers.
+/// Checks the key as `options` say, has `write` set it if they allow that, and replies.
 fn set_if_wanted(
     context: &mut Context<'_>,
     key: &Key<'_>,
@@ -279,7 +279,7 @@ fn set_if_wanted(
     })
 }
 
-/// What follows key and value.
+/// The options after key and value.
 #[derive(Default)]
 struct SetOptions<'a> {
     condition: Condition<'a>,
@@ -288,7 +288,7 @@ struct SetOptions<'a> {
     expiry: Option<Expiry<'a>>,
 }
 
-/// When SET sets.
+/// The condition on which SET sets.
 #[derive(Clone, Copy, Default)]
 enum Condition<'a> {
     #[default]
@@ -299,7 +299,7 @@ enum Condition<'a> {
 }
 
 impl<'a> SetOptions<'a> {
-    /// An option may be repeated, but not joined by another that says something else.
+    /// Parses the options. An option may be repeated, but not combined with a contradicting one.
     fn parse(args: &mut Args<'a>) -> Result<Self, CommandError> {
         let mut options = Self::default();
         while let Some(word) = args.option_word() {

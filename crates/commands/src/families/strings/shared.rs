@@ -1,4 +1,4 @@
-//! What the commands of strings have in common: checks, replies, and what a write states.
+//! What the commands of strings share: checks, replies, and effects.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use store::{Deadline, Entry, EventClass, Record};
 
 /// The key of a command that reads it.
 pub(super) const READ_KEY: &[KeySpec] = &[KeySpec::one(1, KeyAccess::RO.with(KeyAccess::ACCESS))];
-/// The key of a command that replaces it unseen.
+/// The key of a command that overwrites it without reading it.
 pub(super) const OVERWRITTEN_KEY: &[KeySpec] =
     &[KeySpec::one(1, KeyAccess::OW.with(KeyAccess::UPDATE))];
-/// The key of a command that answers with what it was and changes it.
+/// The key of a command that returns its previous value and changes it.
 pub(super) const UPDATED_KEY: &[KeySpec] = &[KeySpec::one(
     1,
     KeyAccess::RW
@@ -22,11 +22,11 @@ pub(super) const UPDATED_KEY: &[KeySpec] = &[KeySpec::one(
         .with(KeyAccess::UPDATE),
 )];
 
-/// From here on a value is sent from where it lies: measured, copying costs less below 8 to 16 KiB
-/// and more above.
+/// Length from which a value is sent by reference: as measured, copying costs less below 8 to 16
+/// KiB and more above.
 pub(super) const SHARED_BYTES_MIN: usize = 16 * 1024;
 
-/// Refuses a key that holds no string; an absent one passes.
+/// Refuses a key with another type than string; accepts an absent one.
 #[inline]
 pub(crate) fn check_string(record: Option<&Record<'_>>) -> CommandResult {
     match record {
@@ -56,7 +56,7 @@ pub(super) fn write_part(record: &Record<'_>, range: Range<usize>, reply: &mut R
     reply.bulk_with(range.len(), |room| record.copy_to(range.start, room));
 }
 
-/// The same for what is better sent from where it lies than copied.
+/// Does the same for a part that is better sent by reference than copied.
 #[cold]
 pub(super) fn write_long_part(record: Record<'_>, range: Range<usize>, reply: &mut Reply<'_>) {
     match record.pin(range.clone()) {
@@ -65,7 +65,7 @@ pub(super) fn write_long_part(record: Record<'_>, range: Range<usize>, reply: &m
     }
 }
 
-/// Whether a string is `text`, byte for byte.
+/// Whether a string equals `text`, byte for byte.
 pub(super) fn is_equal(record: &Record<'_>, text: &[u8]) -> bool {
     if record.len() != text.len() {
         return false;
@@ -90,7 +90,7 @@ pub(crate) fn state_set(entry: &mut Entry<'_>, value: &[u8], deadline: Deadline)
     state_set_with(entry, || value, deadline);
 }
 
-/// The same with a value that is made only when someone listens.
+/// Does the same with a value that is made only if it is needed.
 #[inline]
 pub(super) fn state_set_with<V: AsRef<[u8]>>(
     entry: &mut Entry<'_>,
@@ -112,7 +112,7 @@ pub(super) fn state_set_with<V: AsRef<[u8]>>(
     });
 }
 
-/// Says that a string was set, and given a deadline if it was.
+/// Raises the events of a string that was set, and of its deadline if it has one.
 #[inline]
 pub(crate) fn tell_set(entry: &mut Entry<'_>, deadline: Deadline) {
     entry.event(EventClass::STRING, "set");
@@ -121,9 +121,9 @@ pub(crate) fn tell_set(entry: &mut Entry<'_>, deadline: Deadline) {
     }
 }
 
-/// Refuses a string that would end behind the longest allowed one.
+/// Refuses a string that would exceed the maximum length.
 ///
-/// `end_bytes` is its length, `None` one that no integer can hold.
+/// `end_bytes` is its length, `None` for a length that does not fit an integer.
 pub(crate) fn check_length(end_bytes: Option<usize>, settings: &Settings) -> CommandResult {
     match end_bytes.map(u64::try_from) {
         Some(Ok(end_bytes)) if end_bytes <= settings.string_bytes_max() => Ok(()),
@@ -131,14 +131,14 @@ pub(crate) fn check_length(end_bytes: Option<usize>, settings: &Settings) -> Com
     }
 }
 
-/// Whether two positions from the end are in the wrong order. Most commands call such a range empty
-/// before they look at the string, whose beginning both may be clamped to.
+/// Whether two positions from the end are in the wrong order. Most commands treat such a range as
+/// empty before they look at the string, because both positions may be clamped to its beginning.
 pub(crate) fn is_reversed(start: i64, end: i64) -> bool {
     start < 0 && end < 0 && start > end
 }
 
-/// The part of `len` items that a client means by two inclusive positions, negative ones counted
-/// from the end; `None` when that is nothing.
+/// Returns the part of `len` items between two inclusive positions, or `None` if it is empty.
+/// Negative positions count from the end.
 pub(crate) fn clamp_range(start: i64, end: i64, len: u64) -> Option<Range<u64>> {
     if len == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! Reading a string and, in the same step, deciding how long it goes on existing.
+//! Commands that read a string and delete it or change its deadline in the same step.
 
 use base::number::IntegerText;
 use engine::args::Args;
@@ -95,7 +95,7 @@ enum Lifetime<'a> {
 }
 
 impl<'a> Lifetime<'a> {
-    /// An option may be repeated, but not joined by another.
+    /// Parses the options. An option may be repeated, but not combined with another.
     fn parse(args: &mut Args<'a>) -> Result<Self, CommandError> {
         let mut lifetime = Self::Unchanged;
         while let Some(word) = args.option_word() {
@@ -123,7 +123,7 @@ fn getex(context: &mut Context<'_>, args: &mut Args<'_>, reply: &mut Reply<'_>) 
         check_string(record.as_ref())?;
         write_string(record.as_ref(), reply);
         if record.is_none() {
-            // An absent key is answered before the time is looked at, as in Redis.
+            // An absent key is answered before the time is checked, as in Redis.
             return Ok(());
         }
         match lifetime {

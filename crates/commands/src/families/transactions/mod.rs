@@ -1,7 +1,7 @@
 //! Commands about transactions: MULTI EXEC DISCARD WATCH UNWATCH.
 //!
-//! What happens between MULTI and EXEC is the engine's business (`engine::transaction`): it queues
-//! requests instead of running them. The handlers here begin and end that.
+//! Between MULTI and EXEC, the engine (`engine::transaction`) queues requests instead of running
+//! them. The handlers here begin and end that.
 
 use engine::args::Args;
 use engine::context::Context;

@@ -14,7 +14,7 @@ fn bulk(text: &str) -> Value {
     Value::Bulk(text.as_bytes().to_vec())
 }
 
-/// The replies of EXEC to these requests.
+/// Returns the reply of EXEC to these requests.
 fn transaction(server: &mut TestServer, lines: &[&str]) -> Value {
     assert_eq!(server.run("MULTI"), simple("OK"));
     for line in lines {
@@ -167,7 +167,7 @@ fn a_pipeline_of_transactions_is_as_good_as_one_by_one() {
     assert_eq!(server.text("GET b"), "40");
 }
 
-/// Whether EXEC runs after these requests of the client that watches `watched`.
+/// Whether EXEC runs after these requests, for a client that watches `watched`.
 fn runs_after(server: &mut TestServer, watched: &str, lines: &[&str]) -> bool {
     server.run(&format!("WATCH {watched}"));
     for line in lines {
@@ -207,7 +207,7 @@ fn exec_does_nothing_when_a_watched_key_was_changed() {
     ] {
         assert!(runs_after(&mut server, "a b", &[harmless]), "{harmless}");
     }
-    // The watch ends with the transaction, run or not.
+    // The watch ends with the transaction, whether it ran or not.
     assert!(runs_after(&mut server, "b", &["MULTI", "SET b 2", "EXEC"]));
     assert!(runs_after(
         &mut server,
@@ -272,15 +272,15 @@ fn a_database_that_is_emptied_or_exchanged_changes_what_is_there() {
     assert!(!runs_after(&mut server, "a", &["FLUSHDB"]));
     server.run("SET a 1");
     assert!(!runs_after(&mut server, "a", &["SWAPDB 0 1"]));
-    // Now it comes from there.
+    // Now the key comes from database 1.
     assert!(!runs_after(&mut server, "a", &["SWAPDB 0 1"]));
-    // What is watched is a key of a database.
+    // The watch is on a key of one database.
     assert!(runs_after(
         &mut server,
         "a",
         &["SELECT 1", "SET a 2", "DEL a", "SELECT 0"]
     ));
-    // Its time had come when it was watched, and what comes in its place has not.
+    // The key was expired when it was watched; the key that replaces it is not.
     server.run("SET a 1 PX 100");
     server.advance_ms(200);
     assert!(runs_after(&mut server, "a", &["FLUSHALL"]));

@@ -41,7 +41,7 @@ fn requests_are_judged_when_they_are_sent() {
     assert_eq!(server.error("MGET a b"), NO_KEY);
     assert_eq!(server.error("INCR a"), denied("u", "incr"));
     assert_eq!(server.error("ACL LIST"), denied("u", "acl|list"));
-    // What is no command, or has too few arguments, is told to anybody.
+    // Any client learns that a command does not exist or has too few arguments.
     assert!(server.error("NONE").starts_with("ERR unknown command"));
     assert!(server.error("CONFIG").starts_with("ERR wrong number"));
     let (output, _) = server.pipeline(&["GET a", "GET b", "GET a"]);

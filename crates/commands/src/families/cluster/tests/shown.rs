@@ -1,4 +1,4 @@
-//! Each subcommand that tells of the cluster, in the format that clients read, of RESP2 and RESP3.
+//! Each subcommand that shows the cluster, in the format that clients read, in RESP2 and RESP3.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use engine::cluster::{ClusterSeen, EndpointKind, LinkSeen, NodeSeen};
 use protocol::Value;
 use testkit::engine_server::TestServer;
 
-/// A reply in one line: arrays in brackets, maps in braces.
+/// Returns a reply as one line: arrays in brackets, maps in braces.
 fn shown(value: &Value) -> String {
     let list = |values: &[Value]| values.iter().map(shown).collect::<Vec<_>>().join(" ");
     match value {
@@ -28,7 +28,8 @@ fn id(letter: char) -> String {
     letter.to_string().repeat(40)
 }
 
-/// `a`, which is asked, is the primary of 0 to 99 and 200; `b` its replica; `c` a primary that is lost.
+/// `a`, the asked node, is the primary of 0 to 99 and 200; `b` is its replica; `c` is a lost
+/// primary.
 fn seen() -> ClusterSeen {
     let a = NodeSeen {
         id: id('a'),
@@ -200,7 +201,7 @@ fn slots_name_nodes_by_what_the_cluster_prefers() {
     assert!(told.starts_with(&first), "{told}");
 }
 
-/// Each node has itself first in what it knows; clients compare what nodes say.
+/// Each node lists itself first in its own view; clients compare the answers of nodes.
 #[test]
 fn replicas_come_in_the_same_order_from_every_node() {
     let replica = |letter| NodeSeen {
@@ -299,7 +300,7 @@ fn keys_and_counts_of_slots_have_their_form() {
         assert!(server.texts("CLUSTER GETKEYSINSLOT 12182 10").is_empty());
         assert_eq!(server.integer("CLUSTER KEYSLOT {foo}1"), 12_182);
     }
-    // A store counts the keys of slots where the server tells it to: see the tests of processes.
+    // A store counts the keys of slots only if the server enables it: see the tests of processes.
     let told = [
         (
             "SLOTSRANGE 5061 5062",

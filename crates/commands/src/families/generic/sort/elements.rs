@@ -1,4 +1,4 @@
-//! The elements that are sorted, copied out of their key side by side, and their order.
+//! The elements to sort, copied out of their key into one buffer, and their order.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -9,20 +9,20 @@ use structures::{List, Object, Set, SortedSet};
 
 use super::Options;
 
-/// Elements in the order they were found in.
+/// Elements in the order in which they were found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Elements {
     bytes: Vec<u8>,
     places: Vec<Range<usize>>,
-    /// Those of the sorted ones that are asked for.
+    /// The requested range of the sorted elements.
     window: Range<usize>,
-    /// Whether they were found in no order of their own.
+    /// Whether their source has no order of its own.
     is_set: bool,
 }
 
 impl Elements {
-    /// Those that a record holds; of none, none. What LIMIT leaves out is not copied when the order
-    /// is the record's own.
+    /// Returns the elements of a record, or none without a record. If the order is the record's
+    /// own, elements outside of LIMIT are not copied.
     pub(super) fn of(
         record: Option<&Record<'_>>,
         options: &Options<'_>,
@@ -63,7 +63,7 @@ impl Elements {
         elements
     }
 
-    /// Those of something with an order of its own, `copy` of which takes a range.
+    /// Returns elements of a value with its own order. `copy` copies a range of it.
     fn in_order(
         len: usize,
         options: &Options<'_>,
@@ -96,7 +96,7 @@ impl Elements {
         self.places.len()
     }
 
-    /// Whether they are a set's, which has no order of its own.
+    /// Whether they come from a set, which has no order of its own.
     pub(super) fn is_set(&self) -> bool {
         self.is_set
     }
@@ -109,7 +109,7 @@ impl Elements {
         &self.bytes[self.places[index].clone()]
     }
 
-    /// Those that are asked for, in the order that their weights give them; O(n log n).
+    /// Returns the requested elements in the order of their weights; O(n log n).
     pub(super) fn sorted(&self, weights: &Weights, is_descending: bool) -> Vec<&[u8]> {
         let mut order: Vec<usize> = (0..self.len()).collect();
         let compare = |one: usize, other: usize| match weights {
@@ -119,11 +119,11 @@ impl Elements {
                 .partial_cmp(&scores[other])
                 .unwrap_or(Ordering::Equal)
                 .then_with(|| self.get(one).cmp(self.get(other))),
-            // An element without a text comes before all that have one.
+            // An element without a text precedes all elements with one.
             Weights::Texts(texts) => texts[one].cmp(&texts[other]),
         };
         if !matches!(weights, Weights::None) {
-            // Stable, so that equal ones stay as they were whichever direction is asked for.
+            // Stable, so that equal elements keep their order in both directions.
             order.sort_by(|one, other| {
                 if is_descending {
                     compare(*other, *one)
@@ -140,20 +140,20 @@ impl Elements {
     }
 }
 
-/// What elements are compared by.
+/// The sort keys of elements.
 pub(super) enum Weights {
-    /// Nothing: they stay as they are.
+    /// None: the elements keep their order.
     None,
     /// Their own bytes.
     Elements,
-    /// Numbers; equal ones by the elements' bytes.
+    /// Numbers; equal numbers are ordered by the elements' bytes.
     Scores(Vec<f64>),
-    /// Texts found elsewhere.
+    /// Texts found at other keys.
     Texts(Vec<Option<Vec<u8>>>),
 }
 
-/// A text as the number it is sorted by, which is what C's `strtod` takes: spaces in front, up to a
-/// zero byte; nothing at all is zero, and a number too small for full precision is none.
+/// Parses a text as the number it is sorted by. Accepts what C's `strtod` accepts: leading spaces,
+/// up to a zero byte. An empty text is zero; a number too small for full precision is invalid.
 pub(super) fn score(text: &[u8]) -> Option<f64> {
     let end = text.iter().position(|byte| *byte == 0);
     let text = &text[..end.unwrap_or(text.len())];

@@ -1,15 +1,17 @@
-//! SORT and SORT_RO: the elements of a list, set or sorted set in an order, or what they lead to.
+//! SORT and SORT_RO: the sorted elements of a list, set or sorted set, or the values that they lead
+//! to.
 //!
 //! # One moment
-//! BY and GET read keys that the arguments do not name: their names are made from the elements. For
-//! the whole to be of one moment, the elements are read, the keys that they lead to are locked
-//! together with the source and the destination, and if the elements are still the same, everything
-//! is done behind these locks. If they changed in between, or lead to more than
-//! [`LOCKED_KEYS_MAX`] keys, it is done while no other thread is in the store: that many locks would
-//! keep the others waiting as well, and cost more. A sort without patterns locks what it names.
+//! BY and GET read keys that the arguments do not name: their names are made from the elements. The
+//! result must be consistent. So the command reads the elements, and locks the keys that they lead
+//! to together with the source and the destination. If the elements are still the same, it does
+//! everything under these locks. If they changed in between, or lead to more than
+//! [`LOCKED_KEYS_MAX`] keys, it does so while no other thread is in the store: that many locks
+//! would also delay the other threads, and cost more. A sort without patterns locks only the keys
+//! that it names.
 //!
 //! # Effects
-//! A stored result is `DEL` of what was there, and `RPUSH` of the elements.
+//! A stored result is stated as `DEL` of the previous value, and `RPUSH` of the elements.
 
 use std::ops::Range;
 
@@ -31,10 +33,11 @@ use crate::structure;
 mod elements;
 mod pattern;
 
-/// Keys of patterns that are locked one by one; for more the store is had alone.
+/// Maximum number of pattern keys that are locked individually. For more, the store is taken
+/// exclusively.
 const LOCKED_KEYS_MAX: usize = 1024;
 
-/// Elements that one command of an effect states: longer results are stated by several.
+/// Maximum number of elements in one command of an effect. Longer results take several commands.
 const STATED_ELEMENTS_MAX: usize = 512;
 
 const NOT_SCORES: CommandError =
@@ -98,40 +101,41 @@ const SORTER: CommandSpec = CommandSpec {
 const BY_DENIED: &str = "ERR BY option of SORT denied due to insufficient ACL permissions.";
 const GET_DENIED: &str = "ERR GET option of SORT denied due to insufficient ACL permissions.";
 
-/// What a request asks for.
+/// The parsed request.
 struct Options<'a> {
     source: &'a [u8],
     order: Order<'a>,
     gets: Vec<Get<'a>>,
     offset: i64,
-    /// Negative: all.
+    /// Negative for all.
     count: i64,
     is_descending: bool,
     is_alphabetic: bool,
     destination: Option<&'a [u8]>,
 }
 
-/// What the order comes from.
+/// What determines the order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order<'a> {
     Elements,
-    /// A BY that leads nowhere: the order stays.
+    /// A BY without a star: the elements keep their order.
     Found,
     Keys(Pattern<'a>),
 }
 
-/// What is given for an element.
+/// What is returned for an element.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Get<'a> {
-    /// Itself.
+    /// The element itself.
     Element,
-    /// A GET that leads nowhere.
+    /// Nothing, for a GET without a star.
     Nothing,
     Key(Pattern<'a>),
 }
 
 impl<'a> Options<'a> {
-    /// `may_follow`: whether the client may read what patterns lead to.
+    /// Parses a request. `may_follow` says whether the client may read the keys that patterns lead
+    /// to.
     fn parse(args: &mut Args<'a>, may_store: bool, may_follow: bool) -> Result<Self, CommandError> {
         let mut options = Self {
             source: args.bytes()?,
@@ -172,7 +176,7 @@ impl<'a> Options<'a> {
         self.order != Order::Found
     }
 
-    /// The patterns that every element is put into.
+    /// Returns the patterns that are applied to every element.
     fn patterns(&self) -> impl Iterator<Item = &Pattern<'a>> {
         let by = match &self.order {
             Order::Keys(pattern) => Some(pattern),
@@ -185,7 +189,7 @@ impl<'a> Options<'a> {
         by.into_iter().chain(gets)
     }
 
-    /// Those of `len` sorted elements that LIMIT leaves.
+    /// Returns the range of `len` sorted elements that LIMIT selects.
     fn window(&self, len: usize) -> Range<usize> {
         let clamp = |number: i64| usize::try_from(number).unwrap_or(usize::MAX).min(len);
         let start = clamp(self.offset.max(0));
@@ -254,12 +258,12 @@ fn sort(
     }
 }
 
-/// A request with what it needs of its surroundings.
+/// A request with its context.
 struct Sorting<'a> {
     options: Options<'a>,
     source: Key<'a>,
     destination: Option<Key<'a>>,
-    /// What comes of it has to be the same whenever it is done.
+    /// Whether the result must be deterministic.
     is_kept: bool,
     database: DatabaseId,
     block_limit: BlockLimit,
@@ -267,8 +271,8 @@ struct Sorting<'a> {
 }
 
 impl Sorting<'_> {
-    /// Does all of it with the keys locked that the elements lead to; `None` when they are too many,
-    /// or became others meanwhile: then nothing was done.
+    /// Does everything with the keys locked that the elements lead to. Returns `None`, with nothing
+    /// done, if these keys are too many or changed meanwhile.
     fn run_locked(&self, store: &mut Handle, reply: &mut Reply<'_>) -> Option<CommandResult> {
         let before = match self.elements(store) {
             Ok(elements) => elements,
@@ -325,8 +329,7 @@ impl Sorting<'_> {
     fn weights(&self, store: &mut Handle, elements: &Elements) -> Result<Weights, CommandError> {
         let is_alphabetic = self.options.is_alphabetic;
         Ok(match self.options.order {
-            // Whoever keeps members of a set wants an order that is the same everywhere, and so do
-            // scripts.
+            // Storing members of a set requires a deterministic order, and so do scripts.
             Order::Found if self.is_kept && elements.is_set() => Weights::Elements,
             Order::Found => Weights::None,
             Order::Elements if is_alphabetic => Weights::Elements,
@@ -350,7 +353,7 @@ impl Sorting<'_> {
         })
     }
 
-    /// Shows `visit` what a pattern leads to for an element.
+    /// Shows `visit` the value that a pattern leads to for an element.
     fn look_up<R>(
         &self,
         store: &mut Handle,
@@ -399,7 +402,7 @@ impl Sorting<'_> {
         }
     }
 
-    /// Makes `destination` a list of what is asked for. What is not found is an empty element.
+    /// Stores the result as a list at `destination`. A missing value becomes an empty element.
     fn keep(
         &self,
         store: &mut Handle,
@@ -434,7 +437,7 @@ impl Sorting<'_> {
     }
 }
 
-/// What BY or GET leads to.
+/// The value that BY or GET leads to.
 enum Found<'f> {
     Nothing,
     String(&'f Record<'f>),
@@ -459,7 +462,7 @@ impl Found<'_> {
     }
 }
 
-/// Makes a key hold a list, or nothing if it is empty, and states it.
+/// Stores a list at a key, or deletes the key if the list is empty, and states the effect.
 fn put(store: &mut Handle, key: &Key<'_>, list: List) -> CommandResult {
     store.modify(key, |entry| {
         let existed = entry.is_present();
@@ -497,7 +500,8 @@ fn looks_up(request: &Request<'_>) -> bool {
     (2..request.len()).any(|at| is(at, b"BY") || is(at, b"GET"))
 }
 
-/// In cluster mode patterns lead to keys of the source's hash slot alone: those whose tag is in the pattern.
+/// In cluster mode, patterns may lead only to keys in the source's hash slot, with the hash tag in
+/// the pattern.
 fn stays_in_slot(request: &Request<'_>) -> CommandResult {
     let source = request.arg(1).map(hash_slot::of);
     let stays = |pattern: &[u8]| {
@@ -530,7 +534,7 @@ fn stays_in_slot(request: &Request<'_>) -> CommandResult {
     Ok(())
 }
 
-/// The keys that a SORT names: the source, and the last STORE's.
+/// Returns the keys that a SORT names: the source, and the last STORE's.
 fn keys_of(_table: &Table, request: &Request<'_>) -> Vec<(usize, KeyAccess)> {
     let mut keys = vec![(1, SOURCE.access)];
     let mut stored = None;

@@ -1,6 +1,6 @@
-//! Names of keys made from elements: `weight_*`, `object_*->field`.
+//! Key names made from elements: `weight_*`, `object_*->field`.
 
-/// What BY and GET look up for an element: the star stands for it.
+/// What BY and GET look up for an element, which replaces the star.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pattern<'a> {
     before: &'a [u8],
@@ -9,10 +9,10 @@ pub(super) struct Pattern<'a> {
 }
 
 impl<'a> Pattern<'a> {
-    /// What `text` says; `None` when it has no star, and so leads nowhere.
+    /// Parses `text`. Returns `None` if it has no star, and so leads to no key.
     ///
-    /// Star and arrow are found as C's `strchr` and `strstr` find them: not behind a zero byte. An
-    /// arrow counts behind the star, with a field behind it.
+    /// Star and arrow are found as C's `strchr` and `strstr` find them: not after a zero byte. An
+    /// arrow counts only after the star and if a field follows it.
     pub(super) fn parse(text: &'a [u8]) -> Option<Self> {
         let star = up_to_zero(text).iter().position(|byte| *byte == b'*')?;
         let (before, rest) = (&text[..star], &text[star + 1..]);
@@ -32,12 +32,12 @@ impl<'a> Pattern<'a> {
         })
     }
 
-    /// The key that it leads to for an element.
+    /// Returns the key that it leads to for an element.
     pub(super) fn key_for(&self, element: &[u8]) -> Vec<u8> {
         [self.before, element, self.after].concat()
     }
 
-    /// The field of a hash that is meant; without one the key holds a string.
+    /// Returns the field of the hash at that key, or `None` if the key holds a string.
     pub(super) fn field(&self) -> Option<&'a [u8]> {
         self.field
     }

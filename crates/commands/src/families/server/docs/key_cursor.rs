@@ -1,19 +1,19 @@
-//! Which key specification of a row an argument of `COMMAND DOCS` belongs to.
+//! The key specification of a row that an argument of `COMMAND DOCS` belongs to.
 
 use engine::spec::{Begin, Find, KeySpec};
 
-/// Says which key specification the next key argument belongs to.
+/// Assigns key arguments to key specifications, in order.
 pub(in super::super) struct KeyCursor<'a> {
     specs: &'a [KeySpec],
     index: usize,
-    /// Arguments that the current specification had so far.
+    /// Number of arguments assigned to the current specification.
     used: i16,
-    /// Whether patterns were the current specification's.
+    /// Whether the current specification is that of patterns.
     had_patterns: bool,
 }
 
 impl<'a> KeyCursor<'a> {
-    /// A cursor before the first key argument.
+    /// Returns a cursor before the first key argument.
     pub(in super::super) fn new(specs: &'a [KeySpec]) -> Self {
         Self {
             specs,
@@ -23,14 +23,16 @@ impl<'a> KeyCursor<'a> {
         }
     }
 
-    /// The specification of keys that a pattern stands for: all patterns share one.
+    /// Returns the index of the specification for the keys that a pattern stands for. All patterns
+    /// share one.
     pub(super) fn of_pattern(&mut self) -> Option<usize> {
         let spec = self.specs.get(self.index)?;
         self.had_patterns = spec.begin == Begin::Unknown;
         self.had_patterns.then_some(self.index)
     }
 
-    /// Index of the next key argument's specification; none when the row has no more of them.
+    /// Returns the index of the next key argument's specification, or `None` if the row has no
+    /// more.
     pub(super) fn next(&mut self) -> Option<usize> {
         self.index += usize::from(std::mem::take(&mut self.had_patterns));
         let index = self.index;

@@ -1,4 +1,4 @@
-//! Sets combined, by commands.
+//! Combinations of sets, through commands.
 
 use testkit::engine_server::TestServer;
 
@@ -86,7 +86,7 @@ fn sets_of_many_are_combined() {
     assert_eq!(server.integer("SINTERSTORE sixths thirds halves"), 2_000);
     assert_eq!(server.integer("SISMEMBER sixths m:11994"), 1);
     assert_eq!(server.integer("SINTERCARD 2 thirds halves LIMIT 7"), 7);
-    // Large enough to be asked for ahead.
+    // Large enough to be prefetched.
     for member in 6_000..9_000 {
         server.run(&format!("SADD thirds m:{}", 3 * member));
         server.run(&format!("SADD halves m:{}", 2 * member));
@@ -142,7 +142,7 @@ fn a_union_changes_apart_from_its_largest_set_and_is_kept_as_its_members_say() {
     assert_eq!(server.integer("SINTERCARD 2 u large"), 898);
     server.run(&format!("SREM large {}", members[5..].join(" ")));
     assert_eq!(server.integer("SINTERCARD 2 u large"), 3);
-    // The largest is a table still, of a few members.
+    // The largest set is still a table, with few members.
     assert_eq!(server.integer("SUNIONSTORE u small large"), 6);
     let encoding = server.run("OBJECT ENCODING u");
     assert_eq!(encoding, server.run("OBJECT ENCODING small"));
@@ -175,7 +175,7 @@ fn a_union_is_counted_without_being_made() {
     let syntax = "ERR syntax error";
     assert_eq!(server.error("SUNIONCARD 1 one two"), syntax);
     assert_eq!(server.error("SINTERCARD 1 one APPROX"), syntax);
-    // Of many sets of the same members: more look-ups than insertions.
+    // Many sets with the same members: more look-ups than insertions.
     let names: Vec<String> = (0..40).map(|number| format!("s{number}")).collect();
     for name in &names {
         server.run(&format!("SADD {name} x y {name}"));
