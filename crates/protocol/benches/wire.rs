@@ -1,5 +1,5 @@
-//! Time per request decoded and per reply written, as the best of many short runs, so that other
-//! work on the machine disturbs little. `cargo bench -p protocol`.
+//! Time per decoded request and per written reply, as the best of many short runs, so that other
+//! work on the machine has little influence. `cargo bench -p protocol`.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 

@@ -1,27 +1,28 @@
-//! What an incomplete request is waiting for: the argument whose bytes are still coming.
+//! The argument of an incomplete request whose bytes are not all received.
 
 use base::number::parse_i64;
 
-/// Arguments before the awaited one that are looked at.
+/// Maximum number of arguments that are checked, the awaited one included.
 const ARGUMENTS_MAX: usize = 8;
 
-/// The argument that a request stops in.
+/// The argument in which an incomplete request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AwaitedArgument<'a> {
-    /// The request's first argument; empty while that is the one.
+    /// The request's first argument; empty if that is the awaited one.
     pub name: &'a [u8],
-    /// Which argument it is; the name is number 0.
+    /// Index of the argument; the name has index 0.
     pub index: usize,
-    /// Where the line that announces its length begins.
+    /// Start of the line with its length.
     pub header_start: usize,
-    /// Where its bytes begin.
+    /// Start of its bytes.
     pub start: usize,
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub len: usize,
 }
 
-/// Looks for the argument that the incomplete request at the front of `input` stops in, among the
-/// first few. The decoder has accepted what is there; what it would not accept gives `None`.
+/// Finds the argument in which the incomplete request at the front of `input` ends, among its first
+/// few arguments. The decoder has already accepted these bytes; for bytes that it would not accept,
+/// returns `None`.
 #[must_use]
 pub fn awaited_argument(input: &[u8]) -> Option<AwaitedArgument<'_>> {
     let (_count, mut at) = header(input, 0, b'*')?;
@@ -46,7 +47,7 @@ pub fn awaited_argument(input: &[u8]) -> Option<AwaitedArgument<'_>> {
     None
 }
 
-/// The number in the line at `at` that begins with `marker`, and where the line ends.
+/// Returns the number in the line at `at` that begins with `marker`, and the end of the line.
 fn header(input: &[u8], at: usize, marker: u8) -> Option<(usize, usize)> {
     let line = input.get(at..)?.strip_prefix(&[marker])?;
     let digits = line.iter().position(|&byte| byte == b'\r')?;

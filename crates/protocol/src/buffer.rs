@@ -1,22 +1,22 @@
-//! The bytes of replies on their way out.
+//! The bytes of replies that wait to be sent.
 //!
 //! ```text
 //!   bytes:  |  written, waiting to be sent  |  room, already initialised  |
 //!           0                              end                     bytes.len()
 //! ```
 //!
-//! All of `bytes` is initialised once, when it grows, so that writing a reply neither zero-fills
-//! nor allocates in steady state. Large contents are not copied into it but attached at a place
-//! between two of its bytes. Invariants
+//! All of `bytes` is initialised once, when it grows, so writing a reply neither zero-fills nor
+//! allocates in steady state. Large contents are not copied into it but attached at a place between
+//! two of its bytes. Invariants
 //!  1. `end <= bytes.len()`.
-//!  2. Places of attachments do not fall, and none is beyond `end`.
+//!  2. Places of attachments do not descend, and none is beyond `end`.
 
 use base::shared_bytes::{Attachment, SharedBytes};
 
-/// Room for any reply that is written in one go, see [`ReplyBuffer::append_chunk`].
+/// Space for any reply that is written at once, see [`ReplyBuffer::append_chunk`].
 pub(crate) const CHUNK_BYTES: usize = 128;
 
-/// A growing byte buffer with a write cursor; see [`Reply`](crate::Reply) for what fills it.
+/// A growing byte buffer with a write cursor. [`Reply`](crate::Reply) writes to it.
 #[derive(Debug, Default)]
 pub struct ReplyBuffer {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct ReplyBuffer {
 }
 
 impl ReplyBuffer {
-    /// An empty buffer; allocates nothing before its first reply.
+    /// Creates an empty buffer. Allocates nothing before its first reply.
     pub const fn new() -> Self {
         Self {
             bytes: Vec::new(),
@@ -36,7 +36,7 @@ impl ReplyBuffer {
         }
     }
 
-    /// An empty buffer that takes `capacity_bytes` before it grows.
+    /// Creates an empty buffer that takes `capacity_bytes` before it grows.
     pub fn with_capacity(capacity_bytes: usize) -> Self {
         Self {
             bytes: vec![0; capacity_bytes],
@@ -44,13 +44,13 @@ impl ReplyBuffer {
         }
     }
 
-    /// What waits to be sent, attachments aside.
+    /// Returns the bytes that wait to be sent, without attachments.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.end]
     }
 
-    /// How many bytes wait to be sent, attachments aside.
+    /// Returns the number of bytes that wait to be sent, without attachments.
     #[inline]
     pub fn len(&self) -> usize {
         self.end
@@ -62,18 +62,18 @@ impl ReplyBuffer {
         self.end == 0
     }
 
-    /// Bytes of memory held, used or not, attachments aside.
+    /// Returns the bytes of memory, used or not, without attachments.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// How many bytes wait to be sent, attachments included.
+    /// Returns the number of bytes that wait to be sent, including attachments.
     #[inline]
     pub fn len_with_attachments(&self) -> usize {
         self.len() + self.attached_bytes
     }
 
-    /// Attaches `content` at the end of what was written so far.
+    /// Attaches `content` at the end of the bytes written so far.
     pub fn attach(&mut self, content: Box<dyn SharedBytes>) {
         self.attached_bytes += content.len();
         self.attachments.push(Attachment {
@@ -82,13 +82,13 @@ impl ReplyBuffer {
         });
     }
 
-    /// Takes all attachments out, in the order of their places.
+    /// Takes all attachments, in the order of their places.
     pub fn take_attachments(&mut self) -> Vec<Attachment> {
         self.attached_bytes = 0;
         std::mem::take(&mut self.attachments)
     }
 
-    /// A copy of what waits to be sent, attachments in their places.
+    /// Returns a copy of the bytes that wait to be sent, with attachments in their places.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len_with_attachments());
         let mut copied = 0;
@@ -106,12 +106,12 @@ impl ReplyBuffer {
         bytes
     }
 
-    /// Bytes of memory held, used or not, attachments aside.
+    /// Returns the bytes of memory, used or not, without attachments.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Forgets all content and keeps the memory.
+    /// Removes all content and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
         self.end = 0;
@@ -120,17 +120,17 @@ impl ReplyBuffer {
         }
     }
 
-    /// The current end, to which [`truncate`](Self::truncate) can return. Valid until the next
-    /// [`clear`](Self::clear).
+    /// Returns the current end, to which [`truncate`](Self::truncate) can return. Valid until the
+    /// next [`clear`](Self::clear).
     #[inline]
     pub fn mark(&self) -> usize {
         self.end
     }
 
-    /// Drops everything written after `mark`; does nothing if there is none.
+    /// Drops everything written after `mark`, if anything was.
     #[inline]
     pub fn truncate(&mut self, mark: usize) {
-        // Often there is nothing: a reader goes back to its mark before it begins.
+        // Often there is nothing: a reader returns to its mark before it begins.
         if self.end > mark {
             self.cut(mark);
         }
@@ -144,8 +144,8 @@ impl ReplyBuffer {
         }
     }
 
-    /// Drops the attachments from `mark` on: one at the mark was attached after it was taken, for
-    /// every reply with an attachment ends with bytes.
+    /// Drops the attachments from `mark` on. An attachment at the mark was attached after the mark
+    /// was taken, because every reply with an attachment ends with bytes.
     #[cold]
     fn detach(&mut self, mark: usize) {
         let stays = self.attachments.partition_point(|one| one.place < mark);
@@ -154,7 +154,7 @@ impl ReplyBuffer {
         }
     }
 
-    /// Gives memory back so that about `capacity_bytes` stay, or as many as wait to be sent.
+    /// Frees memory beyond about `capacity_bytes`, but keeps the bytes that wait to be sent.
     pub fn shrink_to(&mut self, capacity_bytes: usize) {
         if self.bytes.capacity() > capacity_bytes {
             self.bytes.truncate(capacity_bytes.max(self.end));
@@ -162,8 +162,8 @@ impl ReplyBuffer {
         }
     }
 
-    /// Room for exactly `count` more bytes, with unspecified content. What of it is meant to be
-    /// sent is declared by [`commit`](Self::commit).
+    /// Returns space for exactly `count` more bytes, with unspecified content.
+    /// [`commit`](Self::commit) sets how many of them are sent.
     #[inline]
     pub fn reserve(&mut self, count: usize) -> &mut [u8] {
         let end = self.end.saturating_add(count);
@@ -173,8 +173,8 @@ impl ReplyBuffer {
         &mut self.bytes[self.end..end]
     }
 
-    /// Counts the first `count` bytes of the last [`reserve`](Self::reserve) as written (at most
-    /// what the buffer holds).
+    /// Counts the first `count` bytes of the last [`reserve`](Self::reserve) as written (at most as
+    /// many as the buffer has).
     #[inline]
     pub fn commit(&mut self, count: usize) {
         self.end = self.bytes.len().min(self.end + count);
@@ -191,8 +191,9 @@ impl ReplyBuffer {
         &mut self.bytes[start..][..count]
     }
 
-    /// Appends `count` bytes, at most [`CHUNK_BYTES`], with unspecified content, for the caller to write;
-    /// what is behind them up to that many may be written, too, and does not count.
+    /// Appends `count` bytes, at most [`CHUNK_BYTES`], with unspecified content, for the caller to
+    /// write. The caller may also write the bytes behind them, up to [`CHUNK_BYTES`]; these do not
+    /// count.
     #[inline(always)]
     pub(crate) fn append_chunk(&mut self, count: usize) -> &mut [u8; CHUNK_BYTES] {
         let start = self.end;
@@ -212,7 +213,7 @@ impl ReplyBuffer {
         self.end += bytes.len();
     }
 
-    /// Opens a gap of `count` bytes at `mark`, moving what follows; the gap's content is
+    /// Opens a gap of `count` bytes at `mark`, moving the bytes behind it. The gap's content is
     /// unspecified.
     pub(crate) fn open_gap(&mut self, mark: usize, count: usize) {
         self.reserve(count);
@@ -230,7 +231,7 @@ impl ReplyBuffer {
         self.bytes[mark..mark + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Makes room for `count` more bytes, and gives it.
+    /// Makes space for `count` more bytes, and returns it.
     #[cold]
     fn grow(&mut self, count: usize) -> &mut [u8] {
         let wanted = self

@@ -1,19 +1,20 @@
-//! From received bytes to requests.
+//! Decodes received bytes to requests.
 //!
 //! ```text
 //!   input:  | complete requests, into the batch       | incomplete |  not received yet
 //!           0                                     consumed       len   consumed + needed
 //! ```
 //!
-//! Complete requests go the short way ([`short`](crate::short)) if they can, else the exact one
-//! ([`frame`](crate::frame)). An incomplete request of few arguments is decoded again from its
-//! start when more bytes have come. One of many keeps its progress here, so that the work stays
-//! linear in the bytes received. While a long argument is awaited, `needed` answers at once.
+//! Complete requests are decoded by the short way ([`short`](crate::short)) if possible, and by the
+//! exact one ([`frame`](crate::frame)) otherwise. An incomplete request of few arguments is decoded
+//! again from its start when more bytes are received. A request of many arguments keeps its
+//! progress here, so that the work stays linear in the received bytes. While a long argument is
+//! awaited, `needed` answers immediately.
 //!
 //! Invariants
-//!  1. What comes out does not depend on how the input was cut into pieces.
-//!  2. Memory held grows with bytes received, never with a count or length a peer announced.
-//!  3. Positions fit `u32`: no more than `u32::MAX` bytes are looked at in one call.
+//!  1. The requests do not depend on how the input was cut into pieces.
+//!  2. Memory grows with received bytes, never with a count or length that a peer announced.
+//!  3. Positions fit `u32`: one call reads at most `u32::MAX` bytes.
 
 use crate::error::ProtocolError;
 use crate::frame::{Frame, Progress, Searched, Step};
@@ -24,25 +25,25 @@ use crate::short::decode_short_requests;
 /// From this many decoded arguments on, an incomplete request keeps its progress.
 const ARGUMENTS_REDECODED_MAX: usize = 32;
 
-/// What one call of [`Decoder::decode`] used up.
+/// Result of one call of [`Decoder::decode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoded {
-    /// Bytes of the decoded requests, and of empty ones that were skipped.
+    /// Bytes of the decoded requests, and of skipped empty ones.
     pub consumed: usize,
-    /// How many bytes the input must have from `consumed` on before another request can come out
-    /// of it; 0 when any further byte may do.
+    /// Length that the input must have from `consumed` on before another request can be decoded; 0
+    /// if any further byte may be enough.
     pub needed: usize,
-    /// What is wrong with the request at `consumed`. The requests before it are valid and executed
-    /// first; then the error is answered and the connection closed.
+    /// The error of the request at `consumed`. The requests before it are valid and executed first.
+    /// Then the session answers the error and closes the connection.
     pub error: Option<ProtocolError>,
 }
 
-/// The state of one session's input: little more than nothing while no request is half received.
+/// The state of one session's input. It is tiny while no request is partly received.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// Progress in the request at the front of the input, when that is worth keeping.
+    /// Progress in the request at the front of the input, if that is worth keeping.
     partial: Option<Box<Partial>>,
-    /// The input's length below which there is no use in looking at it.
+    /// Length of the input below which decoding is useless.
     needed: usize,
     /// The awaited line of the request at the front of the input.
     searched: Searched,
@@ -51,7 +52,7 @@ pub struct Decoder {
 /// Every idle session has a decoder.
 const _: () = assert!(size_of::<Decoder>() <= 32);
 
-/// A request of which many arguments were decoded. Positions count from the request's start.
+/// A request of which many arguments are decoded. Positions count from the request's start.
 #[derive(Debug)]
 struct Partial {
     progress: Progress,
@@ -59,7 +60,7 @@ struct Partial {
 }
 
 impl Decoder {
-    /// The state before the first byte.
+    /// Creates the state before the first byte.
     pub fn new() -> Self {
         Self::default()
     }
@@ -67,9 +68,9 @@ impl Decoder {
     /// Decodes up to `max` complete requests from the front of `input` into `batch`, which is
     /// cleared first.
     ///
-    /// The next call's input must begin at this one's `consumed`, or [`reset`](Self::reset) must
-    /// come between. Call again at once as long as requests come out: nothing comes out only when
-    /// bytes are missing or an error is reported.
+    /// The next call's input must begin at this call's `consumed`, unless [`reset`](Self::reset) is
+    /// called in between. The caller calls again immediately while requests are decoded: no request
+    /// is decoded only if bytes are missing or an error is reported.
     pub fn decode(
         &mut self,
         input: &[u8],
@@ -102,12 +103,12 @@ impl Decoder {
         }
     }
 
-    /// Forgets a request that is half received.
+    /// Forgets a partly received request.
     pub fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// Bytes of memory held for a request that is half received.
+    /// Returns the bytes of memory for a partly received request.
     pub fn held_bytes(&self) -> usize {
         let partial = self.partial.as_ref();
         partial.map_or(0, |partial| {
@@ -193,7 +194,7 @@ impl Decoder {
         step
     }
 
-    /// Decodes a request of which the beginning is known. It is the first of the input.
+    /// Decodes a request whose beginning is already decoded. It is the first of the input.
     fn resume(&mut self, mut partial: Box<Partial>, frame: &Frame<'_>, batch: &mut Batch) -> Step {
         let Partial { progress, spans } = &mut *partial;
         let step = frame.decode_arguments(progress, spans);

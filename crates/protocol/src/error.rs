@@ -1,12 +1,12 @@
-//! What a malformed request is answered before its connection is closed.
+//! Error replies to malformed requests, after which the connection is closed.
 //!
-//! The texts are interface: clients and test suites match on them byte by byte.
+//! The texts are an interface: clients and test suites match them byte by byte.
 
 use std::fmt;
 
 use crate::reply::Reply;
 
-/// A request that breaks the protocol. The session answers it and closes the connection, since
+/// A request that violates the protocol. The session answers it and closes the connection, because
 /// nothing after it can be trusted to be a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -21,7 +21,7 @@ pub enum ProtocolError {
     UnauthenticatedBulkLength,
     /// An argument starts with this byte instead of `$`.
     ExpectedBulk(u8),
-    /// A quoted argument of an inline request has no end, or something sticks to its end.
+    /// A quoted argument of an inline request has no end, or its end is not followed by a space.
     UnbalancedQuotes,
     /// The line of an inline request exceeds the limit.
     TooBigInlineRequest,
@@ -62,7 +62,7 @@ impl ProtocolError {
     }
 }
 
-/// The text for a log line, without the code a reply starts with.
+/// Formats the text for a log line, without the code with which a reply begins.
 impl fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.full_text().trim_start_matches("ERR "))?;

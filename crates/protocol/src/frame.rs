@@ -1,10 +1,10 @@
-//! One request, decoded exactly: every error, and able to stop anywhere and go on later.
+//! Decodes one request exactly: detects every error, and can stop anywhere and continue later.
 //!
-//! Lines end as Redis has them end. A count or length ends at CR, and the byte after CR is skipped
-//! unseen. An inline request ends at LF, without a CR before it. A zero byte hides what follows it,
-//! so that such a line never ends and only grows too big.
+//! Lines end as in Redis. A count or length ends at CR, and the byte after CR is skipped unchecked.
+//! An inline request ends at LF, without a CR before it. A zero byte hides what follows it, so such
+//! a line never ends and only becomes too long.
 //!
-//! Positions count from the request's first byte, unless they are called the input's.
+//! Positions count from the request's first byte, unless they are called positions of the input.
 
 use base::number::parse_i64;
 
@@ -14,14 +14,14 @@ use crate::limits::Ceilings;
 use crate::request::{Batch, Span, Spans};
 use crate::short::bulk_header;
 
-/// How far into a request decoding came.
+/// Progress of decoding a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress {
     pub(crate) position: usize,
     pub(crate) arguments_left: usize,
 }
 
-/// A line that was searched for its end in vain, so that it is not searched twice.
+/// A line in which no end was found, so that it is not searched twice.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Searched {
     line_start: usize,
@@ -33,21 +33,21 @@ pub(crate) struct Searched {
 pub(crate) enum Step {
     /// The request ends at this position.
     Complete(usize),
-    /// An argument ends at this position, and bytes are missing up to there.
+    /// An argument ends at this position, and bytes before it are missing.
     AwaitsArgument(usize),
-    /// A line's end is missing.
+    /// The end of a line is missing.
     AwaitsLine(Searched),
     /// The request is malformed.
     Failed(ProtocolError),
 }
 
-/// A request that may lack its end.
+/// A request that may be incomplete.
 pub(crate) struct Frame<'a> {
     /// The input from the request's first byte on.
     pub(crate) bytes: &'a [u8],
-    /// Where the request begins in the input.
+    /// Start of the request in the input.
     pub(crate) start: usize,
-    /// What an earlier call found out about its lines.
+    /// What an earlier call searched of its lines.
     pub(crate) searched: Searched,
     pub(crate) ceilings: &'a Ceilings,
 }
@@ -82,7 +82,7 @@ impl<'a> Frame<'a> {
         Step::Complete(progress.position)
     }
 
-    /// Decodes a line of arguments.
+    /// Decodes an inline request.
     pub(crate) fn decode_inline(&self, batch: &mut Batch) -> Step {
         let line = match self.find_line(0, b'\n', ProtocolError::TooBigInlineRequest) {
             Ok(line) => line,
@@ -101,7 +101,7 @@ impl<'a> Frame<'a> {
         Step::Complete(end)
     }
 
-    /// Where the argument announced at `position` has its content, and how long that is.
+    /// Returns the position and the length of the content of the argument announced at `position`.
     fn decode_length(&self, position: usize) -> Result<(usize, usize), Step> {
         if let Some((length, header_bytes)) = bulk_header(&self.bytes[position..])
             && length.max(position) <= self.ceilings.short_bulk_bytes_max
@@ -118,7 +118,7 @@ impl<'a> Frame<'a> {
         Ok((content, length.map_err(Step::Failed)?))
     }
 
-    /// The line at `position` without its end, which is a CR and any byte.
+    /// Returns the line at `position` without its end, which is a CR and any byte.
     fn header_line(&self, position: usize, too_big: ProtocolError) -> Result<&'a [u8], Step> {
         let line = self.find_line(position, b'\r', too_big)?;
         let end = position + line.len();
@@ -131,7 +131,7 @@ impl<'a> Frame<'a> {
         Ok(line)
     }
 
-    /// The bytes from `position` up to `terminator`.
+    /// Returns the bytes from `position` up to `terminator`.
     fn find_line(
         &self,
         position: usize,
@@ -154,7 +154,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Where the search for `terminator` in `window`, which begins at `position`, ends.
+    /// Returns where the search for `terminator` in `window`, which begins at `position`, ends.
     fn find_stop(&self, position: usize, window: &[u8], terminator: u8) -> usize {
         let skipped = if self.searched.line_start == position {
             self.searched.end.saturating_sub(position).min(window.len())

@@ -1,15 +1,15 @@
-//! Inline requests: a line of words, as a human types it.
+//! Inline requests: a line of words, as a person types it.
 //!
-//! Without quotes its words are views of the input, as the arguments of any request are. With
-//! quotes, what a word means differs from how it is written, and the batch keeps a copy.
+//! Without quotes, its words are views of the input, like the arguments of any request. With
+//! quotes, a word differs from its spelling, and the batch keeps a copy.
 
 use base::words;
 
 use crate::error::ProtocolError;
 use crate::request::{Batch, Span};
 
-/// Adds the words of `line`, which lies at `line_start` of the input, to `batch` as spans. Says
-/// whether they point into the batch's side buffer instead of the input.
+/// Adds the words of `line`, which begins at `line_start` of the input, to `batch` as spans.
+/// Returns whether the spans point into the batch's side buffer instead of the input.
 pub(crate) fn push_words(
     line: &[u8],
     line_start: usize,
@@ -43,7 +43,7 @@ fn push_plain_words(line: &[u8], line_start: usize, batch: &mut Batch) {
         if position == line.len() {
             return;
         }
-        // Vertical tab and form feed part words only in front of one.
+        // Vertical tab and form feed separate words only before a word.
         let is_word = |byte| !matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         let length = count_while(&line[position..], is_word);
         batch.spans.push(Span::new(line_start + position, length));

@@ -8,10 +8,10 @@
 //!                  what a client writes                      what a client reads
 //! ```
 //!
-//! Nothing here performs I/O, knows a command or keeps a key. Decoding copies no argument of a
-//! RESP request: a [`Request`] points into the caller's input. Every limit is named in [`Limits`],
-//! and no input, however hostile, panics or makes the decoder hold more than a small multiple of
-//! the bytes it was given.
+//! This room performs no I/O, knows no command and keeps no key. Decoding copies no argument of a
+//! RESP request: a [`Request`] points into the caller's input. [`Limits`] names every limit. No
+//! input, however hostile, causes a panic or makes the decoder hold more than a small multiple of
+//! the received bytes.
 #![forbid(unsafe_code)]
 
 mod awaited;

@@ -1,27 +1,28 @@
-//! What a peer may send.
+//! Limits of what a peer may send.
 
 use crate::error::ProtocolError;
 use crate::request::SHORT_ARGUMENTS_MAX;
 
-/// Arguments a client may send in one request before it is authenticated.
+/// Maximum arguments of a request before the client is authenticated.
 const UNAUTHENTICATED_ARGUMENTS_MAX: u32 = 10;
-/// Length of an argument a client may send before it is authenticated.
+/// Maximum length of an argument before the client is authenticated.
 const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16_384;
-/// Length of an argument that is decoded the short way: far from where sums exceed `u32`.
+/// Maximum length of an argument that is decoded by the short way: far below where sums exceed
+/// `u32`.
 const SHORT_BULK_BYTES_MAX: usize = 1 << 30;
 
-/// What a peer may send. All limits are inclusive.
+/// Limits of what a peer may send. All are inclusive.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Arguments of one request.
+    /// Maximum arguments of one request.
     pub multibulk_max: u32,
-    /// Bytes of one argument, the directive `proto-max-bulk-len`. A whole request is always
+    /// Maximum bytes of one argument, the directive `proto-max-bulk-len`. A whole request is always
     /// shorter than 4 GiB.
     pub bulk_bytes_max: u64,
-    /// Bytes of an inline request, or of a line that announces a count or length.
+    /// Maximum bytes of an inline request, or of a line that announces a count or length.
     pub inline_bytes_max: usize,
-    /// Whether the peer has shown who it is. If not, much smaller limits hold, and requests are
-    /// decoded one at a time, since the next one may be the one that lifts them.
+    /// Whether the peer is authenticated. If not, much lower limits apply, and requests are decoded
+    /// one at a time, because each may be the one that raises the limits.
     pub authenticated: bool,
 }
 
@@ -41,9 +42,9 @@ pub(crate) struct Ceilings {
     limits: Limits,
     arguments_max: u64,
     bulk_bytes_max: u64,
-    /// Whether few arguments of up to three digits' length need no further check.
+    /// Whether few arguments with lengths of up to three digits need no further check.
     pub(crate) allow_short: bool,
-    /// Length of an argument that needs no further check.
+    /// Maximum length of an argument that needs no further check.
     pub(crate) short_bulk_bytes_max: usize,
 }
 
@@ -72,7 +73,7 @@ impl Ceilings {
         self.limits.inline_bytes_max
     }
 
-    /// The count after `*`, if it is one and allowed; less than none is none.
+    /// Checks the count after `*`. A negative count counts as 0.
     pub(crate) fn check_count(&self, count: Option<i64>) -> Result<usize, ProtocolError> {
         let count = count.ok_or(ProtocolError::InvalidMultibulkLength)?;
         let count = u64::try_from(count).unwrap_or(0);
@@ -85,8 +86,8 @@ impl Ceilings {
         }
     }
 
-    /// The length after `$`, if it is one and allowed. The argument begins `position` bytes after
-    /// its request, and must end where `u32` still counts.
+    /// Checks the length after `$`. The argument begins `position` bytes after the start of its
+    /// request, and must end within the range of `u32`.
     pub(crate) fn check_length(
         &self,
         length: Option<i64>,

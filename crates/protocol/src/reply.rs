@@ -1,9 +1,9 @@
 //! Writing replies.
 //!
-//! One method a shape. What RESP3 added is written in RESP2 as Redis writes it: maps, sets and
-//! pushes become arrays, doubles, big numbers and verbatim texts become bulk strings, booleans
-//! become 0 and 1. A reply is written once, straight into the buffer; nothing here allocates
-//! except the buffer when it grows.
+//! One method per shape. RESP3 types are written in RESP2 as Redis writes them: maps, sets and
+//! pushes become arrays; doubles, big numbers and verbatim texts become bulk strings; booleans
+//! become 0 and 1. A reply is written once, directly to the buffer. Nothing here allocates except
+//! the buffer when it grows.
 
 use base::float::FloatText;
 use base::number::{TEXT_BYTES_MAX, decimal_len, write_i64, write_u64};
@@ -12,11 +12,11 @@ use base::shared_bytes::SharedBytes;
 use crate::buffer::ReplyBuffer;
 use crate::value::short_lines;
 
-/// The longest header: a type byte, a number, CR LF.
+/// Maximum length of a header: a type byte, a number, CR LF.
 const HEADER_BYTES_MAX: usize = 1 + TEXT_BYTES_MAX + 2;
 const LINE_END: &[u8; 2] = b"\r\n";
 
-/// The headers of strings below a hundred bytes, filled up to one word each.
+/// The headers of strings below a hundred bytes, padded to one word each.
 const SHORT_BULK_HEADERS: [[u8; 8]; 100] = {
     let lines = short_lines::<100>();
     let mut headers = [[0; 8]; 100];
@@ -29,7 +29,7 @@ const SHORT_BULK_HEADERS: [[u8; 8]; 100] = {
     headers
 };
 
-/// The version of the protocol a session speaks, as chosen by HELLO.
+/// The version of the protocol of a session, as chosen by HELLO.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Resp {
     /// RESP2, with which every session starts.
@@ -46,8 +46,8 @@ pub struct Reply<'a> {
     version: Resp,
 }
 
-/// The place of a header whose length is not known yet. Give it back to
-/// [`Reply::end_array`] and its kin.
+/// The position of a header whose length is not known yet. The caller passes it to
+/// [`Reply::end_array`] or a similar method.
 #[derive(Debug)]
 #[must_use = "the reply is malformed until the length is written"]
 pub struct Deferred {
@@ -55,48 +55,48 @@ pub struct Deferred {
 }
 
 impl<'a> Reply<'a> {
-    /// Appends to `buffer` in the protocol's `version`.
+    /// Creates a writer that appends to `buffer` in the protocol's `version`.
     #[inline]
     pub fn new(buffer: &'a mut ReplyBuffer, version: Resp) -> Self {
         Self { buffer, version }
     }
 
-    /// The version in use.
+    /// Returns the version in use.
     #[inline]
     pub fn version(&self) -> Resp {
         self.version
     }
 
-    /// Changes the version for what follows, as HELLO does.
+    /// Changes the version of the following replies, as HELLO does.
     #[inline]
     pub fn set_version(&mut self, version: Resp) {
         self.version = version;
     }
 
-    /// The current end, for [`rollback`](Self::rollback).
+    /// Returns the current end, for [`rollback`](Self::rollback).
     #[inline]
     pub fn mark(&self) -> usize {
         self.buffer.mark()
     }
 
-    /// Takes back everything written since `mark`.
+    /// Removes everything written since `mark`.
     #[inline]
     pub fn rollback(&mut self, mark: usize) {
         self.buffer.truncate(mark);
     }
 
-    /// What was written since `mark`.
+    /// Returns the bytes written since `mark`.
     pub fn since(&self, mark: usize) -> &[u8] {
         self.buffer.as_slice().get(mark..).unwrap_or_default()
     }
 
-    /// Bytes in the buffer, replies before this one included, attachments aside.
+    /// Returns the bytes in the buffer, including replies before this one, without attachments.
     #[inline]
     pub fn len(&self) -> usize {
         self.buffer.len()
     }
 
-    /// The same with attachments.
+    /// Returns the same number with attachments.
     #[inline]
     pub fn len_with_attachments(&self) -> usize {
         self.buffer.len_with_attachments()
@@ -108,25 +108,25 @@ impl<'a> Reply<'a> {
         self.buffer.is_empty()
     }
 
-    /// `+OK`.
+    /// Writes `+OK`.
     #[inline]
     pub fn ok(&mut self) {
         self.raw(b"+OK\r\n");
     }
 
-    /// A status, such as `PONG`.
+    /// Writes a status, such as `PONG`.
     #[inline]
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error: the full text with its code, without the leading `-`.
+    /// Writes an error: the full text with its code, without the leading `-`.
     pub fn error(&mut self, text: &str) {
         self.error_bytes(text.as_bytes());
     }
 
-    /// An error that quotes what a client sent. Line ends inside become blanks, those at the end
-    /// are dropped, so that the text can never be taken for another reply.
+    /// Writes an error that quotes what a client sent. Line ends inside become blanks and those at
+    /// the end are dropped, so that the text can never be read as another reply.
     pub fn error_bytes(&mut self, text: &[u8]) {
         let end = text
             .iter()
@@ -135,7 +135,7 @@ impl<'a> Reply<'a> {
         self.line(b'-', &text[..end]);
     }
 
-    /// A whole number.
+    /// Writes a whole number.
     #[inline]
     pub fn integer(&mut self, value: i64) {
         let small = usize::try_from(value)
@@ -148,33 +148,33 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A number of things.
+    /// Writes a count.
     #[inline]
     pub fn count(&mut self, count: usize) {
         self.integer(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// A string of any bytes.
+    /// Writes a string of any bytes.
     #[inline]
     pub fn bulk(&mut self, content: &[u8]) {
         self.bulk_with(content.len(), |room| room.copy_from_slice(content));
     }
 
-    /// A string of text.
+    /// Writes a string of text.
     #[inline]
     pub fn bulk_str(&mut self, content: &str) {
         self.bulk(content.as_bytes());
     }
 
-    /// A string of exactly `len` bytes that `fill` writes in place. What `fill` finds there is
-    /// unspecified.
+    /// Writes a string of exactly `len` bytes that `fill` writes in place. Their content is
+    /// unspecified before.
     #[inline(always)]
     pub fn bulk_with(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) {
-        // Filled at one place only, so that what fills can be compiled into its caller.
+        // `fill` is called at one place only, so that it can be inlined into its caller.
         fill(self.bulk_room(len));
     }
 
-    /// All of a string but its content, for which this is the room.
+    /// Writes all of a string except its content, and returns the space for the content.
     #[inline(always)]
     fn bulk_room(&mut self, len: usize) -> &mut [u8] {
         let Some(header) = SHORT_BULK_HEADERS.get(len) else {
@@ -188,7 +188,7 @@ impl<'a> Reply<'a> {
         &mut room[header_bytes..end]
     }
 
-    /// A string that is sent from where it lies: for long ones, see
+    /// Writes a string whose content is sent without being copied: for long ones, see
     /// [`ReplyBuffer::attach`](crate::ReplyBuffer::attach).
     pub fn bulk_shared(&mut self, content: Box<dyn SharedBytes>) {
         self.header(b'$', content.len());
@@ -196,7 +196,7 @@ impl<'a> Reply<'a> {
         self.raw(LINE_END);
     }
 
-    /// A whole number as a string.
+    /// Writes a whole number as a string.
     #[inline]
     pub fn bulk_integer(&mut self, value: i64) {
         self.bulk_with(decimal_len(value), |room| {
@@ -204,7 +204,7 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// Nothing: a missing string or value.
+    /// Writes a null: a missing string or value.
     #[inline]
     pub fn null(&mut self) {
         match self.version {
@@ -213,7 +213,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Nothing, in place of an array.
+    /// Writes a null in place of an array.
     #[inline]
     pub fn null_array(&mut self) {
         match self.version {
@@ -222,13 +222,13 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The header of an array; `len` replies follow.
+    /// Writes the header of an array; `len` replies follow.
     #[inline]
     pub fn array(&mut self, len: usize) {
         self.header(b'*', len);
     }
 
-    /// The header of a map; `len` pairs of a key and a value follow.
+    /// Writes the header of a map; `len` pairs of a key and a value follow.
     #[inline]
     pub fn map(&mut self, len: usize) {
         match self.version {
@@ -237,20 +237,21 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The header of a set; `len` replies follow.
+    /// Writes the header of a set; `len` replies follow.
     #[inline]
     pub fn set(&mut self, len: usize) {
         self.header_by_version(b'~', len);
     }
 
-    /// The header of a push, which answers no request; `len` replies follow.
+    /// Writes the header of a push, which answers no request; `len` replies follow.
     #[inline]
     pub fn push(&mut self, len: usize) {
         self.header_by_version(b'>', len);
     }
 
-    /// The header of an attribute, `len` pairs that decorate the reply after them. RESP2 has none:
-    /// then nothing is written, `false` is returned, and the pairs must be left out.
+    /// Writes the header of an attribute: `len` pairs that annotate the reply after them. RESP2 has
+    /// no attributes: then it writes nothing and returns `false`, and the caller must omit the
+    /// pairs.
     pub fn attribute(&mut self, len: usize) -> bool {
         if self.version == Resp::V3 {
             self.header(b'|', len);
@@ -258,7 +259,7 @@ impl<'a> Reply<'a> {
         self.version == Resp::V3
     }
 
-    /// A floating-point number, in the shortest text that reads back as the same number.
+    /// Writes a floating-point number, in the shortest text that reads back as the same number.
     pub fn double(&mut self, value: f64) {
         let text = FloatText::shortest(value);
         match self.version {
@@ -267,7 +268,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Yes or no.
+    /// Writes a boolean.
     #[inline]
     pub fn boolean(&mut self, value: bool) {
         self.raw(match (self.version, value) {
@@ -278,7 +279,7 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// A whole number of any size, as decimal text.
+    /// Writes a whole number of any size, as decimal text.
     pub fn big_number(&mut self, digits: &str) {
         match self.version {
             Resp::V2 => self.bulk(digits.as_bytes()),
@@ -286,7 +287,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A text to be shown as it is. `format` has three characters, such as `txt`.
+    /// Writes a text that is shown verbatim. `format` has three characters, such as `txt`.
     pub fn verbatim(&mut self, format: &str, content: &[u8]) {
         debug_assert_eq!(
             format.len(),
@@ -302,7 +303,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Bytes that are a reply, or part of one, already.
+    /// Writes bytes that are already a reply, or part of one.
     #[inline]
     pub fn raw(&mut self, encoded: &[u8]) {
         self.buffer.push_slice(encoded);
@@ -350,7 +351,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Leaves room for a header of one digit, the most frequent.
+    /// Reserves space for a header of one digit, the most frequent.
     #[inline]
     fn begin(&mut self) -> Deferred {
         let mark = self.buffer.mark();
@@ -358,7 +359,8 @@ impl<'a> Reply<'a> {
         Deferred { mark }
     }
 
-    /// Writes the header into the room left for it, moving what follows when it has more digits.
+    /// Writes the header into the reserved space. Moves the bytes behind it if the header has more
+    /// digits.
     fn end(&mut self, slot: Deferred, marker: u8, len: usize) {
         let mut header = [0; HEADER_BYTES_MAX];
         let header_bytes = write_header(&mut header, marker, len);
@@ -394,7 +396,8 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// `marker`, length, `prefix`, and room for the content: the length counts the prefix.
+    /// Writes `marker`, length and `prefix`, and returns the space for the content. The length
+    /// includes the prefix.
     fn blob_room(&mut self, marker: u8, prefix: &[u8], len: usize) -> &mut [u8] {
         let content_bytes = prefix.len() + len;
         let mut header = [0; HEADER_BYTES_MAX];
@@ -411,7 +414,7 @@ impl<'a> Reply<'a> {
         content
     }
 
-    /// `marker` and one line of text, of which line ends become blanks.
+    /// Writes `marker` and one line of text, in which line ends become blanks.
     fn line(&mut self, marker: u8, text: &[u8]) {
         let room = self.buffer.reserve(1 + text.len() + LINE_END.len());
         room[0] = marker;
@@ -423,7 +426,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// The header for a number below ten.
+/// Returns the header for a number below ten, or `None` for other numbers.
 #[inline]
 fn small_header(marker: u8, number: usize) -> Option<[u8; 4]> {
     match u8::try_from(number) {

@@ -1,44 +1,45 @@
-//! Decoded requests: views into the bytes they were decoded from.
+//! Decoded requests: views of the bytes from which they were decoded.
 //!
-//! A [`Batch`] is a flat list of argument positions and a list of ranges over it. Requests of a pipeline
-//! are mostly alike, so one range is a run of them: those that stand one behind the other and differ in
-//! their arguments only. What reads a batch finds out once a run what is the same for all of it.
+//! A [`Batch`] is a flat list of argument positions and a list of ranges over it. Requests of a
+//! pipeline are mostly similar, so one range is a run of them: consecutive requests that differ
+//! only in their arguments. A reader of a batch determines once per run what all its requests have
+//! in common.
 //!
 //! A worker keeps one batch for all its sessions. An inline request with quotes has arguments that
-//! differ from their encoding; only those are copied, into a side buffer of the batch.
+//! differ from their encoding. Only those are copied, to a side buffer of the batch.
 
 use base::number::digits_count;
 
 use crate::short::Shape;
 
-/// Argument positions a batch may keep between two decodings; a request with more gives its memory
-/// back.
+/// Maximum number of argument positions that a batch keeps between two decodings. A request with
+/// more frees its memory.
 const SPANS_KEPT_MAX: usize = 64 * 1024;
-/// Runs of requests a batch may keep places for.
+/// Maximum number of runs for which a batch keeps places.
 const RUNS_KEPT_MAX: usize = 1024;
-/// Unescaped bytes a batch may keep between two decodings.
+/// Maximum number of unescaped bytes that a batch keeps between two decodings.
 const UNESCAPED_BYTES_KEPT_MAX: usize = 64 * 1024;
 
-/// Arguments of a request that is decoded the short way.
+/// Maximum arguments of a request that is decoded by the short way.
 pub(crate) const SHORT_ARGUMENTS_MAX: usize = 9;
-/// Bytes in front of a short request's name: `*2 CR LF $3 CR LF`.
+/// Bytes before a short request's name: `*2 CR LF $3 CR LF`.
 pub(crate) const SHORT_HEAD_BYTES: u32 = 8;
-/// Requests that are decoded the short way at once.
+/// Maximum number of requests that are decoded by the short way at once.
 pub(crate) const SHORT_REQUESTS_MAX: usize = 16;
 
-/// A command's name of up to seven bytes as one word, which no other name has: its bytes as they
-/// were sent, the first in the lowest place, and how many they are in the highest. For a quick
-/// look into a table of known spellings.
+/// A command's name of up to seven bytes as one word, which no other name has. It contains the
+/// name's bytes as they were sent, the first in the lowest byte, and their number in the highest.
+/// For a fast lookup in a table of known spellings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct NameKey(u64);
 
 impl NameKey {
-    /// No key: of longer names, and of requests that were not decoded the short way.
+    /// No key: for longer names, and for requests that were not decoded by the short way.
     pub const NONE: Self = Self(0);
-    /// The longest name that has a key.
+    /// Maximum length of a name that has a key.
     pub const BYTES_MAX: usize = 7;
 
-    /// The key of `name`, if it has one.
+    /// Returns the key of `name`, or [`NameKey::NONE`] if it has none.
     #[must_use]
     pub fn of(name: &[u8]) -> Self {
         let bytes = name.iter().rev();
@@ -46,8 +47,8 @@ impl NameKey {
         Self::new(word, Self::mask_and_tag(name.len()))
     }
 
-    /// What makes a key of the word at the beginning of a name: the bits that are the name's, and
-    /// those that say how long it is. Neither for a name that has no key.
+    /// Returns what turns the first word of a name into its key: the mask of the name's bits, and
+    /// the bits that encode its length. Both are 0 for a name that has no key.
     #[inline(always)]
     pub(crate) const fn mask_and_tag(name_bytes: usize) -> (u64, u64) {
         if name_bytes == 0 || name_bytes > Self::BYTES_MAX {
@@ -57,13 +58,13 @@ impl NameKey {
         (mask, (name_bytes as u64) << 56)
     }
 
-    /// The key of a name, from the word at its beginning.
+    /// Returns the key of a name from its first word.
     #[inline(always)]
     pub(crate) const fn new(word: u64, (mask, tag): (u64, u64)) -> Self {
         Self(word & mask | tag)
     }
 
-    /// The key of the name that lies there.
+    /// Returns the key of the name at this span.
     #[inline]
     fn at(input: &[u8], name: Span) -> Self {
         let (start, len) = (name.start as usize, name.len as usize);
@@ -77,7 +78,7 @@ impl NameKey {
         }
     }
 
-    /// The word itself.
+    /// Returns the word.
     #[inline]
     #[must_use]
     pub fn word(self) -> u64 {
@@ -85,7 +86,7 @@ impl NameKey {
     }
 }
 
-/// Where an argument lies in the bytes it belongs to.
+/// The position of an argument in the bytes that contain it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Span {
     start: u32,
@@ -93,7 +94,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Positions above `u32::MAX` must have been ruled out before.
+    /// Creates a span. The caller has excluded positions above `u32::MAX`.
     #[inline]
     #[expect(
         clippy::cast_possible_truncation,
@@ -107,12 +108,12 @@ impl Span {
         }
     }
 
-    /// The same argument when `offset` bytes in front of it are gone.
+    /// Returns the span of the same argument after `offset` bytes before it were removed.
     fn moved_front(self, offset: usize) -> Self {
         Self::new(self.start as usize - offset, self.len as usize)
     }
 
-    /// Where the line that it stands on ends.
+    /// Returns the end of its line.
     #[inline]
     fn line_end(self) -> u32 {
         self.start + self.len + 2
@@ -124,15 +125,15 @@ impl Span {
     }
 }
 
-/// A growing list whose memory is initialised once, when it grows, so that adding some costs one
-/// check instead of one each. Invariant: `used <= slots.len()`.
+/// A growing list whose memory is initialised once, when it grows, so that adding several items
+/// costs one check instead of one per item. Invariant: `used <= slots.len()`.
 #[derive(Debug, Default)]
 pub(crate) struct Slots<T> {
     slots: Vec<T>,
     used: usize,
 }
 
-/// Where arguments are.
+/// Positions of arguments.
 pub(crate) type Spans = Slots<Span>;
 
 impl<T: Copy + Default> Slots<T> {
@@ -146,7 +147,7 @@ impl<T: Copy + Default> Slots<T> {
         &self.slots[..self.used]
     }
 
-    /// Places for `count` more.
+    /// Returns places for `count` more.
     #[inline]
     fn room(&mut self, count: usize) -> &mut [T] {
         if self.slots.len() - self.used < count {
@@ -170,7 +171,7 @@ impl<T: Copy + Default> Slots<T> {
         self.slots.capacity() * size_of::<T>()
     }
 
-    /// Forgets all; keeps memory for at most `kept_max`.
+    /// Removes all items and keeps memory for at most `kept_max`.
     #[inline]
     fn clear(&mut self, kept_max: usize) {
         self.used = 0;
@@ -188,7 +189,7 @@ impl<T: Copy + Default> Slots<T> {
 }
 
 impl Spans {
-    /// Takes the spans from `start` on out, counted from `offset` bytes later in the input.
+    /// Takes the spans from `start` on. They then count from `offset` bytes later in the input.
     pub(crate) fn split_off(&mut self, start: usize, offset: usize) -> Self {
         let moved = self.slots[start..self.used]
             .iter()
@@ -202,23 +203,23 @@ impl Spans {
     }
 }
 
-/// Requests of a batch that have the same name and as many arguments: one, or several short ones.
+/// Requests of a batch that have the same name and number of arguments: one, or several short ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RunRange {
     name: NameKey,
     requests: u32,
-    /// Of each; the spans of all are behind those of the run before.
+    /// Arguments of each request. The spans of all requests follow those of the run before.
     arguments: u32,
-    /// Where the last one ends in the input.
+    /// End of the last request in the input.
     end: u32,
-    /// How long its encoding is; 0 for short ones, whose spans tell.
+    /// Length of its encoding; 0 for short requests, whose spans determine it.
     wire_bytes: u32,
-    /// The spans point into the batch's side buffer instead of the input.
+    /// Whether the spans point into the batch's side buffer instead of the input.
     unescaped: bool,
 }
 
 impl RunRange {
-    /// A run of short requests that has none yet.
+    /// Creates an empty run of short requests.
     #[inline(always)]
     pub(crate) fn begin(name: NameKey, arguments: usize) -> Self {
         Self {
@@ -228,25 +229,25 @@ impl RunRange {
         }
     }
 
-    /// Whether a request with this name and so many arguments can go on with it.
+    /// Whether a request with this name and number of arguments can be added to it.
     #[inline(always)]
     pub(crate) fn takes(&self, name: NameKey, arguments: usize) -> bool {
         self.name == name && self.arguments as usize == arguments && name != NameKey::NONE
     }
 
-    /// Whether its requests have a name with this key, if it has any.
+    /// Whether it has requests, and their name has this key.
     #[inline(always)]
     pub(crate) fn is_of(&self, name: NameKey) -> bool {
         self.name == name && self.requests > 0
     }
 
-    /// Counts so many more requests.
+    /// Counts `requests` more requests.
     #[inline(always)]
     pub(crate) fn grow(&mut self, requests: usize) {
         self.requests += Span::new(0, requests).len;
     }
 
-    /// Adds it to `runs`, with the end of its last request; unless it has none.
+    /// Adds it to `runs` with the end of its last request, unless it is empty.
     #[inline]
     pub(crate) fn end_at(mut self, end: usize, runs: &mut Slots<Self>) {
         if self.requests > 0 {
@@ -263,17 +264,17 @@ pub struct Batch {
     runs: Slots<RunRange>,
     requests_count: usize,
     pub(crate) unescaped: Vec<u8>,
-    /// What short requests look like, most probably.
+    /// The probable shape of the next short request.
     shape: Shape,
 }
 
 impl Batch {
-    /// An empty batch.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets all requests; keeps a bounded amount of memory for the next ones.
+    /// Removes all requests and keeps a bounded amount of memory for the next ones.
     #[inline]
     pub fn clear(&mut self) {
         self.requests_count = 0;
@@ -285,7 +286,7 @@ impl Batch {
         }
     }
 
-    /// How many requests were decoded.
+    /// Returns the number of decoded requests.
     #[inline]
     pub fn len(&self) -> usize {
         self.requests_count
@@ -297,28 +298,28 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Bytes of memory held, used or not.
+    /// Returns the bytes of memory, used or not.
     pub fn held_bytes(&self) -> usize {
         self.spans.held_bytes() + self.runs.held_bytes() + self.unescaped.capacity()
     }
 
-    /// The request at `index`, found by counting from the first. `input` must be the bytes the batch
-    /// was decoded from.
+    /// Returns the request at `index`, found by counting from the first. `input` must be the bytes
+    /// from which the batch was decoded.
     ///
     /// # Panics
-    /// When `index` is not below [`len`](Self::len).
+    /// If `index` is not below [`len`](Self::len).
     pub fn request<'a>(&'a self, index: usize, input: &'a [u8]) -> Request<'a> {
         let request = self.iter(input).nth(index);
         request.expect("the batch has so many requests")
     }
 
-    /// All requests in order. `input` must be the bytes the batch was decoded from.
+    /// Returns all requests in order. `input` must be the bytes from which the batch was decoded.
     pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = Request<'a>> {
         self.runs(input).flat_map(|run| run.requests)
     }
 
-    /// All requests in order, those together that stand one behind the other and are much the same.
-    /// `input` must be the bytes the batch was decoded from.
+    /// Returns all requests in order, grouped into runs of consecutive similar requests. `input`
+    /// must be the bytes from which the batch was decoded.
     #[inline]
     pub fn runs<'a>(&'a self, input: &'a [u8]) -> Runs<'a> {
         Runs {
@@ -329,12 +330,12 @@ impl Batch {
         }
     }
 
-    /// How many bytes of the input are used up once the request at `index` is done. A session
+    /// Returns how many bytes of the input are consumed after the request at `index`. A session
     /// that stops in the middle of a batch continues there, after
     /// [`Decoder::reset`](crate::Decoder::reset).
     ///
     /// # Panics
-    /// When `index` is not below [`len`](Self::len).
+    /// If `index` is not below [`len`](Self::len).
     pub fn end_of(&self, index: usize) -> usize {
         let (mut requests, mut spans) = (0, 0);
         for run in self.runs.as_slice() {
@@ -352,8 +353,8 @@ impl Batch {
         panic!("the batch has so many requests");
     }
 
-    /// Declares the spans from `spans_start` on, which no request has, to be one request encoded in
-    /// `start..end`.
+    /// Makes one request, encoded in `start..end`, of the spans from `spans_start` on, which belong
+    /// to no request yet.
     #[inline]
     pub(crate) fn push_request(
         &mut self,
@@ -371,18 +372,20 @@ impl Batch {
         self.requests_count += 1;
     }
 
-    /// Says where the next argument of a request lies that is put together here instead of decoded: in the bytes
-    /// that will be given as the batch's input, below 4 GiB. The name comes first.
+    /// Adds the position of the next argument of a request that is composed here instead of
+    /// decoded: a position in the bytes that will be the batch's input, below 4 GiB. The name comes
+    /// first.
     #[inline]
     pub fn add_argument(&mut self, start: usize, len: usize) {
         self.spans.push(Span::new(start, len));
     }
 
-    /// Says that the request is complete whose arguments were [added](Self::add_argument), so many of them;
-    /// `input` has its name already. Its [`Request::wire_bytes`] are about what it would take on the wire.
+    /// Completes the request whose `arguments` arguments were [added](Self::add_argument). `input`
+    /// already contains its name. Its [`Request::wire_bytes`] are about what it would take on the
+    /// wire.
     ///
     /// # Panics
-    /// When so many were not added, or none.
+    /// If fewer arguments were added, or none.
     #[inline]
     pub fn end_added(&mut self, arguments: usize, input: &[u8]) {
         let spans = self.spans.as_slice();
@@ -402,8 +405,8 @@ impl Batch {
         self.runs.push(run);
     }
 
-    /// The runs, places for the arguments of so many short requests, and their probable shape. What
-    /// came to be is counted by [`take_room`](Self::take_room).
+    /// Returns the runs, places for the arguments of `requests` short requests, and their probable
+    /// shape. [`take_room`](Self::take_room) then counts what was written.
     #[inline]
     pub(crate) fn room(
         &mut self,
@@ -416,7 +419,8 @@ impl Batch {
         )
     }
 
-    /// Counts so many requests as added to the runs, and so many arguments as written to the room.
+    /// Counts `requests` requests that were added to the runs, and `spans` arguments that were
+    /// written to the places.
     #[inline]
     pub(crate) fn take_room(&mut self, requests: usize, spans: usize) {
         self.requests_count += requests;
@@ -428,22 +432,22 @@ impl Batch {
 #[derive(Clone)]
 pub struct Runs<'a> {
     runs: std::slice::Iter<'a, RunRange>,
-    /// Of the runs that are left, and unused ones behind.
+    /// Spans of the remaining runs, and unused ones behind them.
     spans: &'a [Span],
     input: &'a [u8],
     unescaped: &'a [u8],
 }
 
-/// Requests that stand one behind the other, with the same name and as many arguments.
+/// Consecutive requests with the same name and number of arguments.
 #[derive(Clone)]
 pub struct Run<'a> {
     /// The key of their name, if it has one.
     pub name: NameKey,
-    /// How many arguments each of them has, its name included.
+    /// Number of arguments of each request, including its name.
     pub arguments_count: usize,
-    /// How many there are.
+    /// Number of requests.
     pub requests_count: usize,
-    /// They themselves.
+    /// The requests.
     pub requests: Requests<'a>,
 }
 
@@ -480,9 +484,9 @@ impl<'a> Iterator for Runs<'a> {
 /// The requests of a [`Run`], in order.
 #[derive(Clone)]
 pub struct Requests<'a> {
-    /// Of those that are left.
+    /// Spans of the remaining requests.
     spans: &'a [Span],
-    /// Of each; at least one.
+    /// Arguments of each request; at least one.
     arguments_count: usize,
     bytes: &'a [u8],
     wire_bytes: u32,
@@ -508,18 +512,18 @@ impl<'a> Iterator for Requests<'a> {
 pub struct Request<'a> {
     spans: &'a [Span],
     bytes: &'a [u8],
-    /// 0 for a short one.
+    /// Length of its encoding; 0 for a short request.
     wire_bytes: u32,
 }
 
 impl<'a> Request<'a> {
-    /// The command's name as the client wrote it.
+    /// Returns the command's name as the client wrote it.
     #[inline]
     pub fn name(&self) -> &'a [u8] {
         self.arg(0).unwrap_or_default()
     }
 
-    /// How many arguments there are, the name included.
+    /// Returns the number of arguments, including the name.
     #[inline]
     #[expect(
         clippy::len_without_is_empty,
@@ -529,13 +533,13 @@ impl<'a> Request<'a> {
         self.spans.len()
     }
 
-    /// The argument at `index`; the name is at 0.
+    /// Returns the argument at `index`; the name is at 0.
     #[inline]
     pub fn arg(&self, index: usize) -> Option<&'a [u8]> {
         self.spans.get(index).map(|span| span.of(self.bytes))
     }
 
-    /// All arguments in order, beginning with the name.
+    /// Returns all arguments in order, beginning with the name.
     #[inline]
     pub fn iter(&self) -> RequestIter<'a> {
         RequestIter {
@@ -544,13 +548,14 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The request that the arguments from `first` on would be by themselves, if there are any.
+    /// Returns the request that consists of the arguments from `first` on, or `None` if there are
+    /// none.
     pub fn behind(&self, first: usize) -> Option<Self> {
         let spans = self.spans.get(first..).filter(|spans| !spans.is_empty())?;
         Some(Self { spans, ..*self })
     }
 
-    /// How many bytes the request took on the wire.
+    /// Returns how many bytes the request took on the wire.
     #[inline]
     pub fn wire_bytes(&self) -> usize {
         let wire_bytes = match (self.wire_bytes, self.spans) {
@@ -615,27 +620,27 @@ impl DoubleEndedIterator for RequestIter<'_> {
 #[derive(Debug, Clone, Default)]
 pub struct OwnedRequest {
     spans: Vec<Span>,
-    /// The arguments, one behind the other.
+    /// The arguments, concatenated.
     bytes: Vec<u8>,
-    /// How many bytes it would take on the wire.
+    /// Number of bytes that it would take on the wire.
     wire_bytes: u32,
 }
 
 impl OwnedRequest {
-    /// A copy of `args`, the name first.
+    /// Creates a copy of `args`, the name first.
     ///
     /// # Panics
-    /// When `args` is empty or longer than 4 GiB in total.
+    /// If `args` is empty or longer than 4 GiB in total.
     pub fn new<A: AsRef<[u8]>>(args: &[A]) -> Self {
         let mut request = Self::default();
         request.set(args);
         request
     }
 
-    /// Makes it a copy of `args`, the name first, in the memory that it has.
+    /// Replaces it by a copy of `args`, the name first. Reuses its memory.
     ///
     /// # Panics
-    /// When `args` is empty or longer than 4 GiB in total.
+    /// If `args` is empty or longer than 4 GiB in total.
     pub fn set<A: AsRef<[u8]>>(&mut self, args: &[A]) {
         assert!(!args.is_empty(), "a request has at least its name");
         self.spans.clear();
@@ -654,15 +659,15 @@ impl OwnedRequest {
         self.wire_bytes = Span::new(0, wire_bytes).len;
     }
 
-    /// Bytes of memory held, used or not.
+    /// Returns the bytes of memory, used or not.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }
 
-    /// The view that commands take.
+    /// Returns the view that commands take.
     ///
     /// # Panics
-    /// When it was never set.
+    /// If it was never set.
     #[inline]
     pub fn request(&self) -> Request<'_> {
         assert!(!self.spans.is_empty(), "a request has at least its name");
@@ -680,7 +685,7 @@ impl From<Request<'_>> for OwnedRequest {
     }
 }
 
-/// Bytes of a count on the wire, its mark and the end of its line.
+/// Returns the bytes of a count on the wire, including its mark and the end of its line.
 fn header_bytes(count: usize) -> usize {
     b"$\r\n".len() + digits_count(count as u64)
 }

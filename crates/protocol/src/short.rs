@@ -1,19 +1,20 @@
-//! The short way: complete requests of one to nine arguments, written in the one form that client
-//! libraries use. One pass, no state, and no errors: what is not recognised here is left to
-//! [`frame`](crate::frame).
+//! The short way: decodes complete requests of one to nine arguments in the one form that client
+//! libraries use. One pass, no state, and no errors: everything that is not recognised here is left
+//! to [`frame`](crate::frame).
 //!
-//! The time goes into a chain of dependent loads, one an argument: only an argument's length tells
-//! where the next one begins. Hence the care to find a length with one load and few steps.
+//! The time is spent in a chain of dependent loads, one per argument: only an argument's length
+//! says where the next one begins. So the code is written to find a length with one load and few
+//! steps.
 
 use crate::limits::Ceilings;
 use crate::request::{
     Batch, NameKey, RunRange, SHORT_ARGUMENTS_MAX, SHORT_HEAD_BYTES, SHORT_REQUESTS_MAX, Span,
 };
 
-/// Decodes requests from `start` on until one is not short or `batch` has `max`, but no more than
-/// [`SHORT_REQUESTS_MAX`]. Returns the end of the last one.
+/// Decodes requests from `start` on until a request is not short or `batch` has `max` requests, but
+/// at most [`SHORT_REQUESTS_MAX`]. Returns the end of the last request.
 ///
-/// Not inlined, so that what is worked with fits into registers.
+/// Not inlined, so that its working state fits into registers.
 #[inline(never)]
 pub(crate) fn decode_short_requests(
     input: &[u8],
@@ -84,15 +85,15 @@ pub(crate) fn decode_short_requests(
     end
 }
 
-/// Whether two requests, of which one begins with `head`, have the same name and as many arguments: for
-/// names that have no key.
+/// Whether two requests, one of which begins with `head`, have the same name and number of
+/// arguments: for names that have no key.
 #[inline(never)]
 fn begin_alike(head: &Head, one: &[u8], other: &[u8]) -> bool {
     one.get(..head.bytes()) == other.get(..head.bytes())
 }
 
-/// Decodes the arguments that `rest`, the end of an input of so many bytes, begins with, as many as
-/// there are places for. Returns what is behind them.
+/// Decodes the arguments at the start of `rest`, the end of an input of `input_bytes` bytes, as
+/// many as there are places in `spans`. Returns the bytes behind them.
 #[inline(always)]
 fn decode_arguments<'a>(
     mut rest: &'a [u8],
@@ -110,8 +111,8 @@ fn decode_arguments<'a>(
     Some(rest)
 }
 
-/// A request as long as the one before in all of its parts: compared as a whole, and its arguments
-/// stand where that one's did.
+/// The pattern of requests whose parts all have the same lengths as those of the request before.
+/// Such a request is compared as a whole, and its arguments are at the same offsets.
 struct Pattern<'a> {
     head: &'a Head,
     name: NameKey,
@@ -119,17 +120,18 @@ struct Pattern<'a> {
 }
 
 impl Pattern<'_> {
-    /// How long each of the requests is.
+    /// Returns the length of each request.
     fn request_bytes(&self) -> usize {
         let arguments = &self.lengths[..self.head.arguments - 1];
         let lines = arguments.iter().map(|length| length.line_bytes);
         self.head.bytes() + lines.sum::<usize>()
     }
 
-    /// Decodes the requests of this pattern that `rest`, the end of an input of so many bytes, begins
-    /// with, at most `max`; how many they were.
+    /// Decodes at most `max` requests of this pattern at the start of `rest`, the end of an input
+    /// of `input_bytes` bytes. Returns their number.
     fn decode(&self, input_bytes: usize, rest: &[u8], spans: &mut [Span], max: usize) -> usize {
-        // The numbers of arguments that most requests have: what is known of them stays in registers.
+        // The most frequent numbers of arguments, as constants, so that the state of the pattern
+        // stays in registers.
         match self.head.arguments {
             2 => self.decode_some::<2>(input_bytes, rest, spans, max),
             3 => self.decode_some::<3>(input_bytes, rest, spans, max),
@@ -179,15 +181,15 @@ impl Pattern<'_> {
     }
 }
 
-/// Bytes of the part of a request that every short one has: `*2 CR LF $3 CR LF`.
+/// Bytes of the part that every short request has: `*2 CR LF $3 CR LF`.
 const HEAD_BYTES: usize = SHORT_HEAD_BYTES as usize;
 
-/// What the last short request looked like, whoever sent it: the next one probably looks the same, in
-/// a pipeline and elsewhere. What it says holds under all limits under which there is a short way.
+/// The shape of the last short request, from whichever client: the next one probably has the same
+/// shape, in a pipeline and elsewhere. It is valid under all limits that permit the short way.
 #[derive(Debug)]
 pub(crate) struct Shape {
     head: Head,
-    /// One for each place of an argument, for keys are often equally long, and values too.
+    /// One per position of an argument, because keys often have equal lengths, and values, too.
     lengths: [Length; SHORT_ARGUMENTS_MAX],
 }
 
@@ -200,19 +202,20 @@ impl Default for Shape {
     }
 }
 
-/// What the first bytes of a request say: how many arguments it has, and how long its name is.
+/// The meaning of the first bytes of a request: its number of arguments, and the length of its
+/// name.
 #[derive(Debug)]
 struct Head {
     word: u64,
     arguments: usize,
     name_bytes: usize,
-    /// What makes a key of the word behind.
+    /// Mask and tag that turn the following word into a key.
     mask_and_tag: (u64, u64),
 }
 
 impl Head {
-    /// What the first request is compared with: the head of a PING, since any word that is kept here has
-    /// to say what it means.
+    /// The head that the first request is compared with. It is that of a PING, because every word
+    /// stored here must be a valid head.
     const PING: Self = Self {
         word: u64::from_le_bytes(*b"*1\r\n$4\r\n"),
         arguments: 1,
@@ -220,7 +223,7 @@ impl Head {
         mask_and_tag: NameKey::mask_and_tag(4),
     };
 
-    /// Reads the head of the request that `bytes` begin with. Returns the name's key and what is
+    /// Reads the head of the request at the start of `bytes`. Returns the name's key and the bytes
     /// behind the name.
     #[inline(always)]
     fn begin<'a>(&mut self, bytes: &'a [u8]) -> Option<(NameKey, &'a [u8])> {
@@ -236,13 +239,13 @@ impl Head {
         Some((NameKey::new(name, self.mask_and_tag), behind))
     }
 
-    /// Whether `bytes` begin with it.
+    /// Whether `bytes` begin with this head.
     #[inline(always)]
     fn is_at(&self, bytes: &[u8]) -> bool {
         first_word(bytes) == self.word
     }
 
-    /// How long it is, the name and its line end included.
+    /// Returns its length, including the name and its line end.
     #[inline(always)]
     fn bytes(&self) -> usize {
         HEAD_BYTES + self.name_bytes + 2
@@ -266,17 +269,17 @@ impl Head {
 /// The announcement of an argument's length.
 #[derive(Clone, Copy, Debug)]
 struct Length {
-    /// The announcement itself, and which bits of a word it is.
+    /// The bytes of the announcement, and the mask of their bits in a word.
     word: u64,
     mask: u64,
     header_bytes: usize,
     content_bytes: usize,
-    /// All of it: header, content and line end.
+    /// Length of the whole argument: header, content and line end.
     line_bytes: usize,
 }
 
 impl Length {
-    /// Which no announcement is.
+    /// A value that no announcement matches.
     const NONE: Self = Self {
         word: 1,
         mask: 0,
@@ -285,7 +288,7 @@ impl Length {
         line_bytes: 0,
     };
 
-    /// Reads the announcement that `bytes` begin with.
+    /// Reads the announcement at the start of `bytes`.
     #[inline(always)]
     fn read(&mut self, bytes: &[u8], ceilings: &Ceilings) -> Option<()> {
         if first_word(bytes) & self.mask != self.word {
@@ -301,7 +304,8 @@ impl Length {
             4 => 0xffff_ffff,
             5 => 0xff_ffff_ffff,
             6 => 0xffff_ffff_ffff,
-            // Longer ones are parsed, and held against the limit, each time, as are those that end less than a word before the input.
+            // Longer announcements are parsed and checked against the limit each time, as are those
+            // that begin less than a word before the end of the input.
             _ => Self::NONE.mask,
         };
         let (word, mask) = match first_word(bytes) & mask {
@@ -318,7 +322,7 @@ impl Length {
     }
 }
 
-/// The first eight bytes, or 0 when fewer are there.
+/// Returns the first eight bytes, or 0 if there are fewer.
 #[inline(always)]
 fn first_word(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
@@ -327,7 +331,7 @@ fn first_word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The first two words of fewer bytes, filled up with zeros.
+/// Returns the first two words of fewer bytes, padded with zeros.
 #[cold]
 fn last_words(bytes: &[u8]) -> (u64, u64) {
     let mut padded = [0; 16];
@@ -335,13 +339,14 @@ fn last_words(bytes: &[u8]) -> (u64, u64) {
     (first_word(&padded), first_word(&padded[HEAD_BYTES..]))
 }
 
-/// As [`bulk_header`], with one look for two digits, which most keys have, and with the limit.
+/// Does the same as [`bulk_header`], with one check for two digits, which most keys have, and with
+/// the limit.
 #[inline(always)]
 fn short_bulk_header(bytes: &[u8], ceilings: &Ceilings) -> Option<(usize, usize)> {
     let head = first_word(bytes);
     if head & 0xff_fff0_f0ff == u64::from_le_bytes(*b"$00\r\n\0\0\0") {
         let digits = head >> 8 & 0x0f0f;
-        // Ten times the lower byte and once the upper.
+        // Ten times the lower byte plus the upper.
         let length = (((digits * 0x0a01) >> 8) & 0xff) as usize;
         let are_digits = (digits + 0x0606) & 0x1010 == 0;
         if are_digits && length >= 10 {
@@ -351,8 +356,8 @@ fn short_bulk_header(bytes: &[u8], ceilings: &Ceilings) -> Option<(usize, usize)
     bulk_header(bytes).filter(|(length, _)| *length <= ceilings.short_bulk_bytes_max)
 }
 
-/// The length an argument announces and the size of the announcement, if it is written as client
-/// libraries do and has up to eight digits.
+/// Returns the length that an argument announces and the size of the announcement, if it is written
+/// as client libraries write it and has up to eight digits.
 #[inline]
 pub(crate) fn bulk_header(bytes: &[u8]) -> Option<(usize, usize)> {
     let head = u32::from_le_bytes(*bytes.first_chunk()?);
@@ -371,7 +376,7 @@ pub(crate) fn bulk_header(bytes: &[u8]) -> Option<(usize, usize)> {
     long_bulk_header(bytes)
 }
 
-/// The same for more than two digits.
+/// Does the same for more than two digits.
 #[inline(never)]
 fn long_bulk_header(bytes: &[u8]) -> Option<(usize, usize)> {
     let [b'$', first @ b'1'..=b'9', rest @ ..] = bytes else {
@@ -389,7 +394,7 @@ fn long_bulk_header(bytes: &[u8]) -> Option<(usize, usize)> {
     None
 }
 
-/// The value of the digit in the lowest byte, or more than 9 if there is none.
+/// Returns the value of the digit in the lowest byte, or more than 9 if it is not a digit.
 #[inline]
 fn digit(word: u64) -> usize {
     ((word & 0xff) as usize).wrapping_sub(usize::from(b'0'))
@@ -438,7 +443,7 @@ mod tests {
             &[b"PING"],
             &[b"PING"],
         ];
-        // All orders of three, each as often as it may be taken for the one before.
+        // All orders of three requests, so that each may be mistaken for the one before.
         for (one, other, third) in (0..15 * 15 * 15).map(|n| (n / 225, n / 15 % 15, n % 15)) {
             let sent = [one, one, other, other, third, one].map(|at| requests[at]);
             let mut input = Vec::new();

@@ -1,13 +1,13 @@
 //! The client's side: replies as values, requests as bytes.
 //!
-//! Used by tests and tools. Speed matters less than being strict: anything Redis would not send is
-//! an error.
+//! Used by tests and tools. Strictness matters more than speed: anything that Redis would not send
+//! is an error.
 
 use std::fmt;
 
 use base::number::{IntegerText, parse_i64};
 
-/// Arrays in arrays a reply may have.
+/// Maximum depth of nested arrays in a reply.
 const DEPTH_MAX: usize = 128;
 
 /// A decoded reply.
@@ -21,11 +21,11 @@ pub enum Value {
     Integer(i64),
     /// `$`: a string of any bytes.
     Bulk(Vec<u8>),
-    /// `_`, or `$-1`: nothing.
+    /// `_`, or `$-1`: null.
     Null,
-    /// `*-1`: nothing, in place of an array.
+    /// `*-1`: null in place of an array.
     NullArray,
-    /// `*`.
+    /// `*`: an array.
     Array(Vec<Value>),
     /// `%`: pairs in the order received.
     Map(Vec<(Value, Value)>),
@@ -35,27 +35,27 @@ pub enum Value {
     Push(Vec<Value>),
     /// `,`: a floating-point number.
     Double(Double),
-    /// `#`.
+    /// `#`: a boolean.
     Boolean(bool),
     /// `(`: a whole number of any size, as decimal text.
     BigNumber(String),
-    /// `=`: a text and what kind of text it is.
+    /// `=`: a text with its format.
     Verbatim {
         /// Three characters, such as `txt`.
         format: String,
         /// The text without the format.
         text: Vec<u8>,
     },
-    /// `|`: a reply with what decorates it.
+    /// `|`: a reply with an annotation.
     Attribute {
-        /// The decoration.
+        /// The annotation.
         pairs: Vec<(Value, Value)>,
         /// The reply itself.
         value: Box<Value>,
     },
 }
 
-/// A floating-point number with the text it came as. Equal when the texts are.
+/// A floating-point number with its text on the wire. Two are equal if their texts are.
 #[derive(Debug, Clone)]
 pub struct Double {
     /// The number.
@@ -72,7 +72,7 @@ impl PartialEq for Double {
 
 impl Eq for Double {}
 
-/// Bytes that are no reply.
+/// Why bytes are not a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValueError {
@@ -82,7 +82,7 @@ pub enum ValueError {
     Malformed,
     /// A string does not end with CR LF.
     MissingLineEnd,
-    /// Arrays in arrays, deeper than any real reply.
+    /// Arrays are nested deeper than in any real reply.
     TooDeep,
 }
 
@@ -99,11 +99,11 @@ impl fmt::Display for ValueError {
 
 impl std::error::Error for ValueError {}
 
-/// Decodes the reply at the front of `input`: the value and how many bytes it took, or `None`
-/// when bytes are missing.
+/// Decodes the reply at the front of `input`. Returns the value and the number of its bytes, or
+/// `None` if bytes are missing.
 ///
 /// # Errors
-/// [`ValueError`] when no further bytes could make it a reply.
+/// [`ValueError`] if no further bytes could make it a reply.
 pub fn decode_value(input: &[u8]) -> Result<Option<(Value, usize)>, ValueError> {
     let mut reader = ValueParser {
         rest: input,
@@ -121,7 +121,8 @@ pub fn encode_request(out: &mut Vec<u8>, args: &[&[u8]]) {
     encode_arguments(out, args.iter().copied());
 }
 
-/// As [`encode_request`], for who has no slice of slices. About 40 instructions for each argument that is short.
+/// Does the same as [`encode_request`], for a caller without a slice of slices. Takes about 40
+/// instructions per short argument.
 #[inline]
 pub fn encode_arguments<'a>(out: &mut Vec<u8>, arguments: impl ExactSizeIterator<Item = &'a [u8]>) {
     push_header(out, b'*', arguments.len());
@@ -137,7 +138,7 @@ fn push_header(out: &mut Vec<u8>, marker: u8, count: usize) {
     let Some(line) = SHORT_LINES.get(count) else {
         return push_long_header(out, marker, count);
     };
-    // In one store, whatever the length.
+    // One store, whatever the length.
     let end = out.len() + usize::from(line.to_le_bytes()[0]);
     out.extend_from_slice(&(line & !0xff | u64::from(marker)).to_le_bytes());
     out.truncate(end);
@@ -150,11 +151,11 @@ fn push_long_header(out: &mut Vec<u8>, marker: u8, count: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Lines of counts below 1,000, in the order of their bytes from the lowest on. The first is to be the marker;
-/// here it is how many bytes the line has.
+/// Lines of counts below 1,000, as words with the first byte lowest. In place of the first byte,
+/// the marker, a word contains the length of the line.
 static SHORT_LINES: [u64; 1000] = short_lines();
 
-/// Such lines of as many counts, at most 100,000.
+/// Returns such lines for counts below `COUNTS`, which is at most 100,000.
 pub(crate) const fn short_lines<const COUNTS: usize>() -> [u64; COUNTS] {
     const END: u64 = 0x0a0d;
     let mut lines = [0; COUNTS];
@@ -172,7 +173,7 @@ pub(crate) const fn short_lines<const COUNTS: usize>() -> [u64; COUNTS] {
     lines
 }
 
-/// Why no value came out.
+/// Why no value was decoded.
 enum Stop {
     Incomplete,
     Failed(ValueError),
@@ -215,7 +216,7 @@ impl<'a> ValueParser<'a> {
         })
     }
 
-    /// The text up to CR LF.
+    /// Reads the text up to CR LF.
     fn line(&mut self) -> Result<&'a [u8], Stop> {
         let end = self
             .rest
@@ -237,7 +238,7 @@ impl<'a> ValueParser<'a> {
         Ok(parse_i64(self.line()?).ok_or(ValueError::Malformed)?)
     }
 
-    /// A count or length; `None` for -1.
+    /// Reads a count or length; `None` for -1.
     fn count(&mut self) -> Result<Option<usize>, Stop> {
         match self.integer()? {
             -1 => Ok(None),
@@ -331,7 +332,7 @@ impl<'a> ValueParser<'a> {
         Ok(Value::Attribute { pairs, value })
     }
 
-    /// Reads `count` items one level deeper; reserves nothing for a count alone.
+    /// Reads `count` items one level deeper. Reserves no memory for a count alone.
     fn repeat<T>(
         &mut self,
         count: usize,

@@ -1,9 +1,9 @@
-//! The floor under a server's CPU time per request: the loop, and a service that answers every
-//! request with a constant. What a real server costs beyond this is its own.
+//! The minimum CPU time of a server per request: the loop, and a service that answers every request
+//! with a constant. Everything beyond this is the cost of the real server.
 //!
 //! `cargo run --release -p reactor --example floor -- --port 7000`, one thread. A request is a `*`
-//! in the input: `*3` (SET) is answered by `+OK`, anything else by a bulk of eight bytes, so keys
-//! and values must hold no `*`.
+//! in the input: the answer to `*3` (SET) is `+OK`, any other answer is a bulk of eight bytes. So
+//! keys and values must contain no `*`.
 #![allow(clippy::print_stderr, reason = "a command-line tool")]
 
 use std::net::Ipv4Addr;
@@ -15,10 +15,10 @@ use reactor::{
     Service, TcpOptions,
 };
 
-/// No request of GET or SET is shorter, so no other star can be nearer.
+/// Minimum length of a GET or SET request, so the next star cannot be nearer.
 const REQUEST_BYTES_MIN: usize = 20;
 
-/// Answers with constants.
+/// A service that answers with constants.
 struct Constant;
 
 impl Service for Constant {
@@ -42,7 +42,7 @@ impl Service for Constant {
             }
             rest = rest.get(star + REQUEST_BYTES_MIN..).unwrap_or_default();
         }
-        // A star at the very end waits for the digit that follows it.
+        // A star at the very end stays until the digit after it is received.
         let waits = usize::from(input.last() == Some(&b'*'));
         Received::consumed(input.len() - waits)
     }

@@ -1,9 +1,9 @@
-//! Spreads connections over workers: each goes to the one that serves the fewest.
+//! Distributes connections over workers: each goes to the worker that serves the fewest.
 //!
-//! Every worker watches the shared listeners; whichever accepts a connection asks here who is to
-//! serve it and puts it into that worker's inbox. Placing is serialised by one lock, which is
-//! taken once per connection and never per request, so that counts differ by at most one as long
-//! as nobody leaves.
+//! Every worker watches the shared listeners. The worker that accepts a connection asks the
+//! balancer which worker is to serve it, and puts it into that worker's inbox. One lock serialises
+//! this placing. It is taken once per connection and never per request, so counts differ by at most
+//! one as long as no connection closes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,18 +16,18 @@ use crate::service::{Endpoint, PeerInfo};
 use crate::transport::{Carrier, Transport};
 use crate::waker::Waker;
 
-/// Shared by all loops of a server.
+/// The state that all loops of a server share.
 #[derive(Debug)]
 pub struct Balancer {
     workers: Vec<Seat>,
     placing: Mutex<()>,
-    /// Listeners that take the place of those that the loops began with.
+    /// Listeners that replace those with which the loops began.
     listeners: Mutex<Arc<[Listener]>>,
-    /// How often they changed.
+    /// How often the listeners were replaced.
     listeners_generation: AtomicUsize,
 }
 
-/// A worker as others see it, on cache lines of its own.
+/// The part of a worker that other threads access, on its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Seat {
@@ -51,10 +51,10 @@ impl std::fmt::Debug for Newcomer {
 }
 
 impl Balancer {
-    /// A balancer for `workers_count` loops (at least one).
+    /// Creates a balancer for `workers_count` loops (at least one).
     ///
     /// # Errors
-    /// When the process may open no more descriptors: one per worker is needed.
+    /// If the process may not open more descriptors: one per worker is needed.
     pub fn new(workers_count: usize) -> io::Result<Arc<Self>> {
         let workers = (0..workers_count.max(1)).map(|_| Seat::new());
         Ok(Arc::new(Self {
@@ -65,8 +65,8 @@ impl Balancer {
         }))
     }
 
-    /// Has all loops accept from `listeners` instead of those they have; these close once no loop
-    /// watches them any more. Connections stay.
+    /// Makes all loops accept from `listeners` instead of their present ones, which close when no
+    /// loop watches them any more. Connections stay open.
     pub fn listen(&self, listeners: Arc<[Listener]>) {
         *lock(&self.listeners) = listeners;
         self.listeners_generation.fetch_add(1, Ordering::Release);
@@ -75,7 +75,7 @@ impl Balancer {
         }
     }
 
-    /// The listeners, when they changed since `generation`, which is brought up to date.
+    /// Returns the listeners and updates `generation` if they changed since `generation`.
     pub(crate) fn listeners_since(&self, generation: &mut usize) -> Option<Arc<[Listener]>> {
         let current = self.listeners_generation.load(Ordering::Acquire);
         if current == *generation {
@@ -85,13 +85,13 @@ impl Balancer {
         Some(Arc::clone(&lock(&self.listeners)))
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     #[must_use]
     pub fn workers_count(&self) -> usize {
         self.workers.len()
     }
 
-    /// How many connections a worker has, those in its inbox included.
+    /// Returns the number of a worker's connections, including those in its inbox.
     #[must_use]
     pub fn connections_count(&self, worker: usize) -> usize {
         self.workers[worker]
@@ -99,14 +99,14 @@ impl Balancer {
             .load(Ordering::Relaxed)
     }
 
-    /// What wakes a worker's loop.
+    /// Returns the waker of a worker's loop.
     #[must_use]
     pub fn waker(&self, worker: usize) -> Waker {
         self.workers[worker].waker.clone()
     }
 
-    /// Gives a connection that no listener accepted to the least loaded worker, without asking
-    /// whether it is admitted.
+    /// Gives a connection that no listener accepted to the least loaded worker, without an
+    /// admission check.
     pub fn connect(&self, transport: Box<dyn Transport>) {
         let peer = PeerInfo {
             peer: Endpoint::InProcess,
@@ -118,13 +118,13 @@ impl Balancer {
         self.enter(transport, peer);
     }
 
-    /// Gives a connection to the least loaded worker whose peer was admitted already.
+    /// Gives a connection whose peer was already admitted to the least loaded worker.
     pub fn enter(&self, transport: Box<dyn Transport>, peer: PeerInfo) {
         let carrier = Carrier::Other(transport);
         self.send(self.place(), Newcomer { carrier, peer });
     }
 
-    /// Gives a connection that this process has made to a worker.
+    /// Gives a connection that this process opened to a worker.
     pub fn adopt(&self, worker: usize, socket: OwnedFd, peer: PeerInfo) {
         let carrier = Carrier::Socket(socket);
         self.workers[worker]
@@ -146,7 +146,7 @@ impl Balancer {
         least
     }
 
-    /// Counts a connection of `worker` out.
+    /// Uncounts a connection of `worker`.
     pub(crate) fn leave(&self, worker: usize) {
         self.workers[worker]
             .connections_count
@@ -165,7 +165,7 @@ impl Balancer {
         !lock(&self.workers[worker].inbox).is_empty()
     }
 
-    /// The next connection in a worker's inbox.
+    /// Takes the next connection from a worker's inbox.
     pub(crate) fn take(&self, worker: usize) -> Option<Newcomer> {
         lock(&self.workers[worker].inbox).pop_front()
     }
@@ -182,6 +182,6 @@ impl Seat {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No critical section can leave the queue half changed.
+    // No critical section can panic with the queue half changed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

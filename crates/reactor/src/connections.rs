@@ -1,12 +1,12 @@
-//! The connections of one loop, in slots that are used again under a new generation.
+//! The connections of one loop, in slots that are reused under a new generation.
 //!
 //! A slot keeps no buffer while its connection is idle: `input` has no capacity and `pending` is
 //! absent. Invariants
-//!  1. `input` holds what the service did not consume, and nothing else.
-//!  2. `pending` is present exactly while output waits, for the socket or for a ticket; its bytes come
-//!     before anything written later.
-//!  3. A slot's generation grows when its connection is removed and is never 0, so that an id that
-//!     outlived its connection finds nothing.
+//!  1. `input` contains what the service did not consume, and nothing else.
+//!  2. `pending` is present exactly while output waits, for the socket or for a ticket. Its bytes
+//!     precede anything written later.
+//!  3. A slot's generation grows when its connection is removed and is never 0, so an id that
+//!     outlives its connection finds nothing.
 
 use rustix::event::epoll::EventFlags;
 
@@ -14,7 +14,7 @@ use crate::pending::Pending;
 use crate::service::CloseReason;
 use crate::transport::Carrier;
 
-/// Names a connection of one loop; never names another one later.
+/// The id of a connection of one loop. It never denotes another connection later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId {
     index: u32,
@@ -22,24 +22,25 @@ pub struct ConnectionId {
 }
 
 impl ConnectionId {
-    /// Names no connection.
+    /// The id of no connection.
     pub const NOBODY: Self = Self {
         index: u32::MAX,
         generation: 0,
     };
 
-    /// The slot, for tables that run beside the loop's; reused after the connection is closed.
+    /// Returns the slot, for tables parallel to the loop's. It is reused after the connection is
+    /// closed.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.index
     }
 
-    /// As one number, for epoll; generation 0 is free for other uses.
+    /// Converts it to one number, for epoll. Generation 0 is free for other uses.
     pub(crate) const fn to_token(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
 
-    /// The id in a token.
+    /// Returns the id in a token.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "takes the two halves apart"
@@ -52,55 +53,56 @@ impl ConnectionId {
     }
 }
 
-/// What the loop knows about a connection.
+/// The loop's state of a connection.
 pub(crate) struct Connection {
     pub(crate) carrier: Carrier,
     /// Unconsumed input.
     pub(crate) input: Vec<u8>,
     /// The length that `input` must have before the service is called again.
     pub(crate) needed: usize,
-    /// Output that the socket did not take, or that may not leave yet.
+    /// Output that the socket did not accept, or that must not be sent yet.
     pub(crate) pending: Option<Box<Pending>>,
     pub(crate) phase: Phase,
-    /// Not read from until the service says so.
+    /// Whether it is not read until the service resumes it.
     pub(crate) paused: bool,
-    /// What comes goes into the service's own memory.
+    /// Whether it is received into the service's own memory.
     pub(crate) lent_room: bool,
-    /// In the list of connections that have input left to be served.
+    /// Whether it is in the list of connections that have input left to be served.
     pub(crate) queued: bool,
-    /// In the list of connections whose sockets were full.
+    /// Whether it is in the list of connections whose sockets were full.
     pub(crate) is_suspect: bool,
-    /// Its socket took something since it came into that list, or was looked at there.
+    /// Whether its socket accepted bytes since it was added to that list, or was last checked
+    /// there.
     pub(crate) has_taken: bool,
-    /// What epoll watches now.
+    /// The events that epoll watches now.
     pub(crate) interest: Interest,
 }
 
-/// How far a connection is on its way out.
+/// Phase of the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Not at all.
+    /// It is not ending.
     Open,
-    /// It ends once its output was taken.
+    /// It ends after its output was sent.
     Draining(CloseReason),
     /// It ends at the end of this turn.
     Doomed(CloseReason),
-    /// The service let it go; its peer has yet to close its side.
+    /// The service has released it, but its peer has not closed its side yet.
     Lingering,
 }
 
-/// What epoll watches a connection for.
+/// The events for which epoll watches a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
     /// Input.
     Input,
-    /// Room for output.
+    /// Space for output.
     Output,
-    /// Either.
+    /// Input and space for output.
     Both,
-    /// Only that the peer goes away.
+    /// Only the peer's disconnect.
     Departure,
-    /// Nothing: what it is owed may not leave yet. That the peer is gone altogether is seen anyway.
+    /// Nothing: its output must not be sent yet. epoll reports a complete disconnect in any case.
     Nothing,
 }
 
@@ -133,19 +135,20 @@ impl Connection {
         }
     }
 
-    /// Bytes of output that wait.
+    /// Returns the bytes of waiting output.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending.as_ref().map_or(0, |pending| pending.len())
     }
 
-    /// Whether output waits for nothing but the socket.
+    /// Whether output waits only for the socket.
     #[inline]
     pub(crate) fn waits_for_socket(&self) -> bool {
         let pending = self.pending.as_ref();
         pending.is_some_and(|pending| pending.sendable_bytes() > 0)
     }
 
-    /// Whether nothing is sent to it any more: the service is done with it, or it was owed too much.
+    /// Whether nothing more is sent to it: the service has released it, or its output exceeded the
+    /// limit.
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         matches!(
@@ -154,7 +157,7 @@ impl Connection {
         )
     }
 
-    /// What epoll is to watch it for.
+    /// Returns the events for which epoll should watch it.
     pub(crate) fn wanted_interest(&self) -> Interest {
         if self.waits_for_socket() {
             if self.may_receive() {
@@ -175,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// Bytes of memory that its buffers hold.
+    /// Returns the bytes of its buffers.
     pub(crate) fn buffer_bytes(&self) -> usize {
         let pending = self.pending.as_ref();
         self.input.capacity()
@@ -183,7 +186,7 @@ impl Connection {
             + self.carrier.held_bytes()
     }
 
-    /// Whether the service may be given input.
+    /// Whether the loop may pass input to the service.
     #[inline]
     pub(crate) fn may_receive(&self) -> bool {
         let pending = self.pending.as_ref();
@@ -206,19 +209,19 @@ struct Slot {
 }
 
 impl Connections {
-    /// How many there are.
+    /// Returns the number of connections.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Takes a connection in.
+    /// Adds a connection.
     pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 generation: 1,
                 connection: None,
             });
-            // Descriptors are 31-bit numbers, so slots cannot outgrow 32 bits.
+            // Descriptors are 31-bit numbers, so there are fewer than 2^32 slots.
             u32::try_from(self.slots.len() - 1).expect("more connections than descriptors")
         });
         let slot = &mut self.slots[index as usize];
@@ -229,7 +232,7 @@ impl Connections {
         }
     }
 
-    /// The connection, unless the id is stale.
+    /// Returns the connection, or `None` if the id is stale.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         let slot = self.slots.get_mut(id.index as usize)?;
@@ -239,7 +242,7 @@ impl Connections {
         slot.connection.as_mut()
     }
 
-    /// The connection, unless the id is stale.
+    /// Returns the connection, or `None` if the id is stale.
     pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
         let slot = self.slots.get(id.index as usize)?;
         if slot.generation != id.generation {
@@ -248,7 +251,7 @@ impl Connections {
         slot.connection.as_ref()
     }
 
-    /// Takes a connection out; from now on its id is stale.
+    /// Removes a connection. Its id is stale from now on.
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation != id.generation {
@@ -260,14 +263,14 @@ impl Connections {
         Some(connection)
     }
 
-    /// All connections, by slot.
+    /// Returns all connections, by slot.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.slots
             .iter()
             .filter_map(|slot| slot.connection.as_ref())
     }
 
-    /// The ids of all connections, by slot.
+    /// Returns the ids of all connections, by slot.
     pub(crate) fn ids(&self) -> Vec<ConnectionId> {
         (0_u32..)
             .zip(&self.slots)
@@ -289,7 +292,7 @@ mod tests {
         Connection::new(Carrier::Other(Box::new(in_process_pair(1).0)))
     }
 
-    /// What an idle connection costs here, beside its socket.
+    /// Checks what an idle connection costs here, besides its socket.
     #[test]
     fn a_slot_is_small_and_owns_no_buffer() {
         assert!(size_of::<Slot>() <= 80, "{} bytes", size_of::<Slot>());

@@ -1,6 +1,7 @@
-//! A connection that has left its loop: for who serves it on a thread of its own.
+//! A connection that has left its loop, to be served on a separate thread.
 //!
-//! It does not block by itself. [`Detached::wait`] waits until something can be done, or a [`Waker`] rings.
+//! Receiving and sending do not block. [`Detached::wait`] waits until the connection is ready, or a
+//! [`Waker`] rings.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -13,10 +14,10 @@ use rustix::net::Shutdown;
 use crate::transport::{Carrier, Readiness, Source};
 use crate::waker::Waker;
 
-/// How often a connection without descriptor is looked at.
+/// Interval at which a connection without a descriptor is checked.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// See the module.
+/// A connection that has left its loop. See the module documentation.
 pub struct Detached {
     carrier: Carrier,
     input: Vec<u8>,
@@ -27,30 +28,31 @@ impl Detached {
         Self { carrier, input }
     }
 
-    /// Takes what its peer had sent and nobody consumed.
+    /// Takes the input that was received but not consumed.
     #[must_use]
     pub fn take_input(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.input)
     }
 
-    /// Moves bytes that came into `buffer`; how many, 0 at the end, and nothing where none are there.
+    /// Receives bytes into `buffer`. Returns their number, 0 at the end, or `None` if there are
+    /// none yet.
     ///
     /// # Errors
-    /// When the connection is lost.
+    /// If the connection is lost.
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         moved(self.carrier.recv(buffer))
     }
 
-    /// Takes bytes from the front of `bytes`; how many.
+    /// Sends bytes from the front of `bytes`. Returns their number.
     ///
     /// # Errors
-    /// When the connection is lost.
+    /// If the connection is lost.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         moved(self.carrier.send(bytes)).map(Option::unwrap_or_default)
     }
 
-    /// Waits until there is something to receive, room to send where that is wanted, or a waker of this connection
-    /// rings; at most so long.
+    /// Waits until there is input, space to send if `wants_room`, or `waker` rings, for at most
+    /// `at_most`.
     ///
     /// # Errors
     /// Those of the system.
@@ -101,10 +103,11 @@ impl Detached {
         })
     }
 
-    /// What ends it from another thread.
+    /// Returns a handle that ends the connection from another thread, or `None` if it has no
+    /// descriptor.
     ///
     /// # Errors
-    /// When the process may have no more descriptors; there is none of what has no descriptor.
+    /// If the process may not open more descriptors.
     pub fn breaker(&self) -> io::Result<Option<Breaker>> {
         match self.carrier.source() {
             Source::Fd(fd) => Ok(Some(Breaker(fd.try_clone_to_owned()?))),
@@ -112,12 +115,12 @@ impl Detached {
         }
     }
 
-    /// Says that nothing more is sent.
+    /// Signals to the peer that nothing more is sent.
     pub fn shut_down(&mut self) {
         self.carrier.shutdown_send();
     }
 
-    /// The descriptor, where there is one.
+    /// Returns the descriptor, or `None` if there is none.
     #[must_use]
     pub fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         match self.carrier.source() {
@@ -127,14 +130,14 @@ impl Detached {
     }
 }
 
-/// Ends a connection of another thread.
+/// A handle that ends a connection that another thread serves.
 #[derive(Debug)]
 pub struct Breaker(OwnedFd);
 
 impl Breaker {
-    /// Neither side can send any more.
+    /// Ends the connection: neither side can send any more.
     pub fn break_off(&self) {
-        // What is gone already needs not be ended.
+        // A connection that is already closed needs no end.
         let _gone = rustix::net::shutdown(self.0.as_fd(), Shutdown::Both);
     }
 }
@@ -152,7 +155,7 @@ fn passing(polled: Result<usize, Errno>) -> io::Result<()> {
     }
 }
 
-/// Whether it can be tried again.
+/// Whether the operation can be retried.
 fn is_passing(error: io::ErrorKind) -> bool {
     matches!(
         error,

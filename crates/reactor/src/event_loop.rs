@@ -1,16 +1,16 @@
 //! The loop of one worker thread.
 //!
 //! A turn
-//! 1. sleeps in epoll until something is ready (not at all when a connection has input left to be
-//!    served), after looking for a moment where that pays (`spin`);
-//! 2. takes what came: wake-ups and handed-over connections, new peers, input, room for output;
-//!    then gives connections that yielded their next share, and calls [`Service::turn`];
-//! 3. flushes the output of all of them, one send per range, except what has to wait
+//! 1. sleeps in epoll until an event (it does not sleep if a connection has input left to be
+//!    served), after spinning for a moment if that pays (`spin`);
+//! 2. handles events: wake-ups and connections from other workers, new peers, input, space for
+//!    output; then gives connections that yielded their next share, and calls [`Service::turn`];
+//! 3. flushes the output of all of them, one send per range, except output that has to wait
 //!    ([`Service::before_flush`]), and
-//! 4. ends connections: only now, so that no range of the turn can meet a slot used anew.
+//! 4. ends connections: only now, so that no range of the turn can refer to a reused slot.
 //!
-//! Output also is flushed in between when [`FLUSH_BYTES`] have gathered. Epoll is level-triggered:
-//! what a turn leaves in a socket is reported again.
+//! Output is also flushed within a turn when [`FLUSH_BYTES`] have accumulated. Epoll is
+//! level-triggered: it reports again what a turn leaves in a socket.
 
 mod accept;
 mod end;
@@ -47,31 +47,33 @@ use spin::Spin;
 
 /// Size of the thread's input buffer.
 pub const READ_BUFFER_BYTES: usize = 64 * 1024;
-/// Output is flushed within a turn when this much has gathered: 16 KB measured worse than anything
-/// from 64 to 256 KB for values of 2 KB.
+/// Output is flushed within a turn when this much has accumulated. 16 KB measured worse than
+/// anything from 64 to 256 KB for values of 2 KB.
 pub const FLUSH_BYTES: usize = 128 * 1024;
-/// Events taken from epoll at once.
+/// Maximum number of events taken from epoll at once.
 const EVENTS_MAX: usize = 128;
-/// Connections taken from the balancer per turn, so that a crowd does not hold up those inside.
+/// Maximum number of connections taken from the balancer per turn, so that many new connections do
+/// not delay the existing ones.
 const NEWCOMERS_MAX: usize = 128;
-/// The longest sleep: epoll counts milliseconds in 32 bits.
+/// Maximum time of a sleep: epoll counts milliseconds in 32 bits.
 const SLEEP_MAX: Duration = Duration::from_secs(3600);
-/// The token of the waker; listeners follow it. Tokens of connections are larger than any 32-bit
-/// number, as their generation is never 0.
+/// The token of the waker. The tokens of listeners follow it. Tokens of connections are larger than
+/// any 32-bit number, because their generation is never 0.
 const WAKER_TOKEN: u64 = 0;
 
-/// How a loop behaves where no protocol is concerned.
+/// Options of a loop that do not depend on the protocol.
 #[derive(Clone)]
 pub struct Options {
-    /// What the two times below are measured with.
+    /// The clock for the times below.
     pub clock: Arc<dyn Clock>,
-    /// How long a connection that the service closed waits for its peer to close too. Closing a
-    /// socket with unread input resets it, which takes from the peer what it has not read yet.
+    /// How long a connection that the service closed waits for its peer to close, too. Closing a
+    /// socket with unread input resets the connection, and then the peer loses what it has not read
+    /// yet.
     pub linger: Duration,
-    /// How long nothing is accepted after descriptors or memory ran out.
+    /// How long the loop accepts nothing after descriptors or memory ran out.
     pub accept_pause: Duration,
-    /// How long the loop at most looks for events before it blocks, where recent sleeps were
-    /// that short; zero for never. Only for loops that have a core to themselves.
+    /// Maximum time for which the loop polls for events before it blocks, if recent sleeps were
+    /// that short; zero for never. Only for loops with a core of their own.
     pub spin: Duration,
 }
 
@@ -93,14 +95,14 @@ pub struct EventLoop<S: Service> {
     output: S::Output,
     /// Input of the connection that is being served; empty while it is lent out.
     buffer: Box<[u8]>,
-    /// For input that is kept.
+    /// Buffers for kept input.
     spares: SpareBuffers,
     state: LoopState,
     clock: Arc<dyn Clock>,
-    /// When the connection that is being served first filled the buffer.
+    /// Time at which the connection that is being served first filled the buffer.
     rounds_began_ns: Option<u64>,
     spin: Spin,
-    /// Memory for the list of connections that get a share in a turn.
+    /// Reused memory for the list of connections that get a share in a turn.
     shares: Vec<ConnectionId>,
     acceptor: Acceptor,
     lingering: Lingering,
@@ -110,10 +112,11 @@ pub struct EventLoop<S: Service> {
 }
 
 impl<S: Service> EventLoop<S> {
-    /// The loop of worker number `worker` of `balancer`, which accepts from the shared `listeners`.
+    /// Creates the loop of worker number `worker` of `balancer`, which accepts from the shared
+    /// `listeners`.
     ///
     /// # Errors
-    /// When the process may open no more descriptors.
+    /// If the process may not open more descriptors.
     pub fn new(
         service: S,
         output: S::Output,
@@ -145,11 +148,11 @@ impl<S: Service> EventLoop<S> {
         })
     }
 
-    /// Runs turns until the service asks to stop; then closes all connections and gives the
-    /// service back.
+    /// Runs turns until the service asks to stop. Then closes all connections and returns the
+    /// service.
     ///
     /// # Errors
-    /// When epoll itself fails, which no peer can cause.
+    /// If epoll itself fails, which no peer can cause.
     pub fn run(mut self) -> io::Result<S> {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         while !self.is_stopping() {
@@ -159,17 +162,17 @@ impl<S: Service> EventLoop<S> {
         Ok(self.service)
     }
 
-    /// One turn: sleeps until something happens, but at most `timeout` (`None`: as long as the
-    /// service's deadline allows), then serves what is ready and flushes. For drivers without a
-    /// thread per loop; [`run`](Self::run) otherwise.
+    /// Runs one turn: sleeps until an event, for at most `timeout` (`None`: until the service's
+    /// deadline), then serves what is ready and flushes. For drivers without a thread per loop;
+    /// other callers use [`run`](Self::run).
     ///
     /// # Errors
-    /// When epoll itself fails, which no peer can cause.
+    /// If epoll itself fails, which no peer can cause.
     pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.turn_with(timeout, &mut Vec::with_capacity(EVENTS_MAX))
     }
 
-    /// One turn, with memory for its events.
+    /// Runs one turn, with memory for its events.
     #[inline]
     fn turn_with(
         &mut self,
@@ -200,7 +203,7 @@ impl<S: Service> EventLoop<S> {
         self.state.stopping
     }
 
-    /// The service, between turns.
+    /// Returns the service, between turns.
     pub fn service_mut(&mut self) -> &mut S {
         &mut self.service
     }
@@ -265,7 +268,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Serves one connection for which something happened.
+    /// Serves one connection that has an event.
     #[inline]
     fn serve(&mut self, id: ConnectionId, event: EventFlags) {
         let Some(connection) = self.state.connections.get_mut(id) else {
@@ -283,7 +286,7 @@ impl<S: Service> EventLoop<S> {
             return;
         };
         if connection.may_receive() {
-            // What is queued has input to be served before it may get more.
+            // A queued connection has input that must be served before it receives more.
             if !connection.queued {
                 self.receive(id);
             }
@@ -292,12 +295,12 @@ impl<S: Service> EventLoop<S> {
         } else if event.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
             self.state.doom(id, CloseReason::PeerClosed);
         } else {
-            // What came to a connection that is paused stays in its socket.
+            // The input of a paused connection stays in its socket.
             self.state.watch(id);
         }
     }
 
-    /// Serves connections that epoll does not watch. None in production: one branch.
+    /// Serves connections that epoll does not watch. Production has none: one branch.
     fn serve_software(&mut self) {
         let mut index = 0;
         while let Some(&id) = self.state.software.get(index) {
@@ -309,9 +312,9 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Gives connections that had input left when the turn began their next share. Those that
-    /// yield again, or for the first time in this turn, wait in the other list: one share each per
-    /// turn.
+    /// Gives their next share to connections that had input left when the turn began. Connections
+    /// that yield again, or for the first time in this turn, wait in the other list: each gets one
+    /// share per turn.
     fn serve_ready(&mut self, mut shares: Vec<ConnectionId>) {
         for id in shares.drain(..) {
             if let Some(connection) = self.state.connections.get_mut(id) {
@@ -341,13 +344,13 @@ impl<S: Service> EventLoop<S> {
     }
 }
 
-/// The monotonic time `duration` from now.
+/// Returns the monotonic time `duration` from now.
 fn after(clock: &dyn Clock, duration: Duration) -> u64 {
     let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     clock.monotonic_ns().saturating_add(duration_ns)
 }
 
-/// How long until a monotonic time; zero once it has come.
+/// Returns how long it is until a monotonic time, or zero if the time has passed.
 fn until(clock: &dyn Clock, time_ns: u64) -> Duration {
     Duration::from_nanos(time_ns.saturating_sub(clock.monotonic_ns()))
 }

@@ -1,4 +1,4 @@
-//! Output that waits for a ticket before it may leave, such as until a log is on disk.
+//! Output that waits for a ticket before it may be sent, for example until a log is durable.
 //!
 //! ```text
 //!   before_flush: At(7) ──► hold: a part of Pending, and (7, connection) in LoopState::held
@@ -6,9 +6,11 @@
 //!   any thread ── Waker ──► Service::woken ── Io::release(8) ──► sent, as far as the socket takes it
 //! ```
 //!
-//! There are several watermarks, and each has tickets of its own: some replies wait for the disk, others for a majority.
+//! There are several watermarks, and each has its own tickets: some replies wait for the disk,
+//! others for a majority.
 //!
-//! Nothing here waits, and nothing here calls the service, so that a service's call may release.
+//! Nothing here waits, and nothing here calls the service, so the service may release from within
+//! its own calls.
 
 use crate::connections::{ConnectionId, Phase};
 use crate::event_loop::is_passing;
@@ -16,7 +18,7 @@ use crate::loop_state::LoopState;
 use crate::service::{CloseReason, Ticket, WATERMARKS};
 
 impl LoopState {
-    /// Has whatever is written to a connection from now on wait for a ticket.
+    /// Makes everything that is written to a connection from now on wait for a ticket.
     pub(crate) fn hold(&mut self, id: ConnectionId, ticket: Ticket) {
         let Some(held) = self.held.get_mut(usize::from(ticket.watermark)) else {
             return;
@@ -35,7 +37,7 @@ impl LoopState {
         }
     }
 
-    /// Sends what waits for a ticket that the watermarks have reached.
+    /// Sends the output whose tickets the watermarks have reached.
     pub(crate) fn release(&mut self, up_to: &[u64; WATERMARKS]) {
         for (watermark, mark) in up_to.iter().enumerate() {
             while let Some((_, id)) = self.held[watermark].pop_front_if(|(at, _)| *at <= *mark) {
@@ -44,7 +46,7 @@ impl LoopState {
         }
     }
 
-    /// Sends what of one connection waits for a ticket that the watermarks have reached.
+    /// Sends the output of one connection whose tickets the watermarks have reached.
     pub(crate) fn release_one(&mut self, id: ConnectionId, up_to: &[u64; WATERMARKS]) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -59,7 +61,7 @@ impl LoopState {
         }
     }
 
-    /// Connections of which something is held, each once, in the order of tickets.
+    /// Returns the connections with held output, each once, in the order of tickets.
     pub(crate) fn held_ids(&self) -> Vec<ConnectionId> {
         let mut ids = Vec::new();
         let mut seen = std::collections::HashSet::new();
@@ -73,7 +75,7 @@ impl LoopState {
         ids
     }
 
-    /// Answers with `line` instead of what is held of a connection, and ends it.
+    /// Replaces the held output of a connection by `line`, and ends the connection.
     pub(crate) fn refuse_held(&mut self, id: ConnectionId, line: &[u8]) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -87,13 +89,14 @@ impl LoopState {
         self.send_pending(id);
     }
 
-    /// Sends what waits for a socket that has room now; once all is sent, the connection goes on.
+    /// Sends what waits for a socket that has space now. After everything is sent, the connection
+    /// resumes.
     pub(crate) fn send_pending(&mut self, id: ConnectionId) {
         self.send_pending_of(id, false);
     }
 
-    /// Sends what waits for nothing but the socket. The connection goes on from the input that it kept
-    /// if it could not be served before, and now can.
+    /// Sends what waits only for the socket. The connection resumes with its kept input if it could
+    /// not be served before, and now can.
     fn send_pending_of(&mut self, id: ConnectionId, could_receive: bool) {
         self.send_from_pending(id);
         let Some(connection) = self.connections.get_mut(id) else {
@@ -117,7 +120,7 @@ impl LoopState {
         }
     }
 
-    /// Sends from the front of what waits for nothing but the socket, once.
+    /// Sends once from the front of what waits only for the socket.
     pub(crate) fn send_from_pending(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;

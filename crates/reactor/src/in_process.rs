@@ -1,4 +1,4 @@
-//! A connection without sockets: two queues of bytes between a loop and a peer of the same process.
+//! A connection without sockets: two queues of bytes between a loop and a peer in the same process.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -13,14 +13,14 @@ pub struct InProcess {
     pipes: Arc<Mutex<Pipes>>,
 }
 
-/// The other end: what a client's socket is elsewhere. Never blocks: reading and writing answer
+/// The peer's end, in place of a client's socket. Never blocks: reading and writing return
 /// `WouldBlock`. Dropping it closes both directions.
 #[derive(Debug)]
 pub struct InProcessPeer {
     pipes: Arc<Mutex<Pipes>>,
 }
 
-/// Both ends of a connection; each direction holds at most `capacity_bytes`.
+/// Creates both ends of a connection. Each direction holds at most `capacity_bytes`.
 #[must_use]
 pub fn in_process_pair(capacity_bytes: usize) -> (InProcess, InProcessPeer) {
     let pipes = Arc::new(Mutex::new(Pipes {
@@ -43,7 +43,7 @@ struct Pipes {
     notify: Option<Notify>,
 }
 
-/// What tells the peer that the loop has sent something or is gone.
+/// The callback that notifies the peer that the loop has sent bytes or has closed its end.
 #[derive(Clone)]
 struct Notify(Arc<dyn Fn() + Send + Sync>);
 
@@ -61,14 +61,14 @@ impl Pipes {
     }
 }
 
-/// One direction.
+/// One direction of a connection.
 #[derive(Debug)]
 struct Pipe {
     bytes: VecDeque<u8>,
     capacity_bytes: usize,
-    /// No more bytes will be written.
+    /// Whether no more bytes will be written.
     ended: bool,
-    /// Nobody will read.
+    /// Whether no end will read any more.
     broken: bool,
 }
 
@@ -152,12 +152,13 @@ impl Drop for InProcess {
 }
 
 impl InProcessPeer {
-    /// Has this called when the loop has sent something or is gone. It waits for nothing, and comes back to neither end.
+    /// Sets the callback for when the loop has sent bytes or has closed its end. The callback must
+    /// not block, and must use neither end.
     pub fn notify(&mut self, notify: Arc<dyn Fn() + Send + Sync>) {
         lock(&self.pipes).notify = Some(Notify(notify));
     }
 
-    /// Tells the loop that nothing more will be written; reading goes on.
+    /// Signals to the loop that nothing more will be written. Reading is still possible.
     pub fn shutdown_write(&mut self) {
         self.change(|pipes| pipes.to_loop.ended = true);
     }
@@ -198,6 +199,6 @@ impl Drop for InProcessPeer {
 }
 
 fn lock(pipes: &Mutex<Pipes>) -> MutexGuard<'_, Pipes> {
-    // Every change of the queues is complete at every point where it could panic.
+    // A panic can only occur when every change of the queues is complete.
     pipes.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,5 @@
-//! Event loop, listeners and connections: bytes to and from sockets, nothing about what they mean.
+//! Event loop, listeners and connections: moves bytes to and from sockets, and does not interpret
+//! them.
 //!
 //! ```text
 //!   listeners (shared) --accept--> Balancer --least loaded--> worker's inbox
@@ -9,12 +10,14 @@
 //! ```
 //!
 //! A worker thread owns one [`EventLoop`], which owns its connections and calls one [`Service`].
-//! Input is read into one buffer of the thread, replies of a turn are gathered in one arena of the
-//! thread: an idle connection owns no buffer. Connections are named by [`ConnectionId`]s that are
-//! recognised as stale after their connection is gone. [`Transport`] hides what carries the bytes. A service that reads files
-//! while it serves has a [`Ring`] do so, whose completions wake its loop.
+//! Input is read into one buffer of the thread, and the replies of a turn are collected in one
+//! arena of the thread, so an idle connection owns no buffer. [`ConnectionId`]s name connections;
+//! an id is recognised as stale after its connection is gone. [`Transport`] abstracts from what
+//! carries the bytes. A service that reads files while it serves uses a [`Ring`], whose completions
+//! wake its loop.
 //!
-//! `EventLoop` documents the order of things in a turn; `service` what a service may rely on.
+//! `EventLoop` documents the order of steps in a turn; `service` documents the guarantees for a
+//! service.
 
 mod balancer;
 mod connections;

@@ -1,4 +1,4 @@
-//! Sockets that take connections: TCP over IPv4 and IPv6, and Unix sockets.
+//! Sockets that accept connections: TCP over IPv4 and IPv6, and Unix sockets.
 
 use std::fmt;
 use std::io;
@@ -17,10 +17,10 @@ use rustix::net::{
 
 use crate::service::{Endpoint, PeerInfo};
 
-/// How to listen on a TCP address.
+/// Options of a TCP listener.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpOptions {
-    /// Connections that may wait to be accepted; the kernel caps it at `somaxconn`.
+    /// Maximum number of connections that wait to be accepted. The kernel caps it at `somaxconn`.
     pub backlog: i32,
 }
 
@@ -30,10 +30,10 @@ impl Default for TcpOptions {
     }
 }
 
-/// How to listen on a Unix socket.
+/// Options of a Unix socket listener.
 #[derive(Clone, Copy, Debug)]
 pub struct UnixOptions {
-    /// Connections that may wait to be accepted; the kernel caps it at `somaxconn`.
+    /// Maximum number of connections that wait to be accepted. The kernel caps it at `somaxconn`.
     pub backlog: i32,
     /// Permission bits of the socket's file; `None` leaves them to the umask.
     pub permission_bits: Option<u32>,
@@ -48,14 +48,15 @@ impl Default for UnixOptions {
     }
 }
 
-/// Receives the peers of a listener that have something to settle before they are connections.
+/// Receives the peers of a listener that need a handshake before they become connections.
 ///
-/// It was asked whether they are admitted; who is let in is given to [`Balancer::enter`], and only
-/// then opened. Whoever made the porter hears from it of those who are not.
+/// The service has already admitted these peers. The porter passes each accepted peer to
+/// [`Balancer::enter`], and only then the connection is opened. The porter reports rejected peers
+/// to its creator.
 ///
 /// [`Balancer::enter`]: crate::Balancer::enter
 pub trait Porter: Send + Sync + fmt::Debug {
-    /// Takes a peer that was just accepted, on the thread of a loop: never blocks.
+    /// Takes a peer that was just accepted. Runs on the thread of a loop, so it must not block.
     fn receive(&self, socket: OwnedFd, peer: PeerInfo);
 }
 
@@ -66,24 +67,24 @@ pub trait Porter: Send + Sync + fmt::Debug {
 pub struct Listener {
     fd: OwnedFd,
     local: Endpoint,
-    /// Of a Unix socket.
+    /// The file of a Unix socket.
     file: Option<Arc<SocketFile>>,
     porter: Option<Arc<dyn Porter>>,
 }
 
 impl Listener {
-    /// Listens on a TCP address; port 0 lets the system choose. An IPv6 listener takes IPv6 only,
-    /// so that `0.0.0.0` and `::` can stand side by side.
+    /// Listens on a TCP address. With port 0 the system chooses the port. An IPv6 listener accepts
+    /// IPv6 only, so that `0.0.0.0` and `::` can be used side by side.
     ///
     /// # Errors
-    /// Those of `socket`, `bind` and `listen`, `AddrInUse` foremost.
+    /// Those of `socket`, `bind` and `listen`, most often `AddrInUse`.
     pub fn tcp(address: SocketAddr, options: TcpOptions) -> io::Result<Self> {
         Self::tcp_with(address, options, false)
     }
 
-    /// As [`Listener::tcp`] while `others` of this process still listen, of which one may take all
-    /// addresses of the port: the kernel lets two such sockets of one user stand side by side that
-    /// both say so. They say so only for as long as this call takes.
+    /// Does the same as [`Listener::tcp`] while `others` of this process still listen, one of which
+    /// may use all addresses of the port. The kernel allows two such sockets of one user if both
+    /// set `SO_REUSEPORT`. They have it only during this call.
     ///
     /// # Errors
     /// As [`Listener::tcp`].
@@ -109,10 +110,10 @@ impl Listener {
         Ok(opened)
     }
 
-    /// The same socket once more: it listens until both are gone.
+    /// Returns another handle to the same socket. The socket listens until both are dropped.
     ///
     /// # Errors
-    /// When the process may open no more descriptors.
+    /// If the process may not open more descriptors.
     pub fn share(&self) -> io::Result<Self> {
         Ok(Self {
             fd: self.fd.try_clone()?,
@@ -122,7 +123,7 @@ impl Listener {
         })
     }
 
-    /// Has all its peers go to `porter` first.
+    /// Passes all its peers to `porter` first.
     #[must_use]
     pub fn guarded_by(self, porter: Arc<dyn Porter>) -> Self {
         Self {
@@ -131,7 +132,7 @@ impl Listener {
         }
     }
 
-    /// Whether its peers go to a porter first.
+    /// Whether it passes its peers to a porter first.
     #[must_use]
     pub fn is_guarded(&self) -> bool {
         self.porter.is_some()
@@ -154,7 +155,7 @@ impl Listener {
         if shares_port {
             sockopt::set_socket_reuseport(&fd, true)?;
         }
-        // Accepted sockets inherit it: one call per listener instead of one per connection.
+        // Accepted sockets inherit this: one call per listener instead of one per connection.
         sockopt::set_tcp_nodelay(&fd, true)?;
         bind(&fd, &address)?;
         listen(&fd, options.backlog)?;
@@ -167,11 +168,11 @@ impl Listener {
         })
     }
 
-    /// Listens on a Unix socket at `path`, replacing a socket that lies there.
+    /// Listens on a Unix socket at `path`, replacing an existing socket there.
     ///
     /// # Errors
-    /// Those of `socket`, `bind`, `chmod` and `listen`; `AlreadyExists` when something else than a
-    /// socket lies at `path`.
+    /// Those of `socket`, `bind`, `chmod` and `listen`; `AlreadyExists` if `path` exists and is not
+    /// a socket.
     pub fn unix(path: &Path, options: UnixOptions) -> io::Result<Self> {
         remove_stale(path)?;
         let fd = socket(AddressFamily::UNIX)?;
@@ -183,20 +184,20 @@ impl Listener {
             porter: None,
         };
         if let Some(bits) = options.permission_bits {
-            // Before listen: nobody can connect before the bits are what was asked for.
+            // Before listen: no client can connect before the permissions are as requested.
             rustix::fs::chmod(path, Mode::from_bits_truncate(bits))?;
         }
         listen(&listener.fd, options.backlog)?;
         Ok(listener)
     }
 
-    /// The address that it is bound to, with the port that the system chose.
+    /// Returns the bound address, with the port that the system chose.
     #[must_use]
     pub fn local(&self) -> &Endpoint {
         &self.local
     }
 
-    /// The TCP address that it is bound to.
+    /// Returns the bound TCP address.
     #[must_use]
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         match self.local {
@@ -205,7 +206,8 @@ impl Listener {
         }
     }
 
-    /// The next waiting connection with the addresses of its two ends, peer first.
+    /// Accepts the next waiting connection. Returns it with the addresses of its two ends, peer
+    /// first.
     pub(crate) fn accept(&self) -> Result<(OwnedFd, Endpoint, Endpoint), Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let (fd, address) = acceptfrom_with(&self.fd, flags)?;
@@ -226,13 +228,13 @@ impl AsFd for Listener {
     }
 }
 
-/// The file of a Unix socket, removed when nobody listens any more.
+/// The file of a Unix socket. It is removed when no listener uses it any more.
 #[derive(Debug)]
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody may have removed it already.
+        // The file may already have been removed.
         drop(std::fs::remove_file(&self.0));
     }
 }
@@ -242,8 +244,8 @@ fn socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-/// A peer that left between the handshake and `accept` has no address any more; the listener's
-/// stands in for it.
+/// Returns the peer's address. A peer that disconnected between the handshake and `accept` has no
+/// address any more; the listener's address replaces it.
 fn tcp_endpoint(address: Option<SocketAddrAny>, otherwise: SocketAddr) -> Endpoint {
     let address = address.and_then(|address| SocketAddr::try_from(address).ok());
     Endpoint::Tcp(address.unwrap_or(otherwise))

@@ -1,8 +1,8 @@
-//! The part of a loop that a service reaches through [`Io`](crate::Io): connections, what is
-//! written to them, and the lists of those that need another look.
+//! The part of a loop that a service reaches through [`Io`](crate::Io): connections, the output
+//! written to them, and the lists of connections that need attention.
 //!
-//! Nothing here calls the service, so that a service's call can change all of it; what follows
-//! from the changes happens in the loop after the call returned.
+//! Nothing here calls the service, so a service's call can change all of it. The loop handles the
+//! consequences after the call returned.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ use crate::service::{CloseReason, Traffic, WATERMARKS};
 use crate::transport::Source;
 use crate::waker::Waker;
 
-/// See the module.
+/// The state of a loop. See the module documentation.
 pub(crate) struct LoopState {
     pub(crate) epoll: OwnedFd,
     pub(crate) waker: Waker,
@@ -26,12 +26,13 @@ pub(crate) struct LoopState {
     pub(crate) outbox: Outbox,
     /// Connections that have input left to be served; `queued` is set in each.
     pub(crate) ready: Vec<ConnectionId>,
-    /// Connections whose phase changed; they are looked at once the turn's output is flushed.
+    /// Connections whose phase changed. They are handled after the turn's output is flushed.
     pub(crate) ending: Vec<ConnectionId>,
-    /// Of each watermark, connections with output that is held, by rising tickets; a connection may come several times, and
-    /// be gone.
+    /// For each watermark, the connections with held output, by ascending tickets. A connection may
+    /// occur several times, and may already be closed.
     pub(crate) held: [VecDeque<(u64, ConnectionId)>; WATERMARKS],
-    /// Connections whose sockets are full since the last turn ended; `is_suspect` is set in each.
+    /// Connections whose sockets became full since the last turn ended; `is_suspect` is set in
+    /// each.
     pub(crate) blocked: Vec<ConnectionId>,
     /// Connections that epoll does not watch.
     pub(crate) software: Vec<ConnectionId>,
@@ -56,7 +57,7 @@ impl LoopState {
         })
     }
 
-    /// Takes a connection in and watches it.
+    /// Adds a connection and watches it.
     pub(crate) fn open(&mut self, newcomer: Newcomer) -> ConnectionId {
         let mut connection = Connection::new(newcomer.carrier);
         connection.carrier.attach(&self.waker);
@@ -80,7 +81,7 @@ impl LoopState {
         id
     }
 
-    /// Takes a connection out and closes its transport.
+    /// Removes a connection. Dropping it closes its transport.
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
         let connection = self.connections.remove(id)?;
         if let Source::Software(_) = connection.carrier.source() {
@@ -89,22 +90,22 @@ impl LoopState {
         Some(connection)
     }
 
-    /// Takes a connection out whose transport goes on elsewhere.
+    /// Removes a connection whose transport will be used elsewhere.
     pub(crate) fn detach(&mut self, id: ConnectionId) -> Option<Connection> {
         let connection = self.remove(id)?;
         if let Source::Fd(fd) = connection.carrier.source() {
-            // It was watched since it came.
+            // It was watched since it was opened.
             let _unwatched = epoll::delete(&self.epoll, fd);
         }
         Some(connection)
     }
 
-    /// Ends a connection at the end of the turn, whatever still waits to be sent.
+    /// Ends a connection at the end of the turn, even if output still waits.
     pub(crate) fn doom(&mut self, id: ConnectionId, reason: CloseReason) {
         self.close(id, Phase::Doomed(reason));
     }
 
-    /// Moves a connection towards its end; never back. Whether that moved it.
+    /// Moves a connection towards its end, never back. Returns whether its phase changed.
     pub(crate) fn close(&mut self, id: ConnectionId, phase: Phase) -> bool {
         let Some(connection) = self.connections.get_mut(id) else {
             return false;
@@ -121,7 +122,8 @@ impl LoopState {
         goes_on
     }
 
-    /// Epoll hears of it only when something comes: most pauses are over before, and cost no system call.
+    /// Pauses a connection. Usually leaves epoll unchanged until input comes: most pauses end
+    /// before, and cost no system call.
     pub(crate) fn pause(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.paused = true;
@@ -140,7 +142,7 @@ impl LoopState {
         self.enqueue_kept(id);
     }
 
-    /// Has the input that a connection kept, or its transport, if any, served in the next turn.
+    /// Schedules the input that a connection or its transport keeps, if any, for the next turn.
     pub(crate) fn enqueue_kept(&mut self, id: ConnectionId) {
         let connection = self.connections.get(id);
         if connection.is_some_and(|one| !one.input.is_empty() || one.carrier.holds_input()) {
@@ -148,7 +150,7 @@ impl LoopState {
         }
     }
 
-    /// Has the input that a connection's transport holds, if any, served in the next turn.
+    /// Schedules the input that a connection's transport holds, if any, for the next turn.
     pub(crate) fn enqueue_held(&mut self, id: ConnectionId) {
         let connection = self.connections.get(id);
         if connection.is_some_and(|connection| connection.carrier.holds_input()) {
@@ -156,7 +158,7 @@ impl LoopState {
         }
     }
 
-    /// Has the input that a connection keeps or will be given back served in the next turn.
+    /// Schedules the input that a connection keeps, or will get back, for the next turn.
     pub(crate) fn enqueue(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
             && !connection.queued
@@ -182,7 +184,7 @@ impl LoopState {
         }
     }
 
-    /// Makes epoll watch a connection for what its state asks for.
+    /// Makes epoll watch a connection for the events that its state needs.
     pub(crate) fn watch(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else {
             return;
@@ -193,7 +195,7 @@ impl LoopState {
         }
         connection.interest = interest;
         if interest == Interest::Output {
-            // Whoever was in the list before had room in between.
+            // The socket of a connection that already was in the list accepted bytes meanwhile.
             connection.has_taken = connection.is_suspect;
             if !connection.is_suspect {
                 connection.is_suspect = true;
@@ -208,7 +210,8 @@ impl LoopState {
         }
     }
 
-    /// Has a connection served from now on, however much waits for its socket, until that was sent.
+    /// Makes a connection be served from now on, however much waits for its socket, until that was
+    /// sent.
     pub(crate) fn serve_insistent(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
             && let Some(pending) = &mut connection.pending
@@ -219,14 +222,15 @@ impl LoopState {
         }
     }
 
-    /// Whether any connection without descriptor can go on now.
+    /// Whether any connection without a descriptor is ready.
     pub(crate) fn has_software_event(&self) -> bool {
         let ids = self.software.iter();
         ids.into_iter()
             .any(|&id| !self.software_event(id).is_empty())
     }
 
-    /// What happened to a connection without descriptor, of what its state asks for.
+    /// Returns the events of a connection without a descriptor, limited to those that its state
+    /// needs.
     pub(crate) fn software_event(&self, id: ConnectionId) -> EventFlags {
         let Some(connection) = self.connections.get(id) else {
             return EventFlags::empty();

@@ -1,10 +1,10 @@
-//! Which connection each part of a turn's output belongs to.
+//! Maps each part of a turn's output to its connection.
 //!
 //! Output is written to two buffers: replies to the service's arena, and what a service sends to
-//! other connections than the one being served ([`Io::write`](crate::Io::write)) to a buffer here.
-//! One list of ranges, in the order of writing, spans both; within each buffer ranges are
-//! adjacent, so that a range needs only its end. What many connections get is in neither: it is sent
-//! to each from the one place where it lies.
+//! connections other than the one being served ([`Io::write`](crate::Io::write)) to a buffer here.
+//! One list of ranges, in the order of writing, covers both. Within each buffer ranges are
+//! adjacent, so a range needs only its end. Bytes that many connections get are in neither buffer:
+//! they are sent to each connection from a shared copy.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use crate::connections::ConnectionId;
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pub(crate) ranges: Vec<Range>,
-    /// Output that is not in the arena.
+    /// Output outside the arena.
     pub(crate) aside: Vec<u8>,
-    /// What several connections get.
+    /// Bytes that several connections get.
     pub(crate) shared: Vec<Arc<[u8]>>,
-    /// How far the arena is addressed.
+    /// Length of the addressed part of the arena.
     addressed_bytes: usize,
 }
 
 /// Output of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range {
-    /// `None` for output that nobody was addressed with.
+    /// The connection, or `None` for output that is not addressed.
     pub(crate) id: Option<ConnectionId>,
     pub(crate) place: RangeBuffer,
-    /// Where the range ends in its buffer; its number among those that are shared.
+    /// End of the range in its buffer; for shared bytes, their index.
     pub(crate) end: usize,
 }
 
-/// The buffer that a range lies in.
+/// The buffer of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeBuffer {
     Arena,
@@ -50,7 +50,7 @@ impl Outbox {
         }
     }
 
-    /// Adds output aside from the arena.
+    /// Adds output outside the arena.
     pub(crate) fn write(&mut self, id: ConnectionId, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.aside.extend_from_slice(bytes);
@@ -58,7 +58,7 @@ impl Outbox {
         }
     }
 
-    /// Adds bytes that are sent from where they lie.
+    /// Adds bytes that are sent without being copied.
     pub(crate) fn write_shared(&mut self, id: ConnectionId, bytes: &Arc<[u8]>) {
         if bytes.is_empty() {
             return;
@@ -77,7 +77,7 @@ impl Outbox {
         });
     }
 
-    /// Forgets everything and gives back all memory aside beyond `capacity_bytes`.
+    /// Clears everything and frees the memory outside the arena beyond `capacity_bytes`.
     pub(crate) fn clear(&mut self, capacity_bytes: usize) {
         self.ranges.clear();
         self.aside.clear();

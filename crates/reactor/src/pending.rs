@@ -1,5 +1,5 @@
-//! Output of one connection that waits for its socket or for a ticket: bytes of its own, and between
-//! them what is sent from where it lies.
+//! Output of one connection that waits for its socket or for a ticket: the connection's own bytes,
+//! and between them attachments, which are not copied.
 //!
 //! ```text
 //!   bytes:   | sent |  own bytes  |  own bytes  |  held: ticket 7  |  held: ticket 9  |
@@ -9,8 +9,9 @@
 //!
 //! Invariants
 //!  1. Attachments are in the order of their places, and none is before `sent`.
-//!  2. What is held is at the end, in parts whose tickets of one watermark rise; whatever is added after it belongs to the
-//!     last part. Each part begins where something was added, so an attachment is wholly in one.
+//!  2. Held output is at the end, in parts. The tickets of one watermark ascend. Everything that is
+//!     added belongs to the last part. A part begins at the start of an addition, so each
+//!     attachment is entirely in one part.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -19,34 +20,35 @@ use base::shared_bytes::{Attachment, SharedBytes};
 
 use crate::service::{Ticket, WATERMARKS};
 
-/// Pieces handed to the kernel at once. A piece of a large value has 64 KiB: more than any socket
-/// takes.
+/// Maximum number of pieces that are passed to the kernel at once. A piece of a large value has 64
+/// KiB: more than any socket accepts.
 const PIECES_MAX: usize = 64;
 
-/// A connection of which more is held than this is not served before some of it may leave: its peer
-/// would only have more of what it cannot have yet.
+/// A connection with more held output than this is not served until some of it may be sent: its
+/// peer would only get more output that it cannot have yet.
 const HELD_BYTES_MAX: usize = 256 * 1024;
 
-/// See the module.
+/// The waiting output of a connection. See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     bytes: Vec<u8>,
     sent: usize,
     attached: VecDeque<Attached>,
-    /// What is left of all attachments.
+    /// Unsent bytes of all attachments.
     attached_bytes: usize,
     held: VecDeque<Part>,
-    /// Bytes of all parts that are held, attachments included.
+    /// Bytes of all held parts, including attachments.
     unreleased_bytes: usize,
-    /// Its peer is served though it takes nothing (see [`crate::event_loop`]'s `insistent`).
+    /// Whether its peer is served even if it accepts nothing (see [`crate::event_loop`]'s
+    /// `insistent`).
     is_insistent: bool,
 }
 
-/// Output that may leave once its ticket is released.
+/// Output that may be sent after its ticket is released.
 #[derive(Debug)]
 struct Part {
     ticket: Ticket,
-    /// Attachments included.
+    /// Its length, including attachments.
     bytes: usize,
 }
 
@@ -65,12 +67,12 @@ impl Attached {
 }
 
 impl Pending {
-    /// Bytes that wait, attachments included.
+    /// Returns the waiting bytes, including attachments.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.sent + self.attached_bytes
     }
 
-    /// Bytes that wait for nothing but the socket.
+    /// Returns the bytes that wait only for the socket.
     pub(crate) fn sendable_bytes(&self) -> usize {
         self.len() - self.unreleased_bytes
     }
@@ -80,24 +82,24 @@ impl Pending {
         !self.held.is_empty()
     }
 
-    /// Whether its connection may be served meanwhile.
+    /// Whether its connection may be served while it waits.
     pub(crate) fn lets_serve(&self) -> bool {
         (self.is_insistent || self.sendable_bytes() == 0) && self.unreleased_bytes <= HELD_BYTES_MAX
     }
 
-    /// Has the connection served from now on, however much waits for its socket.
+    /// Makes the connection be served from now on, however much waits for its socket.
     pub(crate) fn insist(&mut self) {
         self.is_insistent = true;
     }
 
-    /// Bytes of memory held, what attachments keep alive included.
+    /// Returns the bytes of memory in use, including what attachments keep alive.
     pub(crate) fn held_bytes(&self) -> usize {
         let parts_bytes = self.held.capacity() * size_of::<Part>();
         self.bytes.capacity() + self.attached_bytes + parts_bytes
     }
 
-    /// Has what is added from now on wait for a ticket, or for that of what is held already if that is
-    /// later. Whether a new part begins.
+    /// Makes everything that is added from now on wait for a ticket, or for the ticket of the last
+    /// held part if that is later. Returns whether a new part begins.
     pub(crate) fn hold(&mut self, ticket: Ticket) -> bool {
         let waits_as_long =
             |last: &Part| last.ticket.watermark == ticket.watermark && last.ticket.at >= ticket.at;
@@ -108,7 +110,8 @@ impl Pending {
         !waits_long_enough
     }
 
-    /// Holds no longer what waits for a ticket that the watermarks have reached; whether there was any.
+    /// Releases the parts whose tickets the watermarks have reached. Returns whether there were
+    /// any.
     pub(crate) fn release(&mut self, up_to: &[u64; WATERMARKS]) -> bool {
         let held = self.held.len();
         let is_released = |part: &mut Part| part.ticket.is_released(up_to);
@@ -118,7 +121,7 @@ impl Pending {
         self.held.len() < held
     }
 
-    /// Drops all that is held.
+    /// Drops all held output.
     pub(crate) fn drop_held(&mut self) {
         self.held.clear();
         let mut rest = std::mem::take(&mut self.unreleased_bytes);
@@ -146,8 +149,8 @@ impl Pending {
         }
     }
 
-    /// Adds bytes behind; room that was sent is used before the buffer grows, once it is at least half of
-    /// it: each byte is moved once on the average.
+    /// Appends bytes. Reuses the space of sent bytes before the buffer grows, if that is at least
+    /// half of the buffer: each byte is moved once on average.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         let is_full = self.bytes.len() + bytes.len() > self.bytes.capacity();
         if is_full && self.sent > 0 && self.sent >= self.bytes.len() / 2 {
@@ -161,7 +164,7 @@ impl Pending {
         self.count_added(bytes.len());
     }
 
-    /// Adds bytes behind, and attachments at their places in them.
+    /// Appends bytes, with attachments at their places in them.
     pub(crate) fn append_with(
         &mut self,
         bytes: &[u8],
@@ -180,7 +183,7 @@ impl Pending {
         }
     }
 
-    /// Adds what is left behind the first `sent` bytes of something that lies elsewhere.
+    /// Appends shared content without its first `sent` bytes, as an attachment.
     pub(crate) fn attach(&mut self, content: Box<dyn SharedBytes>, sent: usize) {
         self.attached_bytes += content.len() - sent;
         self.count_added(content.len() - sent);
@@ -191,7 +194,8 @@ impl Pending {
         });
     }
 
-    /// Calls `send` with the first pieces of what is not held; there is at least one if any is not.
+    /// Calls `send` with the first pieces of the output that is not held: at least one if there is
+    /// any.
     pub(crate) fn with_pieces<R>(&self, send: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
         let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
         let mut count = 0;
@@ -208,11 +212,11 @@ impl Pending {
         send(&pieces[..count])
     }
 
-    /// What waits, in order.
+    /// Returns the waiting pieces in order.
     fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let mut attached = self.attached.iter().peekable();
         let mut at = self.sent;
-        // How much of the attachment at the front was given out.
+        // How much of the front attachment was already returned.
         let mut given = attached.peek().map_or(0, |first| first.sent);
         std::iter::from_fn(move || {
             loop {
@@ -237,7 +241,7 @@ impl Pending {
         })
     }
 
-    /// Drops the first `sent` bytes, and attachments as they are done with.
+    /// Drops the first `sent` bytes, and the attachments that are sent completely.
     pub(crate) fn consume(&mut self, mut sent: usize) {
         while sent > 0 {
             let own_end = self
@@ -265,7 +269,7 @@ impl Pending {
 mod tests {
     use super::*;
 
-    /// Takes `count` bytes from the front, as a socket would.
+    /// Takes `count` bytes from the front, as a socket does.
     fn take(pending: &mut Pending, count: usize) -> Vec<u8> {
         let mut taken = Vec::new();
         pending.with_pieces(|pieces| {
@@ -314,7 +318,7 @@ mod tests {
         assert_eq!(pending.attached_bytes, 0);
     }
 
-    /// More pieces than go out at once.
+    /// Uses more pieces than are sent at once.
     #[test]
     fn what_is_sent_of_an_attachment_is_held_no_longer() {
         let mut pending = Pending::default();

@@ -1,16 +1,17 @@
-//! Reads of files that the kernel does beside the loop: one io_uring for one thread.
+//! Asynchronous reads of files by the kernel: one io_uring for one thread.
 //!
 //! ```text
 //!   push ──► queue ── enter ──► kernel ──► completed ── reap ──► who asked
 //!                                  └── the loop's waker rings
 //! ```
 //!
-//! What is pushed in a turn goes to the kernel with one system call, and what was completed comes with the same. A
-//! completion rings the loop's [`Waker`] where the ring is [armed](Ring::arm), so that nobody but the loop's own thread has
-//! anything to do with a read.
+//! The reads that are pushed in a turn go to the kernel with one system call, which also returns
+//! completions. If the ring is [armed](Ring::arm), a completion rings the loop's [`Waker`], so only
+//! the loop's own thread handles a read.
 //!
-//! What must stay true: from [`Ring::push`] until its completion is reaped a read's file stays open, and nobody looks at
-//! its buffer. A ring that is dropped waits for what is under way; what is not done by then keeps its buffer for good.
+//! What must stay true: from [`Ring::push`] until its completion is reaped, a read's file stays
+//! open, and no code accesses its buffer. A ring that is dropped waits for reads in flight; the
+//! buffers of reads that do not complete in time are never freed.
 
 use std::fs::File;
 use std::io;
@@ -25,60 +26,62 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
 use crate::waker::Waker;
 
-/// Reads of up to so many bytes use buffers that the kernel knows already: an entry of some KiB with what of a block is
-/// around it.
+/// Reads of up to this many bytes use buffers that are registered with the kernel: an entry of a
+/// few KiB with the rest of its blocks.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// No ring is deeper.
+/// Maximum depth of a ring.
 pub const RING_DEPTH_MAX: usize = 1024;
 
-/// A ring that is dropped waits so long, so often, for what is under way.
+/// A ring that is dropped waits this long, this often, for reads in flight.
 const LAST_WAIT: Duration = Duration::from_millis(100);
 const LAST_WAITS: u32 = 10;
 
-/// Places of rings that ended before the kernel was done with them.
+/// Slots of rings that were dropped before the kernel was done with them.
 static KEPT_FOR_GOOD: Mutex<Vec<Vec<Slot>>> = Mutex::new(Vec::new());
 
-/// What is to be read.
+/// A read request.
 #[derive(Debug)]
 pub struct RingRead {
-    /// Of which file. One that takes only whole blocks is asked for whole blocks: the buffer begins a page.
+    /// The file. If it accepts only reads of whole blocks, the caller requests whole blocks: the
+    /// buffer is page-aligned.
     pub file: Arc<File>,
-    /// From where on.
+    /// Offset in the file.
     pub offset: u64,
-    /// How many bytes; at least one.
+    /// Number of bytes, at least one.
     pub bytes: usize,
 }
 
-/// One read, or room for one.
+/// One read, or space for one.
 struct Slot {
-    /// Open while the kernel may read from it.
+    /// The file, kept open while the kernel may read from it.
     file: Option<Arc<File>>,
     buffer: PageBuffer,
-    /// In place of that, for a read that is longer.
+    /// The buffer of a longer read, used instead of `buffer`.
     long: Option<PageBuffer>,
 }
 
-/// See the module. For the thread that made it alone.
+/// A ring of reads. See the module documentation. Only the thread that created it may use it.
 pub struct Ring {
     uring: IoUring,
     slots: Vec<Slot>,
     free: Vec<u16>,
-    /// The kernel knows the buffers of all slots.
+    /// Whether the buffers of all slots are registered with the kernel.
     knows_buffers: bool,
-    /// Pushed, and not yet with the kernel.
+    /// Number of reads that are pushed but not yet submitted to the kernel.
     queued: usize,
-    /// With the kernel.
+    /// Number of reads that the kernel has.
     under_way: usize,
-    /// Completions in the order they came; memory for them.
+    /// Reused memory for completions, in the order of their completion.
     completed: Vec<cqueue::Entry>,
 }
 
 impl Ring {
-    /// A ring of so many reads at once, which rings `waker` when one is completed. Used by the calling thread only.
+    /// Creates a ring of at most `depth` reads at once, which rings `waker` when one is completed.
+    /// Only the calling thread may use it.
     ///
     /// # Errors
-    /// When the kernel has none, or none for this process, or there is no memory for it.
+    /// If the kernel has no io_uring, or none for this process, or there is no memory for it.
     pub fn new(depth: usize, waker: &Waker) -> io::Result<Self> {
         let depth = depth.clamp(1, RING_DEPTH_MAX);
         let uring = set_up(u32::try_from(depth).unwrap_or(1))?;
@@ -98,9 +101,10 @@ impl Ring {
         });
         let mut slots = slots.collect::<io::Result<Vec<_>>>()?;
         let pieces: Vec<_> = slots.iter_mut().map(piece).collect();
-        // SAFETY: the pieces are mapped for as long as their slots live, which outlive the ring or all that is under way
-        // in it (`drop`); the kernel writes to one only between `push` and completion, when nobody looks at it.
-        // Where locked memory is short they are told with each read.
+        // SAFETY: the buffers are mapped while their slots live. The slots outlive the ring, or all
+        // reads in flight in it (`drop`). The kernel writes to a buffer only between `push` and
+        // completion, when no code accesses it. If locked memory is short, each read passes its
+        // buffer instead.
         let knows_buffers = unsafe { submitter.register_buffers(&pieces) }.is_ok();
         Ok(Self {
             uring,
@@ -113,32 +117,32 @@ impl Ring {
         })
     }
 
-    /// Whether no more reads can be pushed before one is reaped.
+    /// Whether no more reads can be pushed until one is reaped.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
-    /// How many more reads can be pushed.
+    /// Returns how many more reads can be pushed.
     #[must_use]
     pub fn room(&self) -> usize {
         self.free.len()
     }
 
-    /// How many reads were pushed and not reaped.
+    /// Returns how many reads were pushed and not reaped.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether nothing is under way.
+    /// Whether no read is pushed or in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Puts a read into the queue; the place by which its completion is known, which is below the ring's depth. None where it
-    /// is full, or there is no memory.
+    /// Queues a read. Returns the place that identifies its completion, which is below the ring's
+    /// depth, or `None` if the ring is full or there is no memory.
     pub fn push(&mut self, read: RingRead) -> Option<usize> {
         let place = *self.free.last()?;
         let slot = self.slots.get_mut(usize::from(place))?;
@@ -162,11 +166,12 @@ impl Ring {
         };
         slot.file = Some(read.file);
         let entry = entry.user_data(place.into());
-        // SAFETY: the file stays open and the buffer, which has room for so many bytes, mapped and untouched until the
-        // read is completed: both are the slot's, which is used again only then.
+        // SAFETY: until the read is completed, the file stays open, and the buffer, which has space
+        // for this many bytes, stays mapped and untouched. Both belong to the slot, which is reused
+        // only after completion.
         let pushed = unsafe { self.uring.submission().push(&entry) };
         if pushed.is_err() {
-            // There are as many entries as slots, so there is one.
+            // There are as many entries as slots, so this does not happen.
             slot.file = None;
             slot.long = None;
             return None;
@@ -176,19 +181,20 @@ impl Ring {
         Some(place.into())
     }
 
-    /// Gives the kernel what was pushed, and has it say what is completed. No system call where there is neither.
+    /// Submits the pushed reads to the kernel, and fetches completions. Makes no system call if
+    /// there are neither.
     ///
     /// # Errors
-    /// Those of the system. What was pushed stays in the queue, and is tried again.
+    /// Those of the system. The pushed reads stay in the queue, and the next call tries again.
     pub fn enter(&mut self) -> io::Result<()> {
-        // Who looks needs not be woken for what it is about to see.
+        // The caller checks for completions now, so the waker need not ring for them.
         self.uring.completion().disable_eventfd();
         if self.queued == 0 && !self.has_work() {
             return Ok(());
         }
         match self.uring.submit() {
             Ok(count) => self.went(count),
-            // Whatever it is short of comes back with completions.
+            // The missing resource becomes available with completions.
             Err(error) if is_passing(&error) => {}
             Err(error) => return Err(error),
         }
@@ -201,8 +207,9 @@ impl Ring {
         self.under_way += count;
     }
 
-    /// Shows what was completed, up to so many reads: the place of each and its bytes, or what the system says. Fewer bytes
-    /// than asked for where the file ends, and maybe elsewhere. How many were.
+    /// Passes at most `most` completions to `done`: the place of each with its bytes, or the
+    /// system's error. There are fewer bytes than requested at the end of the file, and possibly
+    /// elsewhere. Returns the number of completions.
     pub fn reap(&mut self, most: usize, mut done: impl FnMut(usize, io::Result<&[u8]>)) -> usize {
         let mut completed = std::mem::take(&mut self.completed);
         completed.extend(self.uring.completion().take(most));
@@ -214,17 +221,18 @@ impl Ring {
         count
     }
 
-    /// Has the waker ring from now on, until [`Ring::enter`], when something is completed. Whether something was, and is not
-    /// reaped: the waker does not ring for that.
+    /// Makes the waker ring on completions from now on, until [`Ring::enter`]. Returns whether
+    /// there already are completions that are not reaped: the waker does not ring for those.
     #[must_use]
     pub fn arm(&mut self) -> bool {
         self.uring.completion().enable_eventfd();
-        // The kernel notes what it has and looks at this afterwards; so this is told before it is looked at that.
+        // The kernel first stores its completions and then reads this flag. So the flag must be
+        // written before the completions are checked here.
         fence(Ordering::SeqCst);
         self.has_work() || !self.uring.completion().is_empty()
     }
 
-    /// Whether the kernel has something to say when it is asked.
+    /// Whether the kernel would deliver completions if it is entered.
     fn has_work(&mut self) -> bool {
         let queue = self.uring.submission();
         queue.taskrun() || queue.cq_overflow()
@@ -251,9 +259,9 @@ impl Ring {
         self.free.extend(u16::try_from(place));
     }
 
-    /// Waits a while until nothing is with the kernel; whether that is so.
+    /// Waits for a while until the kernel has no reads. Returns whether that is so.
     fn settle(&mut self) -> bool {
-        // What can be broken off need not be done, and what cannot be is waited for.
+        // Cancels the reads that can be cancelled, and waits for the others.
         let (all, time) = (CancelBuilder::any(), Timespec::from(LAST_WAIT));
         let _is_done_anyway = self.uring.submitter().register_sync_cancel(Some(time), all);
         for _ in 0..LAST_WAITS {
@@ -276,9 +284,9 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // What is not with the kernel by now has nobody give it.
+        // Reads that are not submitted by now will never be submitted.
         if self.under_way > 0 && !self.settle() {
-            // The kernel may write to them any time.
+            // The kernel may write to these buffers at any time.
             let mut kept = KEPT_FOR_GOOD.lock().unwrap_or_else(PoisonError::into_inner);
             kept.push(std::mem::take(&mut self.slots));
         }
@@ -294,16 +302,16 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// What a ring of this process would be refused with, if it would.
+/// Checks whether this process can create a ring.
 ///
 /// # Errors
-/// As [`Ring::new`].
+/// The same as those of [`Ring::new`].
 pub fn try_ring() -> io::Result<()> {
     Ring::new(1, &Waker::new()?).map(drop)
 }
 
-/// A ring of the kernel, with completions told when they are asked for where that can be had (Linux 6.1): nothing
-/// interrupts the thread then.
+/// Creates a ring of the kernel. If possible (Linux 6.1), completions are processed only when they
+/// are requested, so that nothing interrupts the thread.
 fn set_up(entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::<squeue::Entry, cqueue::Entry>::builder();
     let deferred = builder
@@ -326,7 +334,7 @@ fn piece(slot: &mut Slot) -> libc::iovec {
     }
 }
 
-/// Whether the same call may do better a little later.
+/// Whether the same call may succeed a little later.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

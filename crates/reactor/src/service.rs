@@ -1,13 +1,15 @@
-//! What a server says to the loop and hears from it: the port that this room defines and the
-//! server's worker implements.
+//! The interface between a server and the loop. This room defines it, and the server's worker
+//! implements it.
 //!
-//! What a service may rely on
-//!  1. `opened` comes first, `closed` (or `handed_over`) comes last, each exactly once per connection, and nothing is
-//!     called with an id after its `closed`.
-//!  2. `received` is never called for a connection that is paused, closing, of which much is held, or
-//!     whose output did not fit into its socket: a peer that does not read is not read from.
-//!  3. No call is made from within another call: what [`Io`] is asked for happens after return.
-//!  4. Replies of one connection leave in the order in which they were written.
+//! Guarantees for a service
+//!  1. `opened` is the first call, `closed` (or `handed_over`) the last, each exactly once per
+//!     connection. No call uses an id after its `closed`.
+//!  2. `received` is never called for a connection that is paused, is closing, has much held
+//!     output, or has output that did not fit into its socket: a peer that does not read is not
+//!     read from.
+//!  3. No call is made from within another call: requests to [`Io`] are performed after the call
+//!     returns.
+//!  4. Replies of one connection are sent in the order in which they were written.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,54 +23,54 @@ use crate::connections::ConnectionId;
 use crate::detached::Detached;
 use crate::io::Io;
 
-/// Output of one connection that is sent without asking [`Service::replies_limit`].
+/// Maximum output of one connection that is sent without asking [`Service::replies_limit`].
 pub const REPLIES_BYTES_UNASKED: usize = 16 * 1024;
 
-/// What a worker does with the bytes of its connections; one per thread, never shared.
+/// Processes the bytes of a worker's connections. One per thread, never shared.
 pub trait Service {
-    /// Where replies are written: one arena per thread.
+    /// The arena that replies are written to: one per thread.
     type Output: OutputArena;
 
-    /// Decides about a peer that just connected, on the worker that accepted it (which need not be
-    /// the one that serves it). Everyone admitted is `opened` and `closed` exactly once, unless the
-    /// loop stops in between. Admits everyone unless implemented.
+    /// Decides about a peer that just connected, on the worker that accepted it (not necessarily
+    /// the one that serves it). Every admitted peer is `opened` and `closed` exactly once, unless
+    /// the loop stops in between. The default admits every peer.
     ///
     /// # Errors
-    /// The bytes to send before the connection is closed; such a peer is never `opened`.
+    /// The bytes to send before the connection is closed. Such a peer is never `opened`.
     fn admit(&mut self, peer: &PeerInfo) -> Result<(), &'static [u8]> {
         let _ = peer;
         Ok(())
     }
 
-    /// Seconds of silence after which the kernel probes an accepted TCP peer; 0 for never. Asked
-    /// for each connection, so that it may change while the server runs.
+    /// Returns the seconds of silence after which the kernel probes an accepted TCP peer; 0 for
+    /// never. Called for each connection, so that it may change while the server runs.
     fn keepalive_s(&self) -> u32 {
         300
     }
 
-    /// Accepting failed for lack of a resource, descriptors mostly, and is tried again after a
-    /// pause: something for the log. Ignored unless implemented.
+    /// Reports that accepting failed for lack of a resource, usually descriptors, and will be
+    /// retried after a pause. For the server's log. The default ignores it.
     fn accept_failed(&mut self, error: &std::io::Error) {
         let _ = error;
     }
 
-    /// The loop woke up and is about to serve what came: the moment to read the clock, once per
-    /// turn. Does nothing unless implemented.
+    /// Called after the loop woke up and before it serves events: the moment to read the clock,
+    /// once per turn. The default does nothing.
     fn turn_started(&mut self) {}
 
-    /// The turn is over: output was sent, connections that ended are gone, and the loop is about to
-    /// sleep. Does nothing unless implemented.
+    /// Called at the end of the turn: output was sent, ended connections are gone, and the loop is
+    /// about to sleep. The default does nothing.
     #[inline]
     fn turn_ended(&mut self) {}
 
-    /// A connection was made.
+    /// Called when a connection was opened.
     fn opened(&mut self, io: &mut Io<'_>, id: ConnectionId, peer: &PeerInfo);
 
-    /// Bytes came. `input` starts with whatever was not consumed last time; what is written to
-    /// `output` goes to this connection. After a pause, a [`Then::Yield`] or a time in which output
-    /// had to wait, `input` may hold nothing new.
+    /// Called when bytes were received. `input` starts with the bytes that were not consumed last
+    /// time. Output written to `output` goes to this connection. After a pause, a [`Then::Yield`]
+    /// or a time in which output had to wait, `input` may contain nothing new.
     ///
-    /// A service that writes much for little input returns [`Then::Yield`] once it wrote
+    /// A service that writes much for little input returns [`Then::Yield`] after it wrote
     /// [`FLUSH_BYTES`](crate::FLUSH_BYTES) in one call: the arena grows to what one call writes.
     fn received(
         &mut self,
@@ -78,75 +80,77 @@ pub trait Service {
         output: &mut Self::Output,
     ) -> Received;
 
-    /// Where the next bytes of a connection go that was told to [`Then::Receive`]: some memory of
-    /// the service, never empty. `None` when there is none left, which ends the connection.
+    /// Returns where the next bytes of a connection that returned [`Then::Receive`] go: memory of
+    /// the service, never empty. Returns `None` if there is none left, which ends the connection.
     fn room(&mut self, id: ConnectionId) -> Option<&[AtomicU8]> {
         let _ = id;
         None
     }
 
-    /// The first `count` bytes of the last [`room`](Self::room) were received.
+    /// Called when the first `count` bytes of the last [`room`](Self::room) were received.
     fn filled(&mut self, id: ConnectionId, count: usize) -> Filled {
         let _ = (id, count);
         Filled::Close
     }
 
-    /// A connection is gone; its id is stale from now on.
+    /// Called when a connection is gone. Its id is stale from now on.
     fn closed(&mut self, id: ConnectionId, reason: CloseReason);
 
-    /// A connection has left the loop ([`Then::HandOver`]), with all its output sent: `closed` is not called for
-    /// it, and its id is stale from now on. Ends it unless implemented.
+    /// Called when a connection has left the loop ([`Then::HandOver`]) and all its output was sent.
+    /// `closed` is not called for it, and its id is stale from now on. The default ends it.
     fn handed_over(&mut self, id: ConnectionId, connection: Detached) {
         drop(connection);
         self.closed(id, CloseReason::Requested);
     }
 
-    /// The [`Waker`](crate::Waker) of this loop rang since the last turn; may also be called
-    /// without cause. What is written to `output` is addressed by [`Io::address`].
+    /// Called after the [`Waker`](crate::Waker) of this loop rang, and possibly without cause.
+    /// [`Io::address`] addresses what is written to `output`.
     fn woken(&mut self, io: &mut Io<'_>, output: &mut Self::Output);
 
-    /// Called once per turn, after all events and before the flush: for timers, paused sessions,
-    /// a cached clock. What is written to `output` is addressed by [`Io::address`].
+    /// Called once per turn, after all events and before the flush: for timers, paused sessions, a
+    /// cached clock. [`Io::address`] addresses what is written to `output`.
     fn turn(&mut self, io: &mut Io<'_>, output: &mut Self::Output);
 
-    /// Asked before output is sent: what was gathered since the last time leaves now unless it has to
-    /// wait for something. What waits for a ticket leaves in its order once [`Io::release`] lets it, and
-    /// whatever is written to its connection later waits behind it; meanwhile the connection is served
-    /// on, within bounds. Lets everything leave unless implemented.
+    /// Called before output is sent. The output collected since the last call is sent now unless it
+    /// has to wait. Output that waits for a ticket is sent in order after [`Io::release`] permits
+    /// it. Later output of its connection waits behind it. Meanwhile the connection is still
+    /// served, within bounds. The default sends everything.
     ///
-    /// Tickets of one watermark do not fall from one answer to the next; one that does counts as the one before.
+    /// Tickets of one watermark do not descend from one answer to the next. A lower ticket counts
+    /// as the one before.
     #[inline]
     fn before_flush(&mut self) -> Departure {
         Departure::Now
     }
 
-    /// What the output of one connection waits for, after [`Departure::Each`]; `None` for nothing.
-    /// Asked at least once for every connection that output was gathered for.
+    /// Returns what the output of one connection waits for, after [`Departure::Each`], or `None`
+    /// for nothing. Called at least once for every connection with collected output.
     fn ticket(&mut self, id: ConnectionId) -> Option<Ticket> {
         let _ = id;
         None
     }
 
-    /// The longest time the loop may sleep; `None` for as long as nothing happens.
+    /// Returns the maximum time that the loop may sleep, or `None` if there is no limit.
     fn next_deadline(&self) -> Option<Duration>;
 
-    /// Asked when output that its socket did not take, or that may not leave yet, grows to
-    /// `pending_bytes`; not about a little that only waits for its ticket. Keeps it unless implemented.
+    /// Called when output that its socket did not accept, or that must not be sent yet, grows to
+    /// `pending_bytes`. Not called for a small amount that only waits for its ticket. The default
+    /// keeps it.
     fn output_limit(&mut self, id: ConnectionId, pending_bytes: usize) -> Verdict {
         let _ = (id, pending_bytes);
         Verdict::Keep
     }
 
-    /// Asked before a connection is sent more than [`REPLIES_BYTES_UNASKED`] at once: `bytes` are all that
-    /// then waits for its socket, however much of it the socket would take. What may not be sent is
-    /// dropped with the connection. Sends it unless implemented.
+    /// Called before a connection is sent more than [`REPLIES_BYTES_UNASKED`] at once. `bytes` is
+    /// everything that then waits for its socket, however much of it the socket would accept. If it
+    /// must not be sent, it is dropped with the connection. The default sends it.
     fn replies_limit(&mut self, id: ConnectionId, bytes: usize) -> Verdict {
         let _ = (id, bytes);
         Verdict::Keep
     }
 
-    /// Asked when the input kept for an incomplete request grows to `buffered_bytes`. Keeps it
-    /// unless implemented.
+    /// Called when the input kept for an incomplete request grows to `buffered_bytes`. The default
+    /// keeps it.
     fn input_limit(&mut self, id: ConnectionId, buffered_bytes: usize) -> Verdict {
         let _ = (id, buffered_bytes);
         Verdict::Keep
@@ -155,33 +159,33 @@ pub trait Service {
 
 /// A growing buffer of replies that keeps its memory between turns.
 pub trait OutputArena {
-    /// How many bytes it holds, attachments aside.
+    /// Returns the number of its bytes, without attachments.
     fn len(&self) -> usize;
 
-    /// Whether it holds none.
+    /// Whether it has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many bytes there are to send, attachments included.
+    /// Returns the number of bytes to send, including attachments.
     fn len_with_attachments(&self) -> usize {
         self.len()
     }
 
-    /// Takes out what is sent from where it lies, in the order of places (which count bytes of
-    /// [`as_slice`](Self::as_slice)). None is at the very start of what a call wrote, nor at its
-    /// end.
+    /// Takes the attachments, which are sent without being copied, in the order of their places
+    /// (which count bytes of [`as_slice`](Self::as_slice)). None is at the very start or at the end
+    /// of what a call wrote.
     fn take_attachments(&mut self) -> Vec<Attachment> {
         Vec::new()
     }
 
-    /// The bytes it holds, oldest first, attachments aside.
+    /// Returns its bytes, oldest first, without attachments.
     fn as_slice(&self) -> &[u8];
 
-    /// Forgets all bytes and keeps the memory.
+    /// Removes all bytes and keeps the memory.
     fn clear(&mut self);
 
-    /// Gives back memory beyond about `capacity_bytes`.
+    /// Frees memory beyond about `capacity_bytes`.
     fn shrink_to(&mut self, capacity_bytes: usize);
 }
 
@@ -203,20 +207,21 @@ impl OutputArena for Vec<u8> {
     }
 }
 
-/// What a service did with the bytes it got.
+/// A service's answer to received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// How many bytes from the front of the input are done with (at most all).
+    /// Number of bytes at the front of the input that are consumed (at most all).
     pub consumed: usize,
-    /// How many bytes the unconsumed input must have before anything more can be done with it, or
-    /// 0 when that is unknown. `received` is not called again before so many are there.
+    /// Length that the unconsumed input must have before the service can process more of it, or 0
+    /// if that is unknown. `received` is not called again before that.
     pub needed: usize,
-    /// What happens to the connection now.
+    /// What happens to the connection next.
     pub then: Then,
 }
 
 impl Received {
-    /// Everything complete was done; the rest, if any, waits for more bytes.
+    /// Creates an answer: everything complete was processed; the rest, if any, waits for more
+    /// bytes.
     #[must_use]
     pub const fn consumed(consumed: usize) -> Self {
         Self {
@@ -226,13 +231,13 @@ impl Received {
         }
     }
 
-    /// The same with what happens next.
+    /// Sets what happens next.
     #[must_use]
     pub const fn then(self, then: Then) -> Self {
         Self { then, ..self }
     }
 
-    /// The same with the number of bytes that the unconsumed input must have.
+    /// Sets the length that the unconsumed input must have.
     #[must_use]
     pub const fn needing(self, needed: usize) -> Self {
         Self { needed, ..self }
@@ -242,55 +247,58 @@ impl Received {
 /// What happens to a connection after a call of [`Service::received`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It is read from as bytes come.
+    /// The loop reads from it when bytes come.
     Continue,
     /// More complete input is left: `received` is called with it again, after other connections
-    /// had their turn and once the output so far was taken.
+    /// were served and the output so far was sent.
     Yield,
-    /// What comes next is received into the service's own memory ([`Service::room`]) until it says
-    /// that it has all ([`Service::filled`]). All input must have been consumed.
+    /// The next bytes are received into the service's own memory ([`Service::room`]) until the
+    /// service says that it has all ([`Service::filled`]). All input must have been consumed.
     Receive,
-    /// Unread input is kept and nothing is read until [`Io::resume`], which makes `received` be
-    /// called with the input that is left, if any. A peer that goes away meanwhile is closed.
+    /// Unread input is kept and nothing is read until [`Io::resume`], after which `received` is
+    /// called with the input that is left, if any. If the peer disconnects meanwhile, the
+    /// connection is closed.
     Pause,
-    /// It is closed once all its output was taken; unconsumed input is dropped.
+    /// The connection is closed after all its output was sent. Unconsumed input is dropped.
     CloseAfterFlush,
-    /// It is closed without waiting for a slow reader; what its socket takes at once is sent.
+    /// The connection is closed without waiting for a slow reader. What its socket accepts at once
+    /// is sent.
     CloseNow,
-    /// It leaves the loop once all its output was taken ([`Service::handed_over`]), with unconsumed input.
+    /// The connection leaves the loop after all its output was sent ([`Service::handed_over`]),
+    /// with its unconsumed input.
     HandOver,
 }
 
-/// What follows bytes that the service received into its own memory.
+/// What follows the bytes that the service received into its own memory.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Filled {
-    /// More of them.
+    /// More bytes into the service's memory.
     More,
-    /// Ordinary input, which begins with these bytes as if they had come from the peer. `received`
-    /// is called when at least one more is there.
+    /// Ordinary input, which begins with these bytes as if the peer had sent them. `received` is
+    /// called when at least one more byte is there.
     Input(Vec<u8>),
-    /// Nothing: the connection holds too much, and ends.
+    /// Nothing: the connection exceeds a limit, and ends.
     Close,
 }
 
-/// An answer to the question whether a connection may hold so many bytes.
+/// Whether a connection may keep this many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may.
+    /// The connection may keep them.
     Keep,
-    /// It may not: it is closed at once.
+    /// The connection may not, and is closed at once.
     Close,
 }
 
-/// So many watermarks output may wait for.
+/// Number of watermarks that output can wait for.
 pub const WATERMARKS: usize = 5;
 
-/// What output waits for: that one of the service's watermarks reaches a place.
+/// The condition that output waits for: one of the service's watermarks reaches a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Which watermark, below [`WATERMARKS`].
+    /// Index of the watermark, below [`WATERMARKS`].
     pub watermark: u8,
-    /// Which place.
+    /// The position.
     pub at: u64,
 }
 
@@ -303,33 +311,33 @@ impl Ticket {
 }
 
 impl From<u64> for Ticket {
-    /// A place of the first watermark.
+    /// Converts a position of the first watermark.
     fn from(at: u64) -> Self {
         Self { watermark: 0, at }
     }
 }
 
-/// When gathered output leaves.
+/// When collected output is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
     /// Now.
     Now,
-    /// All of it once this ticket is [released](Io::release).
+    /// All of it after this ticket is [released](Io::release).
     At(Ticket),
-    /// As [`Service::ticket`] says for each connection.
+    /// As [`Service::ticket`] returns for each connection.
     Each,
 }
 
-/// What went through the connections of a loop.
+/// Counters of the traffic of a loop's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Receives that gave something.
+    /// Number of receives that returned bytes.
     pub receives: u64,
-    /// Bytes they gave.
+    /// Number of received bytes.
     pub received_bytes: u64,
-    /// Sends that took something.
+    /// Number of sends that accepted bytes.
     pub sends: u64,
-    /// Bytes they took.
+    /// Number of sent bytes.
     pub sent_bytes: u64,
 }
 
@@ -354,48 +362,48 @@ pub enum CloseReason {
     PeerClosed,
     /// The transport failed.
     Failed(std::io::ErrorKind),
-    /// The service asked for it.
+    /// The service requested it.
     Requested,
-    /// [`Service::output_limit`] or [`Service::replies_limit`] said so.
+    /// [`Service::output_limit`] or [`Service::replies_limit`] requested it.
     OutputLimit,
-    /// [`Service::input_limit`] said so.
+    /// [`Service::input_limit`] requested it.
     InputLimit,
     /// The loop ended.
     Stopped,
-    /// The service takes it out of the loop.
+    /// The service took it out of the loop.
     HandedOver,
 }
 
-/// Who is at the other end of a connection.
+/// Information about the two ends of a connection.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
     /// The peer's address.
     pub peer: Endpoint,
     /// The address it connected to.
     pub local: Endpoint,
-    /// Descriptor number, for listings; -1 when there is none.
+    /// Descriptor number, for listings; -1 if there is none.
     pub fd: i32,
-    /// Which listener accepted it: index into the listeners of the loop.
+    /// Index of the listener that accepted it, among the listeners of the loop.
     pub listener: Option<usize>,
-    /// What was found out while the connection was secured; `None` for one in plain.
+    /// Result of the TLS handshake, or `None` for a plain connection.
     pub security: Option<Arc<Security>>,
 }
 
-/// What is known of a secured connection and its peer.
+/// Properties of an encrypted connection and its peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
-    /// The version of the protocol, as `TLSv1.3`.
+    /// Version of the protocol, for example `TLSv1.3`.
     pub protocol: &'static str,
-    /// The names that the peer proved to have.
+    /// The names that the peer's certificate proves.
     pub names: PeerNames,
 }
 
-/// The names in the certificate of a peer; none without one.
+/// The names in the certificate of a peer; empty without a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerNames {
     /// The common name.
     pub common_name: Option<String>,
-    /// The addresses by which it goes, in their order.
+    /// The URIs of the certificate, in their order.
     pub uris: Vec<String>,
 }
 

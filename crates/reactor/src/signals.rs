@@ -1,8 +1,8 @@
-//! Signals that end a server, taken in one place and as data.
+//! Signals that end a server, received in one place and as data.
 //!
-//! The signals are blocked in every thread and read from a descriptor, so that no code runs in a
-//! signal handler. The mask is inherited by threads, hence [`Signals::install`] comes before the
-//! first thread is started.
+//! The signals are blocked in every thread and read from a descriptor, so no code runs in a signal
+//! handler. Threads inherit the mask, so [`Signals::install`] must be called before the first
+//! thread is started.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,25 +12,25 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::waker::Waker;
 
-/// A request to end.
+/// A request to end the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGTERM: an operator or the service manager.
+    /// SIGTERM, from an operator or the service manager.
     Terminate,
-    /// SIGINT: the terminal.
+    /// SIGINT, from the terminal.
     Interrupt,
 }
 
 /// Why [`Signals::wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakening {
-    /// A signal came.
+    /// A signal was received.
     Signal(Signal),
-    /// [`Signals::waker`] rang: another thread wants the attention of the one that waits here.
+    /// [`Signals::waker`] rang: another thread wakes the waiting thread.
     Woken,
 }
 
-/// The process's ear for signals; make one, in the main thread.
+/// The process's receiver of signals. Create one, in the main thread.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
@@ -38,28 +38,28 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Ignores SIGPIPE and SIGHUP, and keeps SIGTERM and SIGINT for [`wait`](Self::wait). To be
+    /// Ignores SIGPIPE and SIGHUP, and keeps SIGTERM and SIGINT for [`wait`](Self::wait). Must be
     /// called before any thread is started.
     ///
     /// # Errors
-    /// When the process may open no more descriptors.
+    /// If the process may not open more descriptors.
     pub fn install() -> io::Result<Self> {
         ignore(libc::SIGPIPE);
         ignore(libc::SIGHUP);
         let set = signal_set(&[libc::SIGTERM, libc::SIGINT]);
-        // SAFETY: `set` is an initialised signal set; the old mask is not asked for.
+        // SAFETY: `set` is an initialised signal set; the old mask is not requested.
         let failure =
             unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
         if failure != 0 {
             return Err(io::Error::from_raw_os_error(failure));
         }
-        // SAFETY: `set` is an initialised signal set, and -1 asks for a new descriptor.
+        // SAFETY: `set` is an initialised signal set, and -1 requests a new descriptor.
         let fd =
             unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call above just made `fd`, and nothing else owns it.
+        // SAFETY: the call above just created `fd`, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self {
             fd,
@@ -67,10 +67,10 @@ impl Signals {
         })
     }
 
-    /// Sleeps until a signal comes or the waker rings.
+    /// Sleeps until a signal is received or the waker rings.
     ///
     /// # Errors
-    /// When the descriptors cannot be waited for, which does not happen in a sound process.
+    /// If the descriptors cannot be polled, which does not happen in a sound process.
     pub fn wait(&self) -> io::Result<Wakening> {
         loop {
             let mut fds = [
@@ -90,7 +90,7 @@ impl Signals {
         }
     }
 
-    /// What makes [`wait`](Self::wait) return from another thread.
+    /// Returns the waker that makes [`wait`](Self::wait) return from another thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.waker.clone()
@@ -110,17 +110,17 @@ impl Signals {
     }
 }
 
-/// Lets the mask go that [`Signals::install`] set, in a child process before it runs another
-/// program: a mask survives `exec`.
+/// Clears the signal mask that [`Signals::install`] set. Called in a child process before it runs
+/// another program, because the mask survives `exec`.
 pub fn unblock_all() {
     let none = signal_set(&[]);
-    // SAFETY: `none` is an initialised signal set; the old mask is not asked for.
+    // SAFETY: `none` is an initialised signal set; the old mask is not requested.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) };
 }
 
 fn signal_set(signals: &[libc::c_int]) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: sigemptyset initialises the set that it is given.
+    // SAFETY: sigemptyset initialises the set that it gets.
     let mut set = unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         set.assume_init()

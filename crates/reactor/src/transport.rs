@@ -1,4 +1,4 @@
-//! What carries bytes: the one surface behind which sockets, in-process pairs and wrappers stand.
+//! Carriers of bytes: one interface for sockets, in-process pairs and wrappers.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -8,24 +8,24 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
 use crate::waker::Waker;
 
-/// One end of a stream of bytes, never blocking.
+/// One end of a stream of bytes. Never blocks.
 ///
-/// `recv` and `send` answer [`io::ErrorKind::WouldBlock`] when nothing can be moved now, and
-/// `recv` answers 0 once the peer will send no more.
+/// `recv` and `send` return [`io::ErrorKind::WouldBlock`] if nothing can be moved now. `recv`
+/// returns 0 if the peer will send no more.
 pub trait Transport: Send {
-    /// Moves bytes that came into `buffer` and gives their number.
+    /// Moves received bytes into `buffer` and returns their number.
     ///
     /// # Errors
-    /// `WouldBlock` when none are there; any other error ends the connection.
+    /// `WouldBlock` if there are none; any other error ends the connection.
     fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Takes bytes from the front of `bytes` and gives their number, which may be less than all.
+    /// Sends bytes from the front of `bytes` and returns their number, which may be less than all.
     ///
     /// # Errors
-    /// `WouldBlock` when none can be taken; any other error ends the connection.
+    /// `WouldBlock` if none can be sent; any other error ends the connection.
     fn send(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// As [`send`](Self::send), from several pieces, which go out in their order.
+    /// Does the same as [`send`](Self::send) for several pieces, which are sent in their order.
     ///
     /// # Errors
     /// As `send`.
@@ -34,51 +34,51 @@ pub trait Transport: Send {
         first.map_or(Ok(0), |piece| self.send(piece))
     }
 
-    /// How the loop learns that the transport is ready.
+    /// Returns how the loop learns that the transport is ready.
     fn source(&self) -> Source<'_>;
 
-    /// Called once when a loop takes the transport: what has no descriptor keeps `waker` and rings
-    /// it whenever readiness grows.
+    /// Called once when a loop takes the transport. A transport without a descriptor keeps `waker`
+    /// and rings it whenever it becomes readable or writable.
     fn attach(&mut self, waker: &Waker) {
         let _ = waker;
     }
 
-    /// Tells the peer that nothing more will be sent; it may still send.
+    /// Signals to the peer that nothing more will be sent. The peer may still send.
     fn shutdown_send(&mut self);
 
-    /// Whether `recv` has something to tell (bytes, the end, an error) that the descriptor of
-    /// [`source`](Self::source) does not show: it was taken from there already.
+    /// Whether `recv` would return something (bytes, the end, an error) that the descriptor of
+    /// [`source`](Self::source) does not show, because it was already taken from there.
     fn holds_input(&self) -> bool {
         false
     }
 
-    /// Bytes of memory that its own buffers hold.
+    /// Returns the bytes of its own buffers.
     fn held_bytes(&self) -> usize {
         0
     }
 }
 
-/// Where readiness of a transport is seen.
+/// Source of a transport's readiness.
 pub enum Source<'a> {
     /// A descriptor that epoll watches.
     Fd(BorrowedFd<'a>),
-    /// No descriptor: the loop asks in every turn, and the transport rings the [`Waker`] that it
-    /// was attached with when readiness grows while the loop sleeps.
+    /// No descriptor: the loop asks in every turn. While the loop sleeps, the transport rings the
+    /// [`Waker`] that it was attached with when it becomes readable or writable.
     Software(Readiness),
 }
 
-/// What can be done without waiting, as far as a transport without descriptor knows.
+/// Readiness of a transport without a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readiness {
-    /// `recv` would not answer `WouldBlock`.
+    /// Whether `recv` would not return `WouldBlock`.
     pub readable: bool,
-    /// `send` would not answer `WouldBlock`.
+    /// Whether `send` would not return `WouldBlock`.
     pub writable: bool,
-    /// The peer will send no more.
+    /// Whether the peer will send no more.
     pub departed: bool,
 }
 
-/// The transport of a connection: sockets without a detour, anything else behind a pointer.
+/// The transport of a connection: sockets directly, anything else behind a pointer.
 pub(crate) enum Carrier {
     /// A TCP or Unix socket.
     Socket(OwnedFd),
@@ -119,7 +119,7 @@ impl Carrier {
         }
     }
 
-    /// Moves bytes to the front of `room`, by way of `buffer` where there is no socket.
+    /// Receives bytes into the front of `room`, by way of `buffer` if it is not a socket.
     pub(crate) fn recv_shared(
         &mut self,
         room: &[AtomicU8],
@@ -128,8 +128,8 @@ impl Carrier {
         match self {
             Self::Socket(fd) => {
                 let target = room.as_ptr().cast::<libc::c_void>().cast_mut();
-                // SAFETY: atomics may be written through shared references, and `room` has so many
-                // bytes; the call keeps nothing.
+                // SAFETY: atomics may be written through shared references, and `room` has this
+                // many bytes. The call does not keep the pointer.
                 let count = unsafe { libc::recv(fd.as_raw_fd(), target, room.len(), 0) };
                 usize::try_from(count).map_err(|_negative| io::Error::last_os_error())
             }
@@ -144,7 +144,7 @@ impl Carrier {
         }
     }
 
-    /// Moves bytes into the free capacity of `bytes`, of which there must be some.
+    /// Receives bytes into the free capacity of `bytes`, which must not be empty.
     pub(crate) fn recv_spare(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Self::Socket(fd) => {
@@ -161,7 +161,7 @@ impl Carrier {
         }
     }
 
-    /// As [`Transport::holds_input`]; never of a socket.
+    /// The same as [`Transport::holds_input`]; always false for a socket.
     #[inline(always)]
     pub(crate) fn holds_input(&self) -> bool {
         match self {
@@ -170,7 +170,7 @@ impl Carrier {
         }
     }
 
-    /// As [`Transport::held_bytes`].
+    /// The same as [`Transport::held_bytes`].
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Socket(_) => 0,
@@ -193,7 +193,7 @@ impl Carrier {
 
     pub(crate) fn shutdown_send(&mut self) {
         match self {
-            // A peer that is gone already needs no farewell.
+            // A failure means that the peer is already gone, and is ignored.
             Self::Socket(fd) => drop(rustix::net::shutdown(&*fd, Shutdown::Write)),
             Self::Other(transport) => transport.shutdown_send(),
         }

@@ -1,4 +1,4 @@
-//! Waking a loop from another thread: an eventfd that is written only when no ring is waiting.
+//! Wakes a loop from another thread, by an eventfd that is written only if no wake-up is pending.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Wakes one loop; clones wake the same one.
+/// Wakes one loop. Clones wake the same loop.
 ///
-/// Whatever was made visible before [`wake`](Self::wake) is seen by the call of
-/// [`Service::woken`](crate::Service::woken) that follows it.
+/// The call of [`Service::woken`](crate::Service::woken) that follows [`wake`](Self::wake) sees
+/// everything that was made visible before it.
 #[derive(Clone, Debug)]
 pub struct Waker {
     bell: Arc<Bell>,
@@ -23,10 +23,10 @@ struct Bell {
 }
 
 impl Waker {
-    /// A waker with a descriptor of its own.
+    /// Creates a waker with its own descriptor.
     ///
     /// # Errors
-    /// When the process may open no more descriptors.
+    /// If the process may not open more descriptors.
     pub fn new() -> io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let rung = AtomicBool::new(false);
@@ -35,18 +35,18 @@ impl Waker {
         })
     }
 
-    /// Makes the loop call [`Service::woken`](crate::Service::woken) soon; one atomic operation
-    /// when it was woken already and did not look yet.
+    /// Makes the loop call [`Service::woken`](crate::Service::woken) soon. Costs one atomic
+    /// operation if a wake-up is already pending.
     #[expect(clippy::host_endian_bytes, reason = "the kernel takes a native number")]
     pub fn wake(&self) {
         if !self.bell.rung.swap(true, Ordering::AcqRel) {
-            // Fails only when the counter is full, and then the descriptor is readable anyway.
+            // Fails only if the counter is full, and then the descriptor is readable anyway.
             let _ = rustix::io::write(&self.bell.fd, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Whether it rang since the last call. The descriptor is read before the flag falls: a ring
-    /// in between finds the flag up and is seen by this very call.
+    /// Returns whether it rang since the last call. The descriptor is read before the flag is
+    /// cleared: a ring in between finds the flag set, and this very call sees it.
     pub(crate) fn take(&self) -> bool {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.bell.fd, &mut count);

@@ -1,25 +1,26 @@
-//! How many workers fit the machine, where they run, and how soon.
+//! How many workers fit the machine, which cores they run on, and how soon they are scheduled.
 
 use std::io;
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// How many cores the process may use: the smaller of its affinity and of the CPU quota of its
+/// Returns how many cores the process may use: the smaller of its affinity and the CPU quota of its
 /// control group (version 1 or 2, rounded down), at least 1.
 ///
-/// The standard library looks at all of these; should it stop doing so, the tests of this module
-/// notice the affinity.
+/// The standard library considers all of these. If it stops doing so, the tests of this module
+/// detect it for the affinity.
 #[must_use]
 pub fn available_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Keeps the calling thread on one core: the `nth` of those that it may run on now, counted from 0
-/// and around. Gives the core's number.
+/// Pins the calling thread to one core: the `nth` of those that it may run on now, counted from 0,
+/// modulo their number. Returns the core's number.
 ///
 /// # Errors
-/// Those of `sched_setaffinity`, for instance where a sandbox forbids it; the thread then runs on.
+/// Those of `sched_setaffinity`, for instance if a sandbox forbids it. The thread is then not
+/// pinned.
 pub fn pin_thread(nth: usize) -> io::Result<usize> {
     let allowed = sched_getaffinity(None)?;
     let cores: Vec<usize> = (0..CpuSet::MAX_CPU)
@@ -35,10 +36,10 @@ pub fn pin_thread(nth: usize) -> io::Result<usize> {
     Ok(*core)
 }
 
-/// The shortest slice that Linux takes.
+/// The shortest slice that Linux accepts.
 const SLICE: Duration = Duration::from_micros(100);
 
-/// What Linux is told and tells of how a thread is scheduled: its `struct sched_attr`, first version.
+/// Scheduling attributes of a thread: Linux' `struct sched_attr`, first version.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Scheduling {
@@ -47,21 +48,22 @@ struct Scheduling {
     flags: u64,
     nice: i32,
     priority: u32,
-    /// The slice, of a thread that is scheduled fairly; 0 where the kernel knows of none.
+    /// The slice of a thread with fair scheduling; 0 if the kernel does not support slices.
     runtime_ns: u64,
     deadline_ns: u64,
     period_ns: u64,
 }
 
 impl Scheduling {
-    /// Threads that this one starts are scheduled as if nobody had asked for anything.
+    /// Flag: threads that this one starts get the default scheduling.
     const RESET_ON_FORK: u64 = 1;
 
-    /// That of the calling thread.
+    /// Returns the attributes of the calling thread.
     fn of_this_thread() -> io::Result<Self> {
         let mut found = Self::default();
         let size = libc::c_uint::try_from(size_of::<Self>()).map_err(io::Error::other)?;
-        // SAFETY: the kernel fills at most `size` bytes, which is how long `found` is, with integers.
+        // SAFETY: the kernel fills at most `size` bytes, which is the length of `found`, with
+        // integers.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_sched_getattr,
@@ -76,11 +78,12 @@ impl Scheduling {
 
     fn apply_to_this_thread(&self) -> io::Result<()> {
         let wanted = (&raw const *self).cast::<libc::c_void>();
-        // SAFETY: the kernel reads as many bytes as `size` says, which it said itself and are there.
+        // SAFETY: the kernel reads as many bytes as `size` says. It set `size` itself, and `self`
+        // has that many.
         outcome(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, wanted, 0) })
     }
 
-    /// Whether it is one of many who share a core by their weights, with slices.
+    /// Whether the thread shares its core with others by weight, with slices.
     fn is_fair(&self) -> bool {
         let policy = libc::c_int::try_from(self.policy);
         policy.is_ok_and(|policy| [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&policy))
@@ -94,14 +97,15 @@ fn outcome(result: libc::c_long) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for short slices of processor time for the calling thread, which sleeps for requests and then has little
-/// to do: Linux from 6.12 on lets such a thread have its core at once when it wakes up, where it would
-/// otherwise wait for the next tick (4 ms at 250 a second) behind whatever computes there. It gets no more of
-/// the core than before. Weight and policy stay, threads that it starts later do not have it, and a shorter
-/// slice that somebody gave it is left alone. On a kernel that knows of no slices nothing happens.
+/// Requests short slices of processor time for the calling thread, which sleeps until requests come
+/// and then has little to do. From 6.12 on, Linux gives such a thread its core at once when it
+/// wakes up. Otherwise the thread would wait for the next tick (4 ms at 250 a second) behind a
+/// computing thread. It gets no more of the core than before. Weight and policy stay the same.
+/// Threads that it starts later do not inherit the slice. A shorter slice that was set from outside
+/// is kept. On a kernel without slices nothing happens.
 ///
 /// # Errors
-/// Those of the system, for instance where a sandbox forbids it; the thread then runs as before.
+/// Those of the system, for instance if a sandbox forbids it. The thread then runs as before.
 pub fn ask_for_short_slices() -> io::Result<()> {
     let found = Scheduling::of_this_thread()?;
     let wanted_ns = u64::try_from(SLICE.as_nanos()).map_err(io::Error::other)?;
@@ -123,7 +127,7 @@ mod tests {
     #[test]
     fn slices_are_short_and_nothing_else_changes() {
         if Scheduling::of_this_thread().is_err() {
-            // Not in this sandbox.
+            // Not allowed in this sandbox.
             return;
         }
         let of_thread = || Scheduling::of_this_thread().unwrap();
@@ -136,10 +140,10 @@ mod tests {
         });
         let (before, asked, after, child) = all.join().unwrap();
         let short_ns = u64::try_from(SLICE.as_nanos()).unwrap();
-        // A kernel before 6.12 tells of no slices.
+        // A kernel before 6.12 reports no slices.
         if before.runtime_ns > short_ns && before.is_fair() && asked.is_ok() {
             assert_eq!(after.runtime_ns, short_ns);
-            // What the slice is taken back by takes back a priority above the ordinary one as well.
+            // Resetting the slice also resets a priority above the ordinary one.
             let nice = before.nice.max(0);
             assert_eq!(child, Scheduling { nice, ..before });
         }

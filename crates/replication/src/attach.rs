@@ -1,74 +1,75 @@
-//! What a primary answers a replica that attaches: continue, rewind, full sync, or no.
+//! A primary's answer to a replica that attaches: continue, rewind, full sync, or refusal.
 //!
-//! The answer is a function of two histories, so that both ends, tests and the simulation ask the same
-//! code. It is what keeps an empty or older primary from erasing a replica's data.
+//! The answer is a function of two histories, so both ends, tests and the simulation use the same
+//! code. It prevents an empty or older primary from erasing a replica's data.
 
 use std::fmt;
 
 use crate::lineage::Lineage;
 use crate::planted::{self, Bug};
 
-/// What a replica says of its own log when it attaches.
+/// What a replica reports about its own log when it attaches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attach {
-    /// Which terms wrote it.
+    /// The terms that wrote the log.
     pub lineage: Lineage,
-    /// Where it ends.
+    /// End of the log.
     pub end: u64,
-    /// Up to where it is on disk.
+    /// Sequence up to which the log is durable.
     pub durable: u64,
-    /// It holds data, whether its log says so or not.
+    /// Whether it holds data, even if its log does not show it.
     pub has_data: bool,
-    /// An operator allowed it to give up data that is unrelated to the primary's.
+    /// Whether an operator allowed it to discard data that is unrelated to the primary's.
     pub may_discard: bool,
-    /// Its log or its data proved to be damaged: going on from its end is no use.
+    /// Whether its log or its data proved to be damaged, so that it cannot continue from its end.
     pub is_damaged: bool,
 }
 
-/// What a primary has.
+/// The log of a primary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrimaryLog {
-    /// Which terms wrote its log.
+    /// The terms that wrote the log.
     pub lineage: Lineage,
-    /// The oldest sequence that it can still send.
+    /// The oldest sequence that the primary can still send.
     pub oldest: u64,
-    /// Where it ends.
+    /// End of the log.
     pub end: u64,
-    /// It holds data.
+    /// Whether the primary holds data.
     pub has_data: bool,
-    /// Its log from sequence 0 on makes up all of its data: no checkpoint holds more.
+    /// Whether the log from sequence 0 on contains all data: no checkpoint holds more.
     pub is_whole: bool,
 }
 
-/// The answer.
+/// The primary's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The replica's log is a beginning of the primary's: it goes on from here.
+    /// The replica's log is a prefix of the primary's: the replica continues from here.
     Continue {
         /// The replica's end.
         from: u64,
     },
-    /// The replica's log has more than both share: it keeps the rest in a file, truncates its log, and attaches again.
+    /// The replica's log goes beyond what both share. The replica saves the rest in a file,
+    /// truncates its log, and attaches again.
     Rewind {
-        /// Where they fork.
+        /// The sequence at which the logs fork.
         to: u64,
     },
-    /// It is given everything.
+    /// The replica gets a full sync.
     Full(FullReason),
-    /// It keeps what it has, and follows nobody.
+    /// The replica keeps its data, and follows no primary.
     Refuse(Refusal),
 }
 
-/// Why a replica is given everything.
+/// Why a replica gets a full sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullReason {
-    /// It has nothing.
+    /// The replica has no data.
     Empty,
-    /// The log does not reach back to its end any more.
+    /// The primary's log no longer reaches back to the replica's end.
     Lapped,
-    /// Its data is unrelated, and an operator allowed it to give that up.
+    /// Its data is unrelated, and an operator allowed it to discard the data.
     Discards,
-    /// Its data is a beginning of the primary's, and damaged.
+    /// Its data is a prefix of the primary's, and damaged.
     Damaged,
 }
 
@@ -78,18 +79,18 @@ pub enum FullReason {
 pub enum Refusal {
     /// The primary is empty, the replica is not.
     PrimaryEmpty = 1,
-    /// The primary's last term is older than the replica's.
+    /// The primary's last term has a lower number than the replica's.
     PrimaryOlder = 2,
-    /// Both are in the same term, and the primary has less of it.
+    /// Both are in the same term, and the primary has less of the log.
     PrimaryBehind = 3,
-    /// Both have a last term with the same number that is not the same term.
+    /// The last terms of both have the same number but are different terms.
     SplitBrain = 4,
     /// The histories have nothing in common.
     Unrelated = 5,
 }
 
 impl Refusal {
-    /// All of them.
+    /// All refusals.
     pub const ALL: [Self; 5] = [
         Self::PrimaryEmpty,
         Self::PrimaryOlder,
@@ -98,7 +99,7 @@ impl Refusal {
         Self::Unrelated,
     ];
 
-    /// The refusal with a number.
+    /// Returns the refusal with this number.
     #[must_use]
     pub fn of(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|it| *it as u8 == number)
@@ -117,14 +118,14 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What a primary answers a replica.
+/// Returns a primary's answer to a replica.
 ///
-/// Where the replica may discard its data, everything that would be refused becomes a full sync, but for an
-/// empty primary: who wants an empty replica deletes its data there.
+/// If the replica may discard its data, every refusal becomes a full sync, except that of an empty
+/// primary: an operator who wants an empty replica deletes the data on the replica.
 #[must_use]
 pub fn judge(primary: &PrimaryLog, replica: &Attach) -> Verdict {
     if !replica.has_data && replica.lineage.terms().is_empty() {
-        // An empty log is a beginning of every log that has everything from 0 on.
+        // An empty log is a prefix of every log that contains everything from 0 on.
         return if replica.end == 0 && primary.oldest == 0 && primary.is_whole {
             Verdict::Continue { from: 0 }
         } else {
@@ -139,11 +140,12 @@ pub fn judge(primary: &PrimaryLog, replica: &Attach) -> Verdict {
         lineage.fork(primary.end, &replica.lineage, replica.end)
     };
     if !replica.has_data && fork(primary).is_none() {
-        // It began terms of its own, and has nothing that could be lost.
+        // The replica began terms of its own, and has no data to lose.
         return Verdict::Full(FullReason::Empty);
     }
     let verdict = compare(primary, replica);
-    // Who goes on loses nothing: the primary's log says how it became empty. Nor does who has nothing.
+    // A replica that continues loses nothing: the primary's log says how the primary became empty.
+    // Neither does a replica without data.
     if replica.has_data && !primary.has_data && !matches!(verdict, Ok(Verdict::Continue { .. })) {
         return Verdict::Refuse(Refusal::PrimaryEmpty);
     }
@@ -154,7 +156,7 @@ pub fn judge(primary: &PrimaryLog, replica: &Attach) -> Verdict {
     }
 }
 
-/// The answer where both have data.
+/// Returns the answer if both have data.
 fn compare(primary: &PrimaryLog, replica: &Attach) -> Result<Verdict, Refusal> {
     let (ours, theirs) = (&primary.lineage, &replica.lineage);
     let fork = ours.fork(primary.end, theirs, replica.end);
@@ -230,7 +232,7 @@ mod tests {
             primary.has_data = has_data;
             assert_eq!(judge(&primary, &empty), Verdict::Full(FullReason::Empty));
         }
-        // What it has not is newer than what the primary has.
+        // The log that the replica lost the data of is newer than the primary's.
         let mut emptied = replica(&[(1, 1, 0), (2, 2, 100)], 164);
         emptied.has_data = false;
         assert_eq!(
@@ -311,7 +313,7 @@ mod tests {
             judge(&split.0, &split.1),
             Verdict::Refuse(Refusal::SplitBrain)
         );
-        // An operator may give it up, but not to nothing.
+        // An operator may discard the data, but not for an empty primary.
         held.may_discard = true;
         assert_eq!(
             judge(&cases[0].0, &held),
@@ -322,7 +324,7 @@ mod tests {
         }
     }
 
-    /// All keys were removed, or there never were any: the log has that.
+    /// All keys were removed, or there never were any: the log contains that.
     #[test]
     fn a_primary_without_keys_is_followed_where_its_log_goes_on() {
         let held = replica(&[(1, 1, 0)], 160);
@@ -332,7 +334,7 @@ mod tests {
         let longer = replica(&[(1, 1, 0)], 240);
         let refused = Verdict::Refuse(Refusal::PrimaryEmpty);
         assert_eq!(judge(&emptied, &longer), refused);
-        // Who has nothing goes back as ever, or does as an operator says.
+        // A replica without data rewinds as usual, or discards as the operator allowed.
         let mut nothing = longer;
         nothing.has_data = false;
         assert_eq!(judge(&emptied, &nothing), Verdict::Rewind { to: 160 });

@@ -6,15 +6,17 @@
 //!   start 0         start 4,096            start 90,112     end of the log
 //! ```
 //!
-//! A term is one primary's reign. It begins with a term frame, so a term is never empty and starts strictly
-//! rise. Its identity is random: two nodes that both began "term 7" are told apart by it.
+//! A term is the period of one primary. It begins with a term frame, so a term is never empty, and
+//! the starts strictly ascend. Its identity is random, which distinguishes two nodes that both
+//! began "term 7".
 //!
-//! Invariant: the term frame names the term before it, so whoever shares a term shares everything below its
-//! start. A lineage may be cut at the front (old terms are forgotten), never in the middle.
+//! Invariant: the term frame names the term before it, so two logs that share a term share
+//! everything below its start. A lineage may lose old terms at the front, never in the middle.
 
 use std::fmt;
 
-/// Terms that a lineage keeps and a peer may send. Older ones are forgotten first.
+/// Maximum number of terms that a lineage keeps and a peer may send. The oldest are forgotten
+/// first.
 pub const TERMS_MAX: usize = 1024;
 
 /// The identity of a term: 20 random bytes. Redis clients see it as `master_replid`.
@@ -33,21 +35,21 @@ impl fmt::Display for TermId {
     }
 }
 
-/// One primary's reign.
+/// The period of one primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// Rises with each term of a history.
+    /// Number, which rises with each term of a history.
     pub number: u64,
-    /// Which term it is, among all that have this number anywhere.
+    /// Identity, which distinguishes it from all other terms with this number.
     pub id: TermId,
     /// The sequence of its term frame.
     pub start: u64,
 }
 
-/// Why some terms are no history.
+/// Why terms do not form a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineageFlaw {
-    /// Numbers or starts do not rise.
+    /// Numbers or starts do not ascend.
     Order,
     /// There are more than [`TERMS_MAX`].
     Length,
@@ -71,10 +73,10 @@ pub struct Lineage {
 }
 
 impl Lineage {
-    /// The history with these terms, oldest first.
+    /// Creates the history with these terms, oldest first.
     ///
     /// # Errors
-    /// When they do not follow each other, or are too many.
+    /// If they do not follow each other, or are too many.
     pub fn new(terms: Vec<Term>) -> Result<Self, LineageFlaw> {
         if terms.len() > TERMS_MAX {
             return Err(LineageFlaw::Length);
@@ -87,28 +89,28 @@ impl Lineage {
         }
     }
 
-    /// The terms, oldest first.
+    /// Returns the terms, oldest first.
     #[must_use]
     pub fn terms(&self) -> &[Term] {
         &self.terms
     }
 
-    /// The term that is written now.
+    /// Returns the current term.
     #[must_use]
     pub fn last(&self) -> Option<&Term> {
         self.terms.last()
     }
 
-    /// The number of the last term; 0 without one.
+    /// Returns the number of the last term, or 0 if there is none.
     #[must_use]
     pub fn last_number(&self) -> u64 {
         self.last().map_or(0, |term| term.number)
     }
 
-    /// Begins a term. The oldest one is forgotten when there are [`TERMS_MAX`].
+    /// Begins a term. Forgets the oldest term if there are [`TERMS_MAX`].
     ///
     /// # Errors
-    /// [`LineageFlaw::Order`] when it does not follow the last one; nothing changes.
+    /// [`LineageFlaw::Order`] if it does not follow the last one; nothing changes.
     pub fn begin(&mut self, term: Term) -> Result<(), LineageFlaw> {
         if !self.last().is_none_or(|last| follows(last, &term)) {
             return Err(LineageFlaw::Order);
@@ -120,20 +122,20 @@ impl Lineage {
         Ok(())
     }
 
-    /// The term that wrote the frame at a sequence. O(log terms).
+    /// Returns the term that wrote the frame at a sequence. O(log terms).
     #[must_use]
     pub fn term_at(&self, sequence: u64) -> Option<&Term> {
         let after = self.terms.partition_point(|term| term.start <= sequence);
         self.terms.get(after.checked_sub(1)?)
     }
 
-    /// Forgets the terms that begin at or after `end`: the log was truncated there.
+    /// Forgets the terms that begin at or after `end`, where the log was truncated.
     pub fn truncate(&mut self, end: u64) {
         self.terms.retain(|term| term.start < end);
     }
 
-    /// The highest sequence up to which two logs are the same, where both are known to have a term in common;
-    /// `None` where they are not. O(terms).
+    /// Returns the highest sequence up to which two logs are the same, or `None` if they have no
+    /// term in common. O(terms).
     #[must_use]
     pub fn fork(&self, own_end: u64, other: &Self, other_end: u64) -> Option<u64> {
         let shared = |term: &Term| {
@@ -149,7 +151,7 @@ impl Lineage {
         Some(own.min(other.end_of(other_at, other_end)))
     }
 
-    /// Where the term at an index ends: where the next one begins, or where the log ends.
+    /// Returns the end of the term at an index: the start of the next term, or the end of the log.
     fn end_of(&self, at: usize, log_end: u64) -> u64 {
         self.terms.get(at + 1).map_or(log_end, |next| next.start)
     }
@@ -225,9 +227,9 @@ mod tests {
     #[test]
     fn histories_fork_where_their_common_term_ends_first() {
         let one = lineage(&[(1, 1, 0), (2, 2, 100)]);
-        // The same history, shorter and longer.
+        // The same history, once longer and once shorter.
         assert_eq!(one.fork(500, &one, 300), Some(300));
-        // The other went on in term 1 after this one began term 2.
+        // The other log continued term 1 after this one began term 2.
         assert_eq!(one.fork(500, &lineage(&[(1, 1, 0)]), 160), Some(100));
         // Both began a term 2 of their own.
         assert_eq!(
@@ -248,7 +250,8 @@ mod tests {
         assert_eq!(one.fork(500, &Lineage::default(), 0), None);
     }
 
-    /// Histories that grow from one another: each begins terms of its own after a common part.
+    /// Generates histories that grow from one another: each begins terms of its own after a common
+    /// part.
     fn forked() -> impl Strategy<Value = (Lineage, u64, Lineage, u64, u64)> {
         let branch = || prop::collection::vec((1..4_u64, 1..9_u64), 0..4);
         (

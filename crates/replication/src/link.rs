@@ -1,4 +1,4 @@
-//! The link between two nodes: messages as bytes. The format is a paper, `docs/formats/link.md`.
+//! The link between two nodes: messages as bytes. `docs/formats/link.md` specifies the format.
 //!
 //! ```text
 //!   0        4      5       6        8       12
@@ -6,8 +6,9 @@
 //!   └ u32 ────┴ u8 ──┴ u8 ───┴ u16 ───┴ u32 ──┘
 //! ```
 //!
-//! Everything here comes from a peer: a decoder takes any bytes, allocates no more than they are long, and
-//! names what is wrong. Kinds below 128 may be passed over by who does not know them; others end the link.
+//! All bytes come from a peer. A decoder accepts any bytes, allocates at most as many as it got,
+//! and reports what is wrong. A receiver may skip kinds below 128 that it does not know. An unknown
+//! kind from 128 on ends the link.
 
 mod control;
 mod fields;
@@ -27,42 +28,43 @@ pub use message::{
 
 /// The version of the link that this program speaks.
 pub const VERSION: u16 = 1;
-/// The oldest version of the link that this program speaks. Of two ends the newer one speaks the version of the other.
+/// The oldest version of the link that this program speaks. The newer of two ends speaks the
+/// version of the other.
 pub const VERSION_MIN: u16 = 1;
-/// Bytes in front of each body.
+/// Bytes of the header before each body.
 pub const HEADER_BYTES: usize = 12;
-/// Longest body.
+/// Maximum length of a body.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
-/// Longest body before the peer has shown that it knows the secret.
+/// Maximum length of a body before the peer has proved that it knows the secret.
 pub const HELLO_BYTES_MAX: usize = 512;
 
-/// A feature in a hello: what follows both hellos is to be encrypted.
+/// Feature flag of a hello: everything after both hellos is to be encrypted.
 pub const ENCRYPTS: u32 = 1;
-/// A feature in a hello: by certificates that an authority signed.
+/// Feature flag of a hello: encryption uses certificates that an authority signed.
 pub const CERTIFIES: u32 = 2;
-/// A feature in a replica's hello: it keeps the log alone, and is sent no checkpoint.
+/// Feature flag of a replica's hello: it keeps the log only, and gets no checkpoint.
 pub const LOG_ONLY: u32 = 4;
 
-/// Bytes of a header that its sum covers.
+/// Number of header bytes that the sum covers.
 const SUMMED_BYTES: usize = 8;
-/// The first kind that nobody may pass over.
+/// The first kind that a receiver must not skip.
 const FIRST_NECESSARY: u8 = 128;
 
-/// Why bytes are no message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkError {
-    /// The body would be longer than it may be.
+    /// The body is longer than allowed.
     TooLong {
-        /// How long it says it is.
+        /// Length that the header states.
         bytes: u32,
-        /// How long it may be.
+        /// Maximum length.
         bytes_max: u32,
     },
     /// The sum is wrong.
     Sum,
-    /// A kind that must be known and is not.
+    /// An unknown kind that a receiver must know.
     Kind(u8),
-    /// The body of this kind is not what must stand there.
+    /// The body is invalid for this kind.
     Body(u8),
 }
 
@@ -89,20 +91,20 @@ impl std::error::Error for LinkError {}
 pub struct Header {
     /// Bytes of the body.
     pub length: usize,
-    /// What the body is.
+    /// Kind of the body.
     pub kind: u8,
-    /// Reserved: 0 is written, anything is read.
+    /// Reserved: written as 0, any value is accepted.
     pub flags: u8,
-    /// Which of the parallel streams of a full sync it belongs to; 0 otherwise.
+    /// Number of the parallel stream of a full sync that it belongs to; 0 otherwise.
     pub stream: u16,
     sum: u32,
 }
 
 impl Header {
-    /// The header at the start of `bytes`.
+    /// Decodes the header at the start of `bytes`.
     ///
     /// # Errors
-    /// [`LinkError::TooLong`] when the body may not be taken: nothing is to be allocated for it.
+    /// [`LinkError::TooLong`] if the body is too long: the caller must not allocate memory for it.
     pub fn decode(bytes: &[u8; HEADER_BYTES], body_bytes_max: usize) -> Result<Self, LinkError> {
         let word = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -131,10 +133,11 @@ impl Header {
         bytes
     }
 
-    /// The message that this header and a body of its length are; `None` where it may be passed over.
+    /// Decodes the message of this header and a body of its length. Returns `None` if it may be
+    /// skipped.
     ///
     /// # Errors
-    /// [`LinkError`]; the link is to be closed.
+    /// [`LinkError`]; the caller closes the link.
     pub fn message<'b>(&self, body: &'b [u8]) -> Result<Option<Message<'b>>, LinkError> {
         if body.len() != self.length || sum_of(&self.summed(), body) != self.sum {
             return Err(LinkError::Sum);

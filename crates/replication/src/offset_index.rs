@@ -1,4 +1,4 @@
-//! Where in the log an offset of the stream is.
+//! Finds the sequence in the log for an offset of the stream.
 //!
 //! ```text
 //!   log      ├───────── 1 MiB ─────────┼───────── 1 MiB ─────────┼──► sequence
@@ -6,25 +6,27 @@
 //!                                       └─ transcode from here ──► drop what is in front of the offset
 //! ```
 //!
-//! A Redis replica that comes back names an offset. The stream is not kept: it is made again from the log, from
-//! the nearest entry below. So a partial resync reaches as far as the log does.
+//! A Redis replica that reconnects names an offset. The stream is not stored: it is made again from
+//! the log, starting at the nearest entry below the offset. So a partial sync reaches as far back
+//! as the log.
 //!
-//! Invariant: entries rise in sequence and do not fall in offset. There are at most [`ENTRIES_MAX`]: with
-//! more log than that every second one goes, and the distance between them doubles.
+//! Invariant: sequences of entries ascend, and offsets do not descend. There are at most
+//! [`ENTRIES_MAX`] entries: when there would be more, every second one is dropped, and the distance
+//! between them doubles.
 
 use crate::transcode::Place;
 
-/// Entries that are kept.
+/// Maximum number of entries.
 pub const ENTRIES_MAX: usize = 16_384;
-/// Bytes of log between two entries, at first.
+/// Initial number of log bytes between two entries.
 pub const SPACING_BYTES: u64 = 1 << 20;
 
-/// Where to begin, for an offset.
+/// Where to begin for an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The transcoder begins here.
+    /// The place where the transcoder begins.
     pub place: Place,
-    /// So many bytes of what it makes come before the offset.
+    /// Number of bytes of its output that precede the offset.
     pub surplus_bytes: u64,
 }
 
@@ -45,7 +47,7 @@ impl Default for OffsetIndex {
 }
 
 impl OffsetIndex {
-    /// An index that begins at a place: where counting begins.
+    /// Creates an index that begins at the place where counting begins.
     #[must_use]
     pub fn new(first: Place) -> Self {
         let mut index = Self::default();
@@ -53,7 +55,8 @@ impl OffsetIndex {
         index
     }
 
-    /// Keeps the place if the last one is far enough away. O(1) but when entries are thinned out.
+    /// Adds the place if it is far enough from the last one. O(1), except when entries are thinned
+    /// out.
     pub fn note(&mut self, place: Place) {
         if let Some(last) = self.places.last() {
             let is_near = place.sequence < last.sequence.saturating_add(self.spacing_bytes);
@@ -63,7 +66,7 @@ impl OffsetIndex {
         }
         if self.places.len() == ENTRIES_MAX {
             let mut at = 0;
-            // The first one stays: it says how far back the stream reaches.
+            // Keeps the first entry, which says how far back the stream reaches.
             self.places.retain(|_| {
                 at += 1;
                 at % 2 == 1
@@ -73,7 +76,8 @@ impl OffsetIndex {
         self.places.push(place);
     }
 
-    /// Where to begin for the byte at `offset`; none when that is older than everything here. O(log n).
+    /// Returns where to begin for the byte at `offset`, or `None` if it is older than all entries.
+    /// O(log n).
     #[must_use]
     pub fn find(&self, offset: u64) -> Option<Start> {
         let after = self.places.partition_point(|place| place.offset <= offset);
@@ -84,19 +88,19 @@ impl OffsetIndex {
         })
     }
 
-    /// The oldest offset that can be found.
+    /// Returns the oldest offset that can be found.
     #[must_use]
     pub fn oldest_offset(&self) -> Option<u64> {
         self.places.first().map(|place| place.offset)
     }
 
-    /// The entries, oldest first.
+    /// Returns the entries, oldest first.
     #[must_use]
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// The log does not reach back below `sequence` any more.
+    /// Drops the entries below `sequence`, where the log begins now.
     pub fn forget_below(&mut self, sequence: u64) {
         let below = self
             .places
@@ -104,7 +108,7 @@ impl OffsetIndex {
         self.places.drain(..below);
     }
 
-    /// The log was truncated at `sequence`: later places are no more.
+    /// Drops the entries after `sequence`, where the log was truncated.
     pub fn truncate(&mut self, sequence: u64) {
         let kept = self
             .places
@@ -165,7 +169,7 @@ mod tests {
         assert_eq!(index.oldest_offset(), Some(0));
         let rises = |pair: &[Place]| pair[0].sequence < pair[1].sequence;
         assert!(index.places().windows(2).all(rises));
-        // Found is never more than the distance away.
+        // The place found is never further away than the distance between entries.
         let spacing_steps = 4;
         for step in (0..count - spacing_steps).step_by(997) {
             let found = index.find(step * 10).unwrap();

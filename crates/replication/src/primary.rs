@@ -1,4 +1,5 @@
-//! The primary's end of its links: what each replica is sent, and what its acknowledgements count for.
+//! The primary's end of its links: what it sends to each replica, and what acknowledgements count
+//! for.
 //!
 //! ```text
 //!               ┌────────────── rewind ─────────────┐
@@ -9,13 +10,13 @@
 //!                                        Waiting ─► Sending ─► Finishing ─► Streaming
 //! ```
 //!
-//! A replica is a cursor into the log and at most one piece in flight: its lag costs no memory here, and it
-//! never slows anybody down. Only a replica in `Streaming` counts: for WAIT, for `min-replicas-to-write`, and for a
-//! quorum. An acknowledgement counts in the term it names and in no other; the end that a replica names when
-//! it attaches counts for nothing.
+//! A replica is a cursor into the log and at most one piece in flight: its lag costs no memory
+//! here, and it never slows down other replicas or clients. Only a replica in `Streaming` counts
+//! for WAIT, for `min-replicas-to-write`, and for a quorum. An acknowledgement counts only in the
+//! term that it names. The end that a replica names when it attaches counts for nothing.
 //!
-//! The server performs the [`Action`]s. It reads pieces of the log itself, since whether they come out of
-//! memory or files is not known here.
+//! The server performs the [`Action`]s. It reads pieces of the log itself, because this module does
+//! not know whether they come from memory or files.
 
 use std::collections::BTreeMap;
 
@@ -23,19 +24,19 @@ use crate::attach::{Attach, FullReason, PrimaryLog, Verdict, judge};
 use crate::link::{Ack, Frames, Full, Message, Resume, SyncEnd};
 use crate::planted::{self, Bug};
 
-/// Longest piece of the log that is sent at once.
+/// Maximum length of a piece of the log that is sent at once.
 pub const PIECE_BYTES_MAX: u64 = 256 << 10;
 
-/// One link to a replica, as the server names it. Never used twice.
+/// A link to a replica, as the server names it. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkId(pub u64);
 
-/// Times that may be configured, in milliseconds.
+/// Configurable times, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// A link without a word for so long is closed (`repl-timeout`).
+    /// A link that received nothing for this time is closed (`repl-timeout`).
     pub timeout_ms: u64,
-    /// Something is said at least so often.
+    /// Maximum time between two messages to a replica.
     pub ping_ms: u64,
 }
 
@@ -48,53 +49,53 @@ impl Default for Times {
     }
 }
 
-/// Where a replica stands.
+/// State of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// It has not attached yet.
     Handshake,
     /// It waits for the cut of a full sync.
     Waiting,
-    /// It is sent the records of a full sync, and the log beside them.
+    /// It is receiving the records of a full sync, and the log in parallel.
     Sending {
-        /// Which full sync.
+        /// Number of the full sync.
         sync: u64,
     },
-    /// It was sent all records. It counts once it has applied everything below a sequence.
+    /// It was sent all records. It counts after it has applied everything below a sequence.
     Finishing {
-        /// See above.
+        /// That sequence.
         sequence: u64,
     },
-    /// It is sent the log.
+    /// It is receiving the log.
     Streaming,
-    /// It was streaming and the log does not reach back to it any more: it waits for a full sync.
+    /// It was streaming, but the log no longer reaches back to it: it waits for a full sync.
     Recovery,
 }
 
-/// What the server is to do.
+/// An action for the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<'m> {
-    /// Send a message. [`Primary::on_sent`] is called when the link takes more.
+    /// Send a message. Call [`Primary::on_sent`] when the link accepts more.
     Send(LinkId, Message<'m>),
-    /// Read a piece of the log and hand it to [`Primary::on_read`].
+    /// Read a piece of the log and pass it to [`Primary::on_read`].
     Read {
-        /// For which link.
+        /// The link that needs it.
         link: LinkId,
         /// The sequence of its first byte.
         from: u64,
-        /// Whole frames of no more bytes, or a single longer one in pieces.
+        /// Maximum length: whole frames up to this, or a single longer one in pieces.
         bytes_max: u64,
     },
-    /// Begin a full sync: [`Primary::on_sync_begun`] says what it is.
+    /// Begin a full sync, and describe it with [`Primary::on_sync_begun`].
     BeginSync {
-        /// For which link.
+        /// The link that needs it.
         link: LinkId,
-        /// Why.
+        /// Reason for the full sync.
         reason: FullReason,
-        /// What is left of an interrupted one.
+        /// Progress of an interrupted full sync, if any.
         resume: Option<Resume>,
     },
-    /// Close the link once everything was sent.
+    /// Close the link after everything was sent.
     Close(LinkId, CloseReason),
 }
 
@@ -103,18 +104,18 @@ pub enum Action<'m> {
 pub enum CloseReason {
     /// The replica was refused.
     Refused,
-    /// Nothing was heard for too long.
+    /// Nothing was received for too long.
     Silent,
-    /// It said what it may not say there.
+    /// The replica sent a message that is not allowed in its state.
     Protocol,
 }
 
-/// What came of reading the log.
+/// Result of reading the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'m> {
-    /// These bytes stand there.
+    /// The bytes read.
     Frames(&'m [u8]),
-    /// The log does not reach back so far any more.
+    /// The log no longer reaches back so far.
     Gone,
 }
 
@@ -124,9 +125,9 @@ struct Peer {
     stage: Stage,
     /// The sequence of the next byte to send.
     cursor: u64,
-    /// A piece is being read or sent.
+    /// Whether a piece is being read or sent.
     is_busy: bool,
-    /// Where its log leaves the history of the primary, if that is known: what a full sync is told.
+    /// Sequence at which its log leaves the primary's history, if known. A full sync reports it.
     fork: u64,
     acked: Ack,
     acked_ms: u64,
@@ -134,7 +135,8 @@ struct Peer {
     said_ms: u64,
 }
 
-/// All replicas of a primary in one term. A new term is a new value: no acknowledgement survives it.
+/// All replicas of a primary in one term. A new term gets a new value, so no acknowledgement
+/// outlives its term.
 #[derive(Clone, Debug)]
 pub struct Primary {
     term: u64,
@@ -143,7 +145,7 @@ pub struct Primary {
 }
 
 impl Primary {
-    /// A primary in a term, with no replica.
+    /// Creates a primary in a term, without replicas.
     #[must_use]
     pub fn new(term: u64, times: Times) -> Self {
         Self {
@@ -153,30 +155,31 @@ impl Primary {
         }
     }
 
-    /// The term it is primary in.
+    /// Returns its term.
     #[must_use]
     pub fn term(&self) -> u64 {
         self.term
     }
 
-    /// Where the replica of a link stands.
+    /// Returns the state of the replica of a link.
     #[must_use]
     pub fn stage(&self, link: LinkId) -> Option<Stage> {
         self.peers.get(&link).map(|peer| peer.stage)
     }
 
-    /// What the replica of a link acknowledged last, in this term.
+    /// Returns the last acknowledgement of the replica of a link, in this term.
     #[must_use]
     pub fn acked(&self, link: LinkId) -> Option<Ack> {
         self.peers.get(&link).map(|peer| peer.acked)
     }
 
-    /// The links, and where the replica of each stands.
+    /// Returns the links with the states of their replicas.
     pub fn links(&self) -> impl Iterator<Item = (LinkId, Stage)> + '_ {
         self.peers.iter().map(|(link, peer)| (*link, peer.stage))
     }
 
-    /// The lowest sequence that some replica has yet to be sent: the log below it is needed by nobody.
+    /// Returns the lowest sequence that has yet to be sent to some replica. No replica needs the
+    /// log below it.
     #[must_use]
     pub fn needed_from(&self) -> Option<u64> {
         let reads_log = |peer: &&Peer| {
@@ -192,25 +195,25 @@ impl Primary {
             .min()
     }
 
-    /// How many replicas have applied everything below a sequence (WAIT).
+    /// Returns the number of replicas that have applied everything below a sequence (WAIT).
     #[must_use]
     pub fn applied_count(&self, sequence: u64) -> usize {
         self.count(|ack| ack.applied >= sequence)
     }
 
-    /// How many replicas have everything below a sequence on disk (WAITAOF).
+    /// Returns the number of replicas on which everything below a sequence is durable (WAITAOF).
     #[must_use]
     pub fn durable_count(&self, sequence: u64) -> usize {
         self.count(|ack| ack.durable >= sequence)
     }
 
-    /// How many replicas have everything below a sequence in their logs (quorum).
+    /// Returns the number of replicas whose logs have everything below a sequence (quorum).
     #[must_use]
     pub fn appended_count(&self, sequence: u64) -> usize {
         self.count(|ack| ack.appended >= sequence)
     }
 
-    /// How many replicas were heard of within `lag_ms` (`min-replicas-to-write`).
+    /// Returns the number of replicas that acknowledged within `lag_ms` (`min-replicas-to-write`).
     #[must_use]
     pub fn recent_count(&self, now_ms: u64, lag_ms: u64) -> usize {
         let is_recent = |peer: &&Peer| now_ms.saturating_sub(peer.acked_ms) <= lag_ms;
@@ -230,7 +233,7 @@ impl Primary {
         self.peers.values().filter(counts)
     }
 
-    /// A link to a replica that has proved itself.
+    /// Adds a link to a replica that has authenticated itself.
     pub fn on_connected(&mut self, link: LinkId, now_ms: u64) {
         let peer = Peer {
             stage: Stage::Handshake,
@@ -245,12 +248,12 @@ impl Primary {
         self.peers.insert(link, peer);
     }
 
-    /// A link is gone.
+    /// Removes a link that is closed.
     pub fn on_closed(&mut self, link: LinkId) {
         self.peers.remove(&link);
     }
 
-    /// A message of a replica.
+    /// Handles a message of a replica.
     pub fn on_message<'m>(
         &mut self,
         link: LinkId,
@@ -270,7 +273,7 @@ impl Primary {
                 Message::Ack(ack),
                 Stage::Sending { .. } | Stage::Finishing { .. } | Stage::Streaming,
             ) => self.on_ack(link, ack, now_ms),
-            // It was sent before the replica heard that it is to have a full sync.
+            // The replica sent it before it learnt that it gets a full sync.
             (Message::Ack(_), Stage::Waiting | Stage::Recovery) => Vec::new(),
             (
                 Message::Ping {
@@ -313,7 +316,7 @@ impl Primary {
                 actions.extend(self.next_piece(link, log.end));
                 actions
             }
-            // It truncates its log and attaches again, over the same link.
+            // The replica truncates its log and attaches again, over the same link.
             Verdict::Rewind { to } => vec![Action::Send(link, Message::Rewind { to })],
             Verdict::Full(reason) => {
                 peer.stage = Stage::Waiting;
@@ -341,7 +344,7 @@ impl Primary {
             return Vec::new();
         }
         if ack.appended > peer.cursor && ack.term == term {
-            // It cannot have what it was not sent.
+            // The replica cannot have what was not sent to it.
             return vec![Action::Close(link, CloseReason::Protocol)];
         }
         peer.acked = Ack {
@@ -360,7 +363,8 @@ impl Primary {
         Vec::new()
     }
 
-    /// A full sync begins for a replica that waits for one: the message that says so, and the log beside it.
+    /// Begins a full sync for a replica that waits for one: sends its description, and then the log
+    /// in parallel.
     pub fn on_sync_begun<'m>(&mut self, link: LinkId, full: Full, log_end: u64) -> Vec<Action<'m>> {
         let Some(peer) = self.peers.get_mut(&link) else {
             return Vec::new();
@@ -372,7 +376,7 @@ impl Primary {
         if !matches!(peer.stage, Stage::Waiting | Stage::Recovery) {
             return Vec::new();
         }
-        // What was acknowledged is given up with the old data.
+        // Acknowledgements of the old data are void.
         peer.acked = Ack::default();
         peer.stage = Stage::Sending { sync: full.sync };
         peer.cursor = full.log_from;
@@ -381,8 +385,8 @@ impl Primary {
         actions
     }
 
-    /// All records of a full sync were sent. The replica is online once it has applied everything below
-    /// `end.sequence`.
+    /// Handles that all records of a full sync were sent. The replica is online after it has
+    /// applied everything below `end.sequence`.
     pub fn on_sync_sent<'m>(&mut self, link: LinkId, end: SyncEnd<'m>) -> Vec<Action<'m>> {
         match self.peers.get_mut(&link) {
             Some(peer) if peer.stage == (Stage::Sending { sync: end.sync }) => {
@@ -394,19 +398,19 @@ impl Primary {
         }
     }
 
-    /// There is more log.
+    /// Handles that the log grew.
     pub fn on_log<'m>(&mut self, log_end: u64) -> Vec<Action<'m>> {
         let links: Vec<LinkId> = self.peers.keys().copied().collect();
         let pieces = links.into_iter().map(|link| self.next_piece(link, log_end));
         pieces.flatten().collect()
     }
 
-    /// As [`Primary::on_log`], for the one who sends over a link.
+    /// Does the same as [`Primary::on_log`] for one link, on behalf of its sender.
     pub fn on_log_of<'m>(&mut self, link: LinkId, log_end: u64) -> Option<Action<'m>> {
         self.next_piece(link, log_end)
     }
 
-    /// A piece of the log was read.
+    /// Handles the result of reading a piece of the log.
     pub fn on_read<'m>(
         &mut self,
         link: LinkId,
@@ -422,7 +426,7 @@ impl Primary {
             Piece::Frames(bytes) => bytes,
             Piece::Gone => {
                 peer.is_busy = false;
-                // All that it has it was sent.
+                // Everything that the replica has was sent to it.
                 peer.fork = u64::MAX;
                 peer.stage = Stage::Recovery;
                 let (reason, resume) = (FullReason::Lapped, None);
@@ -445,7 +449,7 @@ impl Primary {
         vec![Action::Send(link, Message::Frames(frames))]
     }
 
-    /// Says what is committed to a replica that has nothing more to be sent just now.
+    /// Reports the committed sequence to a replica that is up to date at the moment.
     pub fn on_committed<'m>(&mut self, link: LinkId, committed: u64) -> Option<Action<'m>> {
         let peer = self.peers.get(&link)?;
         let has_time =
@@ -459,7 +463,7 @@ impl Primary {
         (has_time && committed > 0).then_some(Action::Send(link, Message::Frames(frames)))
     }
 
-    /// The link of a replica takes more bytes.
+    /// Handles that the link of a replica accepts more bytes.
     pub fn on_sent<'m>(&mut self, link: LinkId, log_end: u64) -> Vec<Action<'m>> {
         if let Some(peer) = self.peers.get_mut(&link) {
             peer.is_busy = false;
@@ -467,20 +471,20 @@ impl Primary {
         self.next_piece(link, log_end).into_iter().collect()
     }
 
-    /// Time has passed. To be called every [`Times::ping_ms`] or so.
+    /// Handles the passing of time. Must be called about every [`Times::ping_ms`].
     pub fn on_tick<'m>(&mut self, now_ms: u64) -> Vec<Action<'m>> {
         let links: Vec<LinkId> = self.peers.keys().copied().collect();
         let due = links.into_iter().map(|link| self.on_tick_of(link, now_ms));
         due.flatten().collect()
     }
 
-    /// As [`Primary::on_tick`], for the one who sends over a link.
+    /// Does the same as [`Primary::on_tick`] for one link, on behalf of its sender.
     pub fn on_tick_of<'m>(&mut self, link: LinkId, now_ms: u64) -> Vec<Action<'m>> {
         let times = self.times;
         let Some(peer) = self.peers.get_mut(&link) else {
             return Vec::new();
         };
-        // Where the clock was set back, who is silent is silent from now on.
+        // If the clock was set back, the time without messages starts now.
         peer.heard_ms = peer.heard_ms.min(now_ms);
         peer.said_ms = peer.said_ms.min(now_ms);
         if now_ms.saturating_sub(peer.heard_ms) >= times.timeout_ms {
@@ -536,7 +540,8 @@ mod tests {
         }
     }
 
-    /// A primary in term 5 whose log ends at 800, with an empty replica that was answered `continue`.
+    /// Returns a primary in term 5 whose log ends at 800, with an empty replica that was answered
+    /// `continue`.
     fn streaming() -> Primary {
         let mut primary = Primary::new(5, Times::default());
         primary.on_connected(LINK, 0);
@@ -591,7 +596,7 @@ mod tests {
         assert_eq!(with(Some(Bug::AckOfOlderTerm)), (1, 1));
     }
 
-    /// Links go by the time of the machine, which somebody may set.
+    /// Links use the machine's clock, which may be set.
     #[test]
     fn a_clock_that_is_set_back_hides_no_silence_and_stops_no_heartbeats() {
         const YEAR_MS: u64 = 365 * 86_400_000;

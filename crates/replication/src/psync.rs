@@ -1,4 +1,4 @@
-//! What a Redis or Valkey replica asks for, and what it is answered.
+//! Requests of Redis or Valkey replicas, and their answers.
 //!
 //! ```text
 //!   replica   PSYNC <id> <offset + 1> [FAILOVER]
@@ -6,8 +6,8 @@
 //!             +FULLRESYNC <id> <offset> a snapshot, then the bytes from there on
 //! ```
 //!
-//! An offset here is how many bytes of the stream came before: 0 at its beginning. On the wire stands the
-//! number of the first byte that is asked for, which is one more.
+//! An offset here is the number of preceding bytes of the stream: 0 at its beginning. On the wire
+//! it is the number of the first requested byte, which is one more.
 
 mod replconf;
 
@@ -20,15 +20,16 @@ use crate::transcode::Form;
 
 pub use replconf::{REPLY_OK, Replconf, ReplconfAnswer, ReplconfEvent};
 
-/// Names a history of a stream: 40 lower-case hexadecimal digits.
+/// The name of a history of a stream: 40 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReplicationId([u8; 40]);
 
 impl ReplicationId {
-    /// Nobody's history.
+    /// The id that belongs to no history.
     pub const NONE: Self = Self([b'0'; 40]);
 
-    /// The id of the stream that a term writes in a form. In the default form it is the term's.
+    /// Returns the id of the stream that a term writes in a form. In the default form it is the
+    /// term's id.
     #[must_use]
     pub fn of_term(term: TermId, form: Form) -> Self {
         let mut bytes = term.0;
@@ -41,7 +42,7 @@ impl ReplicationId {
         Self(digits)
     }
 
-    /// The id that a peer sent: any 40 characters that are letters or digits.
+    /// Parses the id that a peer sent: any 40 letters or digits.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let digits: [u8; 40] = text.try_into().ok()?;
@@ -49,7 +50,7 @@ impl ReplicationId {
         is_plain.then_some(Self(digits))
     }
 
-    /// Its 40 characters.
+    /// Returns its 40 characters.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
@@ -68,31 +69,31 @@ impl fmt::Debug for ReplicationId {
     }
 }
 
-/// What a primary can continue.
+/// The part of a stream that a primary can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
     /// The stream that is written now.
     pub id: ReplicationId,
-    /// The one before, and the offset at which it ended: up to there both are the same.
+    /// The stream before it, and the offset at which that ended: up to there both are the same.
     pub second: Option<(ReplicationId, u64)>,
-    /// The oldest offset from which the stream can still be sent.
+    /// The oldest offset from which the primary can still send the stream.
     pub oldest: u64,
-    /// Where it ends.
+    /// End of the stream.
     pub end: u64,
 }
 
-/// What a replica asks for.
+/// The request of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// From here on; none for everything.
+    /// The position to continue from, or `None` for a full sync.
     pub from: Option<(ReplicationId, u64)>,
-    /// The primary gives up its office: who is asked is to be the primary from here on.
+    /// Whether the primary gives up its office: the receiver becomes the primary from here on.
     pub is_failover: bool,
 }
 
 impl Asked {
-    /// The arguments of PSYNC, without its name. An id that is none, or an offset that no stream has, asks for
-    /// everything.
+    /// Parses the arguments of PSYNC, without its name. An invalid id, or an offset that no stream
+    /// has, requests a full sync.
     ///
     /// # Errors
     /// The text of the error reply.
@@ -118,22 +119,23 @@ impl Asked {
 /// The answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It is sent the stream from this offset on.
+    /// The replica gets the stream from this offset on.
     Continue(u64),
-    /// It is given everything.
+    /// The replica gets a full sync.
     Full(FullCause),
 }
 
-/// Why a replica is given everything.
+/// Why a replica gets a full sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullCause {
-    /// It asked for it.
+    /// The replica requested it.
     Asked,
-    /// It followed another history.
+    /// The replica followed another history.
     OtherHistory,
-    /// It followed ours for longer than we did: the histories parted before its offset.
+    /// The replica followed our former history for longer than we did: the histories parted before
+    /// its offset.
     Parted,
-    /// The stream does not reach back so far, or not so far ahead.
+    /// The offset is before the start or after the end of the stream.
     OutOfReach,
 }
 
@@ -148,7 +150,7 @@ impl fmt::Display for FullCause {
     }
 }
 
-/// What a primary answers a replica.
+/// Returns a primary's answer to a replica.
 #[must_use]
 pub fn decide(history: &History, asked: &Asked) -> Decision {
     let Some((id, offset)) = asked.from else {
@@ -168,11 +170,11 @@ pub fn decide(history: &History, asked: &Asked) -> Decision {
     }
 }
 
-/// Whether a replica takes over when its primary sends `PSYNC … FAILOVER`: `followed` is the history that it
-/// follows.
+/// Whether a replica takes over when its primary sends `PSYNC … FAILOVER`. `followed` is the
+/// history that it follows.
 ///
 /// # Errors
-/// The text of the error reply. Nothing is to change then.
+/// The text of the error reply. The caller must not change anything then.
 pub fn judge_takeover(followed: Option<&History>, asked: &Asked) -> Result<(), &'static str> {
     let Some(followed) = followed else {
         return Err("ERR PSYNC FAILOVER can't be sent to a master.");

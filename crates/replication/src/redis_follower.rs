@@ -6,17 +6,19 @@
 //!                                REPLCONF                           $…       bytes       loaded
 //! ```
 //!
-//! The machine reads what the primary sends and says what it is; what it wants to send is [taken](Follower::take_output)
-//! from it. Bytes that it has not consumed are to be given again, with more after them.
+//! The state machine reads what the primary sends and returns events. The caller sends what
+//! [`Follower::take_output`] returns. The caller passes unconsumed bytes again, with more after them.
 //!
 //! Invariants
-//!  1. Nothing a primary sends makes it keep more than a line: snapshot and stream are handed on as they come.
-//!  2. It acknowledges what it was told is applied, never what was received.
-//!  3. After a failure it is of no use: another link begins with another machine.
+//!  1. Whatever a primary sends, the machine keeps at most a line: it hands on snapshot and stream
+//!     as they come.
+//!  2. It acknowledges what was reported to it as applied, never what was received.
+//!  3. After a failure it must not be used: the next link begins with a new machine.
 //!
-//! Facts of the protocol: `+PONG`, `-NOAUTH`, `-NOPERM` and `-ERR operation not permitted` let the handshake go on;
-//! errors to REPLCONF are passed over; empty lines say that the primary lives; after a snapshot that ends with a
-//! mark the stream begins with the first acknowledgement.
+//! Facts of the protocol: `+PONG`, `-NOAUTH`, `-NOPERM` and `-ERR operation not permitted` let the
+//! handshake continue. Errors to REPLCONF are ignored. Empty lines are signs of life of the
+//! primary. After a snapshot that ends with a mark, the stream begins after the first
+//! acknowledgement.
 
 mod commands;
 mod snapshot;
@@ -33,77 +35,78 @@ use crate::psync::ReplicationId;
 pub use commands::{Commands, Piece, PieceFlaw};
 use snapshot::Framing;
 
-/// The longest line of a primary's answer.
+/// Maximum length of a line of a primary's answer.
 pub const LINE_BYTES_MAX: usize = 4096;
-/// An acknowledgement is sent so often, and an empty line while a snapshot is loaded.
+/// Interval between acknowledgements, and between empty lines while a snapshot is loaded.
 pub const ACK_MS: u64 = 1_000;
 
-/// Who this replica is, and what it wants.
+/// Identity and request of this replica.
 #[derive(Clone, Debug, Default)]
 pub struct Introduction {
-    /// `masteruser`; the default user when empty.
+    /// `masteruser`; empty for the default user.
     pub user: Vec<u8>,
-    /// `masterauth`; nothing is said when empty.
+    /// `masterauth`; if it is empty, no AUTH is sent.
     pub password: Vec<u8>,
-    /// Where it listens.
+    /// The port this replica listens on.
     pub listening_port: u16,
-    /// What it wants to be called (`replica-announce-ip`).
+    /// The name under which the primary shows it (`replica-announce-ip`).
     pub ip_address: Option<String>,
-    /// The version that it says it is: a Valkey primary writes its snapshot for it. Others pass it over.
+    /// The version it reports: a Valkey primary writes its snapshot for that version. Other
+    /// primaries ignore it.
     pub version: Option<&'static str>,
-    /// It asks whether the primary speaks the own link.
+    /// Whether it asks if the primary speaks the own link.
     pub asks_for_link: bool,
-    /// It goes on from here; none for everything.
+    /// The position it continues from, or `None` for a full sync.
     pub from: Option<(ReplicationId, u64)>,
-    /// The primary is to take office: it was this node's replica up to here.
+    /// Whether the primary is to take office. It was this node's replica up to here.
     pub is_failover: bool,
-    /// A link without a word for so long has failed (`repl-timeout`).
+    /// A link that received nothing for this time has failed (`repl-timeout`).
     pub timeout_ms: u64,
 }
 
 /// What the primary sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'b> {
-    /// It speaks the own link: on this port.
+    /// The primary speaks the own link, on a port.
     OwnLink {
         /// The port.
         port: u16,
     },
-    /// The stream goes on where it was asked for, under another name if one is given.
+    /// The stream continues at the requested position, under another id if one is given.
     Continues {
-        /// The new name.
+        /// The new id.
         id: Option<ReplicationId>,
     },
-    /// A snapshot follows, and then this stream from this offset on.
+    /// A snapshot follows, and then a stream from an offset on.
     Full {
-        /// The stream.
+        /// Id of the stream.
         id: ReplicationId,
-        /// Bytes of it that the snapshot covers.
+        /// Number of its bytes that the snapshot covers.
         offset: u64,
     },
-    /// The snapshot begins: it has so many bytes, if that is known.
+    /// The snapshot begins.
     SnapshotBegins {
-        /// See above.
+        /// Its length, if known.
         bytes: Option<u64>,
     },
     /// The next bytes of the snapshot.
     Snapshot(&'b [u8]),
-    /// It was whole. [`Follower::on_loaded`] is to be called when it is loaded.
+    /// The snapshot is complete. The caller calls [`Follower::on_loaded`] after loading it.
     SnapshotEnds,
     /// The next bytes of the stream.
     Stream(&'b [u8]),
 }
 
-/// Why the link is of no use.
+/// Why the link failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The primary cannot just now: another attempt may find it ready.
+    /// The primary cannot serve it at the moment: another attempt may succeed.
     Later(String),
-    /// It refused: the step, and what it said.
+    /// The primary refused: the step, and its answer.
     Refused(&'static str, String),
-    /// It said what has no place there.
+    /// The primary sent an unexpected answer: the step, and the answer.
     Malformed(&'static str, String),
-    /// It said nothing for too long.
+    /// The primary sent nothing for too long.
     Silent,
 }
 
@@ -125,15 +128,15 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Where the handshake stands.
+/// State of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
     Idle,
     Ping,
-    /// Answers that are awaited, in order.
+    /// Waits for these answers, in order.
     Hello(VecDeque<Awaited>),
     Asking,
-    /// The line in front of the snapshot.
+    /// Waits for the line before the snapshot.
     Head,
     Snapshot(Framing),
     Loading,
@@ -144,11 +147,11 @@ enum Stage {
 enum Awaited {
     Auth,
     Link,
-    /// Passed over, whatever it is.
+    /// Ignored, whatever it is.
     Option,
 }
 
-/// One link to a primary.
+/// A link to a primary.
 #[derive(Debug)]
 pub struct Follower {
     introduction: Introduction,
@@ -161,7 +164,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A link that is not connected yet.
+    /// Creates a link that is not connected yet.
     #[must_use]
     pub fn new(introduction: Introduction) -> Self {
         let applied = introduction.from.map_or(0, |(_, offset)| offset);
@@ -176,13 +179,13 @@ impl Follower {
         }
     }
 
-    /// What is to be sent.
+    /// Returns the bytes to be sent.
     #[must_use]
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
-    /// The words with which INFO shows where it is.
+    /// Returns the words with which INFO shows its state.
     #[must_use]
     pub fn stage_name(&self) -> &'static str {
         match self.stage {
@@ -193,7 +196,7 @@ impl Follower {
         }
     }
 
-    /// It is connected: it begins to talk.
+    /// Begins the handshake on a connected link.
     pub fn on_connected(&mut self, now_ms: u64) {
         self.heard_ms = now_ms;
         self.said_ms = now_ms;
@@ -201,13 +204,13 @@ impl Follower {
         self.say(&[b"PING"]);
     }
 
-    /// So many bytes of the stream are applied, and so many are on disk, where that is known.
+    /// Records how many bytes of the stream are applied, and how many are durable, if known.
     pub fn set_applied(&mut self, offset: u64, fsynced: Option<u64>) {
         self.applied = offset;
         self.fsynced = fsynced;
     }
 
-    /// The snapshot is loaded: the stream may begin.
+    /// Starts the stream after the snapshot was loaded.
     pub fn on_loaded(&mut self, now_ms: u64) {
         if self.stage == Stage::Loading {
             self.heard_ms = now_ms;
@@ -216,7 +219,7 @@ impl Follower {
         }
     }
 
-    /// Says what is applied: when the primary asks, and as time goes by.
+    /// Acknowledges what is applied, when the primary asks and periodically.
     pub fn acknowledge(&mut self, now_ms: u64) {
         if self.stage != Stage::Streaming {
             return;
@@ -231,7 +234,7 @@ impl Follower {
         put_command(&command, &mut self.output);
     }
 
-    /// Time goes by: to be called at least once a second.
+    /// Handles the passing of time. Must be called at least once a second.
     ///
     /// # Errors
     /// [`Failure::Silent`].
@@ -240,7 +243,7 @@ impl Follower {
         let timeout_ms = self.introduction.timeout_ms;
         match self.stage {
             Stage::Idle => return Ok(()),
-            // Nobody reads what the primary says meanwhile.
+            // The server does not read from the link while it loads the snapshot.
             Stage::Loading => self.heard_ms = now_ms,
             _ if timeout_ms > 0 && silent_ms > timeout_ms => return Err(Failure::Silent),
             _ => {}
@@ -258,11 +261,11 @@ impl Follower {
         Ok(())
     }
 
-    /// Takes bytes from the primary: how many of them, and what they are. To be called again as long as something is
-    /// taken or something came of it.
+    /// Consumes bytes from the primary. Returns how many, and their event, if any. Must be called
+    /// again while it consumes bytes or returns events.
     ///
     /// # Errors
-    /// [`Failure`]; the link is to be closed.
+    /// [`Failure`]; the caller closes the link.
     pub fn on_bytes<'b>(
         &mut self,
         bytes: &'b [u8],
@@ -427,7 +430,7 @@ impl Follower {
     }
 }
 
-/// The first line, without its end, and how many bytes it takes.
+/// Returns the first line, without its end, and how many bytes it takes.
 fn line_of<'b>(bytes: &'b [u8], step: &'static str) -> Result<Option<(&'b [u8], usize)>, Failure> {
     let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
@@ -462,7 +465,7 @@ fn refusal(step: &'static str, line: &[u8]) -> Failure {
     }
 }
 
-/// What an operator is shown of a line.
+/// Returns what an operator sees of a line.
 fn text_of(line: &[u8]) -> String {
     const SHOWN_BYTES_MAX: usize = 200;
     line[..line.len().min(SHOWN_BYTES_MAX)]
@@ -484,21 +487,23 @@ fn put_command(parts: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// What a replica has when a Redis primary wants to give it everything.
+/// What a replica has when a Redis primary offers a full sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The stream that its data is of, and how much of it; none when its data is of no stream.
+    /// The stream of its data, and how many bytes of it are applied, or `None` if its data is of no
+    /// stream.
     pub stream: Option<(ReplicationId, u64)>,
-    /// It has data.
+    /// Whether it has data.
     pub has_data: bool,
-    /// An operator allowed to give it up: by REPLICAOF for this link, or `replica-accept-older-primary`.
+    /// Whether an operator allowed it to discard the data: by REPLICAOF for this link, or
+    /// `replica-accept-older-primary`.
     pub may_discard: bool,
 }
 
-/// Whether a replica may take a full sync: its data is gone afterwards.
+/// Whether a replica may take a full sync, which replaces its data.
 ///
 /// # Errors
-/// Why it keeps what it has, for the operator.
+/// Why it keeps its data, for the operator.
 pub fn judge_full_sync(held: &Held, id: ReplicationId, offset: u64) -> Result<(), String> {
     if !held.has_data || held.may_discard {
         return Ok(());
@@ -515,10 +520,10 @@ pub fn judge_full_sync(held: &Held, id: ReplicationId, offset: u64) -> Result<()
     }
 }
 
-/// Whether a replica may take a full sync that turned out to have no data at all.
+/// Whether a replica may take a full sync that turned out to contain no data at all.
 ///
 /// # Errors
-/// Why it keeps what it has.
+/// Why it keeps its data.
 pub fn judge_empty_snapshot(held: &Held) -> Result<(), String> {
     if !held.has_data || held.may_discard {
         return Ok(());

@@ -1,4 +1,5 @@
-//! The replica's end of a link: how it finds its place in the primary's log, and stays there.
+//! The replica's end of a link: finds the replica's position in the primary's log, and keeps it
+//! there.
 //!
 //! ```text
 //!                    ┌──────────────── closed, silent, malformed ───────────────┐
@@ -10,54 +11,55 @@
 //!                                                       └─ refuse ──► Refused
 //! ```
 //!
-//! The replica appends what it is sent to its own log, verbatim, and only at its end: a gap, an overlap or a frame of
-//! another place ends the link, and a new one begins with the histories compared again. It acknowledges what its
-//! log reported, never what it was sent.
+//! The replica appends received frames to its own log, verbatim, and only at its end. A gap, an
+//! overlap or a frame of another position ends the link, and the next link begins by comparing the
+//! histories again. The replica acknowledges what its log reported, never what it received.
 //!
-//! The server performs the [`Action`]s, one after the other, and reports what came of them.
+//! The server performs the [`Action`]s one after the other, and reports their results.
 
 use crate::attach::{Attach, Refusal};
 use crate::link::{Ack, Block, Frames, Full, Message, Resume, SyncEnd};
 use crate::planted::{self, Bug};
 
-/// The first pause after a link that failed.
+/// The first pause after a failed link.
 pub const BACK_OFF_MS_MIN: u64 = 50;
-/// The longest one: each is twice the one before.
+/// The longest pause. Each pause is twice the one before.
 pub const BACK_OFF_MS_MAX: u64 = 5_000;
-/// So many failures in a row at the same end of the log, and the replica asks for a full sync.
+/// After this many consecutive failures at the same end of the log, the replica requests a full
+/// sync.
 pub const FAILURES_MAX: u32 = 3;
 
-/// Where a replica stands.
+/// State of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It follows nobody.
+    /// It follows no primary.
     Off,
     /// It waits before it connects again.
     BackOff {
-        /// Until when.
+        /// End of the pause.
         until_ms: u64,
     },
-    /// It connects.
+    /// It is connecting.
     Connecting,
-    /// It has said what it has, and waits for the answer.
+    /// It has sent the state of its log, and waits for the answer.
     Attaching,
     /// Its log is being truncated.
     Rewinding {
-        /// To this sequence.
+        /// Sequence at which it is truncated.
         to: u64,
     },
-    /// It is given everything.
+    /// It is receiving a full sync.
     Syncing {
-        /// Which full sync of the primary.
+        /// Number of the primary's full sync.
         sync: u64,
     },
-    /// It follows.
+    /// It is following.
     Following,
-    /// It keeps what it has until an operator decides.
+    /// It was refused and keeps its data until an operator decides.
     Refused(Refusal),
 }
 
-/// What the server is to do.
+/// An action for the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action<'m> {
     /// Connect to the primary, and call [`Replica::on_connected`] or [`Replica::on_closed`].
@@ -66,57 +68,59 @@ pub enum Action<'m> {
     Close,
     /// Send a message.
     Send(Message<'m>),
-    /// Append these bytes to the log, at its end, which is where they belong: [`Replica::on_log`].
+    /// Append these bytes to the log, at its end, which is their position: [`Replica::on_log`].
     Append {
         /// The sequence of the first byte.
         first: u64,
         /// Whole frames, or a piece of a long one.
         bytes: &'m [u8],
     },
-    /// More of the log is committed: what may be applied is asked for by [`Replica::committed`].
+    /// More of the log is committed. [`Replica::committed`] returns what may be applied.
     Committed,
-    /// Keep what the log has from a sequence on in a file, report it, and truncate the log there: [`Replica::on_truncated`].
+    /// Save the log from a sequence on in a file, report it, and truncate the log there:
+    /// [`Replica::on_truncated`].
     Truncate {
-        /// See above.
+        /// That sequence.
         to: u64,
     },
-    /// Forget the data and begin to load a full sync. The log goes on at its `log_from`.
+    /// Discard the data and begin to load a full sync. The log continues at the full sync's
+    /// `log_from`.
     BeginSync(Full),
-    /// Load a block of it.
+    /// Load a block of the full sync.
     Load(Block<'m>),
-    /// A part of it is whole: compare what was loaded with the foot.
+    /// A part of the full sync is complete: compare what was loaded with the foot.
     EndPart(Block<'m>),
-    /// It is whole: put it in force, and call [`Replica::on_synced`].
+    /// The full sync is complete: put it in force, and call [`Replica::on_synced`].
     EndSync(SyncEnd<'m>),
-    /// Tell the operator, once.
+    /// Report the refusal to the operator, once.
     Report(Refusal),
 }
 
-/// The log of a replica, as far as this end has to know it.
+/// The log of a replica, as far as this state machine needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnLog {
-    /// Where it ends.
+    /// End of the log.
     pub appended: u64,
-    /// Up to where it is on disk.
+    /// Sequence up to which it is durable.
     pub durable: u64,
-    /// Up to where readers see it.
+    /// Sequence up to which readers see it.
     pub applied: u64,
-    /// Up to where the checkpoint that it goes on from may have some of it: until that is applied the data is of no one
-    /// moment.
+    /// Sequence up to which the checkpoint in use may contain parts of the log. Until the log is
+    /// applied up to here, the data is not a state of one moment.
     pub settled: u64,
 }
 
-/// One replica, and its link.
+/// A replica with its link.
 #[derive(Clone, Debug)]
 pub struct Replica {
     state: State,
     timeout_ms: u64,
     log: OwnLog,
-    /// Behind what was handed to the log: the next frame has to begin here.
+    /// Sequence after the bytes that were passed to the log. The next frame must begin here.
     expected: u64,
-    /// The term of the primary that is followed, as it said with its answer to the attach.
+    /// The term of the followed primary, from its answer to the attach.
     term: u64,
-    /// An operator allowed to give up unrelated data, once.
+    /// Whether an operator allowed it to discard unrelated data, once.
     may_discard: bool,
     back_off_ms: u64,
     failures: u32,
@@ -124,16 +128,16 @@ pub struct Replica {
     heard_ms: u64,
     acked: Ack,
     resume: Option<Resume>,
-    /// Where the primary's log ended when it had sent a full sync: readers are shown nothing older. Of its term: a
-    /// primary that lost its power may have less of it left.
+    /// End of the primary's log after it had sent a full sync. Readers see nothing older. Only
+    /// valid in the primary's term: a primary that lost power may have less of the log left.
     target: u64,
-    /// What the primary said last that a majority has.
+    /// The last sequence that the primary reported as present on a majority.
     committed: u64,
     lag_ms: u32,
 }
 
 impl Replica {
-    /// A replica that follows nobody.
+    /// Creates a replica that follows no primary.
     #[must_use]
     pub fn new(timeout_ms: u64) -> Self {
         Self {
@@ -155,39 +159,40 @@ impl Replica {
         }
     }
 
-    /// Where it stands.
+    /// Returns its state.
     #[must_use]
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Whether readers see what a primary in good health has: it follows, and has applied what its full sync asked for.
+    /// Whether readers see what a healthy primary has: it follows, and has applied what its full
+    /// sync requires.
     #[must_use]
     pub fn is_online(&self) -> bool {
         self.state == State::Following && self.log.applied >= self.target.max(self.log.settled)
     }
 
-    /// The term of the primary that is followed.
+    /// Returns the term of the followed primary.
     #[must_use]
     pub fn term(&self) -> u64 {
         self.term
     }
 
-    /// Up to where the log may be applied where only what is committed is: what the primary says, and what a full sync is
-    /// to bring.
+    /// Returns the sequence up to which the log may be applied if only committed data is applied:
+    /// what the primary reports, and what a full sync includes.
     #[must_use]
     pub fn committed(&self) -> u64 {
         self.committed.max(self.target)
     }
 
-    /// Up to where the log is committed, as the primary says.
+    /// Returns the sequence up to which the log is committed, as the primary reports.
     #[must_use]
     pub fn told_committed(&self) -> u64 {
         self.committed
     }
 
-    /// Follows a primary from now on. `may_discard`: an operator typed it, so data that is unrelated to the
-    /// primary's may be given up, once.
+    /// Follows a primary from now on. `may_discard`: an operator gave the command, so data that is
+    /// unrelated to the primary's may be discarded, once.
     pub fn follow<'m>(&mut self, may_discard: bool, now_ms: u64) -> Vec<Action<'m>> {
         let mut actions = self.stop();
         self.may_discard = may_discard;
@@ -197,7 +202,7 @@ impl Replica {
         actions
     }
 
-    /// Follows nobody any more.
+    /// Stops following.
     pub fn stop<'m>(&mut self) -> Vec<Action<'m>> {
         let has_link = matches!(
             self.state,
@@ -212,12 +217,13 @@ impl Replica {
         has_link.then_some(Action::Close).into_iter().collect()
     }
 
-    /// What is kept of a full sync that was interrupted, to be named when the next link attaches.
+    /// Sets the progress of an interrupted full sync, which the next attach will name.
     pub fn keep_sync(&mut self, resume: Option<Resume>) {
         self.resume = resume;
     }
 
-    /// The link stands, and both have proved themselves. `attach` is what this node has.
+    /// Attaches over a link on which both ends have authenticated. `attach` is the state of this
+    /// node.
     pub fn on_connected<'m>(
         &mut self,
         mut attach: Attach,
@@ -240,7 +246,7 @@ impl Replica {
         vec![Action::Send(Message::Attach(attach, self.resume.clone()))]
     }
 
-    /// The log was truncated: the replica attaches again.
+    /// Attaches again after the log was truncated.
     pub fn on_truncated<'m>(&mut self, mut attach: Attach, log: OwnLog) -> Vec<Action<'m>> {
         if !matches!(self.state, State::Rewinding { .. }) {
             return Vec::new();
@@ -250,7 +256,7 @@ impl Replica {
         self.attach(attach)
     }
 
-    /// A message of the primary.
+    /// Handles a message of the primary.
     pub fn on_message<'m>(&mut self, message: Message<'m>, now_ms: u64) -> Vec<Action<'m>> {
         self.heard_ms = now_ms;
         match (message, self.state) {
@@ -268,7 +274,8 @@ impl Replica {
                 vec![Action::Truncate { to }]
             }
             (Message::Full(full), State::Attaching | State::Following) => {
-                // What was allowed holds until the full sync is in force: its link may break.
+                // The permission stays valid until the full sync is in force, because its link may
+                // break.
                 self.state = State::Syncing { sync: full.sync };
                 (self.expected, self.term) = (full.log_from, full.term);
                 self.committed = 0;
@@ -310,7 +317,7 @@ impl Replica {
     }
 
     fn on_frames<'m>(&mut self, frames: Frames<'m>, now_ms: u64) -> Vec<Action<'m>> {
-        // Without bytes it is news of what is committed, and nothing else.
+        // Frames without bytes only report the committed sequence.
         let has_nothing = frames.bytes.is_empty() && frames.committed == 0;
         if frames.first != self.expected || has_nothing || frames.term != self.term {
             return self.fail(now_ms);
@@ -332,7 +339,7 @@ impl Replica {
         actions
     }
 
-    /// The full sync is in force.
+    /// Handles that the full sync is in force.
     pub fn on_synced<'m>(&mut self, log: OwnLog) -> Vec<Action<'m>> {
         if !matches!(self.state, State::Syncing { .. }) {
             return Vec::new();
@@ -343,7 +350,8 @@ impl Replica {
         self.on_log(log)
     }
 
-    /// A full sync failed here: the link ends. What was kept of it is named when the next one attaches.
+    /// Ends the link after a full sync failed on this node. The next attach names what was kept of
+    /// it.
     pub fn on_sync_failed<'m>(&mut self, resume: Option<Resume>, now_ms: u64) -> Vec<Action<'m>> {
         if !matches!(self.state, State::Syncing { .. }) {
             return Vec::new();
@@ -352,7 +360,7 @@ impl Replica {
         self.fail(now_ms)
     }
 
-    /// The log grew, became durable, or was applied further.
+    /// Handles that the log grew, became durable, or was applied further.
     pub fn on_log<'m>(&mut self, log: OwnLog) -> Vec<Action<'m>> {
         self.note_log(log);
         if !matches!(self.state, State::Following | State::Syncing { .. }) {
@@ -362,12 +370,12 @@ impl Replica {
         self.ack(log)
     }
 
-    /// The log refused what it was given: a sum is wrong, or the device is. The link ends.
+    /// Ends the link after the log refused bytes: their sum is wrong, or the device failed.
     pub fn on_append_failed<'m>(&mut self, now_ms: u64) -> Vec<Action<'m>> {
         self.fail(now_ms)
     }
 
-    /// How old what was applied last is, for the acknowledgements that follow.
+    /// Sets the age of the last applied frame, for the following acknowledgements.
     pub fn note_lag(&mut self, lag_ms: u32) {
         self.lag_ms = lag_ms;
     }
@@ -394,7 +402,7 @@ impl Replica {
         vec![Action::Send(Message::Ack(ack))]
     }
 
-    /// The link is gone.
+    /// Handles that the link is closed.
     pub fn on_closed(&mut self, now_ms: u64) {
         if matches!(
             self.state,
@@ -411,7 +419,7 @@ impl Replica {
         self.state = State::BackOff { until_ms };
     }
 
-    /// Something is wrong with what came: the link ends, and a new one is tried.
+    /// Ends the link after an invalid message; a new link will be tried.
     fn fail<'m>(&mut self, now_ms: u64) -> Vec<Action<'m>> {
         if matches!(
             self.state,
@@ -430,10 +438,10 @@ impl Replica {
         vec![Action::Close]
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn on_tick<'m>(&mut self, now_ms: u64) -> Vec<Action<'m>> {
         match self.state {
-            // A clock that was set back is not waited for.
+            // Does not wait for a clock that was set back.
             State::BackOff { until_ms }
                 if now_ms >= until_ms || until_ms - now_ms > BACK_OFF_MS_MAX =>
             {
@@ -442,7 +450,7 @@ impl Replica {
             }
             State::Off | State::Refused(_) | State::BackOff { .. } => Vec::new(),
             State::Following => {
-                // The link is in good health: the next pause is a short one.
+                // The link is healthy: the next pause is short.
                 self.back_off_ms = BACK_OFF_MS_MIN;
                 self.close_if_silent(now_ms)
             }
@@ -451,7 +459,7 @@ impl Replica {
     }
 
     fn close_if_silent<'m>(&mut self, now_ms: u64) -> Vec<Action<'m>> {
-        // The clock was set back: who is silent is silent from now on.
+        // If the clock was set back, the time without messages starts now.
         self.heard_ms = self.heard_ms.min(now_ms);
         if now_ms.saturating_sub(self.heard_ms) < self.timeout_ms {
             return Vec::new();
@@ -484,7 +492,7 @@ mod tests {
         })
     }
 
-    /// A replica whose log ends at 64 and that was answered `continue`.
+    /// Returns a replica whose log ends at 64 and that was answered `continue`.
     fn following() -> Replica {
         let mut replica = Replica::new(60_000);
         assert_eq!(replica.follow(false, 0), [Action::Connect]);
@@ -516,7 +524,8 @@ mod tests {
         assert_eq!(replica.on_log(log(72)), []);
     }
 
-    /// A replica that was given everything in term 5, up to 64, and asked for the log up to 128; then its link broke.
+    /// Returns a replica that got a full sync in term 5, up to 64, and needs the log up to 128.
+    /// Then its link broke and it reconnected.
     fn synced_and_broken() -> Replica {
         let mut replica = Replica::new(60_000);
         let _connect = replica.follow(false, 0);
@@ -563,7 +572,7 @@ mod tests {
         let _ack = later.on_message(Message::Continue { from: 64, term: 6 }, 10_001);
         assert!(later.is_online());
         assert_eq!(later.committed(), 0);
-        // What the checkpoint has in part is waited for, whoever sends it.
+        // The replica waits for what the checkpoint has in part, whichever primary sends it.
         let unsettled = OwnLog {
             settled: 72,
             ..log(64)
@@ -654,24 +663,24 @@ mod tests {
         assert_eq!(pauses, [50, 100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
     }
 
-    /// Links go by the time of the machine, which somebody may set.
+    /// Links use the machine's clock, which may be set.
     #[test]
     fn a_clock_that_jumps_costs_a_link_at_most_and_stops_nobody() {
         const YEAR_MS: u64 = 365 * 86_400_000;
         let mut replica = Replica::new(60_000);
         let _connect = replica.follow(false, YEAR_MS);
         replica.on_closed(YEAR_MS);
-        // Back by a year, in a pause.
+        // Back by a year, during a pause.
         assert_eq!(replica.on_tick(1_000), [Action::Connect]);
         let _attach = replica.on_connected(Attach::default(), log(0), 1_000);
-        // Forth by a year: once, the link is taken for a silent one.
+        // Forward by a year: once, the link counts as silent.
         assert_eq!(replica.on_tick(YEAR_MS), [Action::Close]);
         assert_eq!(
             replica.on_tick(YEAR_MS + BACK_OFF_MS_MAX),
             [Action::Connect]
         );
         let _attach = replica.on_connected(Attach::default(), log(0), YEAR_MS + BACK_OFF_MS_MAX);
-        // Back on a link that then falls silent: it is found out in the time that it always takes.
+        // Back on a link that then falls silent: this is detected after the usual time.
         assert_eq!(replica.on_tick(1_000), []);
         assert_eq!(replica.on_tick(60_999), []);
         assert_eq!(replica.on_tick(61_000), [Action::Close]);

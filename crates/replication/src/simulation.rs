@@ -1,14 +1,17 @@
-//! Whole nodes in one thread under one seed: links that break, disks that forget, operators that change
-//! their minds. The state machines are the real ones, and every message goes through the real codec.
+//! Whole nodes in one thread under one seed: links that break, disks that forget, operators that
+//! change their minds. The state machines are the real ones, and every message passes through the
+//! real codec.
 //!
-//! A node's data is its history: the bytes of all frames since sequence 0, of which those below `oldest` are
-//! in a checkpoint and no longer in its log. A frame has eight bytes; term frames are known by their content.
+//! A node's data is its history: the bytes of all frames since sequence 0. Those below `oldest` are
+//! in a checkpoint and no longer in its log. A frame has eight bytes; term frames are recognized by
+//! their content.
 //!
-//! Invariants, looked at while it runs
+//! Invariants that are checked while it runs
 //!  1. Two histories are the same up to the fork of their lineages.
-//!  2. A primary counts what the replica at the other end of a living link really has.
-//!  3. A node gives data up only to a primary with a newer term, or that has all of it, or because an operator said so.
-//!  4. Once links hold and one primary is followed, all nodes have its history.
+//!  2. A primary counts only what the replica at the other end of a live link really has.
+//!  3. A node discards data only for a primary that has a newer term or all of the data, or because
+//!     an operator allowed it.
+//!  4. After links hold and one primary is followed, all nodes have its history.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -32,7 +35,7 @@ const TIMES: Times = Times {
     ping_ms: 100,
 };
 
-/// What a node does between two messages: later than it was asked to.
+/// A task that a node performs between two messages, later than it was requested.
 #[derive(Debug)]
 enum Task {
     Append {
@@ -47,7 +50,7 @@ enum Task {
     },
     Load(Vec<u8>),
     EndSync,
-    /// At a primary.
+    /// On a primary.
     Read {
         link: LinkId,
         from: usize,
@@ -69,19 +72,19 @@ struct Node {
     durable: usize,
     role: Role,
     tasks: VecDeque<Task>,
-    /// Of a full sync: the records so far, where its log begins, and that log.
+    /// State of a full sync: the records so far, where its log begins, and that log.
     sync: Option<(Vec<u8>, usize, Vec<u8>)>,
-    /// An operator typed whom to follow, and nothing came of it yet.
+    /// Whether an operator chose the primary, and the permission is not used yet.
     may_discard: bool,
 }
 
-/// One connection. Messages wait in it as bytes.
+/// A connection. Messages wait in it as bytes.
 struct Link {
     replica: usize,
     primary: usize,
     up: VecDeque<Vec<u8>>,
     down: VecDeque<Vec<u8>>,
-    /// Which ends believe in it.
+    /// Whether each end considers it open.
     replica_open: bool,
     primary_open: bool,
 }
@@ -93,7 +96,7 @@ struct World {
     links: BTreeMap<LinkId, Link>,
     last_link: u64,
     last_sync: u64,
-    /// Term frames by their bytes.
+    /// Terms by the bytes of their term frames.
     terms: BTreeMap<[u8; FRAME_BYTES], Term>,
     written: u64,
 }
@@ -178,7 +181,7 @@ impl World {
         }
     }
 
-    // What operators, disks and the network do.
+    // Actions of operators, disks and the network.
 
     /// Makes a node a primary in a new term.
     fn promote(&mut self, node: usize) {
@@ -192,12 +195,12 @@ impl World {
         let id = TermId(id);
         self.terms.insert(frame, Term { number, id, start });
         self.nodes[node].history.extend_from_slice(&frame);
-        // The term frame is on disk before anybody hears of the term.
+        // The term frame is durable before any other node learns of the term.
         self.nodes[node].durable = self.nodes[node].history.len();
         self.nodes[node].role = Role::Primary(Box::new(Primary::new(number, TIMES)));
     }
 
-    /// Has a node follow another one.
+    /// Makes a node follow another one.
     fn follow(&mut self, node: usize, of: usize, may_discard: bool) {
         self.leave(node);
         let mut replica = Replica::new(TIMES.timeout_ms);
@@ -207,7 +210,7 @@ impl World {
         self.at_replica(node, None, actions);
     }
 
-    /// Ends what a node did: its links are closed at its end, and what it has not done yet is not done.
+    /// Ends the activity of a node: closes its ends of links, and drops its pending tasks.
     fn leave(&mut self, node: usize) {
         for link in self.links.values_mut() {
             if link.replica == node {
@@ -223,7 +226,8 @@ impl World {
         }
     }
 
-    /// Ends the process of a node and starts it again; with a power cut it has what was durable.
+    /// Ends the process of a node and starts it again. After a power cut it has only what was
+    /// durable.
     fn restart(&mut self, node: usize, is_power_cut: bool) {
         self.leave(node);
         let it = &mut self.nodes[node];
@@ -305,7 +309,7 @@ impl World {
         }
     }
 
-    /// Breaks a connection: one end notices now, the other one when it is silent for too long.
+    /// Breaks a connection: one end notices now, the other when it was silent for too long.
     fn cut_link(&mut self) {
         let Some(id) = self.any_link() else {
             return;
@@ -377,7 +381,7 @@ impl World {
         let link = self.links.get_mut(&id).unwrap();
         let node = link.replica;
         let Some(bytes) = link.down.pop_front() else {
-            // The other end is closed, and everything it sent has come.
+            // The other end is closed, and everything it sent was delivered.
             if !link.primary_open {
                 self.close_at_replica(id);
             }
@@ -392,7 +396,7 @@ impl World {
             let actions = read(&bytes, |message| own(replica.on_message(message, now_ms)));
             self.at_replica(node, Some(id), actions);
         }
-        // What was taken makes room for more.
+        // The link has space again after a message was delivered.
         let end = self.nodes[primary].history.len() as u64;
         if is_piece
             && self.links.get(&id).is_some_and(|link| link.primary_open)
@@ -436,7 +440,7 @@ impl World {
         }
     }
 
-    // What nodes do.
+    // Actions of nodes.
 
     fn at_replica(&mut self, node: usize, link: Option<LinkId>, actions: Vec<Owned>) {
         for action in actions {
@@ -484,7 +488,7 @@ impl World {
             return;
         };
         if !matches!(self.nodes[of].role, Role::Primary(_)) {
-            // Only primaries answer: chains are for the server.
+            // Only primaries answer; the server, not this simulation, supports chains.
             if let Role::Replica(replica, _) = &mut self.nodes[node].role {
                 replica.on_closed(self.now_ms);
             }
@@ -511,7 +515,7 @@ impl World {
         }
     }
 
-    /// Does the next thing that a node was asked to do.
+    /// Performs the next task of a node.
     fn work(&mut self, node: usize) {
         let Some(task) = self.nodes[node].tasks.pop_front() else {
             return;
@@ -609,7 +613,7 @@ impl World {
         }
     }
 
-    /// Sends a full sync: everything below some sequence as records, the rest as log.
+    /// Sends a full sync: everything below a random sequence as records, the rest as log.
     fn send_sync(&mut self, node: usize, link: LinkId) {
         self.last_sync += 1;
         let end = self.nodes[node].history.len();
@@ -699,7 +703,7 @@ impl World {
         );
     }
 
-    /// Whether a node may be told by a primary to give up what it has.
+    /// Checks that a primary may make a node discard its data.
     fn check_given_up(&self, node: usize, primary: usize) {
         let (it, history) = (&self.nodes[node], &self.nodes[primary].history);
         let (own, others) = (self.lineage_of(&it.history), self.lineage_of(history));
@@ -712,7 +716,7 @@ impl World {
         );
     }
 
-    /// Heals everything and has all nodes follow the one that is furthest.
+    /// Heals everything and makes all nodes follow the one that is furthest.
     fn converge(&mut self) {
         let furthest = (0..NODES).max_by_key(|&node| {
             let history = &self.nodes[node].history;
@@ -752,11 +756,11 @@ impl World {
     }
 }
 
-/// An action without what it borrowed.
+/// An action that owns its data.
 enum Owned {
     Connect,
     Close,
-    /// To a link at a primary; no bytes: close it.
+    /// The link at a primary, and the bytes; no bytes: close it.
     Send(Option<LinkId>, Vec<u8>),
     Task(Task),
 }
@@ -822,7 +826,7 @@ impl IntoOwned for replica::Action<'_> {
     }
 }
 
-/// Decodes a message, as the other end would.
+/// Decodes a message as the other end does.
 fn read<T>(bytes: &[u8], take: impl FnOnce(Message<'_>) -> T) -> T {
     let (head, body) = bytes.split_first_chunk::<HEADER_BYTES>().unwrap();
     let header = Header::decode(head, BODY_BYTES_MAX).unwrap();

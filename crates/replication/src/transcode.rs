@@ -1,4 +1,4 @@
-//! From the log to the stream of commands that a Redis or Valkey replica reads.
+//! Converts the log to the stream of commands that a Redis or Valkey replica reads.
 //!
 //! ```text
 //!   log     │ term │ SET a 1 (db 0) │ group: SET b 1, DEL c (db 2)              │ ping │
@@ -7,18 +7,20 @@
 //! ```
 //!
 //! Invariants
-//!  1. What goes out is a function of the log and the [`Form`] alone: every copy of a log that begins to
-//!     count at the same byte has the same bytes at the same offsets, whoever reads it and in whatever
-//!     pieces. All that is carried from one frame to the next is the [`Place`].
-//!  2. The first command after a term frame, and at the beginning, has a SELECT in front of it: whoever continues
-//!     there need not know which database the stream was in.
-//!  3. A frame is one step for the replica, too: several commands stand between MULTI and EXEC.
-//!  4. A frame of which something cannot be said to the peer takes one byte of the offsets, which nobody is sent
-//!     ([`Transcoder::unsaid`]): who has everything before it is not taken for somebody who has what it did.
+//!  1. The output is a function of the log and the [`Form`] only. Every copy of a log that begins
+//!     to count at the same byte has the same bytes at the same offsets, whoever reads it and in
+//!     whatever pieces. The [`Place`] is the only state that is carried from one frame to the next.
+//!  2. The first command after a term frame, and at the beginning, is preceded by a SELECT: a node
+//!     that continues there need not know the database of the stream.
+//!  3. A frame is one step for the replica, too: several commands are enclosed in MULTI and EXEC.
+//!  4. A frame that cannot be expressed for the peer takes one byte of the offsets, which is sent
+//!     to no replica ([`Transcoder::unsaid`]): a replica that has everything before the frame is
+//!     not mistaken for one that has the frame's effects.
 //!
-//! A full sync sends a checkpoint and then the log from a sequence at which the checkpoint already holds some of the
-//! effects. These become newlines, as many as the effect has bytes ([`Transcoder::hide_below`]): a replica
-//! ignores empty lines from its primary and counts them, so offsets stay what they are for everybody else.
+//! A full sync sends a checkpoint and then the log from a sequence at which the checkpoint already
+//! contains some of the effects. These become newlines, as many as the effect has bytes
+//! ([`Transcoder::hide`]). A replica ignores empty lines from its primary and counts them, so
+//! offsets are the same for all replicas.
 
 mod form;
 mod sink;
@@ -36,25 +38,25 @@ pub use sink::{Count, Sink, Skip};
 use form::{Said, is_beyond, translate};
 use sink::Counted;
 
-/// A place in the log and the same place in the stream; between two frames.
+/// A position in the log and the corresponding position in the stream, between two frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The sequence of the next frame.
     pub sequence: u64,
-    /// Bytes of the stream in front of it.
+    /// Number of bytes of the stream before it.
     pub offset: u64,
-    /// The database that the stream is in; none when the next command needs a SELECT.
+    /// The selected database of the stream, or `None` if the next command needs a SELECT.
     pub database: Option<u16>,
 }
 
-/// The peer has no command for what a frame did.
+/// The peer has no command for the effect of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
-    /// Where the frame is.
+    /// Sequence of the frame.
     pub sequence: u64,
-    /// The command of ours that states it.
+    /// The command of our log that states the effect.
     pub command: String,
-    /// What the peer is.
+    /// Kind of the peer.
     pub peer: Peer,
 }
 
@@ -69,10 +71,10 @@ impl std::error::Error for Unsupported {}
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-/// Asks a replica for its offset at once.
+/// The command that requests a replica's offset at once.
 const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
 
-/// Turns frames into commands, one frame after the other.
+/// Converts frames to commands, one frame after the other.
 #[derive(Clone, Debug)]
 pub struct Transcoder {
     form: Form,
@@ -83,7 +85,7 @@ pub struct Transcoder {
 }
 
 impl Transcoder {
-    /// One that goes on at a place.
+    /// Creates a transcoder that continues at a place.
     #[must_use]
     pub fn new(form: Form, place: Place) -> Self {
         Self {
@@ -95,66 +97,70 @@ impl Transcoder {
         }
     }
 
-    /// Says which peer of the form's family reads: what that one cannot take ends the stream, or is left out.
+    /// Sets which peer of the form's family reads. What that peer cannot load ends the stream, or
+    /// is left out.
     #[must_use]
     pub fn for_reader(mut self, reader: Peer) -> Self {
         self.reader = reader;
         self
     }
 
-    /// These effects are in the checkpoint that was sent: newlines stand for them. Generations are each primary's own, so
-    /// what comes after the overlap is told whatever its generation is.
+    /// Replaces these effects by newlines, because the checkpoint that was sent contains them. Each
+    /// primary has its own generations, so everything after the overlap is sent, whatever its
+    /// generation.
     pub fn hide(&mut self, overlap: Overlap) {
         self.hidden = overlap;
     }
 
-    /// Where it is.
+    /// Returns its place.
     #[must_use]
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// For whom it writes.
+    /// Returns the form that it writes.
     #[must_use]
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// How many effects the peer was not told, or not in full, because the form allows loss.
+    /// Returns the number of effects that were not sent, or not in full, because the form allows
+    /// loss.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// A term frame, which ends at `end`: the next command has a SELECT in front.
+    /// Passes a term frame, which ends at `end`. The next command is preceded by a SELECT.
     pub fn term(&mut self, end: u64) {
         self.place.database = None;
         self.place.sequence = end;
     }
 
-    /// A ping frame, which ends at `end`.
+    /// Writes a ping frame, which ends at `end`.
     pub fn ping(&mut self, end: u64, sink: &mut impl Sink) {
         self.put_alone(PING, end, sink);
     }
 
-    /// A frame that asks replicas for their offset, which ends at `end`.
+    /// Writes a frame that requests the replicas' offsets, which ends at `end`.
     pub fn getack(&mut self, end: u64, sink: &mut impl Sink) {
         self.put_alone(GETACK, end, sink);
     }
 
-    /// A frame that a Redis replica is told nothing of, which ends at `end`.
+    /// Passes a frame that is not sent to a Redis replica, which ends at `end`.
     pub fn silent(&mut self, end: u64) {
         self.place.sequence = end;
     }
 
-    /// A frame, which ends at `end`, that [cannot be said](Unsupported): only who counts goes on after it.
+    /// Passes a frame, which ends at `end`, that [cannot be expressed](Unsupported). Only a
+    /// transcoder that counts continues after it.
     pub fn unsaid(&mut self, end: u64) {
         self.place.offset += 1;
         self.place.sequence = end;
     }
 
-    /// A frame that gives slots away, which ends at `end`: which keys those were the log does not say, so replicas
-    /// from before it need everything anew.
+    /// Handles a frame that gives slots away. The log does not say which keys these were, so
+    /// replicas from before the frame need a full sync.
     ///
     /// # Errors
     /// [`Unsupported`], always.
@@ -166,10 +172,10 @@ impl Transcoder {
         })
     }
 
-    /// A frame of effects, which ends at `end`.
+    /// Writes a frame of effects, which ends at `end`.
     ///
     /// # Errors
-    /// [`Unsupported`]: nothing was written, and the place is still in front of the frame.
+    /// [`Unsupported`]: nothing was written, and the place is still before the frame.
     pub fn effects<'a>(
         &mut self,
         effects: impl Iterator<Item = Effect<'a>> + Clone,
@@ -185,7 +191,7 @@ impl Transcoder {
                     if !effects.all(|one| self.is_hidden(&one)) {
                         return Err(unsupported);
                     }
-                    // It has that from the checkpoint.
+                    // The replica has the effects from the checkpoint.
                     sink.put(b"\n");
                     self.unsaid(end);
                     return Ok(());
@@ -258,14 +264,14 @@ fn put_select(database: u16, sink: &mut impl Sink) {
     put_part(number.as_bytes(), sink);
 }
 
-/// One argument.
+/// Writes one argument.
 fn put_part(part: &[u8], sink: &mut impl Sink) {
     put_head(b"$", part.len(), sink);
     sink.put(part);
     sink.put(b"\r\n");
 }
 
-/// The line in front of an argument, or of them all.
+/// Writes the line before an argument, or before all of them.
 fn put_head(mark: &[u8], count: usize, sink: &mut impl Sink) {
     sink.put(mark);
     let count = base::number::IntegerText::new_u64(count as u64);

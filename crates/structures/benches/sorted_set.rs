@@ -1,4 +1,4 @@
-//! What a sorted set costs beside two maps of the standard library, and how many bytes.
+//! Time and memory of a sorted set, compared with two maps of the standard library.
 //!
 //! `cargo bench -p structures --bench sorted_set` prints nanoseconds per operation;
 //! `… -- set add 1000000` runs one part alone, for `valgrind --tool=callgrind`.
@@ -15,7 +15,8 @@ use base::number::IntegerText;
 use base::random::Prng;
 use structures::{SortedSet, SortedSetLimits};
 
-/// The system's allocator; counts what it was asked for and what it has to round that to.
+/// The system's allocator. Counts the bytes that were requested, rounded up as the allocator rounds
+/// them.
 struct Counting;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -49,7 +50,7 @@ const LIMITS: SortedSetLimits = SortedSetLimits {
     listpack_value_bytes: 64,
 };
 
-/// What both contestants do.
+/// The operations that both contestants implement.
 trait Contestant: Default {
     const NAME: &'static str;
     fn add(&mut self, member: &[u8], score: f64);
@@ -73,7 +74,8 @@ impl Contestant for SortedSet {
     }
 }
 
-/// Scores by member, and both in order; members twice. Has no ranks: finds the place only.
+/// Scores by member, and both in order. Keeps each member twice. Has no ranks: only finds the
+/// position.
 #[derive(Default)]
 struct Maps {
     scores: HashMap<Vec<u8>, u64>,
@@ -125,7 +127,7 @@ fn main() {
     }
 }
 
-/// `member:` and a number, in random order.
+/// Returns `member:` and a number, in random order.
 fn member(number: u64, room: &mut Vec<u8>) -> &[u8] {
     room.clear();
     room.extend_from_slice(b"member:");
@@ -172,7 +174,7 @@ fn all<C: Contestant>(count: u64) {
     }
 }
 
-/// Runs one part; how many operations that were.
+/// Runs one part and returns its number of operations.
 fn run<C: Contestant>(what: &str, contestant: &mut C, count: u64) -> u64 {
     let (mut random, mut room) = (Prng::seeded(2), Vec::new());
     match what {

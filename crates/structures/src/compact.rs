@@ -1,13 +1,14 @@
-//! A collection that is one buffer, taken apart: so small a thing that who keeps many of them keeps its
-//! parts where the pointer to it would be, and needs no allocation for what leads to the buffer.
+//! A collection that is one buffer, taken apart. The parts are small: an owner of many collections
+//! stores them where the pointer to the collection would be, and needs no allocation that leads to
+//! the buffer.
 //!
-//! Taken apart and put together again it is what it was: the buffer with its capacity, and the two
-//! numbers that say what is in it. Neither copies any of it.
+//! A collection that is taken apart and put together again is unchanged: the same buffer with its
+//! capacity, and the two numbers that describe its content. Neither step copies the content.
 
-/// A buffer of so many bytes is too long for a collection in parts.
+/// A buffer of this length or more is too long for a collection in parts.
 pub const ONE_BUFFER_BYTES_END: usize = 64 << 10;
 
-/// Which collection it is, and what its buffer has in it.
+/// Kind of the collection, and thereby what its buffer contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactKind {
     /// The elements of a list.
@@ -16,21 +17,21 @@ pub enum CompactKind {
     Hash,
     /// The members of a set.
     Set,
-    /// The numbers of a set of nothing else.
+    /// The numbers of a set that contains only numbers.
     Numbers,
     /// The members of a sorted set, each with its score.
     SortedSet,
 }
 
 impl CompactKind {
-    /// Its number, below 256.
+    /// Returns the number of this kind, below 256.
     #[inline]
     #[must_use]
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// By its number.
+    /// Returns the kind with this number, or `None` if there is none.
     #[inline]
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
@@ -48,19 +49,20 @@ impl CompactKind {
 /// The parts of a collection that is one buffer of less than 64 KiB.
 #[derive(Debug)]
 pub struct Compact {
-    /// What it is.
+    /// Kind of the collection.
     pub kind: CompactKind,
-    /// What is in it.
+    /// Its content.
     pub buffer: OneBuffer,
 }
 
-/// A buffer of less than 64 KiB, and what it takes to read it, which is below 65,536 then, too.
+/// A buffer of less than 64 KiB, and the two numbers needed to read it, which are therefore below
+/// 65,536.
 #[derive(Debug)]
 pub struct OneBuffer {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Bytes in front that are not in use; of numbers, bytes that each takes.
+    /// Unused bytes at the front. For a set of numbers: the bytes that each number takes.
     pub front: u32,
-    /// Number of elements; of numbers nothing.
+    /// Number of elements. Unused for a set of numbers.
     pub count: u32,
 }

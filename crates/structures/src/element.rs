@@ -1,17 +1,17 @@
-//! An element of a collection: bytes, or a whole number when the bytes are the text of one.
+//! An element of a collection: bytes, or a whole number if the bytes are the text of one.
 //!
-//! Invariant: [`Element::Bytes`] never spells a canonical whole number, so that two elements are
-//! equal exactly when their texts are. [`Element::parse`] sees to it; who builds the variants by
-//! hand must.
+//! Invariant: [`Element::Bytes`] never spells a canonical whole number. So two elements are equal
+//! exactly if their texts are equal. [`Element::parse`] ensures this; code that builds the variants
+//! itself must ensure it, too.
 
 use base::number::{IntegerText, decimal_len, parse_i64, write_i64};
 
 use crate::packed::CONTENT_BYTES_MAX;
 
-/// The longest element. Commands refuse longer ones before a structure sees them.
+/// Maximum length of an element. Commands refuse longer elements before a structure sees them.
 pub const ELEMENT_BYTES_MAX: usize = CONTENT_BYTES_MAX - 16;
 
-/// Longer texts spell no 64-bit number.
+/// Maximum length of the text of a 64-bit number.
 const NUMBER_BYTES_MAX: usize = 20;
 
 /// One element, borrowed.
@@ -24,7 +24,7 @@ pub enum Element<'a> {
 }
 
 impl<'a> Element<'a> {
-    /// What a client sent, as a number if it is the canonical text of one.
+    /// Parses what a client sent: a number if the text is the canonical text of one.
     #[inline]
     #[must_use]
     pub fn parse(text: &'a [u8]) -> Self {
@@ -37,7 +37,7 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// Length of its text in bytes.
+    /// Returns the length of its text in bytes.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -47,14 +47,14 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// Whether its text has no bytes.
+    /// Whether its text is empty.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes its text to `room`, which has [`Element::len`] bytes (a reply's, mostly).
+    /// Writes its text to `room`, which has [`Element::len`] bytes (usually of a reply).
     #[inline]
     pub fn write_to(&self, room: &mut [u8]) {
         match self {
@@ -65,7 +65,7 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// Its text, to be borrowed from the result.
+    /// Returns its text. The caller borrows it from the result.
     #[inline]
     #[must_use]
     pub fn text(&self) -> ElementText<'a> {
@@ -75,24 +75,24 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// Its text in a buffer of its own.
+    /// Returns its text in a buffer of its own.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.text().as_bytes().to_vec()
     }
 }
 
-/// The text of an element; a number's is written here.
+/// The text of an element. Contains the text if the element is a number.
 #[derive(Debug)]
 pub enum ElementText<'a> {
-    /// Of a number.
+    /// The text of a number.
     Integer(IntegerText),
-    /// Where it is.
+    /// Any other text, borrowed.
     Bytes(&'a [u8]),
 }
 
 impl ElementText<'_> {
-    /// The text.
+    /// Returns the text.
     #[inline]
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

@@ -5,15 +5,15 @@
 //!   cell       52 bits   l25 a25 l24 a24 … l0 a0            a whole number that a double holds
 //! ```
 //!
-//! A `Cell` of fewer bits is a larger rectangle, whose places have the scores of one range. A
-//! [`Shape`] is covered by nine such cells at most. Cells, their order and the way distances are
-//! computed are those of Redis, whose replies ours must equal to the last digit.
+//! A `Cell` of fewer bits is a larger rectangle, whose places have the scores of one range. At most
+//! nine such cells cover a [`Shape`]. Cells, their order and the computation of distances are those
+//! of Redis, because our replies must equal its replies to the last digit.
 
 mod shape;
 
 pub use shape::{Shape, ShapeKind};
 
-/// Latitudes beyond this have no cell: those of the Mercator projection.
+/// Maximum latitude that has a cell: the limit of the Mercator projection.
 pub const LATITUDE_MAX: f64 = 85.051_128_78;
 /// The largest longitude.
 pub const LONGITUDE_MAX: f64 = 180.0;
@@ -31,7 +31,7 @@ pub struct Place {
     pub latitude: f64,
 }
 
-/// A rectangle of the grid: `step` bits of each coordinate.
+/// A rectangle of the grid, with `step` bits of each coordinate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell {
     column: u32,
@@ -39,7 +39,7 @@ struct Cell {
     step: u32,
 }
 
-/// What a cell covers, in degrees.
+/// The area that a cell covers, in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Extent {
     west: f64,
@@ -49,20 +49,20 @@ struct Extent {
 }
 
 impl Place {
-    /// Whether there is a cell for it.
+    /// Whether the grid has a cell for this place.
     #[must_use]
     pub fn is_on_grid(&self) -> bool {
         let is_within = |degrees: f64, most: f64| (-most..=most).contains(&degrees);
         is_within(self.longitude, LONGITUDE_MAX) && is_within(self.latitude, LATITUDE_MAX)
     }
 
-    /// The number of its smallest cell.
+    /// Returns the number of its smallest cell.
     #[must_use]
     pub fn score(&self) -> f64 {
         as_score(Cell::around(*self, STEP_MAX).first_score())
     }
 
-    /// The middle of the cell with this number.
+    /// Returns the middle of the cell with this number.
     #[must_use]
     pub fn of_score(score: f64) -> Self {
         let extent = Cell::of_score(score).extent();
@@ -73,7 +73,7 @@ impl Place {
         }
     }
 
-    /// Metres to another place along a great circle of a ball (haversine formula).
+    /// Returns the metres to another place along a great circle of a sphere (haversine formula).
     #[must_use]
     pub fn distance_m(&self, other: &Self) -> f64 {
         let (west, east) = (radians(self.longitude), radians(other.longitude));
@@ -87,13 +87,13 @@ impl Place {
         2.0 * EARTH_RADIUS_M * square.sqrt().asin()
     }
 
-    /// Metres to the latitude of another place.
+    /// Returns the metres to the latitude of another place.
     fn latitude_distance_m(&self, other: &Self) -> f64 {
         EARTH_RADIUS_M * (radians(other.latitude) - radians(self.latitude)).abs()
     }
 
-    /// The eleven letters of its standard geohash, whose latitudes reach from pole to pole. The last
-    /// is always `0`: a score has bits for ten only.
+    /// Returns the eleven letters of its standard geohash, whose latitudes reach from pole to pole.
+    /// The last letter is always `0`, because a score has bits for ten letters only.
     #[must_use]
     pub fn geohash(&self) -> [u8; 11] {
         const LETTERS: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
@@ -111,7 +111,7 @@ impl Place {
 }
 
 impl Cell {
-    /// The cell of `step` bits that a place is in.
+    /// Returns the cell of `step` bits that contains a place.
     fn around(place: Place, step: u32) -> Self {
         Self {
             column: index(place.longitude, LONGITUDE_MAX, step),
@@ -120,7 +120,7 @@ impl Cell {
         }
     }
 
-    /// The smallest cell with a number.
+    /// Returns the smallest cell with the number of a score.
     fn of_score(score: f64) -> Self {
         let bits = bits_of(score);
         Self {
@@ -130,13 +130,14 @@ impl Cell {
         }
     }
 
-    /// The number of the first of the smallest cells in it.
+    /// Returns the number of the first of the smallest cells in it.
     fn first_score(self) -> u64 {
         let bits = spread(self.row) | (spread(self.column) << 1);
         bits << (2 * (STEP_MAX - self.step))
     }
 
-    /// The scores of all places in it: the first, and the one behind the last.
+    /// Returns the range of scores of all places in it: the first score, and the one after the
+    /// last.
     fn scores(self) -> (f64, f64) {
         let first = self.first_score();
         let count = 1 << (2 * (STEP_MAX - self.step));
@@ -154,8 +155,9 @@ impl Cell {
         }
     }
 
-    /// The cell so many columns east and rows north, around the edges of the grid. The eastern and
-    /// northern edges themselves are beyond the last cell, and stay there unless they are left.
+    /// Returns the cell `columns` to the east and `rows` to the north; wraps around the edges of
+    /// the grid. The eastern and northern edges themselves lie beyond the last cell. A coordinate
+    /// on such an edge stays there if it does not move.
     fn moved(self, columns: i32, rows: i32) -> Self {
         let mask = (1 << self.step) - 1;
         let moved = |index: u32, by: i32| match by {
@@ -178,8 +180,9 @@ fn degrees(radians: f64) -> f64 {
     radians / (std::f64::consts::PI / 180.0)
 }
 
-/// The number that a score stands for. A score that is no cell's gives the bits that Redis gets for it
-/// where it mostly runs: whole numbers wrap, and what 64 bits cannot hold is 2^63.
+/// Returns the number that a score stands for. For a score that belongs to no cell, returns the
+/// bits that Redis computes on its most common platform: whole numbers wrap, and what 64 bits
+/// cannot hold is 2^63.
 fn bits_of(score: f64) -> u64 {
     const HALF: f64 = 9_223_372_036_854_775_808.0;
     #[allow(
@@ -197,13 +200,13 @@ fn bits_of(score: f64) -> u64 {
     }
 }
 
-/// Numbers of cells have 52 bits.
+/// Converts the number of a cell, which has 52 bits, to a score.
 #[allow(clippy::cast_precision_loss, reason = "52 bits are exact")]
 fn as_score(bits: u64) -> f64 {
     bits as f64
 }
 
-/// Which of 2^`step` stretches between `-most` and `most` a coordinate is in.
+/// Returns which of the 2^`step` intervals between `-most` and `most` contains a coordinate.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -214,7 +217,7 @@ fn index(coordinate: f64, most: f64, step: u32) -> u32 {
     (part * f64::from(1_u32 << step)) as u32
 }
 
-/// The ends of such a stretch.
+/// Returns the ends of such an interval.
 fn bounds(index: u32, most: f64, step: u32) -> (f64, f64) {
     let count = f64::from(1_u32 << step);
     let end = |index: f64| -most + (index / count) * (most + most);
@@ -235,7 +238,7 @@ fn spread(bits: u32) -> u64 {
     })
 }
 
-/// Takes every second bit, from the lowest on.
+/// Takes every second bit, starting with the lowest.
 #[allow(clippy::cast_possible_truncation, reason = "32 bits are left")]
 fn every_second(bits: u64) -> u32 {
     const MASKS: [(u32, u64); 5] = [

@@ -1,10 +1,12 @@
-//! A hash: fields with values, few in one block, many in a table; each field may have a deadline.
+//! A hash: fields with values. Few fields are one block, many are a table. Each field may have a
+//! deadline.
 //!
-//! Deadlines are known to the table only, so the first one makes a hash of few fields a table, too.
-//! It says `listpackex` of itself while it is small, as Redis does of its small hashes with them.
+//! Only the table can keep deadlines, so the first deadline turns a small hash into a table, too.
+//! While such a hash is small, its encoding is `listpackex`, as for Redis' small hashes with
+//! deadlines.
 //!
-//! A field whose deadline has passed is no longer there for whoever asks with that time, whether or
-//! not [`Hash::expire`] has removed it yet.
+//! A reader with a time after a field's deadline no longer sees the field, whether or not
+//! [`Hash::expire`] has removed it yet.
 
 use crate::compact::{CompactKind, OneBuffer};
 use crate::element::{Element, ElementText};
@@ -13,38 +15,38 @@ use crate::packed::{At, Packed};
 use crate::relocation::Relocation;
 use crate::table::{Entry, Full, Table};
 
-/// Up to what a hash is kept in one block.
+/// Limits up to which a hash is kept in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashLimits {
-    /// Fields: `hash-max-listpack-entries`.
+    /// Maximum number of fields: `hash-max-listpack-entries`.
     pub listpack_entries: usize,
-    /// Bytes of a field or a value: `hash-max-listpack-value`.
+    /// Maximum bytes of a field or a value: `hash-max-listpack-value`.
     pub listpack_value_bytes: usize,
 }
 
-/// What becomes of a field's deadline when its value is set.
+/// What happens to a field's deadline when the field's value is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldDeadline {
-    /// It stays.
+    /// The deadline stays.
     Keep,
-    /// There is none from now on.
+    /// The field has no deadline from now on.
     Never,
-    /// It is this, in milliseconds since 1970.
+    /// The deadline becomes this, in milliseconds since 1970.
     At(u64),
 }
 
-/// A field as it is read.
+/// A field as a reader sees it.
 #[derive(Debug)]
 pub struct Field<'a> {
     /// Its name.
     pub name: ElementText<'a>,
     /// Its value.
     pub value: ElementText<'a>,
-    /// When it stops to exist, in milliseconds since 1970.
+    /// Time at which it expires, in milliseconds since 1970.
     pub deadline_unix_ms: Option<u64>,
 }
 
-/// Fields, each once.
+/// A set of fields with values.
 #[derive(Clone, Debug)]
 pub struct Hash {
     form: Repr,
@@ -55,7 +57,7 @@ enum Repr {
     /// Names and values in turn.
     Packed(Packed),
     Table(Box<Table>),
-    /// A table that is one only because of deadlines.
+    /// A table that exists only because of deadlines.
     SmallTable(Box<Table>),
 }
 
@@ -65,7 +67,8 @@ impl Default for Hash {
     }
 }
 
-/// Hashes are equal when their fields are, values and deadlines included, however they are kept.
+/// Two hashes are equal if their fields are, with values and deadlines, whatever their
+/// representation.
 impl PartialEq for Hash {
     fn eq(&self, other: &Self) -> bool {
         let has = |field: Field<'_>| {
@@ -79,7 +82,7 @@ impl PartialEq for Hash {
 }
 
 impl Hash {
-    /// Without fields; allocates nothing.
+    /// Creates a hash without fields. Allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -87,7 +90,7 @@ impl Hash {
         }
     }
 
-    /// Takes the one buffer of a hash in a block; see [`Packed::take_buffer`].
+    /// Takes the buffer out of a hash that is one block; see [`Packed::take_buffer`].
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
         match &mut self.form {
@@ -96,7 +99,7 @@ impl Hash {
         }
     }
 
-    /// The hash in a block whose buffer this is.
+    /// Returns the hash that is one block with this buffer.
     #[inline]
     pub(crate) fn from_buffer(_: CompactKind, buffer: OneBuffer) -> Self {
         Self {
@@ -104,7 +107,7 @@ impl Hash {
         }
     }
 
-    /// Number of fields, those included whose deadline has passed.
+    /// Returns the number of fields, including those whose deadline has passed.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.form {
@@ -113,13 +116,13 @@ impl Hash {
         }
     }
 
-    /// Whether there is none.
+    /// Whether it has no fields.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of fields at `now_unix_ms`. Constant time while no deadline has passed.
+    /// Returns the number of fields at `now_unix_ms`. Constant time while no deadline has passed.
     #[must_use]
     pub fn len_at(&self, now_unix_ms: u64) -> usize {
         if self.has_due(now_unix_ms) {
@@ -129,7 +132,7 @@ impl Hash {
         }
     }
 
-    /// Whether there may be fields whose deadline is not after `now_unix_ms`. Constant time; may be
+    /// Whether there may be fields whose deadline is not after `now_unix_ms`. Constant time. May be
     /// wrong about a field whose deadline was changed.
     #[inline]
     #[must_use]
@@ -140,7 +143,7 @@ impl Hash {
         }
     }
 
-    /// What OBJECT ENCODING says.
+    /// Returns the answer of OBJECT ENCODING.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         match &self.form {
@@ -150,7 +153,7 @@ impl Hash {
         }
     }
 
-    /// Bytes it takes beside itself, with what the allocator adds. Constant time.
+    /// Returns the bytes it takes beside itself, as the allocator rounds them. Constant time.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.form {
@@ -159,7 +162,7 @@ impl Hash {
         }
     }
 
-    /// Moves pieces that it is made of, as far as a relocation says.
+    /// Moves the pieces it consists of, as far as the relocation allows.
     pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         match &mut self.form {
             Repr::Packed(packed) if relocation.is_one_next() => packed.move_pieces(relocation),
@@ -173,7 +176,7 @@ impl Hash {
         }
     }
 
-    /// About how many allocations it has, which is what freeing it costs.
+    /// Returns the approximate number of its allocations, which is the cost of freeing it.
     #[must_use]
     pub fn allocations(&self) -> usize {
         match &self.form {
@@ -182,7 +185,7 @@ impl Hash {
         }
     }
 
-    /// The block, names and values in turn, if it is kept so.
+    /// Returns the block with names and values in turn, or `None` if it is a table.
     #[must_use]
     pub fn packed(&self) -> Option<&Packed> {
         match &self.form {
@@ -191,7 +194,7 @@ impl Hash {
         }
     }
 
-    /// The field `name`, if it is there at `now_unix_ms`.
+    /// Returns the field `name`, or `None` if it does not exist at `now_unix_ms`.
     #[inline]
     #[must_use]
     pub fn get(&self, name: &[u8], now_unix_ms: u64) -> Option<Field<'_>> {
@@ -211,7 +214,7 @@ impl Hash {
         }
     }
 
-    /// Asks the cache for what looking up these fields will read, [`AHEAD_MAX`] of them at most.
+    /// Prefetches what a lookup of these fields will read, for at most [`AHEAD_MAX`] of them.
     ///
     /// [`AHEAD_MAX`]: crate::table::AHEAD_MAX
     #[inline]
@@ -221,11 +224,11 @@ impl Hash {
         }
     }
 
-    /// Sets the value of a field. True when the field was not there at `now_unix_ms`; a deadline that
-    /// has passed is not kept.
+    /// Sets the value of a field. Returns whether the field was absent at `now_unix_ms`. A deadline
+    /// that has passed is not kept.
     ///
     /// # Errors
-    /// [`Full`] when there is no room for another field; the hash is unchanged.
+    /// [`Full`] if there is no space for another field; the hash is unchanged.
     pub fn set(
         &mut self,
         name: &[u8],
@@ -262,10 +265,10 @@ impl Hash {
         Ok(is_new)
     }
 
-    /// Sets or removes the deadline of a field, which must be there. False when it is not.
+    /// Sets or removes the deadline of a field. Returns `false` if the field does not exist.
     ///
     /// # Errors
-    /// [`Full`] when there is no room; the hash is unchanged.
+    /// [`Full`] if there is no space; the hash is unchanged.
     pub fn set_deadline(
         &mut self,
         name: &[u8],
@@ -289,7 +292,7 @@ impl Hash {
         Ok(true)
     }
 
-    /// Removes a field. True when it was there, its deadline passed or not.
+    /// Removes a field. Returns whether it existed, even if its deadline had passed.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         match &mut self.form {
             Repr::Packed(packed) => match find(packed, name) {
@@ -300,8 +303,8 @@ impl Hash {
         }
     }
 
-    /// All fields that are there at `now_unix_ms`: a block's in the order in which they came, a
-    /// table's in none.
+    /// Returns all fields that exist at `now_unix_ms`: those of a block in the order of their
+    /// insertion, those of a table in no order.
     pub fn iter(&self, now_unix_ms: u64) -> impl Iterator<Item = Field<'_>> {
         let (packed, table) = match &self.form {
             Repr::Packed(packed) => (Some(pairs(packed)), None),
@@ -312,9 +315,9 @@ impl Hash {
         packed.into_iter().flatten().chain(table.map(field))
     }
 
-    /// A field drawn with equal chances from those that are there at `now_unix_ms`, by numbers from
-    /// `random`. Most of them must be: a draw that meets one that is gone is repeated, a hundred
-    /// times, before the first that is found is taken.
+    /// Returns a field drawn with equal probability from those that exist at `now_unix_ms`, by
+    /// numbers from `random`. Most fields of the hash must exist: a draw of an expired field is
+    /// repeated up to a hundred times; after that the first existing field is returned.
     pub fn random(&self, now_unix_ms: u64, mut random: impl FnMut() -> u64) -> Option<Field<'_>> {
         match &self.form {
             Repr::Packed(packed) => {
@@ -334,8 +337,9 @@ impl Hash {
         }
     }
 
-    /// Shows about `count` fields from `cursor` on and returns where to go on, 0 at the end. A hash
-    /// in a block is shown at once. What is there from the first call to the last is shown once.
+    /// Visits about `count` fields from `cursor` on. Returns the next cursor, or 0 at the end. All
+    /// fields of a block are visited in one call. A field that exists from the first call to the
+    /// last is visited once.
     pub fn scan<'h>(
         &'h self,
         cursor: u64,
@@ -356,7 +360,7 @@ impl Hash {
         }
     }
 
-    /// The earliest deadline of all fields.
+    /// Returns the earliest deadline of all fields.
     pub fn first_deadline_unix_ms(&mut self) -> Option<u64> {
         match &mut self.form {
             Repr::Packed(_) => None,
@@ -364,7 +368,7 @@ impl Hash {
         }
     }
 
-    /// Whether some field has a deadline.
+    /// Whether any field has a deadline.
     #[must_use]
     pub fn has_deadlines(&self) -> bool {
         match &self.form {
@@ -373,8 +377,8 @@ impl Hash {
         }
     }
 
-    /// Removes fields whose deadline is not after `now_unix_ms`, at most `count` of them, and shows
-    /// each before it goes. Returns how many went.
+    /// Removes at most `count` fields whose deadline is not after `now_unix_ms`, and calls `visit`
+    /// with each before its removal. Returns the number of removed fields.
     pub fn expire(
         &mut self,
         now_unix_ms: u64,
@@ -389,14 +393,14 @@ impl Hash {
         }
     }
 
-    /// From now on it would be a table without deadlines, too.
+    /// Records that the hash would be a table even without deadlines.
     fn outgrow(&mut self) {
         if let Repr::SmallTable(table) = &mut self.form {
             self.form = Repr::Table(std::mem::take(table));
         }
     }
 
-    /// The table, made if there is none yet.
+    /// Returns the table. Creates it if the hash is a block.
     fn table(&mut self) -> Result<&mut Table, Full> {
         if let Repr::Packed(packed) = &self.form {
             let mut table = Table::new();
@@ -416,8 +420,8 @@ impl Hash {
     }
 }
 
-/// Puts a field into the block, in place of the one at `place` if there is one. False when it has no
-/// room for it under these limits.
+/// Puts a field into the block, replacing the field at `place` if there is one. Returns `false` if
+/// these limits leave no space for it.
 fn put(
     packed: &mut Packed,
     place: Option<At>,

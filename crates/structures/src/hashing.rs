@@ -6,7 +6,7 @@ use base::hash::KeyHasher;
 
 static HASHER: LazyLock<KeyHasher> = LazyLock::new(KeyHasher::from_os);
 
-/// Hash of a member or a field; all 64 bits are usable. Differs from run to run.
+/// Returns the hash of a member or a field. All 64 bits are usable. It differs from run to run.
 #[inline]
 #[must_use]
 pub fn hash(bytes: &[u8]) -> u64 {

@@ -1,7 +1,8 @@
-//! HyperLogLog: how many different elements were seen, in at most 12 KiB, give or take 0.81 %.
+//! HyperLogLog: estimates the number of distinct elements in at most 12 KiB, with an error of 0.81
+//! %.
 //!
-//! A sketch is an ordinary string, with the bytes that Redis has for the same additions, so that it
-//! can be read with GET, kept elsewhere and set again:
+//! A sketch is an ordinary string. It has the bytes that Redis has after the same additions, so
+//! clients can read it with GET, store it elsewhere, and set it again:
 //!
 //! ```text
 //!   "HYLL" encoding:u8 0 0 0 card:u64    a cached count; its highest bit says that it is out of date
@@ -9,8 +10,8 @@
 //!   sparse   opcodes: ZERO 00nnnnnn, XZERO 01nnnnnn nnnnnnnn, VAL 1vvvvvnn (see `sparse`)
 //! ```
 //!
-//! An element's hash chooses a register by its low 14 bits; the register keeps the largest number of
-//! zero bits, plus one, that followed in any hash.
+//! The low 14 bits of an element's hash choose a register. The register keeps the largest number of
+//! zero bits that followed in any hash, plus one.
 //!
 //! Sources: Flajolet et al., HyperLogLog (AofA 2007); Ertl, New cardinality estimation algorithms for
 //! HyperLogLog sketches (arXiv 1702.01284), for the count; MurmurHash64A by Austin Appleby, whose
@@ -33,19 +34,19 @@ pub const HEADER_BYTES: usize = 16;
 /// Bytes of a dense sketch.
 pub const DENSE_BYTES: usize = HEADER_BYTES + REGISTERS * REGISTER_BITS / 8;
 
-/// Where the cached count stands.
+/// Position of the cached count.
 pub const CARD_BYTES: Range<usize> = 8..16;
 
 const INDEX_BITS: u32 = 14;
 const REGISTER_BITS: usize = 6;
 const REGISTER_MASK: u16 = (1 << REGISTER_BITS) - 1;
-/// Registers that begin and end with a byte in a dense sketch.
+/// Number of registers that begin and end at a byte boundary in a dense sketch.
 const GROUP_REGISTERS: usize = 8;
-/// What they take.
+/// Bytes of these registers.
 const GROUP_BYTES: usize = GROUP_REGISTERS * REGISTER_BITS / 8;
 const MAGIC: &[u8; 4] = b"HYLL";
 const ENCODING_AT: usize = 4;
-/// In the last byte of the cached count: it is out of date.
+/// Flag in the last byte of the cached count: the count is out of date.
 const OUT_OF_DATE: u8 = 0x80;
 
 /// All registers, unpacked.
@@ -56,15 +57,16 @@ pub type Registers = [u8; REGISTERS];
 pub enum Form {
     /// Six bits each.
     Dense,
-    /// As runs.
+    /// Runs of equal registers.
     Sparse,
 }
 
-/// The opcodes of a sparse sketch make no sense.
+/// The opcodes of a sparse sketch are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupted;
 
-/// The form of a sketch with this header and length in bytes; none if it is no sketch.
+/// Returns the form of a sketch with this header and length in bytes, or `None` if it is not a
+/// sketch.
 #[must_use]
 pub fn form_of(header: &[u8; HEADER_BYTES], len: usize) -> Option<Form> {
     let form = match header[ENCODING_AT] {
@@ -76,21 +78,21 @@ pub fn form_of(header: &[u8; HEADER_BYTES], len: usize) -> Option<Form> {
     (header.starts_with(MAGIC) && has_length).then_some(form)
 }
 
-/// The cached count, if it is up to date.
+/// Returns the cached count, or `None` if it is out of date.
 #[must_use]
 pub fn cached_count(header: &[u8; HEADER_BYTES]) -> Option<u64> {
     let card = header.last_chunk::<8>()?;
     (card[7] & OUT_OF_DATE == 0).then(|| u64::from_le_bytes(*card))
 }
 
-/// The byte of the header that says that the count is out of date, and what it has to be.
+/// Returns the position of the header byte that marks the count as out of date, and its new value.
 #[must_use]
 pub fn out_of_date(header: &[u8; HEADER_BYTES]) -> (usize, u8) {
     let at = CARD_BYTES.end - 1;
     (at, header[at] | OUT_OF_DATE)
 }
 
-/// A sketch of nothing.
+/// Returns a sketch that has seen no elements.
 #[must_use]
 pub fn empty() -> Vec<u8> {
     let mut sketch = header(Form::Sparse);
@@ -108,7 +110,7 @@ fn header(form: Form) -> Vec<u8> {
     header
 }
 
-/// The register of an element, and what it has to be at least.
+/// Returns the register of an element, and the register's minimum value.
 #[must_use]
 pub fn register_of(element: &[u8]) -> (usize, u8) {
     let hash = murmur::hash(element);
@@ -119,7 +121,7 @@ pub fn register_of(element: &[u8]) -> (usize, u8) {
     (usize::try_from(index).unwrap_or(0), zeroes + 1)
 }
 
-/// Where a register of a dense sketch stands: its bytes, and its lowest bit in them.
+/// Returns where a register of a dense sketch is: its bytes, and its lowest bit in them.
 #[must_use]
 pub fn window(index: usize) -> (Range<usize>, u32) {
     let bit = index * REGISTER_BITS;
@@ -128,7 +130,7 @@ pub fn window(index: usize) -> (Range<usize>, u32) {
     (start..(start + 2).min(DENSE_BYTES), shift)
 }
 
-/// The register in its window.
+/// Reads the register from its window.
 #[must_use]
 pub fn read_window(bytes: &[u8], shift: u32) -> u8 {
     let [low, high] = (word_of(bytes) >> shift & REGISTER_MASK).to_le_bytes();
@@ -136,7 +138,7 @@ pub fn read_window(bytes: &[u8], shift: u32) -> u8 {
     low
 }
 
-/// Puts a register into its window.
+/// Writes a register to its window.
 pub fn write_window(bytes: &mut [u8], shift: u32, value: u8) {
     let word = word_of(bytes) & !(REGISTER_MASK << shift) | u16::from(value) << shift;
     let len = bytes.len();
@@ -148,10 +150,10 @@ fn word_of(bytes: &[u8]) -> u16 {
     u16::from_le_bytes([byte(0), byte(1)])
 }
 
-/// Raises `registers` to those of a sketch of this form.
+/// Raises `registers` to the values of a sketch of this form.
 ///
 /// # Errors
-/// [`Corrupted`] when a sparse one makes no sense.
+/// [`Corrupted`] if the sketch is invalid.
 pub fn merge(registers: &mut Registers, form: Form, sketch: &[u8]) -> Result<(), Corrupted> {
     match form {
         Form::Sparse => sparse::merge(registers, sketch),
@@ -168,8 +170,8 @@ pub fn merge(registers: &mut Registers, form: Form, sketch: &[u8]) -> Result<(),
     }
 }
 
-/// Eight registers, a byte each, from six bytes: split in two, each half in two, and so again, so that
-/// eight are made in a dozen steps.
+/// Unpacks six bytes to eight registers of a byte each. Splits the bits in two, each half in two,
+/// and so on, so that it takes a dozen steps.
 fn unpack(packed: &[u8]) -> [u8; GROUP_REGISTERS] {
     let mut word = [0; 8];
     word[..GROUP_BYTES].copy_from_slice(packed);
@@ -180,7 +182,7 @@ fn unpack(packed: &[u8]) -> [u8; GROUP_REGISTERS] {
     eighths.to_le_bytes()
 }
 
-/// The way back from [`unpack`], for registers of six bits.
+/// Reverses [`unpack`], for registers of six bits.
 fn pack(registers: [u8; GROUP_REGISTERS]) -> [u8; GROUP_BYTES] {
     let eighths = u64::from_le_bytes(registers);
     let quarters = eighths & 0x003f_003f_003f_003f | (eighths & 0x3f00_3f00_3f00_3f00) >> 2;
@@ -189,7 +191,7 @@ fn pack(registers: [u8; GROUP_REGISTERS]) -> [u8; GROUP_BYTES] {
     [a, b, c, d, e, f]
 }
 
-/// A dense sketch of these registers, with the rest of `header`.
+/// Returns a dense sketch of these registers, with the rest of `header`.
 #[must_use]
 pub fn dense(registers: &Registers, header: &[u8; HEADER_BYTES]) -> Vec<u8> {
     let mut sketch = header.to_vec();

@@ -1,9 +1,9 @@
-//! A small set of whole numbers: sorted, in the fewest bytes that hold the widest of them.
+//! A small set of whole numbers, sorted, each in as few bytes as the widest of them needs.
 //!
-//! The numbers stand one behind another as little-endian integers of two, four or eight bytes each,
-//! which is also how a dump has them. The width grows with the first number that needs it and never
-//! shrinks. Finding is a binary search; adding and removing move what stands behind, so a set of
-//! this kind is kept short by whoever uses it. Several are combined by `algebra`.
+//! The numbers are consecutive little-endian integers of two, four or eight bytes each, as in a
+//! dump. The width grows with the first number that needs it and never shrinks. A lookup is a
+//! binary search. An insertion or removal moves all numbers behind it, so the owner of such a set
+//! keeps it short. `algebra` combines several sets.
 
 mod algebra;
 
@@ -20,7 +20,7 @@ pub struct IntSet {
     bytes: Vec<u8>,
 }
 
-/// Bytes a number takes.
+/// Bytes per number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Width {
     Two = 2,
@@ -34,7 +34,7 @@ impl Default for IntSet {
     }
 }
 
-/// Sets are equal when their numbers are, whatever the width.
+/// Two sets are equal if their numbers are, whatever their width.
 impl PartialEq for IntSet {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
@@ -44,7 +44,7 @@ impl PartialEq for IntSet {
 impl Eq for IntSet {}
 
 impl IntSet {
-    /// A set of no numbers; it takes no memory.
+    /// Creates an empty set. Allocates nothing.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -53,8 +53,8 @@ impl IntSet {
         }
     }
 
-    /// A set of the numbers in `bytes`, as [`IntSet::as_bytes`] gives them. None unless the width is
-    /// two, four or eight and the numbers ascend.
+    /// Returns the set of the numbers in `bytes`, as [`IntSet::as_bytes`] returns them, or `None`
+    /// unless the width is two, four or eight and the numbers ascend.
     #[must_use]
     pub fn from_bytes(width_bytes: usize, bytes: &[u8]) -> Option<Self> {
         let width = [Width::Two, Width::Four, Width::Eight]
@@ -68,13 +68,13 @@ impl IntSet {
         (is_whole && set.iter().is_sorted_by(|one, next| one < next)).then_some(set)
     }
 
-    /// Moves its buffer, if a relocation wants it.
+    /// Moves its buffer if the relocation wants it moved.
     pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         relocation.buffer(&mut self.bytes);
     }
 
-    /// Takes the buffer and the width, and leaves the set empty; none, and nothing is changed, when the
-    /// buffer has 64 KiB or more.
+    /// Takes the buffer and the width, and leaves the set empty. Returns `None` and changes nothing
+    /// if the buffer has 64 KiB or more.
     #[inline]
     #[must_use]
     pub fn take_buffer(&mut self) -> Option<OneBuffer> {
@@ -88,7 +88,8 @@ impl IntSet {
         })
     }
 
-    /// The set that [`IntSet::take_buffer`] took this from; of another, numbers that nobody put there.
+    /// Returns the set from which [`IntSet::take_buffer`] took this buffer. Another buffer gives a
+    /// set of arbitrary numbers.
     #[inline]
     #[must_use]
     pub fn from_buffer(buffer: OneBuffer) -> Self {
@@ -103,32 +104,32 @@ impl IntSet {
         }
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() / self.width as usize
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Bytes each number takes: two, four or eight.
+    /// Returns the bytes per number: two, four or eight.
     #[must_use]
     pub fn width_bytes(&self) -> usize {
         self.width as usize
     }
 
-    /// The numbers as they are kept.
+    /// Returns the numbers as they are stored.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Bytes its buffer has.
+    /// Returns the capacity of its buffer in bytes.
     #[must_use]
     pub fn capacity_bytes(&self) -> usize {
         self.bytes.capacity()
@@ -140,7 +141,7 @@ impl IntSet {
         self.search(number).is_break()
     }
 
-    /// Adds `number`. True when it was not there.
+    /// Adds `number`. Returns whether it was absent.
     pub fn insert(&mut self, number: i64) -> bool {
         self.widen(width_of(number));
         let ControlFlow::Continue(index) = self.search(number) else {
@@ -159,7 +160,7 @@ impl IntSet {
         true
     }
 
-    /// Removes `number`. True when it was there.
+    /// Removes `number`. Returns whether it was present.
     pub fn remove(&mut self, number: i64) -> bool {
         let ControlFlow::Break(index) = self.search(number) else {
             return false;
@@ -172,7 +173,7 @@ impl IntSet {
         true
     }
 
-    /// The number at `index` in ascending order.
+    /// Returns the number at `index` in ascending order.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> Option<i64> {
@@ -183,13 +184,13 @@ impl IntSet {
         Some(read(self.width, &self.bytes[start..]))
     }
 
-    /// The numbers in ascending order.
+    /// Returns the numbers in ascending order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = i64> + ExactSizeIterator + '_ {
         let chunks = self.bytes.chunks_exact(self.width as usize);
         chunks.map(|bytes| read(self.width, bytes))
     }
 
-    /// Where `number` is, or where it would be.
+    /// Returns the index of `number`, or the index at which it would be inserted.
     fn search(&self, number: i64) -> ControlFlow<usize, usize> {
         if width_of(number) > self.width {
             return ControlFlow::Continue(if number < 0 { 0 } else { self.len() });
@@ -229,7 +230,7 @@ fn width_of(number: i64) -> Width {
     }
 }
 
-/// The number in the bytes, of which there are as many as the width says.
+/// Reads the number from as many bytes as the width.
 #[inline]
 fn read(width: Width, bytes: &[u8]) -> i64 {
     match width {

@@ -1,5 +1,5 @@
-//! What code that works on values of any type asks of their types: where one lies in an [`Object`], and
-//! how it is taken apart into a [`Compact`] and put together again.
+//! What code that is generic over the type of a value needs from the types: access to a value in an
+//! [`Object`], and conversion of it into a [`Compact`] and back.
 
 use crate::compact::{Compact, CompactKind};
 use crate::hash::Hash;
@@ -9,33 +9,36 @@ use crate::set::Set;
 use crate::sorted_set::SortedSet;
 use crate::stream::Stream;
 
-/// What is kept for a key that holds no string: any [`Object`], or, where it is known which it has to be,
-/// one of the structures. Only types of this library are.
+/// The value of a key that holds no string: any [`Object`] or, if the caller knows its type, one of
+/// the structures. Only types of this library implement it.
 pub trait Kept: sealed::Sealed + Sized {
-    /// It in `object`, if that has one.
+    /// Returns the value of this type in `object`, or `None` if `object` has another type.
     fn of(object: &Object) -> Option<&Self>;
 
-    /// It in `object` for a change, if that has one.
+    /// Returns the value of this type in `object` for a change, or `None` if `object` has another
+    /// type.
     fn of_mut(object: &mut Object) -> Option<&mut Self>;
 
-    /// As a value that the store can keep.
+    /// Converts it to a value that the store can keep.
     fn into_object(self) -> Object;
 
-    /// Whether it can be made of parts of this kind.
+    /// Whether it can be made from parts of this kind.
     fn can_be(kind: CompactKind) -> bool;
 
-    /// Takes its parts out and leaves it empty, without memory; none, and nothing is changed, of one that is
-    /// more than a buffer of less than 64 KiB.
+    /// Takes its parts out and leaves it empty, without memory. Returns `None` and changes nothing
+    /// unless the value is one buffer of less than 64 KiB.
     fn take_compact(&mut self) -> Option<Compact>;
 
-    /// Puts together what [`Kept::take_compact`] took apart, of a kind that it [can be](Kept::can_be): it has
-    /// the buffer then. Other parts make a collection whose use panics or that is in disorder. It neither frees the
-    /// buffer nor panics: who only looks at a collection puts it together, too, and the buffer stays another's.
+    /// Puts together what [`Kept::take_compact`] took apart, of a kind that it [can
+    /// be](Kept::can_be). The value then owns the buffer. Other parts make a collection that is out
+    /// of order or whose use panics. This function neither frees the buffer nor panics, because a
+    /// caller that only reads a collection puts it together, too, and the buffer still belongs to
+    /// another owner.
     fn from_compact(compact: Compact) -> Self;
 }
 
-/// The store makes two of one buffer for a while, and trusts that none of them is freed meanwhile: nobody
-/// else implements [`Kept`].
+/// The store makes two values of one buffer for a while, and relies on neither being freed
+/// meanwhile. So [`Kept`] has no other implementations.
 mod sealed {
     pub trait Sealed {}
 }
@@ -85,7 +88,7 @@ impl Kept for Object {
     }
 }
 
-/// Implements [`Kept`] for the structure in a variant of [`Object`], which in parts is of one of `kinds`.
+/// Implements [`Kept`] for the structure in a variant of [`Object`]. Its parts have one of `kinds`.
 macro_rules! kept {
     ($structure:ident, $kinds:expr) => {
         impl sealed::Sealed for $structure {}

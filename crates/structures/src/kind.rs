@@ -1,6 +1,6 @@
-//! What a value is and how it is kept, in the words of TYPE and OBJECT ENCODING.
+//! Type and encoding of a value, in the words of TYPE and OBJECT ENCODING.
 
-/// What kind of structure it is (the answer of TYPE).
+/// Type of a structure (the answer of TYPE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Elements in an order that clients choose.
@@ -16,7 +16,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word that TYPE answers.
+    /// Returns the word that TYPE answers.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl Kind {
     }
 }
 
-/// How it is kept (the answer of OBJECT ENCODING).
+/// Encoding of a value (the answer of OBJECT ENCODING).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// Elements one after another in one allocation.
@@ -49,7 +49,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The word that OBJECT ENCODING answers.
+    /// Returns the word that OBJECT ENCODING answers.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

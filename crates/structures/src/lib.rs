@@ -1,8 +1,8 @@
-//! What a key holds besides a string: lists, hashes, sets and their kin, as pure memory.
+//! Values of keys that are not strings: lists, hashes, sets and related types, as pure memory.
 //!
-//! No keys, no expiry, no wire: a structure is an ordinary value behind `&mut`, which the store
-//! keeps in a record and hands out while it holds the record's lock. Each has a naive twin that it
-//! is compared with in property tests.
+//! This room knows no keys, no expiry of keys and no wire protocol. A structure is an ordinary
+//! value behind `&mut`. The store keeps it in a record and hands it out while it holds the record's
+//! lock. Property tests compare each structure with a naive twin.
 //!
 //! ```text
 //!   Object ─ List ─ one Packed (small), or blocks of them
@@ -13,12 +13,13 @@
 //!              ▲ a type that lands adds its variant, its Structure and its file here
 //! ```
 //!
-//! `object` (what the store keeps, and what it asks of it) and `kept` (what it asks of the types); `kind`
-//! (the words of TYPE and OBJECT ENCODING); `compact` (one that is a single buffer, in parts); `element` (text or number);
-//! `packed` (elements one behind another in one allocation); `table` (byte strings by hash, with
-//! deadlines) and `hashing`; `int_set` (few whole numbers);
-//! `hyper_log_log` (sketches, which are strings); `list`, `hash`, `set`, `sorted_set`, `stream`; `memory` (what an
-//! allocation costs); `relocation` (moving what a collection is made of closer together).
+//! `object` (what the store keeps, and what it needs from a value) and `kept` (what it needs from
+//! the types); `kind` (the words of TYPE and OBJECT ENCODING); `compact` (a collection of a single
+//! buffer, in parts); `element` (text or number); `packed` (consecutive elements in one
+//! allocation); `table` (byte strings by hash, with deadlines) and `hashing`; `int_set` (few whole
+//! numbers); `hyper_log_log` (sketches, which are strings); `list`, `hash`, `set`, `sorted_set`,
+//! `stream`; `memory` (the cost of an allocation); `relocation` (moving the pieces of a collection
+//! closer together).
 
 #![forbid(unsafe_code)]
 

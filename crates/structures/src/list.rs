@@ -5,13 +5,13 @@
 //!   large   Blocks ─ [Packed] [Packed] …       (quicklist)
 //! ```
 //!
-//! Both ends are pushed and popped in O(1). An element by its number is found by the counts of the
-//! blocks, from the nearer end, and then inside of one block. A copy shares the blocks. A change touches one block, or removes
-//! whole ones; a block that is full is split in two.
+//! Pushing and popping at both ends is O(1). To find an element by its number, the list uses the
+//! counts of the blocks, from the nearer end, and then searches inside one block. A copy shares the
+//! blocks. A change touches one block, or removes whole ones. A full block is split in two.
 //!
-//! How long a block may be is configured ([`BlockLimit`]) and given to every operation that adds,
-//! so that a change of the configuration works from then on. A list leaves its first block when it
-//! passes the limit, and returns when it has shrunk to half of it.
+//! The maximum length of a block is configured ([`BlockLimit`]) and passed to every operation that
+//! adds elements, so a change of the configuration affects all later operations. A list becomes
+//! large when its one block passes the limit, and small again when it has shrunk to half of it.
 //!
 //! Invariants
 //!  1. No block is empty, unless it is the only one.
@@ -43,7 +43,7 @@ pub enum End {
     Back,
 }
 
-/// A list. See the module's head.
+/// A list. See the module documentation.
 #[derive(Clone, Debug)]
 pub struct List {
     form: Repr,
@@ -56,7 +56,7 @@ enum Repr {
 }
 
 impl List {
-    /// Without elements.
+    /// Creates a list without elements.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -64,7 +64,7 @@ impl List {
         }
     }
 
-    /// Takes the one buffer of a small list; see [`Packed::take_buffer`].
+    /// Takes the buffer out of a small list; see [`Packed::take_buffer`].
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
         match &mut self.form {
@@ -73,7 +73,7 @@ impl List {
         }
     }
 
-    /// The small list whose buffer this is.
+    /// Returns the small list with this buffer.
     #[inline]
     pub(crate) fn from_buffer(_: CompactKind, buffer: OneBuffer) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl List {
         }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -91,14 +91,14 @@ impl List {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What OBJECT ENCODING answers.
+    /// Returns the answer of OBJECT ENCODING.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         match &self.form {
@@ -107,7 +107,7 @@ impl List {
         }
     }
 
-    /// Bytes it takes beyond itself. O(1).
+    /// Returns the bytes it takes beyond itself. O(1).
     #[inline]
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -117,8 +117,8 @@ impl List {
         }
     }
 
-    /// Moves pieces that it is made of, as far as a relocation says: of a large list the row of blocks, then block
-    /// after block.
+    /// Moves the pieces it consists of, as far as the relocation allows. Of a large list: the row
+    /// of blocks, then each block in turn.
     pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         match &mut self.form {
             Repr::Small(packed) if relocation.is_one_next() => packed.move_pieces(relocation),
@@ -132,7 +132,7 @@ impl List {
         }
     }
 
-    /// Pieces of memory it is made of. O(1).
+    /// Returns the number of pieces of memory it consists of. O(1).
     #[must_use]
     pub fn allocations(&self) -> usize {
         match &self.form {
@@ -141,7 +141,7 @@ impl List {
         }
     }
 
-    /// Number of elements, fewer than which are in one block (DEBUG, tests).
+    /// Returns the number of blocks (DEBUG, tests).
     #[must_use]
     pub fn blocks(&self) -> usize {
         match &self.form {
@@ -150,7 +150,7 @@ impl List {
         }
     }
 
-    /// The element at an end.
+    /// Returns the element at an end.
     #[inline]
     #[must_use]
     pub fn peek(&self, end: End) -> Option<Element<'_>> {
@@ -164,7 +164,7 @@ impl List {
         }
     }
 
-    /// The element with number `index` from the front. O(blocks).
+    /// Returns the element with number `index` from the front. O(blocks).
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Element<'_>> {
         if index >= self.len() {
@@ -180,13 +180,13 @@ impl List {
         }
     }
 
-    /// All elements in order; from both ends.
+    /// Returns all elements in order; iterates from both ends.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Element<'_>> {
         self.packed_blocks().flat_map(Packed::iter)
     }
 
-    /// Runs `visit` for the elements with numbers in `range`, in order. Numbers that the list does
-    /// not have are left out.
+    /// Calls `visit` for the elements with numbers in `range`, in order. Ignores numbers that the
+    /// list does not have.
     #[inline]
     pub fn for_each(&self, range: Range<usize>, mut visit: impl FnMut(Element<'_>)) {
         let end = range.end.min(self.len());
@@ -215,8 +215,8 @@ impl List {
         }
     }
 
-    /// Runs `found` with the number of every element that equals `element`, the first `compared` of
-    /// which are looked at, until it says `false`. O(n).
+    /// Calls `found` with the number of every element that equals `element`, until `found` returns
+    /// `false`. Looks at the first `compared` elements only. O(n).
     pub fn for_each_equal(
         &self,
         element: Element<'_>,
@@ -233,9 +233,9 @@ impl List {
         }
     }
 
-    /// Says that `count` elements of `bytes` in all are to be added: a small list that they make too
-    /// long becomes a large one. Only for the sake of the encoding, which depends on what is added
-    /// at once.
+    /// Announces that `count` elements of `bytes` in all will be added. A small list that would
+    /// become too long becomes a large one. Only needed for the encoding, which depends on what is
+    /// added at once.
     pub fn expect(&mut self, bytes: usize, count: usize, limit: BlockLimit) {
         if let Repr::Small(packed) = &mut self.form {
             let content_bytes = packed.content_bytes().saturating_add(bytes);
@@ -246,7 +246,7 @@ impl List {
         }
     }
 
-    /// Adds an element at an end. O(1), but for what a buffer moves when it grows.
+    /// Adds an element at an end. O(1), except for the bytes that a growing buffer moves.
     #[inline]
     pub fn push(&mut self, end: End, element: Element<'_>, limit: BlockLimit) {
         self.expect(element.len(), 1, limit);
@@ -259,7 +259,7 @@ impl List {
         }
     }
 
-    /// Removes `count` elements, or all, from an end. O(1) for one; blocks go as wholes.
+    /// Removes `count` elements, or all, from an end. O(1) for one. Removes whole blocks at once.
     #[inline]
     pub fn pop(&mut self, end: End, count: usize, limit: BlockLimit) {
         match &mut self.form {
@@ -276,12 +276,12 @@ impl List {
         }
     }
 
-    /// Puts another element in place of number `index`; whether there is such a one. O(blocks).
+    /// Replaces element number `index`. Returns whether the element exists. O(blocks).
     pub fn set(&mut self, index: usize, element: Element<'_>, limit: BlockLimit) -> bool {
         if index >= self.len() {
             return false;
         }
-        // Counted as an element more, as Redis does, though one goes for it.
+        // Counted as an additional element, as in Redis, though it replaces one.
         self.expect(element.len(), 1, limit);
         match &mut self.form {
             Repr::Small(packed) => packed.replace(packed.seek(index), element),
@@ -294,8 +294,8 @@ impl List {
         true
     }
 
-    /// Puts an element before (or behind) the first that equals `pivot`; whether there is one. O(n)
-    /// for the search, one block for the change.
+    /// Inserts an element before (or behind) the first element that equals `pivot`. Returns whether
+    /// there is one. O(n) for the search, one block for the change.
     pub fn insert_beside(
         &mut self,
         pivot: Element<'_>,
@@ -318,7 +318,7 @@ impl List {
         true
     }
 
-    /// Removes the elements with numbers in `range`, as far as there are such. O(blocks).
+    /// Removes the elements with numbers in `range`, as far as they exist. O(blocks).
     pub fn remove(&mut self, range: Range<usize>, limit: BlockLimit) {
         let end = range.end.min(self.len());
         let range = range.start.min(end)..end;
@@ -333,8 +333,8 @@ impl List {
         }
     }
 
-    /// Removes at most `count` elements that equal `element`, the first ones seen from `from`; how
-    /// many went. O(n).
+    /// Removes at most `count` elements that equal `element`, starting from the end `from`. Returns
+    /// the number of removed elements. O(n).
     pub fn remove_equal(
         &mut self,
         element: Element<'_>,
@@ -354,7 +354,7 @@ impl List {
                         End::Front => step,
                         End::Back => all - 1 - step,
                     };
-                    // A block that is shared is not copied for nothing.
+                    // Does not copy a shared block that has no such element.
                     let has = |block: &Packed| block.find(element, block.first(), 1).is_some();
                     if blocks.block(number).is_some_and(has) {
                         removed += blocks.change(number, |block| {
@@ -371,7 +371,7 @@ impl List {
         }
     }
 
-    /// The blocks in order; from both ends.
+    /// Returns the blocks in order; iterates from both ends.
     pub fn packed_blocks(&self) -> impl DoubleEndedIterator<Item = &Packed> {
         let (small, (front, back)) = match &self.form {
             Repr::Small(packed) => (Some(packed), Default::default()),
@@ -381,7 +381,7 @@ impl List {
         small.into_iter().chain(large)
     }
 
-    /// The place of the first element that equals `element`.
+    /// Returns the position of the first element that equals `element`.
     fn find(&self, element: Element<'_>) -> Option<ElementPosition> {
         self.packed_blocks()
             .enumerate()
@@ -391,7 +391,7 @@ impl List {
             })
     }
 
-    /// Becomes small again, if it is.
+    /// Makes the list small again if it is short enough.
     #[inline]
     fn shrink(&mut self, limit: BlockLimit) {
         if let Repr::Large(blocks) = &mut self.form
@@ -409,7 +409,7 @@ impl Default for List {
     }
 }
 
-/// Equal are lists with the same elements, whatever their blocks.
+/// Two lists are equal if they have the same elements, whatever their blocks.
 impl PartialEq for List {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().eq(other.iter())
@@ -425,8 +425,8 @@ fn place_of(blocks: &Blocks, index: usize) -> ElementPosition {
     }
 }
 
-/// Removes at most `count` elements of a block that equal `element`, the first ones seen from
-/// `from`; how many went.
+/// Removes at most `count` elements of a block that equal `element`, starting from the end `from`.
+/// Returns the number of removed elements.
 fn remove_equal_in(block: &mut Packed, element: Element<'_>, count: usize, from: End) -> usize {
     let mut removed = 0;
     match from {

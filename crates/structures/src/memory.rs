@@ -1,24 +1,24 @@
 //! What an allocation costs beyond its bytes.
 //!
-//! Structures count their memory while they change, so that the store can ask at any time. The
-//! count follows the allocator that the server runs on, which is jemalloc: multiples of 16 bytes up to 128,
-//! and then four sizes between a power of two and the next.
+//! Structures count their memory while they change, so the store can ask for it at any time. The
+//! count follows the server's allocator, jemalloc: multiples of 16 bytes up to 128, and above that
+//! four sizes between each power of two and the next.
 
 /// Allocations of up to [`FINE_BYTES_MAX`] are multiples of this.
 pub(crate) const STEP_BYTES: usize = 16;
 const FINE_BYTES_MAX: usize = 128;
 /// The smallest allocation.
 const LEAST_BYTES: usize = 8;
-/// How many sizes there are from a power of two to the next, as a power of two.
+/// Number of sizes between a power of two and the next, as a power of two.
 const SIZES_BITS: u32 = 2;
 
-/// A buffer of which less than this part of its content is free is not grown in place.
+/// A buffer grows in place only if at least this fraction (1/n) of its content is free.
 pub(crate) const SPARE_PART: usize = 4;
-/// A buffer that grew has no more than this free in tests of middling lengths.
+/// Maximum unused bytes of a buffer that grew, in tests of medium lengths.
 #[cfg(test)]
 pub(crate) const SPARE_BYTES_MAX: usize = 2 << 10;
 
-/// Bytes that an allocation of `bytes` takes; none for none.
+/// Returns the bytes that an allocation of `bytes` takes; 0 for 0.
 #[inline]
 #[must_use]
 pub const fn allocated(bytes: usize) -> usize {
@@ -32,17 +32,17 @@ pub const fn allocated(bytes: usize) -> usize {
         return bytes.next_multiple_of(STEP_BYTES);
     }
     let step = 1 << ((bytes - 1).ilog2() - SIZES_BITS);
-    // Nothing is longer than an `isize`, so there is a next step.
+    // No allocation is longer than an `isize`, so there is a next step.
     bytes.next_multiple_of(step)
 }
 
-/// Length of a buffer for `bytes` that is expected to grow: all that its allocation has. The next size
-/// is at least an eighth longer, so that who appends copies a buffer rarely.
+/// Returns the length of a buffer for `bytes` that is expected to grow: all of its allocation. The
+/// next size is at least an eighth longer, so appending rarely copies the buffer.
 pub(crate) fn grown(bytes: usize) -> usize {
     stepped(bytes)
 }
 
-/// The length that an allocation for `bytes` has anyhow.
+/// Returns the length that an allocation for `bytes` has in any case.
 pub(crate) fn stepped(bytes: usize) -> usize {
     allocated(bytes.max(1))
 }

@@ -1,4 +1,4 @@
-//! What the store keeps for a key that holds no string, and what it asks of it.
+//! Values of keys that hold no string, and what the store needs from them.
 
 use crate::hash::Hash;
 use crate::kept::Kept;
@@ -10,10 +10,11 @@ use crate::set::Set;
 use crate::sorted_set::SortedSet;
 use crate::stream::Stream;
 
-/// A value that is no string.
+/// A value that is not a string.
 ///
-/// `Clone` copies it whole (COPY); `PartialEq` compares what clients can see, not how it is kept.
-/// A variant is at most [`VARIANT_BYTES_MAX`] long: a structure with more keeps it in a box.
+/// `Clone` copies the whole value (COPY). `PartialEq` compares what clients can see, not the
+/// representation. A variant has at most [`VARIANT_BYTES_MAX`] bytes: a larger structure is kept in
+/// a box.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
     /// A list.
@@ -26,23 +27,24 @@ pub enum Object {
     SortedSet(SortedSet),
     /// A stream.
     Stream(Stream),
-    // A type that lands adds its variant here, its arms below, its `Structure` and its `Kept`.
+    // A new type adds its variant here, its arms below, its `Structure` and its `Kept`.
 }
 
-/// The longest variant of [`Object`] in bytes: every collection that is not kept without its box pays for it.
+/// Maximum bytes of a variant of [`Object`]. Every collection that is kept without a box of its own
+/// pays for it.
 pub const VARIANT_BYTES_MAX: usize = 40;
 
-/// With fewer nodes an object may be one that shares none.
+/// Below this number of nodes an object may be one that shares none.
 const SHARED_NODES_MIN: usize = 16;
-/// What a clone takes for each node that it shares, at most …
+/// Maximum bytes that a clone takes for each node that it shares …
 const NODE_LINK_BYTES: usize = 32;
-/// … and for what is not shared.
+/// … and for everything that it does not share.
 const OWN_BYTES_MAX: usize = 16 * 1024;
 
-/// Freeing fewer allocations than this is done at once: some microseconds.
+/// An object with fewer allocations than this is freed at once, in a few microseconds.
 const LAZY_ALLOCATIONS_MIN: usize = 128;
 
-/// Calls the same method of whichever structure it is.
+/// Calls the same method of the structure, whichever it is.
 macro_rules! with_structure {
     ($object:expr, $name:ident => $body:expr) => {
         match $object {
@@ -56,7 +58,7 @@ macro_rules! with_structure {
 }
 
 impl Object {
-    /// What TYPE answers.
+    /// Returns the answer of TYPE.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -68,13 +70,13 @@ impl Object {
         }
     }
 
-    /// What OBJECT ENCODING answers.
+    /// Returns the answer of OBJECT ENCODING.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         with_structure!(self, structure => structure.encoding())
     }
 
-    /// An empty one of the same kind.
+    /// Returns an empty object of the same kind.
     #[must_use]
     pub fn to_empty(&self) -> Self {
         match self {
@@ -86,22 +88,22 @@ impl Object {
         }
     }
 
-    /// Number of elements, fields, members or entries.
+    /// Returns the number of elements, fields, members or entries.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         with_structure!(self, structure => structure.len())
     }
 
-    /// Whether there is nothing in it. The store removes a key whose object became empty, unless
-    /// its kind [may be empty](Object::is_to_be_removed).
+    /// Whether it is empty. The store removes a key whose object became empty, unless its kind [may
+    /// be empty](Object::is_to_be_removed).
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the key goes with the last element, as it does for all kinds but streams.
+    /// Whether the key must be removed because the object is empty. A stream's key never must.
     #[inline]
     #[must_use]
     pub fn is_to_be_removed(&self) -> bool {
@@ -114,7 +116,8 @@ impl Object {
         }
     }
 
-    /// Bytes it takes, with what the allocator adds. Kept up to date by the structure: O(1).
+    /// Returns the bytes it takes, as the allocator rounds them. The structure keeps the number up
+    /// to date: O(1).
     #[inline]
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -122,15 +125,15 @@ impl Object {
         allocated(size_of::<Self>()) + inner
     }
 
-    /// Pieces of memory it is made of, about: a clone takes a share in each, or in several with one step.
-    /// O(1).
+    /// Returns the approximate number of pieces of memory it consists of. A clone takes a share of
+    /// each, or of several in one step. O(1).
     #[must_use]
     pub fn allocations(&self) -> usize {
         with_structure!(self, structure => structure.allocations())
     }
 
-    /// Bytes that a clone takes for itself, at most: a large object shares its nodes with it, until one
-    /// of both changes them. O(1).
+    /// Returns the maximum bytes that a clone takes for itself. A large object shares its nodes
+    /// with the clone until either of them changes. O(1).
     #[must_use]
     pub fn copy_bytes(&self) -> usize {
         let nodes = self.allocations();
@@ -151,8 +154,8 @@ impl Object {
         }
     }
 
-    /// Asks the cache for what looking up these members or fields will read, if it is so large that
-    /// this is worth while.
+    /// Prefetches what a lookup of these members or fields will read, if the object is large enough
+    /// for this to pay.
     #[inline]
     pub fn prefetch<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
         match self {
@@ -163,7 +166,7 @@ impl Object {
         }
     }
 
-    /// The earliest deadline of its members, in milliseconds since 1970.
+    /// Returns the earliest deadline of its members, in milliseconds since 1970.
     pub fn first_member_deadline_unix_ms(&mut self) -> Option<u64> {
         match self {
             Self::Hash(hash) => hash.first_deadline_unix_ms(),
@@ -171,8 +174,8 @@ impl Object {
         }
     }
 
-    /// Removes members whose deadline is not after `now_unix_ms`, at most `count` of them, and shows
-    /// each before it goes. Returns how many went.
+    /// Removes at most `count` members whose deadline is not after `now_unix_ms`, and calls `visit`
+    /// with each before its removal. Returns the number of removed members.
     pub fn expire_members(
         &mut self,
         now_unix_ms: u64,
@@ -187,27 +190,27 @@ impl Object {
         }
     }
 
-    /// Moves pieces that it is made of, as far as a relocation says.
+    /// Moves the pieces it consists of, as far as the relocation allows.
     pub fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         with_structure!(self, structure => structure.move_pieces(relocation));
     }
 
-    /// Whether freeing it takes so long that another thread should do it. O(1).
+    /// Whether freeing it takes so long that another thread should free it. O(1).
     #[must_use]
     pub fn is_slow_to_free(&self) -> bool {
         self.allocations() >= LAZY_ALLOCATIONS_MIN
     }
 }
 
-/// A type that [`Object`] can hold; what family code is generic over.
+/// A type that [`Object`] can hold. Code of command families is generic over it.
 pub trait Structure: Kept {
     /// Its kind.
     const KIND: Kind;
 
-    /// An empty one.
+    /// Returns an empty value.
     fn empty() -> Self;
 
-    /// Whether nothing is left in it, and its key goes with the last element.
+    /// Whether it is empty, and its key is removed with the last element.
     fn is_to_be_removed(&self) -> bool;
 }
 

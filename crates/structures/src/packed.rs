@@ -1,19 +1,19 @@
-//! Elements one behind another in one allocation: what every small collection is made of.
+//! Consecutive elements in one allocation. Every small collection consists of one such block.
 //!
 //! ```text
 //!   buffer   ░░░░░░ entry entry entry entry ░░░░░░░░
 //!            └ gap ┘└──────── content ──────┘└ room ┘
 //! ```
 //!
-//! There may be a gap in front, so that both ends are pushed and popped in O(1); what changes in
-//! the middle moves the shorter side. Entries lead to both neighbours (their length stands behind
-//! them too). A place in the block is an [`At`], the entry's distance from the content's start: any
-//! change of the block makes those behind the change stale.
+//! A gap in front is possible, so pushing and popping at both ends is O(1). A change in the middle
+//! moves the shorter side. An entry leads to both neighbours, because its length is also stored
+//! behind it. A position in the block is an [`At`]: the entry's distance from the start of the
+//! content. Any change of the block makes positions behind the change stale.
 //!
 //! Invariants
-//!  1. The content is whole entries, `count` of them, and less than 4 GiB.
-//!  2. An element whose text spells a canonical number is kept as that number.
-//!  3. Every entry is in its shortest form, so that equal elements have equal bytes.
+//!  1. The content consists of whole entries, `count` of them, and has less than 4 GiB.
+//!  2. An element whose text spells a canonical number is stored as that number.
+//!  3. Every entry is in its shortest form, so equal elements have equal bytes.
 
 use crate::compact::{ONE_BUFFER_BYTES_END, OneBuffer};
 use crate::element::Element;
@@ -27,13 +27,13 @@ mod tests;
 
 use entry::{Encoded, decode, entry_len, last_entry_len};
 
-/// The content of a block has at most this many bytes: 4 GiB, less what a gap may have more.
+/// Maximum bytes of a block's content: 4 GiB, less the additional bytes that a gap may have.
 pub const CONTENT_BYTES_MAX: usize = u32::MAX as usize - (64 << 10);
 
-/// A buffer with fewer bytes is not made smaller.
+/// A buffer with fewer bytes is not shrunk.
 const SHRINK_FROM_BYTES: usize = 128;
 
-/// Elements one behind another. See the module's head.
+/// Consecutive elements. See the module documentation.
 #[derive(Clone, Default)]
 pub struct Packed {
     buffer: Vec<u8>,
@@ -42,12 +42,12 @@ pub struct Packed {
     count: u32,
 }
 
-/// A place in a block: that of an element, or the end.
+/// A position in a block: that of an element, or the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct At(u32);
 
 impl Packed {
-    /// Without elements; allocates nothing.
+    /// Creates an empty block. Allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Packed {
         }
     }
 
-    /// Without elements, with room for `bytes` of them at the back.
+    /// Creates an empty block with capacity for `bytes` at the back.
     #[must_use]
     pub fn with_room_behind(bytes: usize) -> Self {
         let mut block = Self::new();
@@ -65,7 +65,7 @@ impl Packed {
         block
     }
 
-    /// Without elements, with room for `bytes` of them at the front.
+    /// Creates an empty block with capacity for `bytes` at the front.
     #[must_use]
     pub fn with_room_in_front(bytes: usize) -> Self {
         let gap = stepped(bytes);
@@ -76,15 +76,15 @@ impl Packed {
         }
     }
 
-    /// Takes the buffer and what is said of it, and leaves the block empty; none, and nothing is changed,
-    /// when the buffer has 64 KiB or more.
+    /// Takes the buffer and the numbers that describe it, and leaves the block empty. Returns
+    /// `None` and changes nothing if the buffer has 64 KiB or more.
     #[inline]
     #[must_use]
     pub fn take_buffer(&mut self) -> Option<OneBuffer> {
         if self.buffer.capacity() >= ONE_BUFFER_BYTES_END {
             return None;
         }
-        // The gap is a part of the buffer, and no element has less than two bytes in it.
+        // The gap is a part of the buffer, and every element has at least two bytes in it.
         let Self { buffer, gap, count } = std::mem::take(self);
         Some(OneBuffer {
             bytes: buffer,
@@ -93,8 +93,8 @@ impl Packed {
         })
     }
 
-    /// The block that [`Packed::take_buffer`] took this from. Reading another panics, or finds what nobody
-    /// put there.
+    /// Returns the block from which [`Packed::take_buffer`] took this buffer. Reading a block of
+    /// another buffer panics or returns arbitrary elements.
     #[inline]
     #[must_use]
     pub fn from_buffer(buffer: OneBuffer) -> Self {
@@ -105,54 +105,54 @@ impl Packed {
         }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         index(self.count)
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Bytes of the entries.
+    /// Returns the bytes of the entries.
     #[inline]
     #[must_use]
     pub fn content_bytes(&self) -> usize {
         self.buffer.len() - index(self.gap)
     }
 
-    /// The entries, as listpack entries one behind another (a dump adds head and end).
+    /// Returns the entries, as consecutive listpack entries (a dump adds head and end).
     #[inline]
     #[must_use]
     pub fn content(&self) -> &[u8] {
         &self.buffer[index(self.gap)..]
     }
 
-    /// Bytes its buffer takes, with what the allocator adds.
+    /// Returns the bytes that its buffer takes, as the allocator rounds them.
     #[inline]
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         allocated(self.buffer.capacity())
     }
 
-    /// Moves its buffer, if a relocation wants it.
+    /// Moves its buffer if the relocation wants it moved.
     pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         relocation.buffer(&mut self.buffer);
     }
 
-    /// Bytes that `element` takes in a block.
+    /// Returns the bytes that `element` takes in a block.
     #[inline]
     #[must_use]
     pub fn entry_bytes(element: Element<'_>) -> usize {
         entry::encoded_len(element)
     }
 
-    /// Whether there is room for `bytes` more: [`CONTENT_BYTES_MAX`] is the bound.
+    /// Whether it has space for `bytes` more, up to [`CONTENT_BYTES_MAX`].
     #[inline]
     #[must_use]
     pub fn has_room_for(&self, bytes: usize) -> bool {
@@ -161,28 +161,28 @@ impl Packed {
             .is_some_and(|bytes| bytes <= CONTENT_BYTES_MAX)
     }
 
-    /// The place of the first element; the end when there is none.
+    /// Returns the position of the first element, or the end if there is none.
     #[inline]
     #[must_use]
     pub fn first(&self) -> At {
         At(0)
     }
 
-    /// The place behind the last element.
+    /// Returns the position behind the last element.
     #[inline]
     #[must_use]
     pub fn end(&self) -> At {
         at(self.content_bytes())
     }
 
-    /// The place of the last element, if there is one.
+    /// Returns the position of the last element, or `None` if there is none.
     #[inline]
     #[must_use]
     pub fn last(&self) -> Option<At> {
         self.before(self.end())
     }
 
-    /// The element at `place`; none at the end.
+    /// Returns the element at `place`, or `None` at the end.
     #[inline]
     #[must_use]
     pub fn get(&self, place: At) -> Option<Element<'_>> {
@@ -190,7 +190,7 @@ impl Packed {
         (!bytes.is_empty()).then(|| decode(bytes).0)
     }
 
-    /// The place behind the element at `place`; the end stays the end.
+    /// Returns the position behind the element at `place`. The end stays the end.
     #[inline]
     #[must_use]
     pub fn after(&self, place: At) -> At {
@@ -202,7 +202,7 @@ impl Packed {
         at(start + entry_len(bytes))
     }
 
-    /// The place of the element before `place`; none at the beginning.
+    /// Returns the position of the element before `place`, or `None` at the beginning.
     #[inline]
     #[must_use]
     pub fn before(&self, place: At) -> Option<At> {
@@ -210,8 +210,8 @@ impl Packed {
         (!bytes.is_empty()).then(|| at(bytes.len() - last_entry_len(bytes)))
     }
 
-    /// The place of the element with number `number` from the front; the end when there are not so
-    /// many. O(n), from the nearer end.
+    /// Returns the position of the element with number `number` from the front, or the end if there
+    /// are fewer elements. O(n), from the nearer end.
     #[must_use]
     pub fn seek(&self, number: usize) -> At {
         let len = self.len();
@@ -228,7 +228,8 @@ impl Packed {
         place
     }
 
-    /// The place `count` elements behind `place`; the end when there are not so many.
+    /// Returns the position `count` elements behind `place`, or the end if there are fewer
+    /// elements.
     #[inline]
     #[must_use]
     pub fn skip(&self, place: At, count: usize) -> At {
@@ -243,21 +244,21 @@ impl Packed {
         at(start)
     }
 
-    /// The first element.
+    /// Returns the first element.
     #[inline]
     #[must_use]
     pub fn front(&self) -> Option<Element<'_>> {
         self.get(self.first())
     }
 
-    /// The last element.
+    /// Returns the last element.
     #[inline]
     #[must_use]
     pub fn back(&self) -> Option<Element<'_>> {
         self.get(self.last()?)
     }
 
-    /// The elements in order; from both ends.
+    /// Returns the elements in order; iterates from both ends.
     #[inline]
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
@@ -266,7 +267,7 @@ impl Packed {
         }
     }
 
-    /// The elements from `place` on.
+    /// Returns the elements from `place` on.
     #[inline]
     #[must_use]
     pub fn iter_from(&self, place: At) -> Iter<'_> {
@@ -275,7 +276,7 @@ impl Packed {
         }
     }
 
-    /// The elements before `place`.
+    /// Returns the elements before `place`.
     #[inline]
     #[must_use]
     pub fn iter_to(&self, place: At) -> Iter<'_> {
@@ -284,8 +285,8 @@ impl Packed {
         }
     }
 
-    /// The place of the first element equal to `element` among those at `from`, and every
-    /// `stride`-th behind it (2 for the fields of a hash).
+    /// Returns the position of the first element equal to `element` among the one at `from` and
+    /// every `stride`-th behind it (2 for the fields of a hash).
     #[must_use]
     pub fn find(&self, element: Element<'_>, from: At, stride: usize) -> Option<At> {
         let wanted = Encoded::new(element);
@@ -304,8 +305,9 @@ impl Packed {
         None
     }
 
-    /// Runs `found` with the number of every element that equals `element`, the first `compared` of
-    /// which are looked at, until it says `false`; whether it never did.
+    /// Calls `found` with the number of every element that equals `element`, until `found` returns
+    /// `false`. Looks at the first `compared` elements only. Returns whether `found` never returned
+    /// `false`.
     pub fn for_each_equal(
         &self,
         element: Element<'_>,
@@ -326,7 +328,7 @@ impl Packed {
     /// Adds an element behind the last. Amortized O(1).
     ///
     /// # Panics
-    /// When there is no [room](Packed::has_room_for).
+    /// If there is no [space](Packed::has_room_for).
     #[inline]
     pub fn push_back(&mut self, element: Element<'_>) {
         let encoded = Encoded::new(element);
@@ -351,7 +353,7 @@ impl Packed {
         self.count += 1;
     }
 
-    /// Puts an element before the one at `place`, or at the end. O(bytes of the shorter side).
+    /// Inserts an element before the one at `place`, or at the end. O(bytes of the shorter side).
     ///
     /// # Panics
     /// As [`Packed::push_back`].
@@ -362,7 +364,7 @@ impl Packed {
         self.count += 1;
     }
 
-    /// Puts another element in place of the one at `place`, which must not be the end.
+    /// Replaces the element at `place`, which must not be the end.
     ///
     /// # Panics
     /// As [`Packed::push_back`].
@@ -379,8 +381,8 @@ impl Packed {
         encoded.write_to(&mut self.buffer[start..start + encoded.len()]);
     }
 
-    /// Removes the element at `place` and those behind it, `count` in all or as many as there are;
-    /// the place is then that of the next. How many went.
+    /// Removes `count` elements, or as many as there are, from the one at `place` on. The position
+    /// is then that of the next element. Returns the number of removed elements.
     pub fn remove(&mut self, place: At, count: usize) -> usize {
         let start = index(place.0);
         let content = self.content();
@@ -395,13 +397,13 @@ impl Packed {
         removed
     }
 
-    /// Removes the first `count` elements, or all. How many went.
+    /// Removes the first `count` elements, or all. Returns the number of removed elements.
     #[inline]
     pub fn pop_front(&mut self, count: usize) -> usize {
         self.remove(self.first(), count)
     }
 
-    /// Removes the last `count` elements, or all. How many went.
+    /// Removes the last `count` elements, or all. Returns the number of removed elements.
     #[inline]
     pub fn pop_back(&mut self, count: usize) -> usize {
         let mut place = self.end();
@@ -418,7 +420,7 @@ impl Packed {
         removed
     }
 
-    /// Takes the elements from `place` on into a block of their own.
+    /// Moves the elements from `place` on to a new block.
     #[must_use]
     pub fn split_off(&mut self, place: At) -> Self {
         let moved = self.iter_from(place).count();
@@ -450,7 +452,7 @@ impl Packed {
         self.count = 0;
     }
 
-    /// Gives back what the buffer has to spare.
+    /// Frees the unused capacity of the buffer.
     pub fn shrink_to_fit(&mut self) {
         if self.buffer.capacity() <= stepped(self.content_bytes()) {
             return;
@@ -462,8 +464,8 @@ impl Packed {
         }
     }
 
-    /// Makes room for `bytes` behind the content: in the buffer, if it has that much, by moving the
-    /// content to its start; otherwise in a longer one.
+    /// Makes space for `bytes` behind the content. Moves the content to the start of the buffer if
+    /// the buffer has enough space then, or to a longer buffer otherwise.
     #[inline]
     fn room_behind(&mut self, bytes: usize) {
         assert!(self.has_room_for(bytes), "a block of 4 GiB");
@@ -475,7 +477,7 @@ impl Packed {
     #[cold]
     fn make_room_behind(&mut self, bytes: usize) {
         let content = self.content_bytes();
-        // Moving costs as much as the content is long, so it has to pay for many pushes.
+        // A move costs as much as the content is long, so it has to pay for many pushes.
         if index(self.gap) >= bytes.max(content / SPARE_PART) {
             self.buffer.drain(..index(self.gap));
             self.gap = 0;
@@ -488,7 +490,7 @@ impl Packed {
         self.rebuild(grown(content + bytes), 0);
     }
 
-    /// As [`Packed::room_behind`], in front of the content.
+    /// Does the same as [`Packed::room_behind`] in front of the content.
     #[inline]
     fn room_in_front(&mut self, bytes: usize) {
         assert!(self.has_room_for(bytes), "a block of 4 GiB");
@@ -514,7 +516,7 @@ impl Packed {
         self.rebuild(capacity, capacity - content);
     }
 
-    /// Moves the content into a buffer of `capacity` bytes, with `gap` of them in front.
+    /// Moves the content to a buffer of `capacity` bytes, with a gap of `gap` bytes in front.
     fn rebuild(&mut self, capacity: usize, gap: usize) {
         let mut buffer = Vec::new();
         buffer.reserve_exact(capacity);
@@ -528,7 +530,7 @@ impl Packed {
         self.buffer.reserve_exact(bytes);
     }
 
-    /// Opens a hole of `bytes` at `place` of the content; where it begins in the buffer.
+    /// Opens a hole of `bytes` at `place` in the content. Returns where it begins in the buffer.
     fn open(&mut self, place: usize, bytes: usize) -> usize {
         let content = self.content_bytes();
         if place < content - place {
@@ -546,7 +548,7 @@ impl Packed {
         index(self.gap) + place
     }
 
-    /// Takes `bytes` out of the content at `place`.
+    /// Removes `bytes` from the content at `place`.
     fn close(&mut self, place: usize, bytes: usize) {
         let gap = index(self.gap);
         let behind = self.content_bytes() - place - bytes;
@@ -561,7 +563,7 @@ impl Packed {
         }
     }
 
-    /// Gives a buffer back of which little is in use.
+    /// Shrinks a buffer of which little is in use.
     #[inline]
     fn shrink(&mut self) {
         let capacity = self.buffer.capacity();
@@ -579,7 +581,7 @@ impl std::fmt::Debug for Packed {
     }
 }
 
-/// Equal are blocks with the same elements, whatever their buffers have to spare.
+/// Two blocks are equal if they have the same elements, whatever the capacity of their buffers.
 impl PartialEq for Packed {
     fn eq(&self, other: &Self) -> bool {
         self.content() == other.content()
@@ -625,7 +627,7 @@ fn index(number: u32) -> usize {
     number as usize
 }
 
-/// A distance or count inside of a block, which [`CONTENT_BYTES_MAX`] bounds.
+/// Converts a distance or count inside a block, which [`CONTENT_BYTES_MAX`] bounds.
 #[inline]
 #[allow(
     clippy::cast_possible_truncation,

@@ -1,31 +1,33 @@
-//! Moving the pieces that collections are made of to where their allocator has them close together.
+//! Moves the pieces of collections to where their allocator has them close together.
 //!
-//! When most collections are gone, those that are left lie thinly over the allocator's pages, a piece or two in
-//! each, and no page becomes free. Whoever knows the allocator says of a piece whether it should move; here is
-//! which pieces there are. A move is a new piece of the same length, and the old one is freed: nothing that is
-//! counted changes, and no client sees it.
+//! After most collections are deleted, the remaining ones are spread thinly over the allocator's
+//! pages, a piece or two in each, and no page becomes free. The caller knows the allocator and
+//! decides for each piece whether it should move; this module enumerates the pieces. A move
+//! allocates a new piece of the same length and frees the old one. No counter changes, and no
+//! client sees it.
 //!
-//! A collection may have millions of pieces, and its key is held meanwhile. So a [`Relocation`] does a bounded
-//! amount of work and says where it stopped. The collection may change before the next one begins there: then some
-//! pieces are passed by, or looked at twice.
+//! A collection may have millions of pieces, and its key is locked meanwhile. So a [`Relocation`]
+//! does a bounded amount of work and reports where it stopped. The collection may change before the
+//! next relocation begins there; then some pieces are skipped or visited twice.
 //!
-//! A piece that a copy of the collection shares stays where it is, as two would come of it.
+//! A piece that a copy of the collection shares is not moved, because that would create a second
+//! piece.
 
 use std::mem::replace;
 use std::sync::Arc;
 
-/// What it costs to ask where a piece lies, as bytes moved.
+/// Cost of asking whether a piece should move, in bytes moved.
 const LOOK_COST: u64 = 128;
 
-/// What a move costs besides its bytes.
+/// Cost of a move besides its bytes.
 const MOVE_COST: u64 = 256;
 
-/// Some of the pieces of a collection on their way elsewhere. See the module's head.
+/// One bounded step of moving the pieces of a collection. See the module documentation.
 pub struct Relocation<'j> {
     wants_move: &'j mut dyn FnMut(*const u8) -> bool,
-    /// Pieces in front that are passed by.
+    /// Number of pieces at the front that are still to be skipped.
     passed_by: usize,
-    /// The first piece that was not looked at.
+    /// The first piece that was not visited.
     place: usize,
     work_left: u64,
     is_cut: bool,
@@ -34,8 +36,8 @@ pub struct Relocation<'j> {
 }
 
 impl<'j> Relocation<'j> {
-    /// From piece number `from` on, with about as much work as it takes to move `work_bytes`. `wants_move` says
-    /// whether what lies at an address should lie elsewhere.
+    /// Creates a relocation that starts at piece number `from` and does about as much work as
+    /// moving `work_bytes`. `wants_move` returns whether the piece at an address should move.
     #[must_use]
     pub fn new(
         from: usize,
@@ -53,32 +55,32 @@ impl<'j> Relocation<'j> {
         }
     }
 
-    /// Where the next is to begin; none when this came to the end.
+    /// Returns where the next relocation has to begin, or `None` if this one reached the end.
     #[must_use]
     pub fn rest(&self) -> Option<usize> {
         self.is_cut.then_some(self.place)
     }
 
-    /// Work that was not done, in bytes.
+    /// Returns the work that was not done, in bytes.
     #[must_use]
     pub fn work_left(&self) -> u64 {
         self.work_left
     }
 
-    /// Allocations that were moved, and those that were left where they were.
+    /// Returns the number of allocations that were moved, and of those that were left in place.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.moved, self.left)
     }
 
-    /// How many of `len` pieces, which come next, are passed by.
+    /// Returns how many of the next `len` pieces are skipped.
     pub(crate) fn pass_by(&mut self, len: usize) -> usize {
         let count = self.passed_by.min(len);
         self.passed_by -= count;
         count
     }
 
-    /// Whether there is work left for one more piece.
+    /// Whether there is work left for another piece.
     pub(crate) fn is_next(&mut self) -> bool {
         if self.work_left == 0 {
             self.is_cut = true;
@@ -88,12 +90,12 @@ impl<'j> Relocation<'j> {
         true
     }
 
-    /// Whether one piece, which comes next, is to be looked at.
+    /// Whether the next piece, which stands alone, is to be visited.
     pub(crate) fn is_one_next(&mut self) -> bool {
         self.pass_by(1) == 0 && self.is_next()
     }
 
-    /// Whether what lies at an address should move; counts the work for it.
+    /// Whether the piece at an address should move. Counts the work for it.
     fn wants(&mut self, address: *const u8, bytes: usize) -> bool {
         let wants = (self.wants_move)(address);
         let cost = match wants {
@@ -106,12 +108,12 @@ impl<'j> Relocation<'j> {
         wants
     }
 
-    /// Whether what `value` is a part of, and which has so many bytes, should move.
+    /// Whether the piece of `bytes` bytes that contains `value` should move.
     pub(crate) fn wants_at<T>(&mut self, value: &T, bytes: usize) -> bool {
         self.wants((&raw const *value).cast(), bytes)
     }
 
-    /// Moves a buffer with what is in it; whether it was. Its capacity stays the same.
+    /// Moves a buffer with its content. Its capacity stays the same. Returns whether it was moved.
     pub fn buffer<T>(&mut self, buffer: &mut Vec<T>) -> bool {
         let bytes = buffer.capacity() * size_of::<T>();
         let wants = bytes > 0 && self.wants(buffer.as_ptr().cast(), bytes);
@@ -130,7 +132,7 @@ impl<'j> Relocation<'j> {
         }
     }
 
-    /// Moves a value in a box; meanwhile `empty` stands in its place.
+    /// Moves a value in a box. `empty` takes its place meanwhile. Returns whether it was moved.
     pub fn boxed<T>(&mut self, value: &mut Box<T>, empty: impl FnOnce() -> T) -> bool {
         let wants = self.wants((&raw const **value).cast(), size_of::<T>());
         if wants {
@@ -140,8 +142,8 @@ impl<'j> Relocation<'j> {
         wants
     }
 
-    /// Moves a value that may be shared, if it is not; meanwhile `empty` stands in its place. The value, for its
-    /// own pieces.
+    /// Moves a value behind an `Arc` unless it is shared. `empty` takes its place meanwhile.
+    /// Returns the value so that its own pieces can be moved, or `None` if it is shared.
     pub(crate) fn unshared<'v, T>(
         &mut self,
         value: &'v mut Arc<T>,

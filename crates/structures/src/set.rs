@@ -1,8 +1,8 @@
 //! A set of members: whole numbers in order, few members in one block, or a table.
 //!
-//! Which of the three follows the rules of Redis 7.2, so that OBJECT ENCODING says the same: numbers
-//! until there are too many of them or another member comes, then a block, then a table. A set never
-//! goes back.
+//! The choice among the three follows the rules of Redis 7.2, so OBJECT ENCODING answers the same:
+//! numbers until there are too many of them or another member is added, then a block, then a table.
+//! A set never changes back.
 
 use base::number::parse_i64;
 
@@ -15,14 +15,14 @@ use crate::packed::Packed;
 use crate::relocation::Relocation;
 use crate::table::{Entry, Full, Table};
 
-/// Up to what a set is kept small.
+/// Limits up to which a set is kept small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetLimits {
-    /// Numbers in an intset: `set-max-intset-entries`.
+    /// Maximum numbers in an intset: `set-max-intset-entries`.
     pub intset_entries: usize,
-    /// Members in a block: `set-max-listpack-entries`.
+    /// Maximum members in a block: `set-max-listpack-entries`.
     pub listpack_entries: usize,
-    /// Bytes of a member in a block: `set-max-listpack-value`.
+    /// Maximum bytes of a member in a block: `set-max-listpack-value`.
     pub listpack_value_bytes: usize,
 }
 
@@ -45,7 +45,7 @@ impl Default for Set {
     }
 }
 
-/// Sets are equal when their members are, however they are kept.
+/// Two sets are equal if their members are, whatever their representation.
 impl PartialEq for Set {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().all(|one| other.contains(one.as_bytes()))
@@ -53,13 +53,13 @@ impl PartialEq for Set {
 }
 
 impl Set {
-    /// A set without members, whose first decides how it is kept.
+    /// Creates an empty set. Its first member decides its representation.
     #[must_use]
     pub fn new() -> Self {
         Self::from(IntSet::new())
     }
 
-    /// Takes the one buffer of a set that is no table; see [`Packed::take_buffer`].
+    /// Takes the buffer out of a set that is not a table; see [`Packed::take_buffer`].
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
         match &mut self.form {
@@ -69,7 +69,7 @@ impl Set {
         }
     }
 
-    /// The set whose buffer this is, of numbers or of anything.
+    /// Returns the set with this buffer, of numbers or of any members.
     #[inline]
     pub(crate) fn from_buffer(kind: CompactKind, buffer: OneBuffer) -> Self {
         let form = match kind {
@@ -79,10 +79,11 @@ impl Set {
         Self { form }
     }
 
-    /// A set of `numbers`, which ascend, kept as if they had come one by one.
+    /// Returns a set of `numbers`, which ascend, in the same representation as if they had been
+    /// added one by one.
     ///
     /// # Errors
-    /// [`Full`] when there is no room for so many.
+    /// [`Full`] if there is no space for so many.
     pub fn from_ascending(numbers: &[i64], limits: &SetLimits) -> Result<Self, Full> {
         let mut set = Self::from(IntSet::from_ascending(numbers));
         if numbers.len() > limits.intset_entries {
@@ -91,11 +92,11 @@ impl Set {
         Ok(set)
     }
 
-    /// Says that `count` members are about to come, of which `first` is one: the set is kept at once as
-    /// so many will have to be.
+    /// Announces that `count` members will be added, `first` among them. The set immediately gets
+    /// the representation that so many members will need.
     ///
     /// # Errors
-    /// [`Full`] when there is no room for the members that are there.
+    /// [`Full`] if there is no space for the existing members.
     pub fn expect(&mut self, first: &[u8], count: usize, limits: &SetLimits) -> Result<(), Full> {
         let is_of_numbers = parse_i64(first).is_some() && count <= limits.intset_entries;
         match &self.form {
@@ -112,7 +113,7 @@ impl Set {
         }
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.form {
@@ -122,13 +123,13 @@ impl Set {
         }
     }
 
-    /// Whether there is none.
+    /// Whether it has no members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What OBJECT ENCODING says.
+    /// Returns the answer of OBJECT ENCODING.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         match &self.form {
@@ -138,7 +139,7 @@ impl Set {
         }
     }
 
-    /// Bytes it takes beside itself, with what the allocator adds. Constant time.
+    /// Returns the bytes it takes beside itself, as the allocator rounds them. Constant time.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.form {
@@ -148,7 +149,7 @@ impl Set {
         }
     }
 
-    /// Moves pieces that it is made of, as far as a relocation says.
+    /// Moves the pieces it consists of, as far as the relocation allows.
     pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         match &mut self.form {
             Repr::Ints(ints) if relocation.is_one_next() => ints.move_pieces(relocation),
@@ -163,7 +164,7 @@ impl Set {
         }
     }
 
-    /// About how many allocations it has, which is what freeing it costs.
+    /// Returns the approximate number of its allocations, which is the cost of freeing it.
     #[must_use]
     pub fn allocations(&self) -> usize {
         match &self.form {
@@ -172,7 +173,7 @@ impl Set {
         }
     }
 
-    /// The numbers, if it is kept so.
+    /// Returns the numbers, or `None` if it is not a set of numbers.
     #[must_use]
     pub fn ints(&self) -> Option<&IntSet> {
         match &self.form {
@@ -181,7 +182,7 @@ impl Set {
         }
     }
 
-    /// The block, if it is kept so.
+    /// Returns the block, or `None` if it is not a block.
     #[must_use]
     pub fn packed(&self) -> Option<&Packed> {
         match &self.form {
@@ -190,7 +191,7 @@ impl Set {
         }
     }
 
-    /// Whether `member` is there.
+    /// Whether `member` is in the set.
     #[inline]
     #[must_use]
     pub fn contains(&self, member: &[u8]) -> bool {
@@ -201,7 +202,7 @@ impl Set {
         }
     }
 
-    /// Asks the cache for what looking up these members will read, [`AHEAD_MAX`] of them at most.
+    /// Prefetches what a lookup of these members will read, for at most [`AHEAD_MAX`] of them.
     ///
     /// [`AHEAD_MAX`]: crate::table::AHEAD_MAX
     #[inline]
@@ -211,8 +212,8 @@ impl Set {
         }
     }
 
-    /// Which of these are there, [`AHEAD_MAX`] of them at most: a bit each, the first one's the lowest. For
-    /// many looks at a large set: the waits for memory overlap.
+    /// Returns which of these members, at most [`AHEAD_MAX`], are in the set: one bit each, the
+    /// lowest for the first. For many lookups in a large set: the memory accesses overlap.
     ///
     /// [`AHEAD_MAX`]: crate::table::AHEAD_MAX
     pub fn which<'m>(&self, members: impl Iterator<Item = &'m [u8]> + Clone) -> u32 {
@@ -227,10 +228,10 @@ impl Set {
         }
     }
 
-    /// Adds `member`. True when it was not there.
+    /// Adds `member`. Returns whether it was absent.
     ///
     /// # Errors
-    /// [`Full`] when there is no room for another member; the set is unchanged.
+    /// [`Full`] if there is no space for another member; the set is unchanged.
     pub fn insert(&mut self, member: &[u8], limits: &SetLimits) -> Result<bool, Full> {
         match &mut self.form {
             Repr::Ints(ints) => {
@@ -263,7 +264,7 @@ impl Set {
         }
     }
 
-    /// Removes `member`. True when it was there.
+    /// Removes `member`. Returns whether it was present.
     pub fn remove(&mut self, member: &[u8]) -> bool {
         match &mut self.form {
             Repr::Ints(ints) => parse_i64(member).is_some_and(|number| ints.remove(number)),
@@ -275,7 +276,8 @@ impl Set {
         }
     }
 
-    /// All members: numbers ascending, a block's in the order in which they came, a table's in none.
+    /// Returns all members: numbers ascending, those of a block in the order of their insertion,
+    /// those of a table in no order.
     pub fn iter(&self) -> impl Iterator<Item = ElementText<'_>> {
         let (ints, packed, table) = match &self.form {
             Repr::Ints(ints) => (Some(ints.iter()), None, None),
@@ -292,7 +294,7 @@ impl Set {
         ints.chain(packed).chain(table)
     }
 
-    /// A member drawn from all with equal chances, by numbers from `random`.
+    /// Returns a member drawn with equal probability, by numbers from `random`.
     pub fn random(&self, mut random: impl FnMut() -> u64) -> Option<ElementText<'_>> {
         match &self.form {
             Repr::Ints(ints) => {
@@ -307,8 +309,9 @@ impl Set {
         }
     }
 
-    /// Shows about `count` members from `cursor` on and returns where to go on, 0 at the end. A small
-    /// set is shown at once. What is there from the first call to the last is shown once.
+    /// Visits about `count` members from `cursor` on. Returns the next cursor, or 0 at the end. All
+    /// members of a small set are visited in one call. A member that exists from the first call to
+    /// the last is visited once.
     pub fn scan<'s>(
         &'s self,
         cursor: u64,
@@ -322,7 +325,8 @@ impl Set {
         0
     }
 
-    /// A member that is no number comes to a set of numbers.
+    /// Changes the representation of a set of numbers before a member that is not a number is
+    /// added.
     fn leave_ints(&mut self, member: &[u8], limits: &SetLimits) -> Result<(), Full> {
         let Repr::Ints(ints) = &self.form else {
             return Ok(());
@@ -372,7 +376,8 @@ fn find(packed: &Packed, member: &[u8]) -> Option<crate::packed::At> {
     packed.find(Element::parse(member), packed.first(), 1)
 }
 
-/// A number below `length` from 64 random bits (Lemire's multiplication); 0 when there is none.
+/// Returns a number below `length` from 64 random bits (Lemire's multiplication), or 0 if `length`
+/// is 0.
 #[allow(clippy::cast_possible_truncation, reason = "below a length")]
 fn below(random: u64, length: usize) -> usize {
     ((u128::from(random) * length as u128) >> 64) as usize

@@ -1,4 +1,4 @@
-//! A sorted set: members with scores, in the order of (score, member), found by member or by place.
+//! A sorted set: members with scores, in the order of (score, member), found by member or by rank.
 //!
 //! ```text
 //!   Small   one packed block: member score member score …
@@ -7,16 +7,16 @@
 //!           Tree      counted B+tree: scores and members in order
 //! ```
 //!
-//! What ranges of scores and of members mean is said in ranks: [`SortedSet::rank_of_score`] and
-//! [`SortedSet::rank_of_member`] turn a bound into a rank, and everything about ranges takes ranks.
-//! All of it is O(log n) when large. The index and the members grow and shrink a bucket and a chunk
-//! at a time, the tree a node at a time: no change costs more than some microseconds. A clone of a
-//! large set shares the nodes of all three in groups of eight, which are copied when one side
-//! changes them.
+//! Ranges of scores and of members are expressed in ranks. [`SortedSet::rank_of_score`] and
+//! [`SortedSet::rank_of_member`] turn a bound into a rank, and all range operations take ranks.
+//! They are O(log n) for a large set. The index grows and shrinks by a bucket at a time, the
+//! members by a chunk, and the tree by a node: no change costs more than a few microseconds. A
+//! clone of a large set shares the nodes of all three in groups of eight. A group is copied when
+//! either side changes it.
 //!
-//! A set becomes large by the rules of Redis, so that OBJECT ENCODING says the same, and never
-//! goes back. Scores are never NaN; 0 and -0 are equal; the sign is
-//! forgotten by a small set, and kept by a large one.
+//! A set becomes large by the rules of Redis, so OBJECT ENCODING answers the same, and never
+//! becomes small again. Scores are never NaN. 0 and -0 are equal; a small set does not keep the
+//! sign of 0, a large one does.
 
 use std::ops::Range;
 
@@ -39,12 +39,12 @@ mod tree;
 use large::Large;
 use small::Small;
 
-/// Up to what a sorted set is kept in one block.
+/// Limits up to which a sorted set is kept in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortedSetLimits {
-    /// Members: `zset-max-listpack-entries`.
+    /// Maximum number of members: `zset-max-listpack-entries`.
     pub listpack_entries: usize,
-    /// Bytes of a member: `zset-max-listpack-value`.
+    /// Maximum bytes of a member: `zset-max-listpack-value`.
     pub listpack_value_bytes: usize,
 }
 
@@ -76,7 +76,7 @@ impl Default for SortedSet {
 }
 
 impl SortedSet {
-    /// Without members.
+    /// Creates a set without members.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -84,7 +84,8 @@ impl SortedSet {
         }
     }
 
-    /// Takes the one buffer of a small set; see [`Packed::take_buffer`](crate::Packed::take_buffer).
+    /// Takes the buffer out of a small set; see
+    /// [`Packed::take_buffer`](crate::Packed::take_buffer).
     #[inline]
     pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
         match &mut self.form {
@@ -93,7 +94,7 @@ impl SortedSet {
         }
     }
 
-    /// The small set whose buffer this is.
+    /// Returns the small set with this buffer.
     #[inline]
     pub(crate) fn from_buffer(_: CompactKind, buffer: OneBuffer) -> Self {
         Self {
@@ -101,8 +102,8 @@ impl SortedSet {
         }
     }
 
-    /// A set that is about to get `count` members, the longest of `longest_bytes`: kept at once as
-    /// it will have to be.
+    /// Returns an empty set that will get `count` members, the longest of `longest_bytes`. It
+    /// already has the representation that these members need.
     #[must_use]
     pub fn for_members(count: usize, longest_bytes: usize, limits: &SortedSetLimits) -> Self {
         if count <= limits.listpack_entries && longest_bytes <= limits.listpack_value_bytes {
@@ -113,10 +114,10 @@ impl SortedSet {
         }
     }
 
-    /// Keeps what was built as a large set in one block, if it is small enough.
+    /// Moves a set that was built as a large one to one block if it is small enough.
     ///
     /// # Errors
-    /// Never, in fact: what fits in one block has room there.
+    /// None in practice: the members fit into one block.
     pub fn compact(&mut self, limits: &SortedSetLimits) -> Result<(), Full> {
         let is_short = |one: Scored<'_>| one.member.as_bytes().len() <= limits.listpack_value_bytes;
         if self.len() > limits.listpack_entries || !self.iter().all(is_short) {
@@ -130,7 +131,7 @@ impl SortedSet {
         Ok(())
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -140,14 +141,14 @@ impl SortedSet {
         }
     }
 
-    /// Whether there is none.
+    /// Whether it has no members.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What OBJECT ENCODING says.
+    /// Returns the answer of OBJECT ENCODING.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         match &self.form {
@@ -156,7 +157,7 @@ impl SortedSet {
         }
     }
 
-    /// Bytes it takes beside itself, with what the allocator adds. Constant time.
+    /// Returns the bytes it takes beside itself, as the allocator rounds them. Constant time.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.form {
@@ -167,7 +168,7 @@ impl SortedSet {
         }
     }
 
-    /// Moves pieces that it is made of, as far as a relocation says.
+    /// Moves the pieces it consists of, as far as the relocation allows.
     pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         match &mut self.form {
             Repr::Small(small) if relocation.is_one_next() => small.move_pieces(relocation),
@@ -181,7 +182,7 @@ impl SortedSet {
         }
     }
 
-    /// About how many allocations it has, which is what freeing it costs.
+    /// Returns the approximate number of its allocations, which is the cost of freeing it.
     #[must_use]
     pub fn allocations(&self) -> usize {
         match &self.form {
@@ -190,14 +191,14 @@ impl SortedSet {
         }
     }
 
-    /// Asks the cache for what looking these members up will read, in a large set.
+    /// Prefetches what a lookup of these members will read in a large set.
     pub fn prefetch<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
         if let Repr::Large(large) = &self.form {
             large.prefetch(members);
         }
     }
 
-    /// The score of `member`. Constant time when large.
+    /// Returns the score of `member`. Constant time for a large set.
     #[inline]
     #[must_use]
     pub fn score(&self, member: &[u8]) -> Option<f64> {
@@ -207,7 +208,7 @@ impl SortedSet {
         }
     }
 
-    /// How many members are before `member`, and its score.
+    /// Returns the number of members before `member`, and its score.
     #[must_use]
     pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
         match &self.form {
@@ -216,11 +217,11 @@ impl SortedSet {
         }
     }
 
-    /// Adds `member`, or changes its score: `decide` gets the score that it has, if it is there, and
-    /// gives the one that it shall have, if it shall be there with another. That is no NaN.
+    /// Adds `member` or changes its score. `decide` gets its present score, or `None` if it is
+    /// absent, and returns its new score, or `None` to change nothing. The new score is not NaN.
     ///
     /// # Errors
-    /// [`Full`] when there is no room for another member; the set is unchanged.
+    /// [`Full`] if there is no space for another member; the set is unchanged.
     pub fn update(
         &mut self,
         member: &[u8],
@@ -252,7 +253,7 @@ impl SortedSet {
         self.make_large()?.insert(score, member, hash(member))
     }
 
-    /// Adds `member` with `score`, or gives it this score. The score that it had.
+    /// Adds `member` with `score`, or sets its score. Returns its former score.
     ///
     /// # Errors
     /// As [`SortedSet::update`].
@@ -270,7 +271,7 @@ impl SortedSet {
         Ok(old)
     }
 
-    /// Removes `member`. The score that it had.
+    /// Removes `member`. Returns its former score.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         match &mut self.form {
             Repr::Small(small) => {
@@ -282,7 +283,7 @@ impl SortedSet {
         }
     }
 
-    /// Removes the members whose ranks are in `ranks` and shows each.
+    /// Removes the members whose ranks are in `ranks`, and calls `removed` with each.
     pub fn remove_range(&mut self, ranks: Range<usize>, removed: impl FnMut(Scored<'_>)) {
         let ranks = ranks.start..ranks.end.min(self.len());
         if ranks.is_empty() {
@@ -294,7 +295,8 @@ impl SortedSet {
         }
     }
 
-    /// How many members have a lower score; with `is_behind`, a lower or the same.
+    /// Returns the number of members with a lower score or, with `is_behind`, with a lower or equal
+    /// score.
     #[must_use]
     pub fn rank_of_score(&self, score: f64, is_behind: bool) -> usize {
         match &self.form {
@@ -306,8 +308,8 @@ impl SortedSet {
         }
     }
 
-    /// How many members are before `member` in the order of bytes; with `is_behind`, itself counts.
-    /// Means something only where all scores are the same.
+    /// Returns the number of members before `member` in the order of bytes; with `is_behind`,
+    /// counts `member` itself, too. Only meaningful if all scores are equal.
     #[must_use]
     pub fn rank_of_member(&self, member: &[u8], is_behind: bool) -> usize {
         match &self.form {
@@ -319,7 +321,7 @@ impl SortedSet {
         }
     }
 
-    /// The members whose ranks are in `ranks`, in order and from both ends.
+    /// Returns the members whose ranks are in `ranks`, in order; iterates from both ends.
     #[must_use]
     pub fn range(&self, ranks: Range<usize>) -> Iter<'_> {
         let ranks = ranks.start.min(ranks.end)..ranks.end;
@@ -329,14 +331,15 @@ impl SortedSet {
         }
     }
 
-    /// All members in order.
+    /// Returns all members in order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         self.range(0..self.len())
     }
 
-    /// Shows about `count` members from `cursor` on and returns where to go on, 0 at the end. A
-    /// small set is shown at once. What is there from the first call to the last is shown.
+    /// Visits about `count` members from `cursor` on. Returns the next cursor, or 0 at the end. All
+    /// members of a small set are visited in one call. A member that exists from the first call to
+    /// the last is visited.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Scored<'_>)) -> u64 {
         match &self.form {
             Repr::Small(_) => {
@@ -363,7 +366,7 @@ impl SortedSet {
     }
 }
 
-/// Equal are sets with the same members and scores, however they are kept.
+/// Two sets are equal if they have the same members and scores, whatever their representation.
 impl PartialEq for SortedSet {
     fn eq(&self, other: &Self) -> bool {
         let is_same = |(one, other): (Scored<'_>, Scored<'_>)| {
@@ -377,10 +380,10 @@ impl PartialEq for SortedSet {
 #[derive(Clone, Debug)]
 #[allow(private_interfaces, reason = "the forms are nobody's business")]
 pub enum Iter<'a> {
-    /// Of a block.
+    /// Members of a block.
     #[doc(hidden)]
     Small(small::Iter<'a>),
-    /// Of a tree.
+    /// Members of a tree.
     #[doc(hidden)]
     Large(large::Iter<'a>),
 }
@@ -416,13 +419,13 @@ impl DoubleEndedIterator for Iter<'_> {
 
 impl ExactSizeIterator for Iter<'_> {}
 
-/// The whole number that a score is, if it has an exact one.
+/// Returns the whole number that equals a score, or `None` if no exact one does.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "checked to be whole and small"
 )]
 fn is_whole(score: f64) -> Option<i64> {
-    /// All whole numbers up to this are doubles.
+    /// All whole numbers up to this are exact doubles.
     const EXACT_MAX: f64 = (1_u64 << 53) as f64;
     let is_exact = score.trunc() == score && score.abs() <= EXACT_MAX;
     is_exact.then_some(score as i64)

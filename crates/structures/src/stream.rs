@@ -1,4 +1,4 @@
-//! Streams: entries in order of their ids, and groups of consumers that share them out.
+//! Streams: entries in order of their ids, and groups of consumers that share the entries.
 //!
 //! ```text
 //!   Stream ─ EntryLog ─ sealed  BTreeMap: id of a block's first entry ─ Block
@@ -7,17 +7,18 @@
 //!                                    └ consumers   name ─ Consumer ─ ids pending for it
 //! ```
 //!
-//! Entries are appended to the tail, which is sealed when it is as long as configured
-//! ([`StreamLimits`]); trimming drops whole blocks and then the head of one. A copy shares the
-//! blocks, and what is pending by pieces. What a client reads while it changes a group stands in the [`EntryLog`], so a change of a
-//! group is given both.
+//! Entries are appended to the tail, which is sealed when it reaches the configured length
+//! ([`StreamLimits`]). Trimming drops whole blocks and then the head of one. A copy shares the
+//! blocks, and the pieces of what is pending. A client that changes a group reads entries of the
+//! [`EntryLog`] meanwhile, so a change of a group gets both.
 //!
-//! Equal are streams of which clients see the same, but for the times at which consumers were seen.
+//! Two streams are equal if clients see the same, apart from the times at which consumers were
+//! seen.
 //!
 //! Invariants
-//!  1. `memory_bytes` of the log and of all groups are kept with every change.
+//!  1. Every change updates `memory_bytes` of the log and of all groups.
 //!  2. No id is above the log's last id; ids of entries ascend.
-//!  3. What is pending in a group is pending for exactly one of its consumers.
+//!  3. An entry that is pending in a group is pending for exactly one of its consumers.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +46,7 @@ pub use log::{
 };
 pub use range::{Backwards, Range};
 
-/// A stream. See the module's head.
+/// A stream. See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Stream {
     inner: Box<Inner>,
@@ -55,17 +56,17 @@ pub struct Stream {
 struct Inner {
     log: EntryLog,
     groups: BTreeMap<Box<[u8]>, Box<Group>>,
-    /// What the groups take, their names included.
+    /// Bytes of the groups, including their names.
     groups_bytes: usize,
-    /// Allocations of the groups.
+    /// Number of allocations of the groups.
     groups_allocations: usize,
 }
 
-/// What a group takes in the map beside its name: its part of a node.
+/// Bytes of a group in the map besides its name: its part of a node.
 const GROUP_BYTES: usize = 48 + allocated(size_of::<Group>());
 
 impl Stream {
-    /// Without entries and groups.
+    /// Creates a stream without entries and groups.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -73,47 +74,47 @@ impl Stream {
         }
     }
 
-    /// A stream is never a single buffer.
+    /// Returns `None`: a stream is never a single buffer.
     #[inline]
     #[allow(clippy::needless_pass_by_ref_mut, reason = "as the other structures")]
     pub(crate) fn take_buffer(&mut self) -> Option<(CompactKind, OneBuffer)> {
         None
     }
 
-    /// There is no stream in a buffer: an empty one.
+    /// Returns an empty stream: no stream is in a buffer.
     #[inline]
     pub(crate) fn from_buffer(_: CompactKind, _: OneBuffer) -> Self {
         Self::new()
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.log.len()
     }
 
-    /// Whether there are none. A stream without entries is a value like any other.
+    /// Whether it has no entries. A stream without entries is a valid value.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What OBJECT ENCODING answers.
+    /// Returns the answer of OBJECT ENCODING.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
         Encoding::Stream
     }
 
-    /// Bytes it takes beyond itself. O(1).
+    /// Returns the bytes it takes beyond itself. O(1).
     #[inline]
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         allocated(size_of::<Inner>()) + self.inner.log.memory_bytes() + self.inner.groups_bytes
     }
 
-    /// Moves pieces that it is made of, as far as a relocation says. Groups of consumers stay.
+    /// Moves the pieces it consists of, as far as the relocation allows. Does not move groups.
     pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         if relocation.is_one_next() {
             relocation.boxed(&mut self.inner, Inner::default);
@@ -121,33 +122,33 @@ impl Stream {
         self.inner.log.move_pieces(relocation);
     }
 
-    /// Pieces of memory it is made of, about. O(1).
+    /// Returns the approximate number of pieces of memory it consists of. O(1).
     #[must_use]
     pub fn allocations(&self) -> usize {
         1 + self.inner.log.allocations() + self.inner.groups_allocations
     }
 
-    /// Its entries.
+    /// Returns its entries.
     #[inline]
     #[must_use]
     pub fn log(&self) -> &EntryLog {
         &self.inner.log
     }
 
-    /// Its entries, for a change.
+    /// Returns its entries for a change.
     #[inline]
     #[must_use]
     pub fn log_mut(&mut self) -> &mut EntryLog {
         &mut self.inner.log
     }
 
-    /// Number of groups.
+    /// Returns the number of groups.
     #[must_use]
     pub fn groups_count(&self) -> usize {
         self.inner.groups.len()
     }
 
-    /// The groups in the order of their names' bytes.
+    /// Returns the groups in the order of their names' bytes.
     pub fn groups(&self) -> impl Iterator<Item = (&[u8], &Group)> {
         self.inner
             .groups
@@ -155,13 +156,13 @@ impl Stream {
             .map(|(name, group)| (&**name, &**group))
     }
 
-    /// The group of this name.
+    /// Returns the group with this name.
     #[must_use]
     pub fn group(&self, name: &[u8]) -> Option<&Group> {
         self.inner.groups.get(name).map(|group| &**group)
     }
 
-    /// Adds a group without consumers; whether there was none of this name.
+    /// Adds a group without consumers. Returns whether there was none with this name.
     pub fn create_group(
         &mut self,
         name: &[u8],
@@ -178,7 +179,7 @@ impl Stream {
         true
     }
 
-    /// Removes a group; whether there was one.
+    /// Removes a group. Returns whether it existed.
     pub fn remove_group(&mut self, name: &[u8]) -> bool {
         let Some(group) = self.inner.groups.remove(name) else {
             return false;
@@ -188,7 +189,7 @@ impl Stream {
         true
     }
 
-    /// Lets `change` work on a group, with the entries at hand; `None` when there is none of this
+    /// Calls `change` with a group and the entries. Returns `None` if there is no group with this
     /// name.
     pub fn change_group<R>(
         &mut self,

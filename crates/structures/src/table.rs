@@ -1,4 +1,4 @@
-//! A hash table of byte strings that never stalls: what large sets and hashes are kept in.
+//! A hash table of byte strings without long pauses, for large sets and hashes.
 //!
 //! ```text
 //!   directory  0 0 1 2 3 3 3 3      by the leading bits of the hash
@@ -7,18 +7,18 @@
 //! ```
 //!
 //! Extendible hashing (Fagin et al., TODS 1979): a full page is split in two by the next bit of its
-//! hashes, and the directory doubles when that page had as many bits as the directory. So an
-//! operation moves at most one page, besides the directory: four bytes for about 80 entries.
-//! Pages of which little is left are merged with their other half.
+//! hashes, and the directory doubles if that page had as many bits as the directory. So an
+//! operation moves at most one page, besides the directory: four bytes for about 80 entries. A page
+//! with few entries left is merged with the page of its other half.
 //!
-//! A page is an interval of hashes, which makes a cursor simply a hash: halving and merging intervals
-//! neither hides an entry from a walk nor shows one twice.
+//! A page covers an interval of hashes, so a cursor is simply a hash. When intervals are split and
+//! merged, a scan neither misses an entry nor visits one twice.
 //!
 //! Pages are shared on clone and copied when one of the owners changes them.
 //!
 //! Invariants
-//!  1. `directory[p]` is the page whose interval holds the hashes that begin with `p`.
-//!  2. No page has more bits than the directory; if the directory has bits, some page has as many.
+//!  1. `directory[p]` is the page whose interval contains the hashes that begin with `p`.
+//!  2. No page has more bits than the directory. If the directory has bits, some page has as many.
 
 mod deadlines;
 mod entry;
@@ -37,30 +37,30 @@ pub use entry::Entry;
 use crate::hashing::hash;
 use crate::relocation::Relocation;
 
-/// Bits of the largest directory: room for about five thousand million entries.
+/// Maximum bits of the directory: enough for about five thousand million entries.
 const DEPTH_MAX: u8 = 26;
 
-/// Two halves of an interval become one page when together they fill less than this.
+/// The pages of two halves of an interval are merged if together they have fewer entries than this.
 const MERGE_BELOW: usize = LEN_MAX / 3;
 
-/// Bits of a hash that a cursor leaves out, so that it is exact as a double, too.
+/// Number of bits of a hash that a cursor omits, so that the cursor is exact as a double, too.
 const CURSOR_SHIFT: u32 = 11;
 
-/// As many keys are [looked ahead](Table::prefetch) at, at most: what a core has under way at once
-/// is less.
+/// Maximum number of keys that are [prefetched](Table::prefetch) together. A core can have fewer
+/// memory accesses in flight at once.
 pub const AHEAD_MAX: usize = 16;
 
-/// There is no room for another entry: the largest directory is in use.
+/// There is no space for another entry: the largest directory is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// A table of entries with unlike keys.
+/// A table of entries with distinct keys.
 #[derive(Clone, Debug)]
 pub struct Table {
     directory: Vec<u32>,
     depth: u8,
     pages: Vec<Arc<Page>>,
-    /// Pages by the number of their bits.
+    /// Number of pages by the number of their bits.
     pages_at: [u32; DEPTH_MAX as usize + 1],
     len: usize,
     pages_bytes: usize,
@@ -74,7 +74,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// An empty table; it holds one empty page.
+    /// Creates an empty table, which has one empty page.
     #[must_use]
     pub fn new() -> Self {
         let page = Page::new(0, 0);
@@ -91,19 +91,19 @@ impl Table {
         }
     }
 
-    /// Number of entries, those included whose deadline has passed.
+    /// Returns the number of entries, including those whose deadline has passed.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no entry.
+    /// Whether it has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes the table holds. Constant time.
+    /// Returns the bytes of the table. Constant time.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let lists = self.directory.capacity() * size_of::<u32>()
@@ -112,13 +112,14 @@ impl Table {
         size_of::<Self>() + lists + self.pages_bytes + deadlines
     }
 
-    /// About how many allocations it has, which is what freeing it costs.
+    /// Returns the approximate number of its allocations, which is the cost of freeing it.
     #[must_use]
     pub fn allocations(&self) -> usize {
         2 * self.pages.len()
     }
 
-    /// Moves its pieces, page after page, as far as a relocation says. The heap of deadlines stays.
+    /// Moves its pieces, page after page, as far as the relocation allows. Does not move the heap
+    /// of deadlines.
     pub(crate) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         if relocation.is_one_next() {
             relocation.buffer(&mut self.directory);
@@ -135,7 +136,7 @@ impl Table {
         }
     }
 
-    /// The entry of `key`.
+    /// Returns the entry of `key`.
     #[inline]
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<Entry<'_>> {
@@ -152,8 +153,8 @@ impl Table {
         self.pages[self.page_of(hash)].find(hash, key).is_some()
     }
 
-    /// Which of these keys have an entry, [`AHEAD_MAX`] of them at most: a bit each, the first key's the
-    /// lowest. The waits for memory overlap, and each key is hashed once.
+    /// Returns which of these keys, at most [`AHEAD_MAX`], have an entry: one bit each, the lowest
+    /// for the first key. The memory accesses overlap, and each key is hashed once.
     pub fn which<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> u32 {
         let mut hashes = [0; AHEAD_MAX];
         let count = self.prefetch_hashed(keys.clone(), &mut hashes);
@@ -165,13 +166,13 @@ impl Table {
         found
     }
 
-    /// Asks the cache for what looking these keys up will read, all at once, so that the waits for
-    /// memory overlap. Advice: it may be wrong, and costs some forty instructions a key.
+    /// Prefetches what a lookup of these keys will read, for all keys at once, so that the memory
+    /// accesses overlap. Only a hint: it may be wrong, and costs about forty instructions per key.
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.prefetch_hashed(keys, &mut [0; AHEAD_MAX]);
     }
 
-    /// The same; writes down the hashes, and gives how many keys there were.
+    /// Does the same, stores the hashes, and returns the number of keys.
     #[inline]
     fn prefetch_hashed<'k>(
         &self,
@@ -190,10 +191,10 @@ impl Table {
         count
     }
 
-    /// Adds an entry or replaces the one of the same key. True when it was added.
+    /// Adds an entry or replaces the one with the same key. Returns whether it was added.
     ///
     /// # Errors
-    /// [`Full`] when the key is new and there can be no more pages; the table is unchanged.
+    /// [`Full`] if the key is new and there can be no more pages; the table is unchanged.
     pub fn insert(&mut self, entry: &Entry<'_>) -> Result<bool, Full> {
         let hash = hash(entry.key);
         let mut index = self.page_of(hash);
@@ -214,7 +215,7 @@ impl Table {
         Ok(true)
     }
 
-    /// Removes the entry of `key`. True when there was one.
+    /// Removes the entry of `key`. Returns whether it existed.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         let hash = hash(key);
         let index = self.page_of(hash);
@@ -225,13 +226,13 @@ impl Table {
         true
     }
 
-    /// All entries, in no order that means anything.
+    /// Returns all entries, in no meaningful order.
     pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
         self.pages.iter().flat_map(|page| page.entries())
     }
 
-    /// An entry drawn from all with equal chances, by numbers from `random`. None when the table is
-    /// empty. Two draws on average.
+    /// Returns an entry drawn with equal probability, by numbers from `random`, or `None` if the
+    /// table is empty. Takes two draws on average.
     pub fn random(&self, mut random: impl FnMut() -> u64) -> Option<Entry<'_>> {
         if self.is_empty() {
             return None;
@@ -246,8 +247,8 @@ impl Table {
         }
     }
 
-    /// Shows about `count` entries from `cursor` on and returns where to go on, 0 at the end. Every
-    /// entry that is there from the first call of a walk to its last is shown once.
+    /// Visits about `count` entries from `cursor` on. Returns the next cursor, or 0 at the end.
+    /// Every entry that exists from the first call of a scan to its last is visited once.
     pub fn scan<'t>(&'t self, cursor: u64, count: usize, mut visit: impl FnMut(Entry<'t>)) -> u64 {
         let mut start = cursor << CURSOR_SHIFT;
         let mut shown = 0;
@@ -269,14 +270,14 @@ impl Table {
         }
     }
 
-    /// Number of entries that have a deadline.
+    /// Returns the number of entries that have a deadline.
     #[must_use]
     pub fn expiring_len(&self) -> usize {
         self.deadlines.as_ref().map_or(0, |one| one.live())
     }
 
-    /// Whether there may be entries whose deadline is not after `now_unix_ms`: the first mark, which
-    /// may have been left by an entry that got another one. Constant time.
+    /// Whether there may be entries whose deadline is not after `now_unix_ms`. Checks the first
+    /// mark only, which may be stale because the entry has another deadline now. Constant time.
     #[inline]
     #[must_use]
     pub fn has_due(&self, now_unix_ms: u64) -> bool {
@@ -284,13 +285,13 @@ impl Table {
         first.is_some_and(|(deadline, _)| deadline <= now_unix_ms)
     }
 
-    /// The earliest deadline of all entries.
+    /// Returns the earliest deadline of all entries.
     pub fn first_deadline_unix_ms(&mut self) -> Option<u64> {
         self.first_due().map(|(deadline, ..)| deadline)
     }
 
-    /// Removes entries whose deadline is not after `now_unix_ms`, at most `count` of them, and shows
-    /// each before it goes. Returns how many went.
+    /// Removes at most `count` entries whose deadline is not after `now_unix_ms`, and calls `visit`
+    /// with each before its removal. Returns the number of removed entries.
     pub fn expire(
         &mut self,
         now_unix_ms: u64,
@@ -309,7 +310,7 @@ impl Table {
         count
     }
 
-    /// The first mark that still belongs to an entry; those before it are dropped.
+    /// Returns the first mark that still belongs to an entry. Drops the stale marks before it.
     fn first_due(&mut self) -> Option<(u64, usize, Slot, u64)> {
         loop {
             let (deadline, key_hash) = self.deadlines.as_ref()?.first()?;
@@ -321,18 +322,18 @@ impl Table {
         }
     }
 
-    /// Number of the page whose interval holds `hash`.
+    /// Returns the number of the page whose interval contains `hash`.
     #[inline]
     fn page_of(&self, hash: u64) -> usize {
-        // In two steps, because a shift by 64 is none.
+        // In two steps, because a shift by 64 is not allowed.
         let prefix = hash >> 1 >> (63 - u32::from(self.depth));
         self.directory[prefix as usize] as usize
     }
 
-    /// Changes a page, its own copy of it when it is shared, and counts its bytes anew.
+    /// Changes a page, after copying it if it is shared, and updates the count of its bytes.
     #[inline]
     fn change<R>(&mut self, index: usize, change: impl FnOnce(&mut Page) -> R) -> R {
-        // Before, since a copy is as long as its contents and has nothing in reserve.
+        // Before the copy, because a copy has no unused capacity.
         let before = self.pages[index].memory_bytes();
         let page = Arc::make_mut(&mut self.pages[index]);
         let result = change(page);
@@ -408,7 +409,8 @@ impl Table {
         Ok(())
     }
 
-    /// Merges the page with the other half of its interval if that one is whole and there is room.
+    /// Merges the page with the page of the other half of its interval, if one page has that half
+    /// and both together are small enough.
     fn merge(&mut self, index: usize) {
         let page = &self.pages[index];
         if page.depth == 0 {
@@ -437,8 +439,8 @@ impl Table {
         }
     }
 
-    /// Takes a page out of the list; the last one gets its number. The directory still names the page
-    /// that was taken.
+    /// Removes a page from the list. The last page gets its number. The directory still names the
+    /// removed page.
     fn take_page(&mut self, index: usize) -> Arc<Page> {
         let taken = self.pages.swap_remove(index);
         self.pages_bytes -= taken.memory_bytes();
@@ -451,23 +453,23 @@ impl Table {
         taken
     }
 
-    /// Lets the directory name a page wherever its interval is.
+    /// Sets the directory's places for a page's interval to the page.
     fn point_to(&mut self, index: usize) {
         let (first, last) = self.prefixes(&self.pages[index]);
-        // There are never more pages than a u32 counts: the directory has at most 2^26 places.
+        // There are always fewer pages than a u32 can count: the directory has at most 2^26 places.
         let number = u32::try_from(index).unwrap_or(u32::MAX);
         self.directory[first..=last].fill(number);
     }
 
-    /// The places of a page in the directory.
+    /// Returns the range of a page's places in the directory.
     fn prefixes(&self, page: &Page) -> (usize, usize) {
         let prefix = |hash: u64| (hash >> 1 >> (63 - u32::from(self.depth))) as usize;
         (prefix(page.first_hash), prefix(page.last_hash()))
     }
 }
 
-/// The last hash of the part of the page that a walk shows in one step: the page's interval, halved
-/// until a part has about `count` entries.
+/// Returns the last hash of the part of the page that a scan visits in one step: the page's
+/// interval, halved until a part has about `count` entries.
 fn slice_end(page: &Page, start: u64, count: usize) -> u64 {
     let parts = (page.len() / count.max(1)).max(1).ilog2();
     let width_bits = (64 - u32::from(page.depth))

@@ -1,6 +1,6 @@
-//! A clone of a large object takes little: a counting allocator looks on.
+//! A clone of a large object takes little memory, as a counting allocator shows.
 //!
-//! In a binary of its own, for it replaces the allocator.
+//! In a separate binary, because it replaces the allocator.
 
 #![allow(clippy::unwrap_used, reason = "a wrong test fails")]
 
@@ -12,24 +12,25 @@ use structures::{
     SetLimits, SortedSet, SortedSetLimits, Stream, StreamLimits,
 };
 
-/// The system's allocator, with a count per thread: what runs the tests allocates where one takes long.
+/// The system's allocator, with a count per thread, because the test runner allocates while a test
+/// takes long.
 struct Counting;
 
 thread_local! {
     static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is passed on to the system's allocator.
+// SAFETY: every call is passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that is going away has no count any more, and does not matter.
+        // A thread that is ending has no count any more, and is not measured.
         let _ = BYTES.try_with(|bytes| bytes.set(bytes.get() + layout.size()));
-        // SAFETY: passed on to the caller.
+        // SAFETY: the obligation is passed on to the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the obligation is passed on to the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 }

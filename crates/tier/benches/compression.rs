@@ -1,9 +1,11 @@
-//! Short values by LZ4, by zstd with a dictionary, and as they are: bytes on the device, processor time to write and to read one.
+//! Short values with LZ4, with zstd and a dictionary, and uncompressed: bytes on the device,
+//! processor time to write and to read one.
 //!
 //!     cargo bench -p tier --bench compression [VALUES]
 //!
-//! Values are JSON of 200 to 800 bytes, and, for what does not compress, noise of 300 bytes. They are written 2,000 at a time, as
-//! values leave memory, and read one by one in an order by chance, from the system's cache. Times are the thread's own.
+//! Values are JSON of 200 to 800 bytes and, as incompressible data, noise of 300 bytes. They are
+//! written 2,000 at a time, as in demotions, and read one by one in random order, from the system's
+//! cache. Times are those of the thread.
 
 #![allow(
     clippy::unwrap_used,
@@ -66,7 +68,7 @@ fn noise(random: &mut Prng) -> Vec<u8> {
     bytes
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     text.split(' ').next().unwrap().parse().unwrap()

@@ -1,4 +1,4 @@
-//! How bodies are compressed and uncompressed.
+//! Compression and decompression of bodies.
 //!
 //! ```text
 //!   64 B – 4 KiB, and there is a dictionary ── zstd with it
@@ -6,8 +6,8 @@
 //!   what is not a tenth shorter then        ── as it is
 //! ```
 //!
-//! What is needed to uncompress is made once and used again: dictionaries are prepared and shared, and a reader takes a
-//! context that the one before it has left.
+//! The state for decompression is created once and reused: dictionaries are prepared and shared,
+//! and a reader takes a context that an earlier reader has returned.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,39 +23,39 @@ use crate::dictionary::{Dictionary, LEVEL};
 use crate::samples::Samples;
 use crate::tier::lock;
 
-/// Shorter bodies are not worth it, without a dictionary.
+/// Minimum length of a body that is compressed without a dictionary.
 const COMPRESSED_BYTES_MIN: usize = 256;
 
-/// Bodies that a dictionary is for.
+/// Range of lengths of bodies that are compressed with a dictionary.
 pub(crate) const SHORT_BYTES_MIN: usize = 64;
 pub(crate) const SHORT_BYTES_MAX: usize = 4 << 10;
 
 /// Which values are compressed, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// None.
+    /// No compression.
     No,
-    /// By LZ4.
+    /// LZ4.
     Lz4,
-    /// By zstd, short ones with a dictionary where that helps.
+    /// zstd; short values with a dictionary if that helps.
     Zstd,
-    /// By LZ4; short ones by zstd with a dictionary where that is a quarter shorter.
+    /// LZ4; short values by zstd with a dictionary if that is a quarter shorter.
     Auto,
 }
 
 impl Compression {
     const ALL: [Self; 4] = [Self::No, Self::Lz4, Self::Zstd, Self::Auto];
 
-    /// Whether dictionaries are made and used.
+    /// Whether dictionaries are trained and used.
     pub(crate) fn has_dictionaries(self) -> bool {
         matches!(self, Self::Zstd | Self::Auto)
     }
 }
 
-/// How a body stands in a segment.
+/// Encoding of a body in a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
-    /// As it is.
+    /// Uncompressed.
     Plain,
     /// A block of LZ4.
     Lz4,
@@ -63,11 +63,12 @@ pub(crate) enum Codec {
     Zstd(Option<Arc<Dictionary>>),
 }
 
-/// The dictionary that values are written with.
+/// The dictionary with which values are written.
 pub(crate) struct InUse {
     pub(crate) dictionary: Arc<Dictionary>,
     pub(crate) to_write: CDict<'static>,
-    /// Bytes of bodies that came to be compressed with it since that was looked at, and what they took.
+    /// Bytes of bodies that were compressed with it since the last check, before and after
+    /// compression.
     pub(crate) recent_raw_bytes: AtomicU64,
     pub(crate) recent_bytes: AtomicU64,
 }
@@ -78,7 +79,7 @@ impl fmt::Debug for InUse {
     }
 }
 
-/// What all segments of a tier share.
+/// State that all segments of a tier share.
 #[derive(Debug)]
 pub(crate) struct Codecs {
     /// Position in [`Compression::ALL`].
@@ -86,12 +87,12 @@ pub(crate) struct Codecs {
     contexts: Contexts,
     pub(crate) table: Mutex<Table>,
     pub(crate) samples: Mutex<Samples>,
-    /// Bytes of values that were written with dictionaries, before that and as they stand.
+    /// Bytes of values that were written with dictionaries, before compression and as stored.
     pub(crate) packed_raw_bytes: AtomicU64,
     pub(crate) packed_bytes: AtomicU64,
 }
 
-/// Contexts of zstd that nobody uses: as many as were in use at once.
+/// Unused contexts of zstd: as many as were in use at the same time.
 #[derive(Default)]
 struct Contexts {
     idle: Mutex<Vec<DCtx<'static>>>,
@@ -150,12 +151,12 @@ impl Codecs {
         }
     }
 
-    /// Memory that contexts take.
+    /// Returns the memory of the contexts.
     pub(crate) fn context_bytes(&self) -> u64 {
         self.contexts.bytes.load(Ordering::Relaxed)
     }
 
-    /// What compresses some bodies, as it is to be done now.
+    /// Returns a packer that compresses bodies by the present setting.
     pub(crate) fn packer(&self) -> Packer {
         let compression = self.compression();
         let in_use = lock(&self.table).in_use();
@@ -165,7 +166,7 @@ impl Codecs {
         )
     }
 
-    /// A body as it was, of `raw_bytes`, which are no more than there may be.
+    /// Decompresses a body of `raw_bytes`, which the caller has checked against the maximum.
     pub(crate) fn unpack<'b>(
         &self,
         stored: &'b [u8],
@@ -199,12 +200,12 @@ impl Codecs {
     }
 }
 
-/// Compresses bodies, one after the other, in one way.
+/// Compresses bodies one after the other in the same way.
 pub(crate) struct Packer {
     compression: Compression,
     in_use: Option<Arc<InUse>>,
     context: Option<CCtx<'static>>,
-    /// What the bodies were that came to be compressed with the dictionary, and what they are.
+    /// Bytes of the bodies that were compressed with the dictionary, before and after compression.
     raw_bytes: u64,
     bytes: u64,
 }
@@ -220,7 +221,7 @@ impl Packer {
         }
     }
 
-    /// The body as it is to stand: compressed where that makes it a tenth shorter.
+    /// Returns the body as it will be stored: compressed if that makes it a tenth shorter.
     pub(crate) fn pack<'b>(&mut self, body: &'b [u8]) -> (Cow<'b, [u8]>, Codec) {
         let is_short = (SHORT_BYTES_MIN..=SHORT_BYTES_MAX).contains(&body.len());
         let in_use = self.in_use.clone().filter(|_| is_short);
@@ -244,7 +245,7 @@ impl Packer {
         (stored, codec)
     }
 
-    /// A frame of zstd; none where there is no memory for what it takes to make one.
+    /// Returns a frame of zstd, or `None` if there is no memory for its compression.
     fn frame(&mut self, body: &[u8], in_use: Option<&Arc<InUse>>) -> Option<(Vec<u8>, Codec)> {
         let context = match &mut self.context {
             Some(context) => context,
@@ -260,17 +261,17 @@ impl Packer {
         Some((packed, Codec::Zstd(dictionary)))
     }
 
-    /// The dictionary that short bodies are compressed with.
+    /// Returns the dictionary with which short bodies are compressed.
     pub(crate) fn in_use(&self) -> Option<&InUse> {
         self.in_use.as_deref()
     }
 
-    /// The number of the dictionary that short bodies are compressed with.
+    /// Returns the number of the dictionary with which short bodies are compressed.
     pub(crate) fn dictionary(&self) -> Option<u32> {
         Some(self.in_use()?.dictionary.name.number)
     }
 
-    /// What bodies were and are that a dictionary was tried for, which is noted.
+    /// Adds the lengths of bodies for which a dictionary was tried to the counters.
     pub(crate) fn note(&self, codecs: &Codecs) {
         let Some(in_use) = self.in_use.as_ref().filter(|_| self.raw_bytes > 0) else {
             return;

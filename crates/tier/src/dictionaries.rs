@@ -1,8 +1,8 @@
-//! The dictionaries of a tier: which there are, which one is in use, and when a file goes.
+//! The dictionaries of a tier: which exist, which one is in use, and when a file is removed.
 //!
-//! Whoever may need a dictionary has a share in it: a segment with entries that do, a batch that is about to be written.
-//! One that nobody else has a share in is removed. What pins a segment, a hold, a checkpoint in force, so keeps its
-//! dictionaries too.
+//! Everything that may need a dictionary has a share in it: a segment with entries that need it, a
+//! batch that is about to be written. A dictionary in which only the table has a share is removed.
+//! So whatever pins a segment (a hold, a checkpoint in force) also keeps its dictionaries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,23 +18,23 @@ use crate::dictionary::{
 use crate::fault::TierFault;
 use crate::tier::{Tier, lock};
 
-/// There are no more at once. Where there are so many, none is made.
+/// Maximum number of dictionaries at once. If there are so many, no new one is trained.
 pub(crate) const DICTIONARIES_MAX: usize = 16;
 
-/// See the module.
+/// The table of dictionaries. See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     all: BTreeMap<u32, Arc<Dictionary>>,
     in_use: Option<Arc<InUse>>,
     last_number: u32,
-    /// Files that an earlier process left and that nobody has asked for yet.
+    /// Files of an earlier process that were not requested yet.
     leftovers: BTreeSet<u32>,
-    /// What is left of files that were not written to their end.
+    /// Remains of files that were not completely written.
     halves: Vec<String>,
 }
 
 impl Table {
-    /// For a directory with files of these names.
+    /// Creates a table for a directory with files of these names.
     pub(crate) fn new(names: &[String]) -> Self {
         let leftovers: BTreeSet<u32> = names.iter().filter_map(|name| number_of(name)).collect();
         Self {
@@ -45,7 +45,7 @@ impl Table {
         }
     }
 
-    /// The one that values are written with.
+    /// Returns the dictionary with which values are written.
     pub(crate) fn in_use(&self) -> Option<Arc<InUse>> {
         self.in_use.clone()
     }
@@ -54,7 +54,7 @@ impl Table {
         self.all.len() < DICTIONARIES_MAX
     }
 
-    /// Uses another one from now on, or none.
+    /// Uses another dictionary from now on, or none.
     pub(crate) fn set_in_use(&mut self, in_use: Option<Arc<InUse>>) {
         if let Some(one) = &in_use {
             let shared = Arc::clone(&one.dictionary);
@@ -63,13 +63,13 @@ impl Table {
         self.in_use = in_use;
     }
 
-    /// A number that no file has, nor had while this process lives.
+    /// Returns a number that no file has, or had during the life of this process.
     pub(crate) fn next_number(&mut self) -> Option<u32> {
         self.last_number = self.last_number.checked_add(1)?;
         Some(self.last_number)
     }
 
-    /// How many there are, bytes of their files, and of memory.
+    /// Returns the number of dictionaries, the bytes of their files, and of their memory.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
         let all = || self.all.values();
         let to_write = self.in_use.as_ref().map_or(0, |one| one.to_write.sizeof());
@@ -80,13 +80,13 @@ impl Table {
         )
     }
 
-    /// Takes out those that nobody needs.
+    /// Removes and returns those that are not needed.
     fn take_unneeded(&mut self) -> Vec<u32> {
         let is_in_use = |number: u32| {
             let in_use = self.in_use.as_ref();
             in_use.is_some_and(|one| one.dictionary.name.number == number)
         };
-        // Only this table gives shares in one of which nobody else has any.
+        // Only this table gives out shares in a dictionary that has no other owner.
         let unneeded = self
             .all
             .iter()
@@ -104,8 +104,8 @@ impl Tier {
         self.directory.join(dictionary_name(number))
     }
 
-    /// Takes the dictionaries that segments need which are about to be taken, and goes on writing with the newest. Those that
-    /// are returned are not removed meanwhile.
+    /// Adopts the dictionaries of segments that are about to be adopted, and continues to write
+    /// with the newest. The returned shares keep them from being removed meanwhile.
     pub(crate) fn adopt_dictionaries(
         &self,
         names: &[DictionaryName],
@@ -141,7 +141,7 @@ impl Tier {
         Ok(shared)
     }
 
-    /// A dictionary that a checkpoint names, with its file.
+    /// Reads a dictionary that a checkpoint names, with its file.
     fn read_dictionary(&self, name: DictionaryName) -> Result<(Vec<u8>, Dictionary), TierFault> {
         let path = self.dictionary_path(name.number);
         let read = whole_file::read(&*self.disk, &path, FILE_BYTES_MAX);
@@ -154,7 +154,7 @@ impl Tier {
         Ok((file, dictionary))
     }
 
-    /// Puts the dictionary of a file in the place of the one in use; it is durable then.
+    /// Makes the dictionary of a file durable and puts it in use.
     pub(crate) fn put_in_use(&self, number: u32, file: &[u8]) -> Result<(), TierFault> {
         let dictionary = Dictionary::decode(file).map_err(|what| damaged(number, what))?;
         let in_use = in_use_of(file, Arc::new(dictionary))
@@ -163,7 +163,7 @@ impl Tier {
             whole_file::replace(&*self.disk, &self.directory, &dictionary_name(number), file);
         if let Err(cause) = written {
             let path = self.dictionary_path(number);
-            // Nobody knows what is there; the number is not used again.
+            // The state of the file is unknown; the number is not reused.
             let _left = whole_file::remove(&*self.disk, &path);
             return Err(TierFault::System { path, cause });
         }
@@ -171,7 +171,7 @@ impl Tier {
         Ok(())
     }
 
-    /// Removes the files of dictionaries that nothing needs; how many.
+    /// Removes the files of dictionaries that are not needed. Returns their number.
     pub(crate) fn remove_unneeded_dictionaries(&self) -> usize {
         let numbers = lock(&self.codecs.table).take_unneeded();
         let paths = numbers.iter().map(|number| self.dictionary_path(*number));
@@ -179,7 +179,8 @@ impl Tier {
         numbers.len()
     }
 
-    /// Removes dictionaries that an earlier process left and nobody has asked for; how many files.
+    /// Removes dictionaries of an earlier process that were not requested. Returns the number of
+    /// files.
     pub(crate) fn remove_left_dictionaries(&self) -> Result<usize, TierFault> {
         let (leftovers, halves) = {
             let mut table = lock(&self.codecs.table);
@@ -197,7 +198,7 @@ impl Tier {
         Ok(count)
     }
 
-    /// Reads the files of all dictionaries again; what is wrong with those that are not what they were.
+    /// Reads the files of all dictionaries again. Returns the faults of those that have changed.
     #[must_use]
     pub fn scrub_dictionaries(&self) -> Vec<TierFault> {
         let names: Vec<_> = {
@@ -208,14 +209,14 @@ impl Tier {
             |name: &DictionaryName| lock(&self.codecs.table).all.contains_key(&name.number);
         let faults = names.into_iter().filter_map(|name| {
             let fault = self.read_dictionary(name).err()?;
-            // One that was removed meanwhile is missed by nobody.
+            // A dictionary that was removed meanwhile is no fault.
             is_there(&name).then_some(fault)
         });
         faults.collect()
     }
 }
 
-/// A dictionary that values are to be written with, which has this file.
+/// Prepares the dictionary of this file for writing values with it.
 pub(crate) fn in_use_of(file: &[u8], dictionary: Arc<Dictionary>) -> Option<Arc<InUse>> {
     Some(Arc::new(InUse {
         dictionary,

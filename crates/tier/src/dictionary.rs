@@ -1,57 +1,61 @@
-//! A trained dictionary: what short values have in common, kept once, and the file that it is in.
+//! A trained dictionary: the common content of short values, stored once, and its file.
 //!
 //! ```text
 //!   0          8         16       20          24      28    32
 //!   │"IOLDICT\n"│ version │ number │ per mille │ bytes │ sum │ the dictionary, as zstd has it …
 //! ```
 //!
-//! Numbers are little-endian. `per mille` is what samples took when it was made, of what they were; `bytes` the length of
-//! what follows; `sum` the CRC-32C of everything else. zstd's dictionary has an identity of its own, which each frame
-//! repeats: that is `number`, so a frame is never read by another dictionary.
+//! Numbers are little-endian. `per mille` is the compressed size of the samples at training, in
+//! thousandths of their raw size; `bytes` is the length of what follows; `sum` is the CRC-32C of
+//! everything else. zstd's dictionary has its own identity, which each frame repeats. The identity
+//! is `number`, so no frame is read with another dictionary.
 //!
-//! A file is written and synced before the first entry that needs it, never changed, and removed when no segment has
-//! such an entry any more. Its number is not used again while anything may name it.
+//! A file is written and synced before the first entry that needs it, is never changed, and is
+//! removed when no segment has such an entry any more. Its number is not reused while anything may
+//! name it.
 
 use std::fmt;
 
 use durability::checksum;
 use zstd::zstd_safe::{CDict, DDict};
 
-/// What names of dictionaries end with.
+/// Suffix of the names of dictionary files.
 const SUFFIX: &str = ".dict";
 
 const MAGIC: &[u8; 8] = b"IOLDICT\n";
 const VERSION: u64 = 1;
 const HEAD_BYTES: usize = 32;
 
-/// What zstd's dictionaries begin with. Without that it would take anything for one.
+/// The first bytes of zstd's dictionaries. Without this check, zstd would accept any bytes as a
+/// dictionary.
 const ZSTD_MAGIC: [u8; 4] = 0xEC30_A437_u32.to_le_bytes();
 
-/// What follows the head is not longer.
+/// Maximum length of what follows the head.
 pub(crate) const DICTIONARY_BYTES_MAX: usize = 64 << 10;
 
-/// No file is longer.
+/// Maximum length of a file.
 pub(crate) const FILE_BYTES_MAX: u64 = (HEAD_BYTES + DICTIONARY_BYTES_MAX) as u64;
 
-/// Values are compressed fast rather than far: a thread does so that is to make room.
+/// Level for fast rather than strong compression, because the thread that compresses has to free
+/// memory.
 pub(crate) const LEVEL: i32 = 1;
 
-/// Which file a dictionary is, whatever process reads it.
+/// Identity of a dictionary's file, the same for every process that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DictionaryName {
-    /// Its number, which names the file.
+    /// Number of the dictionary, which names the file.
     pub number: u32,
     /// Length of the file.
     pub bytes: u64,
-    /// What tells it from another file that had this number: the sum in its head.
+    /// The sum in its head, which distinguishes it from another file that had this number.
     pub sum: u32,
 }
 
-/// A dictionary, prepared for reading: all readers share it.
+/// A dictionary, prepared for reading and shared by all readers.
 pub(crate) struct Dictionary {
     pub(crate) name: DictionaryName,
     pub(crate) to_read: DDict<'static>,
-    /// What samples took of what they were, in thousandths.
+    /// Compressed size of the samples, in thousandths of their raw size.
     pub(crate) expected_per_mille: u32,
 }
 
@@ -70,7 +74,7 @@ impl PartialEq for Dictionary {
 impl Eq for Dictionary {}
 
 impl Dictionary {
-    /// Takes what a file has.
+    /// Decodes the content of a file.
     pub(crate) fn decode(file: &[u8]) -> Result<Self, &'static str> {
         let (head, content) = file
             .split_first_chunk::<HEAD_BYTES>()
@@ -106,13 +110,14 @@ impl Dictionary {
         })
     }
 
-    /// Memory that it takes.
+    /// Returns the memory that it takes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.to_read.sizeof() as u64
     }
 }
 
-/// The file of a dictionary that zstd made, which gets a number; none where that is none.
+/// Returns the file of a dictionary that zstd trained, with a number, or `None` if `content` is not
+/// a dictionary.
 pub(crate) fn encode(number: u32, per_mille: u32, mut content: Vec<u8>) -> Option<Vec<u8>> {
     renumber(&mut content, number)?;
     let mut file = MAGIC.to_vec();
@@ -126,7 +131,7 @@ pub(crate) fn encode(number: u32, per_mille: u32, mut content: Vec<u8>) -> Optio
     Some(file)
 }
 
-/// Changes the identity that a dictionary of zstd has.
+/// Changes the identity of a zstd dictionary.
 pub(crate) fn renumber(content: &mut [u8], number: u32) -> Option<()> {
     content.strip_prefix(&ZSTD_MAGIC)?;
     content
@@ -135,7 +140,7 @@ pub(crate) fn renumber(content: &mut [u8], number: u32) -> Option<()> {
     Some(())
 }
 
-/// A dictionary prepared for writing, of what its file has.
+/// Prepares the dictionary of a file for writing.
 pub(crate) fn to_write(file: &[u8]) -> Option<CDict<'static>> {
     CDict::try_create(file.get(HEAD_BYTES..)?, LEVEL)
 }
@@ -144,20 +149,20 @@ fn sum_of(head: &[u8], content: &[u8]) -> u32 {
     checksum::append(checksum::append(0, head), content)
 }
 
-/// The name of the file of a dictionary.
+/// Returns the name of a dictionary's file.
 #[must_use]
 pub fn dictionary_name(number: u32) -> String {
     format!("{number:08x}{SUFFIX}")
 }
 
-/// The number that a file's name tells, if it is a dictionary's.
+/// Returns the number in a file's name, or `None` if it is not a dictionary's.
 pub(crate) fn number_of(name: &str) -> Option<u32> {
     let digits = name.strip_suffix(SUFFIX)?;
     let number = u32::from_str_radix(digits, 16).ok()?;
     (dictionary_name(number) == name).then_some(number)
 }
 
-/// Whether a file is what is left of the writing of a dictionary.
+/// Whether a file is the remains of an incomplete write of a dictionary.
 pub(crate) fn is_half(name: &str) -> bool {
     let whole = name.strip_suffix(".new");
     whole.is_some_and(|whole| number_of(whole).is_some())

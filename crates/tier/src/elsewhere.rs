@@ -1,11 +1,12 @@
-//! Entries that somebody else reads the bytes of: who has the kernel read many at once, beside what it does.
+//! Entries whose bytes the caller reads: it lets the kernel read many at once while it does other
+//! work.
 //!
 //! ```text
 //!   file being written   through the system's cache, which has what is not on the device yet
 //!   sealed ─► settled    the device has all of it, the cache nothing: whole blocks, past the cache
 //! ```
 //!
-//! So values do not push out of the system's memory what others have there, nor take a page of it each.
+//! So cold values neither evict other data from the system's memory, nor take a page of it each.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::fault::TierFault;
 use crate::segment::Segment;
 use crate::tier::{Place, Tier, entry_at, lock};
 
-/// An entry whose bytes somebody else reads. Its segment's file stays open as long as this lives.
+/// An entry whose bytes the caller reads. Keeps its segment's file open.
 #[derive(Debug)]
 pub struct EntryRead {
     segment: Arc<Segment>,
@@ -25,19 +26,19 @@ pub struct EntryRead {
     bytes: usize,
 }
 
-/// What is to be read for an entry.
+/// The range of a file to be read for an entry.
 #[derive(Debug)]
 pub struct Extent {
-    /// Of which file.
+    /// The file.
     pub file: Arc<File>,
-    /// From where on.
+    /// Offset in the file.
     pub offset_bytes: u64,
-    /// How many bytes, with those before and behind the entry that blocks have.
+    /// Length, including the bytes of its blocks before and after the entry.
     pub bytes: usize,
 }
 
 impl EntryRead {
-    /// What is to be read. None where the segment is no file of the system.
+    /// Returns the range to be read, or `None` if the segment is not a file of the system.
     #[must_use]
     pub fn extent(&self) -> Option<Extent> {
         let blocks = self.segment.blocks.get().and_then(Option::as_ref);
@@ -58,10 +59,11 @@ impl EntryRead {
         })
     }
 
-    /// The entry of a key, in what was read of an [extent](Self::extent), which began there.
+    /// Returns the entry of a key from the bytes of an [extent](Self::extent) that began at
+    /// `from_bytes`.
     ///
     /// # Errors
-    /// As [`Tier::read`], which may do better: it tries again.
+    /// The same as those of [`Tier::read`], which may succeed because it retries.
     pub fn entry(&self, read: &[u8], from_bytes: u64, key: &[u8]) -> Result<OwnedEntry, TierFault> {
         let before = self.offset_bytes.checked_sub(from_bytes);
         let before = before.and_then(|before| usize::try_from(before).ok());
@@ -73,7 +75,8 @@ impl EntryRead {
 }
 
 impl Tier {
-    /// An entry to be read by somebody else, in the segment of this ordinal. None where its slot has another by now.
+    /// Returns an entry for the caller to read, in the segment with this ordinal, or `None` if its
+    /// slot has another segment by now.
     #[must_use]
     pub fn entry_elsewhere(&self, place: Place, ordinal: u64) -> Option<EntryRead> {
         let segment = self.segment(place.slot).ok()?;
@@ -85,8 +88,8 @@ impl Tier {
         })
     }
 
-    /// Sees to it that a sealed segment is on the device, and can be read past the system's cache; whether there was one of
-    /// which that was not seen to. Takes its time. For one thread.
+    /// Writes a sealed segment to the device and opens it for reads that bypass the system's cache.
+    /// Returns whether there was such a segment to handle. Takes long. Only one thread may call it.
     pub fn settle_next(&self) -> bool {
         let next = {
             let slots = lock(&self.slots);
@@ -102,7 +105,7 @@ impl Tier {
         let end_bytes = segment.end_bytes.load(Ordering::Acquire);
         segment.file.settle(0..end_bytes);
         let blocks = self.disk.open_blocks(&segment.path);
-        // Nobody else sets it.
+        // No other thread sets it.
         let _already_set = segment.blocks.set(blocks);
         true
     }

@@ -5,10 +5,11 @@
 //!   │ sum│ stored│ raw│ key│ kind│ codec│ 0 │ dictionary│ keyspace│ key … │ body … │ zeroes to 16 bytes
 //! ```
 //!
-//! The body stands as it is (codec 0), or compressed by LZ4 (codec 1) or zstd (codec 2) where that makes it a tenth shorter;
-//! `raw` is its length before that, and `dictionary` the number of the one that zstd needs, if it does. Numbers are
-//! little-endian. `sum` is the CRC-32C of the segment's salt and ordinal, the entry's offset, and the entry from byte 4 to the
-//! end of the body.
+//! The body is stored uncompressed (codec 0), or compressed by LZ4 (codec 1) or zstd (codec 2) if
+//! that makes it a tenth shorter. `raw` is its uncompressed length. `dictionary` is the number of
+//! the dictionary that zstd needs, if any. Numbers are little-endian. `sum` is the CRC-32C of the
+//! segment's salt and ordinal, the entry's offset, and the entry from byte 4 to the end of the
+//! body.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,26 +19,26 @@ use durability::checksum;
 use crate::codecs::{Codec, Codecs, Packer, SHORT_BYTES_MAX};
 use crate::dictionary::Dictionary;
 
-/// What places of entries count in.
+/// Unit of the places of entries.
 pub const UNIT_BYTES: usize = 16;
 
-/// Codecs: as it is, LZ4, and zstd.
+/// Codecs: uncompressed, LZ4, and zstd.
 const PLAIN: u8 = 0;
 const LZ4: u8 = 1;
 const ZSTD: u8 = 2;
 
-/// No body is longer, before or after compression.
+/// Maximum length of a body, before and after compression.
 const RAW_BYTES_MAX: usize = 1 << 24;
 
-/// Bytes in front of the key.
+/// Bytes before the key.
 pub(crate) const HEAD_BYTES: usize = 32;
 
 /// A key with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'e> {
-    /// Kind and encoding of the value, as who appends it numbers them.
+    /// Kind and encoding of the value, as the caller that appends it numbers them.
     pub kind: u8,
-    /// Which keyspace the key is in.
+    /// The keyspace of the key.
     pub keyspace: u64,
     /// The key.
     pub key: &'e [u8],
@@ -45,18 +46,18 @@ pub struct Entry<'e> {
     pub body: &'e [u8],
 }
 
-/// All of an entry but its value.
+/// An entry without its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHead<'e> {
-    /// As [`Entry::kind`].
+    /// The same as [`Entry::kind`].
     pub kind: u8,
-    /// As [`Entry::keyspace`].
+    /// The same as [`Entry::keyspace`].
     pub keyspace: u64,
     /// The key.
     pub key: &'e [u8],
 }
 
-/// An entry as it stands in a segment.
+/// An entry as stored in a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredEntry<'e> {
     pub(crate) head: EntryHead<'e>,
@@ -66,7 +67,7 @@ pub(crate) struct StoredEntry<'e> {
 }
 
 impl<'e> StoredEntry<'e> {
-    /// An entry, compressed if that is wanted and pays.
+    /// Creates an entry, compressed if that is configured and pays.
     pub(crate) fn new(entry: &Entry<'e>, packer: &mut Packer) -> Self {
         let head = EntryHead {
             kind: entry.kind,
@@ -82,7 +83,7 @@ impl<'e> StoredEntry<'e> {
         }
     }
 
-    /// The same entry compressed in another way, unless that makes it longer.
+    /// Returns the same entry compressed in another way, unless that makes it longer.
     pub(crate) fn again(&self, codecs: &Codecs, packer: &mut Packer) -> Result<Self, &'static str> {
         let body = self.body(codecs)?;
         let (stored, codec) = packer.pack(&body);
@@ -97,17 +98,17 @@ impl<'e> StoredEntry<'e> {
         })
     }
 
-    /// Bytes that it takes, filled up to a unit.
+    /// Returns the bytes it takes, padded to a unit.
     pub(crate) fn padded_bytes(&self) -> Option<usize> {
         padded_bytes(self.head.key.len(), self.stored.len())
     }
 
-    /// Length of the body as it was.
+    /// Returns the uncompressed length of the body.
     pub(crate) fn raw_bytes(&self) -> usize {
         self.raw_bytes
     }
 
-    /// The dictionary that it needs.
+    /// Returns the dictionary that it needs, or `None`.
     pub(crate) fn dictionary(&self) -> Option<&Arc<Dictionary>> {
         match &self.codec {
             Codec::Zstd(dictionary) => dictionary.as_ref(),
@@ -115,24 +116,24 @@ impl<'e> StoredEntry<'e> {
         }
     }
 
-    /// The body as it was.
+    /// Returns the uncompressed body.
     pub(crate) fn body(&self, codecs: &Codecs) -> Result<Cow<'_, [u8]>, &'static str> {
         codecs.unpack(&self.stored, &self.codec, self.raw_bytes)
     }
 }
 
-/// The entry of a key, which was read.
+/// An entry that was read for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedEntry {
-    /// As [`Entry::kind`].
+    /// The same as [`Entry::kind`].
     pub kind: u8,
-    /// As [`Entry::keyspace`].
+    /// The same as [`Entry::keyspace`].
     pub keyspace: u64,
     /// The value.
     pub body: Vec<u8>,
 }
 
-/// Where an entry is, which its sum covers.
+/// The position of an entry, which its sum covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Whereabouts {
     pub(crate) salt: u64,
@@ -150,13 +151,13 @@ impl Whereabouts {
     }
 }
 
-/// Bytes that an entry takes, filled up to a unit; none where that cannot be counted.
+/// Returns the bytes that an entry takes, padded to a unit, or `None` on overflow.
 pub(crate) fn padded_bytes(key_bytes: usize, body_bytes: usize) -> Option<usize> {
     let bytes = HEAD_BYTES.checked_add(key_bytes)?.checked_add(body_bytes)?;
     bytes.checked_next_multiple_of(UNIT_BYTES)
 }
 
-/// Adds an entry to `out`; `None`, and nothing is added, if it is too long.
+/// Appends an entry to `out`. Returns `None` and appends nothing if it is too long.
 pub(crate) fn encode(entry: &StoredEntry<'_>, at: Whereabouts, out: &mut Vec<u8>) -> Option<usize> {
     let padded = entry.padded_bytes()?;
     let stored_bytes = u32::try_from(entry.stored.len()).ok()?;
@@ -185,7 +186,7 @@ pub(crate) fn encode(entry: &StoredEntry<'_>, at: Whereabouts, out: &mut Vec<u8>
     Some(padded)
 }
 
-/// The lengths in a head: of key and stored body. Garbage gives any.
+/// Returns the lengths of key and stored body in a head. For garbage, they are arbitrary.
 pub(crate) fn lengths(head: &[u8]) -> Option<(usize, usize)> {
     let number = |at: usize| {
         let bytes = head.get(at..at + 4)?.try_into().ok()?;
@@ -194,7 +195,7 @@ pub(crate) fn lengths(head: &[u8]) -> Option<(usize, usize)> {
     Some((number(12)?, number(4)?))
 }
 
-/// What is in `bytes`, which begin with an entry; `dictionary` gives those that its segment needs, by number.
+/// Decodes the entry at the start of `bytes`. `dictionary` returns those of its segment, by number.
 pub(crate) fn decode(
     bytes: &[u8],
     at: Whereabouts,
@@ -313,7 +314,7 @@ mod tests {
         };
         let stored = StoredEntry::new(&entry, &mut packer(Compression::Auto));
         assert_eq!(stored.codec, Codec::Plain);
-        // Who can write files can also compute sums.
+        // Whoever can write files can also compute sums.
         for (raw_bytes, stored) in [
             (1 << 30, &long[..]),
             (800, &long[..9]),

@@ -1,40 +1,40 @@
-//! What can be wrong with a tier.
+//! Errors of a tier.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// What came in the way of reading or writing a cold value.
+/// Why a cold value could not be read or written.
 #[derive(Debug)]
 pub enum TierFault {
-    /// The system said no.
+    /// The system returned an error.
     System {
-        /// Of which file.
+        /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         cause: io::Error,
     },
-    /// The files take as much as they may.
+    /// The files take the maximum of bytes.
     Full,
-    /// The entry is longer than entries can be.
+    /// The entry exceeds the maximum length.
     TooLong,
     /// There is no such segment.
     NoSegment {
         /// Its slot.
         slot: u32,
     },
-    /// A dictionary that values need is not what it was, or not there.
+    /// A dictionary that values need is missing or has changed.
     Dictionary {
         /// Its number.
         number: u32,
         /// What is wrong.
         what: &'static str,
     },
-    /// What was read is not what was written there.
+    /// The bytes read are not those that were written there.
     Damaged {
         /// Name of the segment.
         ordinal: u64,
-        /// Where in it, in bytes.
+        /// Offset in the segment, in bytes.
         offset_bytes: u64,
         /// What is wrong.
         what: &'static str,
@@ -42,7 +42,7 @@ pub enum TierFault {
 }
 
 impl TierFault {
-    /// Whether it was found in the bytes, rather than told by the system.
+    /// Whether it was detected in the bytes, rather than reported by the system.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. })

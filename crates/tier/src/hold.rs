@@ -1,4 +1,4 @@
-//! Segments that somebody keeps while it writes down what is in them.
+//! Segments that are kept while the caller records their entries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use base::sync::atomic::Ordering;
 
 use crate::segment::Segment;
 
-/// Keeps segments from being removed, and counts the entries in them that are written down.
+/// Keeps segments from being removed, and counts the recorded entries in them.
 #[derive(Debug, Default)]
 pub struct Hold {
-    /// By slot: which stay the same as long as they are held.
+    /// Segments by slot. The slots stay the same while the segments are held.
     held: BTreeMap<u32, (Arc<Segment>, u64)>,
 }
 
 impl Hold {
-    /// Counts one more entry of a segment that is held; its ordinal. None if it is not.
+    /// Counts one more entry of a held segment. Returns its ordinal, or `None` if it is not held.
     pub(crate) fn again(&mut self, slot: u32) -> Option<u64> {
         let (segment, entries) = self.held.get_mut(&slot)?;
         *entries += 1;
         Some(segment.ordinal)
     }
 
-    /// Keeps one more segment, with one entry.
+    /// Holds one more segment, with one entry. Returns its ordinal.
     pub(crate) fn take(&mut self, segment: Arc<Segment>) -> u64 {
         segment.pins.fetch_add(1, Ordering::AcqRel);
         let ordinal = segment.ordinal;
@@ -30,7 +30,7 @@ impl Hold {
         ordinal
     }
 
-    /// Keeps what another one keeps, too.
+    /// Takes over what another hold keeps.
     pub fn join(&mut self, mut other: Self) {
         for (slot, (segment, entries)) in std::mem::take(&mut other.held) {
             match self.held.get_mut(&slot) {
@@ -45,7 +45,7 @@ impl Hold {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it holds no segments.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()

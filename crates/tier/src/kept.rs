@@ -1,4 +1,4 @@
-//! Segments that outlive the process: what checkpoints name, and what keeps it.
+//! Segments that outlive the process: what checkpoints name, and what keeps segments.
 //!
 //! ```text
 //!   checkpoint   hold ─► make_durable ─► about_to_be_in_force ─► manifest ─► in_force
@@ -21,33 +21,34 @@ use crate::hold::Hold;
 use crate::segment::{SEGMENT_HEAD_BYTES, Segment, SegmentName};
 use crate::tier::{Place, Tier, lock, seal};
 
-/// What a checkpoint names.
+/// The files that a checkpoint names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// Segments, by number.
+    /// Segments, by ordinal.
     pub segments: Vec<NamedSegment>,
-    /// The dictionaries that entries in these need, by number.
+    /// The dictionaries that entries in these segments need, by number.
     pub dictionaries: Vec<DictionaryName>,
 }
 
 /// A segment that a checkpoint names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedSegment {
-    /// Which one.
+    /// Identity of the segment.
     pub name: SegmentName,
-    /// How many entries of it.
+    /// Number of its entries that the checkpoint names.
     pub records: u64,
     /// Numbers of the dictionaries that entries in it need.
     pub dictionaries: Vec<u32>,
 }
 
-/// Says whose data names the segments.
+/// Name of the file that contains the directory of the data that names the segments.
 const OWNER_NAME: &str = "OWNER";
-/// A path is not longer.
+/// Maximum length of a path.
 const OWNER_BYTES_MAX: u64 = 1 << 12;
 
 impl Tier {
-    /// Notes that the data in a directory names segments: nobody else may remove them.
+    /// Records that the data in a directory names the segments. No other data directory may remove
+    /// them.
     ///
     /// # Errors
     /// Those of the system.
@@ -64,7 +65,7 @@ impl Tier {
         })
     }
 
-    /// The directory of the data that named segments here last, if any did.
+    /// Returns the directory of the data that last named segments here, or `None` if there is none.
     ///
     /// # Errors
     /// Those of the system.
@@ -77,11 +78,11 @@ impl Tier {
         }
     }
 
-    /// Takes the segments that a checkpoint in force names, of this process or an earlier one, and their dictionaries: they
-    /// stay until another checkpoint is [in force](Tier::in_force).
+    /// Adopts the segments that a checkpoint in force names, of this process or an earlier one,
+    /// with their dictionaries. They stay until another checkpoint is [in force](Tier::in_force).
     ///
     /// # Errors
-    /// When one is missing, shorter, or another: what is there is left as it is.
+    /// If a segment is missing, too short, or another one. The existing files are left unchanged.
     pub fn adopt(&self, named: &Named) -> Result<(), TierFault> {
         // Held until the segments have shares in them.
         let dictionaries = self.adopt_dictionaries(&named.dictionaries)?;
@@ -118,10 +119,10 @@ impl Tier {
         Ok(())
     }
 
-    /// Removes what an earlier process left and nobody has asked for; how many files.
+    /// Removes the files of an earlier process that were not requested. Returns their number.
     ///
     /// # Errors
-    /// Those of the system; what is left is removed at the next start.
+    /// Those of the system. The remaining files are removed at the next start.
     pub fn remove_leftovers(&self) -> Result<usize, TierFault> {
         let leftovers = std::mem::take(&mut lock(&self.slots).leftovers);
         for ordinal in &leftovers {
@@ -132,8 +133,9 @@ impl Tier {
         Ok(leftovers.len() + self.remove_left_dictionaries()?)
     }
 
-    /// The place of an entry that a checkpoint names, in a segment that was [adopted](Tier::adopt). It counts as named from
-    /// now on. None where there is no such segment, or it is shorter.
+    /// Returns the place of an entry that a checkpoint names, in an [adopted](Tier::adopt) segment.
+    /// The entry counts as named from now on. Returns `None` if there is no such segment, or it is
+    /// shorter.
     #[must_use]
     pub fn revive(&self, ordinal: u64, offset_units: u32, units: u32) -> Option<Place> {
         let slots = lock(&self.slots);
@@ -152,12 +154,12 @@ impl Tier {
         })
     }
 
-    /// Makes the entries durable that somebody [holds](Hold); what is to be named for them. Dictionaries were durable before
-    /// any of these entries was written.
+    /// Makes the [held](Hold) entries durable. Returns what a checkpoint has to name for them.
+    /// Dictionaries were made durable before any of these entries was written.
     ///
     /// # Errors
-    /// Those of the system. A segment that could not be synced is never durable again: what is alive in it is written
-    /// elsewhere.
+    /// Those of the system. A segment that could not be synced never becomes durable: its live
+    /// entries are written to another segment.
     pub fn make_durable(&self, hold: &Hold) -> Result<Named, TierFault> {
         let mut segments = Vec::new();
         let mut dictionaries = BTreeMap::new();
@@ -200,15 +202,15 @@ impl Tier {
         })
     }
 
-    /// A checkpoint is about to be in force that names these segments: they stay, and so do those that the one before
-    /// names, until it is known which of the two is.
+    /// Must be called before a checkpoint that names these segments comes into force. They stay,
+    /// and so do those of the checkpoint before, until it is known which of the two is in force.
     pub fn about_to_be_in_force(&self, hold: &Hold) {
         for (segment, _) in hold.segments() {
             segment.is_named.store(true, Ordering::Release);
         }
     }
 
-    /// A checkpoint is in force that names these segments and no others.
+    /// Records that a checkpoint is in force that names exactly these segments.
     pub fn in_force(&self, ordinals: &BTreeSet<u64>) {
         for segment in lock(&self.slots).all() {
             let is_named = ordinals.contains(&segment.ordinal);
@@ -216,8 +218,8 @@ impl Tier {
         }
     }
 
-    /// Has a [`Hold`] keep the segment in a slot, for one more entry; its ordinal. Somebody pins it already, or a stub names
-    /// something in it that is held meanwhile.
+    /// Makes a [`Hold`] keep the segment in a slot, for one more entry. Returns its ordinal. The
+    /// segment must already be pinned, or a stub that is locked meanwhile must name an entry in it.
     #[must_use]
     pub fn hold(&self, hold: &mut Hold, slot: u32) -> Option<u64> {
         if let Some(ordinal) = hold.again(slot) {

@@ -1,4 +1,4 @@
-//! Values out of memory: segments of cold values on a device.
+//! Cold values: segments of values on a device instead of in memory.
 //!
 //! ```text
 //!   append ──► open segment ──► sealed ──► compacted ──► removed
@@ -6,16 +6,17 @@
 //!                  └──── what is still named ──┘
 //! ```
 //!
-//! This room takes and returns bytes of keys and values: it knows neither the store that names its entries, nor
-//! commands, nor threads. [`Tier`] owns the files; who names an entry ([`Place`]) tells when it does so no more
-//! ([`Tier::forget`]). A segment is removed when nothing in it is named, nobody pins it, and no checkpoint in force names it:
-//! segments outlive the process ([`Tier::adopt`]). So do the dictionaries that short values are compressed with, as long as
-//! a segment needs them ([`Tier::train`] makes them).
+//! This room takes and returns the bytes of keys and values. It knows neither the store, which
+//! names its entries, nor commands, nor threads. [`Tier`] owns the files. A caller that names an
+//! entry ([`Place`]) calls [`Tier::forget`] when it no longer names it. A segment is removed when
+//! nothing in it is named, it is not pinned, and no checkpoint in force names it: segments outlive
+//! the process ([`Tier::adopt`]). So do the dictionaries with which short values are compressed,
+//! while a segment needs them ([`Tier::train`] creates them).
 //!
-//! It promises that what [`Tier::read`] returns is what was appended there under that key, or an error: sums cover
-//! the segment's salt and ordinal and the entry's offset, so that torn, stale and misdirected reads are found.
-//! So does what [`EntryRead::entry`] returns, of bytes that somebody else read.
-//! The format is a paper, `docs/formats/tier.md`.
+//! Guarantee: what [`Tier::read`] returns is what was appended there under that key, or an error.
+//! Sums cover the segment's salt and ordinal and the entry's offset, so torn, stale and misdirected
+//! reads are detected. The same holds for [`EntryRead::entry`] with bytes that the caller read.
+//! `docs/formats/tier.md` specifies the format.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +34,7 @@ mod tier;
 mod training;
 mod upkeep;
 
-/// The name of the directory of the segments, below the one that `tier-path` says.
+/// Name of the directory of the segments, below the directory of `tier-path`.
 pub const DIRECTORY_NAME: &str = "tier";
 
 pub use codecs::Compression;

@@ -1,4 +1,4 @@
-//! Samples of short values, for training: what is copied, and when.
+//! Samples of short values for training: what is copied, and when.
 //!
 //! ```text
 //!   collecting ── full ──► training ──► resting, twice as long as before ──► watching, or collecting again
@@ -6,46 +6,48 @@
 //!        └── values take a quarter more than they should ──◄── watching
 //! ```
 //!
-//! Where dictionaries do not help, this comes to an addition for each value: samples are copied ever more seldom.
+//! If dictionaries do not help, this costs one addition per value: samples are copied less and less
+//! often.
 
 use crate::codecs::{InUse, SHORT_BYTES_MAX, SHORT_BYTES_MIN};
 use base::sync::atomic::Ordering;
 
-/// So much is collected, unless memory is short.
+/// Number of sample bytes that are collected, unless memory is short.
 const SAMPLE_BYTES: usize = 10 << 20;
 
-/// Less is not worth training.
+/// Minimum number of bytes that are worth training.
 pub(crate) const SAMPLE_BYTES_MIN: usize = 1 << 20;
 
-/// After training in vain, so many bytes of short values pass before the next, and twice as many each time.
+/// After training without success, this many bytes of short values pass before the next training,
+/// and twice as many each time.
 const REST_BYTES: u64 = 128 << 20;
 const REST_BYTES_MAX: u64 = 64 << 30;
 
-/// How a dictionary does is looked at whenever so many bytes of values came by.
+/// The compression by a dictionary is checked whenever this many bytes of values were written.
 const WATCHED_BYTES: u64 = 16 << 20;
 
-/// What training takes besides the samples.
+/// Memory that training takes besides the samples.
 pub const TRAINING_BYTES: u64 = 16 << 20;
 
-/// What is being done.
+/// Present phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Collecting,
     Training,
-    /// For so many bytes more.
+    /// For this many more bytes.
     Resting(u64),
     Watching,
 }
 
-/// What was collected.
+/// Collected samples.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
-    /// One after the other.
+    /// The bodies, concatenated.
     pub(crate) bodies: Vec<u8>,
     pub(crate) lens: Vec<usize>,
 }
 
-/// See the module.
+/// The collector of samples. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Samples {
     phase: Phase,
@@ -66,7 +68,7 @@ impl Default for Samples {
 }
 
 impl Samples {
-    /// Limits what is collected; to nothing, where that is not worth it.
+    /// Limits the bytes that are collected; to zero if so few are not worth it.
     pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
         self.bytes_max = match bytes_max {
             less if less < SAMPLE_BYTES_MIN => 0,
@@ -77,7 +79,7 @@ impl Samples {
         }
     }
 
-    /// Forgets what was collected: no dictionaries are wanted.
+    /// Drops the collected samples: no dictionaries are wanted.
     pub(crate) fn give_up(&mut self) {
         self.collected = Collected::default();
         if self.phase != Phase::Training {
@@ -85,7 +87,7 @@ impl Samples {
         }
     }
 
-    /// Sees bodies that are about to be written.
+    /// Processes bodies that are about to be written.
     pub(crate) fn see<'b>(
         &mut self,
         bodies: impl Iterator<Item = &'b [u8]>,
@@ -123,13 +125,13 @@ impl Samples {
         self.collected.lens.push(body.len());
     }
 
-    /// Whether there is enough.
+    /// Whether there are enough samples.
     pub(crate) fn is_full(&self) -> bool {
         let is_full = self.collected.bodies.len() + SHORT_BYTES_MAX > self.bytes_max;
         self.phase == Phase::Collecting && self.bytes_max > 0 && is_full
     }
 
-    /// Gives what was collected to who trains now, and says so when it is done.
+    /// Takes the samples for training. The caller calls [`Samples::trained`] when it is done.
     pub(crate) fn take(&mut self) -> Option<Collected> {
         if !self.is_full() {
             return None;
@@ -138,7 +140,7 @@ impl Samples {
         Some(std::mem::take(&mut self.collected))
     }
 
-    /// Training is over, in vain or not.
+    /// Ends training, with or without a new dictionary.
     pub(crate) fn trained(&mut self, has_new: bool) {
         if has_new {
             self.phase = Phase::Watching;
@@ -149,13 +151,13 @@ impl Samples {
         }
     }
 
-    /// A dictionary of an earlier process is in use.
+    /// Watches a dictionary of an earlier process that is in use.
     pub(crate) fn watch(&mut self) {
         self.give_up();
         self.phase = Phase::Watching;
     }
 
-    /// Memory that it takes, and what training takes.
+    /// Returns the memory that it takes, and that training takes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let lens = self.collected.lens.capacity() * size_of::<usize>();
         let own = (self.collected.bodies.capacity() + lens) as u64;
@@ -166,7 +168,7 @@ impl Samples {
     }
 }
 
-/// Whether values have taken a quarter more lately than samples did.
+/// Whether recent values took a quarter more than the samples did.
 fn is_worse(in_use: &InUse) -> bool {
     let raw = in_use.recent_raw_bytes.load(Ordering::Relaxed);
     if raw < WATCHED_BYTES {

@@ -1,4 +1,4 @@
-//! One segment: a file of entries that is written from front to back.
+//! A segment: a file of entries that is written from front to back.
 //!
 //! ```text
 //!   0         8         16        24     32  36        4096
@@ -20,55 +20,58 @@ use crate::entry::{self, HEAD_BYTES, OwnedEntry, StoredEntry, Whereabouts};
 use crate::fault::TierFault;
 use crate::tier::lock;
 
-/// Bytes in front of the first entry.
+/// Bytes before the first entry.
 pub(crate) const SEGMENT_HEAD_BYTES: u64 = 4096;
 
 const MAGIC: &[u8; 8] = b"IOLTIER\n";
 const VERSION: u64 = 1;
 
-/// What one read of a scan asks for.
+/// Number of bytes that one read of a scan requests.
 const SCAN_BYTES: usize = 256 << 10;
 
-/// Which file a segment is, whatever process reads it.
+/// Identity of a segment's file, the same for every process that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentName {
-    /// Its number, which names the file.
+    /// Number of the segment, which names the file.
     pub ordinal: u64,
-    /// What tells it from another file that had this number.
+    /// Random number that distinguishes it from another file that had this ordinal.
     pub salt: u64,
-    /// Up to where it counts.
+    /// Length of its valid content.
     pub bytes: u64,
 }
 
-/// A segment, open.
+/// An open segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// Where it is in the table, once it is there.
+    /// Its index in the table, set when it is added.
     pub(crate) slot: u32,
     pub(crate) ordinal: u64,
     pub(crate) path: PathBuf,
     salt: u64,
     pub(crate) file: Box<dyn DiskFile>,
-    /// The same once more, read past the system's cache: from when on all of it is on the device, if that can be had.
+    /// A second handle for reads that bypass the system's cache, set when all of the segment is on
+    /// the device; `None` if it is not available.
     pub(crate) blocks: OnceLock<Option<BlockFile>>,
-    /// Up to where it is written.
+    /// End of the written bytes.
     pub(crate) end_bytes: AtomicU64,
     /// Bytes of entries that are named.
     pub(crate) live_bytes: AtomicU64,
-    /// Nothing is added any more.
+    /// Whether no more entries are added.
     pub(crate) is_sealed: AtomicBool,
-    /// Something in it could not be read: it is left as it is.
+    /// Whether something in it could not be read, so that it is left unchanged.
     pub(crate) is_damaged: AtomicBool,
-    /// Up to where it is durable.
+    /// End of the durable bytes.
     synced_bytes: AtomicU64,
-    /// A sync failed: nobody knows what of it is durable, and no checkpoint may name it any more.
+    /// Whether a sync failed: it is unknown which part is durable, and no checkpoint may name it
+    /// any more.
     pub(crate) is_untrusted: AtomicBool,
-    /// How many have places of entries in it that may be forgotten meanwhile.
+    /// Number of users that have places of entries in it which may be forgotten meanwhile.
     pub(crate) pins: AtomicU64,
-    /// A checkpoint in force names it, or one that may be.
+    /// Whether a checkpoint names it that is in force or may come into force.
     pub(crate) is_named: AtomicBool,
     codecs: Arc<Codecs>,
-    /// Shares in those that entries of it need: from before the first is written.
+    /// Shares in the dictionaries that its entries need, taken before the first such entry is
+    /// written.
     dictionaries: Mutex<Vec<Arc<Dictionary>>>,
 }
 
@@ -99,7 +102,7 @@ impl Segment {
         }
     }
 
-    /// Makes a segment's file.
+    /// Creates a segment with its file.
     pub(crate) fn create(
         disk: &dyn Disk,
         path: PathBuf,
@@ -116,14 +119,15 @@ impl Segment {
                 Ok(Self::new(path, (ordinal, salt), file, codecs))
             }
             Err(cause) => {
-                // What was made of it is rubbish; if it cannot be removed, the next start does.
+                // An incomplete file is useless. If it cannot be removed, the next start removes
+                // it.
                 let _left = disk.remove(&path);
                 Err(TierFault::System { path, cause })
             }
         }
     }
 
-    /// Opens one of an earlier process, of which `name` says what it is. Nothing is added to it.
+    /// Opens the segment of an earlier process that `name` identifies. No entries are added to it.
     pub(crate) fn open(
         disk: &dyn Disk,
         path: PathBuf,
@@ -158,7 +162,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Makes durable what was written so far; where that ends.
+    /// Makes everything written so far durable. Returns its end.
     pub(crate) fn make_durable(&self) -> Result<u64, TierFault> {
         let end = self.end_bytes.load(Ordering::Acquire);
         if self.is_untrusted.load(Ordering::Acquire) {
@@ -174,7 +178,7 @@ impl Segment {
         Ok(end)
     }
 
-    /// What it is called.
+    /// Returns its identity.
     pub(crate) fn name(&self) -> SegmentName {
         SegmentName {
             ordinal: self.ordinal,
@@ -199,7 +203,7 @@ impl Segment {
         }
     }
 
-    /// Those that its entries need, by number.
+    /// Returns the dictionaries that its entries need, by number.
     pub(crate) fn needed(&self) -> Vec<Arc<Dictionary>> {
         let mut shares = lock(&self.dictionaries).clone();
         shares.sort_by_key(|one| one.name.number);
@@ -223,7 +227,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Reads the entry of a key; once more if it is not what it should be.
+    /// Reads the entry of a key. Reads again if the bytes are damaged.
     pub(crate) fn read(
         &self,
         offset_bytes: u64,
@@ -251,7 +255,7 @@ impl Segment {
         self.entry_in(&buffer[..read], offset_bytes, key)
     }
 
-    /// The entry of a key in bytes that were read from where it is.
+    /// Decodes the entry of a key from bytes that were read at its offset.
     pub(crate) fn entry_in(
         &self,
         bytes: &[u8],
@@ -272,7 +276,8 @@ impl Segment {
         })
     }
 
-    /// Shows all entries in order, with their offsets and lengths in bytes, up to the first that `visit` refuses.
+    /// Visits all entries in order, with their offsets and lengths in bytes, until `visit` returns
+    /// an error.
     pub(crate) fn scan(
         &self,
         mut visit: impl FnMut(u64, usize, StoredEntry<'_>) -> Result<(), TierFault>,
@@ -299,7 +304,8 @@ impl Segment {
                 done += bytes;
             }
             if done == 0 {
-                // Where what was asked for is not there the file has become shorter, and asking again does not help.
+                // If the requested bytes are missing, the file was truncated, and reading again
+                // does not help.
                 let needed = entry::lengths(&buffer)
                     .and_then(|(key, body)| entry::padded_bytes(key, body))
                     .filter(|needed| *needed > asked && *needed <= left);
@@ -328,7 +334,7 @@ impl Segment {
     }
 }
 
-/// Length of the entry that `bytes` begin with, if all of it is there.
+/// Returns the length of the entry at the start of `bytes`, or `None` if it is incomplete.
 fn whole_entry(bytes: &[u8]) -> Option<usize> {
     if bytes.len() < HEAD_BYTES {
         return None;

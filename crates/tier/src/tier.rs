@@ -1,12 +1,12 @@
-//! The segments of a server: the table of slots, where the next entries go, what may be removed.
+//! The segments of a server: the table of slots, the open segment, and the removal of segments.
 //!
 //! ```text
 //!   stubs, pins, checkpoints in force ── name ──► segments       a segment that nothing names is removed
 //! ```
 //!
-//! What must stay true: bytes that are named count as live from before they are named until [`Tier::forget`]; a slot is
-//! used again only when its segment was removed; a segment that a checkpoint in force names is there, whatever of it is
-//! alive.
+//! What must stay true: bytes count as live from before they are named until [`Tier::forget`]. A
+//! slot is reused only after its segment was removed. A segment that a checkpoint in force names
+//! exists, even if no entry of it is live.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -24,73 +24,74 @@ use crate::entry::{Entry, OwnedEntry, StoredEntry, UNIT_BYTES, encode};
 use crate::fault::TierFault;
 use crate::segment::{SEGMENT_HEAD_BYTES, Segment};
 
-/// What names of segments end with.
+/// Suffix of the names of segment files.
 const SUFFIX: &str = ".seg";
 
-/// Slots there can be: what fits into 18 bits.
+/// Maximum number of slots: 18 bits.
 const SLOTS_MAX: usize = 1 << 18;
 
-/// Entries are not longer than 20 bits of units can say.
+/// Maximum length of an entry: 20 bits of units.
 const ENTRY_BYTES_MAX: usize = ((1 << 20) - 1) * UNIT_BYTES;
 
-/// So many segments are left for what compaction writes, or an eighth of a small tier: it frees more than it takes.
+/// Number of segments (at most an eighth of a small tier) that are reserved for compaction, which
+/// frees more than it takes.
 const RESERVED_SEGMENTS: u64 = 2;
 
-/// For what something is written.
+/// Purpose of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Demotion,
     Compaction,
 }
 
-/// What a tier is made with.
+/// Options of a tier.
 #[derive(Clone, Debug)]
 pub struct TierOptions {
     /// The directory of the segments.
     pub directory: PathBuf,
-    /// All files together are not longer.
+    /// Maximum bytes of all files together.
     pub bytes_max: u64,
     /// Length of a segment: up to 64 MiB.
     pub segment_bytes: u64,
 }
 
-/// Where an entry is.
+/// Position of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Slot of its segment.
     pub slot: u32,
-    /// From the segment's start, in units.
+    /// Offset from the segment's start, in units.
     pub offset_units: u32,
     /// Its length in units.
     pub units: u32,
 }
 
-/// How much there is.
+/// Counters of a tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
-    /// Bytes of their files, and those of dictionaries.
+    /// Bytes of the segments' and dictionaries' files.
     pub used_bytes: u64,
     /// Bytes of entries that are named.
     pub live_bytes: u64,
     /// Bytes ever written.
     pub written_bytes: u64,
-    /// Of these, by compaction.
+    /// Bytes written by compaction, out of these.
     pub compacted_bytes: u64,
-    /// Bytes of values that came to be written, before compression.
+    /// Bytes of the values to be written, before compression.
     pub raw_bytes: u64,
     /// Bytes of files that only a checkpoint in force names.
     pub kept_bytes: u64,
-    /// Dictionaries.
+    /// Number of dictionaries.
     pub dictionaries: u64,
-    /// Bytes of values that came to be written with a dictionary, before that.
+    /// Bytes of the values to be written with a dictionary, before compression.
     pub packed_raw_bytes: u64,
-    /// Bytes that they took.
+    /// Bytes of these values as stored.
     pub packed_bytes: u64,
 }
 
-/// Who owns the segments.
+/// The owner of the segments.
 #[derive(Debug)]
 pub struct Tier {
     pub(crate) disk: Arc<dyn Disk>,
@@ -107,14 +108,15 @@ pub struct Tier {
     pub(crate) compacted_bytes: AtomicU64,
 }
 
-/// Which segment is in which slot.
+/// The segments by slot.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     table: Vec<Option<Arc<Segment>>>,
     by_ordinal: HashMap<u64, u32>,
-    /// Where the next one is looked for: a slot that was just given up rests, for those who had a place in it.
+    /// Where the search for a free slot begins. A slot that was just freed is not reused soon, for
+    /// users that had a place in it.
     next: usize,
-    /// Files that an earlier process left and that nobody has asked for yet.
+    /// Files of an earlier process that were not requested yet.
     pub(crate) leftovers: BTreeSet<u64>,
 }
 
@@ -153,7 +155,7 @@ impl Slots {
     }
 }
 
-/// Where the next entries go.
+/// The segment that the next entries are written to.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) open: Option<Arc<Segment>>,
@@ -162,8 +164,9 @@ pub(crate) struct Writer {
 }
 
 impl Tier {
-    /// A tier in a directory of its own. Segments that are there are of an earlier process: a checkpoint may name them
-    /// ([`Tier::adopt`]), and the others go when [`Tier::remove_leftovers`] says so. Nothing else in it is touched.
+    /// Opens a tier in a directory of its own. Existing segments belong to an earlier process: a
+    /// checkpoint may name them ([`Tier::adopt`]), and [`Tier::remove_leftovers`] removes the
+    /// others. No other file in the directory is touched.
     ///
     /// # Errors
     /// Those of the system.
@@ -177,7 +180,7 @@ impl Tier {
         Self::open_to_read(disk, options)
     }
 
-    /// As [`Tier::open`], for who only reads, of a directory that is there.
+    /// Opens a tier like [`Tier::open`], for reading only. The directory must exist.
     ///
     /// # Errors
     /// Those of the system.
@@ -213,13 +216,13 @@ impl Tier {
         })
     }
 
-    /// Where the segments are.
+    /// Returns the directory of the segments.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Whether there are segments of an earlier process that nobody has asked for.
+    /// Whether there are segments of an earlier process that were not requested.
     #[must_use]
     pub fn has_leftovers(&self) -> bool {
         !lock(&self.slots).leftovers.is_empty()
@@ -229,22 +232,23 @@ impl Tier {
         self.directory.join(segment_name(ordinal))
     }
 
-    /// Changes how much the files may take.
+    /// Sets the maximum bytes of the files.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Says which values are compressed, and how.
+    /// Sets which values are compressed, and how.
     pub fn set_compression(&self, wanted: Compression) {
         self.codecs.set_compression(wanted);
     }
 
-    /// Says how many bytes of samples are collected for a dictionary, at most; too few are none.
+    /// Sets the maximum bytes of samples for a dictionary. Below a minimum none are collected.
     pub fn set_sample_bytes_max(&self, bytes_max: usize) {
         lock(&self.codecs.samples).set_bytes_max(bytes_max);
     }
 
-    /// Memory that compression takes: dictionaries, contexts, samples, and training while it is done.
+    /// Returns the memory that compression takes: dictionaries, contexts, samples, and training
+    /// while it runs.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let (_, _, dictionary_bytes) = lock(&self.codecs.table).counts();
@@ -252,35 +256,37 @@ impl Tier {
         dictionary_bytes + samples_bytes + self.codecs.context_bytes()
     }
 
-    /// How much the files may take.
+    /// Returns the maximum bytes of the files.
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Length of a segment.
+    /// Returns the length of a segment.
     #[must_use]
     pub fn segment_bytes(&self) -> u64 {
         self.segment_bytes
     }
 
-    /// Writes an entry; where it is. It counts as named from now on.
+    /// Writes an entry. Returns its place. The entry counts as named from now on.
     ///
     /// # Errors
-    /// [`TierFault::Full`], [`TierFault::TooLong`], or those of the system; then it is nowhere.
+    /// [`TierFault::Full`], [`TierFault::TooLong`], or those of the system. The entry is not
+    /// written then.
     pub fn append(&self, entry: &Entry<'_>) -> Result<Place, TierFault> {
         let places = self.append_all(std::slice::from_ref(entry))?;
         places.into_iter().next().ok_or(TierFault::TooLong)
     }
 
-    /// Writes entries, at once as far as one segment has room for them: the places of as many of them, from the first on, as
-    /// could be written. What was written is not given up for the rest: where only a segment at a time is freed, a batch that is
-    /// longer than one would never be written otherwise.
+    /// Writes entries, with one write per segment. Returns the places of as many entries, from the
+    /// first on, as could be written. If an error occurs later, the entries written before are
+    /// kept: if only one segment at a time is freed, a batch that is longer than a segment could
+    /// never be written otherwise.
     ///
     /// # Errors
-    /// As [`Tier::append`], where not even the first could be written.
+    /// The same as those of [`Tier::append`], if not even the first entry could be written.
     pub fn append_all(&self, entries: &[Entry<'_>]) -> Result<Vec<Place>, TierFault> {
-        // Before anybody waits for the open segment.
+        // Compresses before it waits for the lock of the open segment.
         let mut packer = self.codecs.packer();
         if self.codecs.compression().has_dictionaries() {
             let bodies = entries.iter().map(|entry| entry.body);
@@ -337,7 +343,7 @@ impl Tier {
                 rest = &rest[1..];
             }
             if let Err(fault) = segment.write(&bytes) {
-                // What comes after its good end is nobody's.
+                // The bytes after its valid end belong to no entry.
                 seal(&mut writer, &segment);
                 return Err(fault);
             }
@@ -349,7 +355,7 @@ impl Tier {
         Ok(())
     }
 
-    /// The open segment if it has room for so many bytes, or a new one.
+    /// Returns the open segment if it has space for this many bytes, or a new one.
     fn segment_for(
         &self,
         writer: &mut Writer,
@@ -377,24 +383,24 @@ impl Tier {
         let (ordinal, salt) = (writer.next_ordinal, writer.random.next_u64());
         writer.next_ordinal += 1;
         let path = self.path(ordinal);
-        // Nobody waits for the device with the table held.
+        // The table is not locked here, so no thread waits for the device while it holds the table.
         let made = Segment::create(&*self.disk, path, (ordinal, salt), &self.codecs)?;
         let made = lock(&self.slots).add(made)?;
         writer.open = Some(Arc::clone(&made));
         Ok(made)
     }
 
-    /// The entry of a key. May wait for the device.
+    /// Reads the entry of a key. May wait for the device.
     ///
     /// # Errors
-    /// [`TierFault`]; what is there is not returned.
+    /// [`TierFault`]; the damaged bytes are not returned.
     pub fn read(&self, place: Place, key: &[u8]) -> Result<OwnedEntry, TierFault> {
         let segment = self.segment(place.slot)?;
         let (offset_bytes, bytes) = entry_at(place);
         segment.read(offset_bytes, bytes, key)
     }
 
-    /// The name of the segment in a slot: another one each time that the slot is used.
+    /// Returns the ordinal of the segment in a slot. Each use of the slot has another one.
     #[must_use]
     pub fn ordinal(&self, slot: u32) -> Option<u64> {
         self.segment(slot).ok().map(|segment| segment.ordinal)
@@ -406,7 +412,7 @@ impl Tier {
         segment.ok_or(TierFault::NoSegment { slot })
     }
 
-    /// An entry is named no more.
+    /// Records that an entry is no longer named.
     pub fn forget(&self, place: Place) {
         if let Ok(segment) = self.segment(place.slot) {
             let bytes = u64::from(place.units) * UNIT_BYTES as u64;
@@ -414,26 +420,27 @@ impl Tier {
         }
     }
 
-    /// The segment in a slot is not removed until [`Tier::unpin`]: somebody has the place of an entry that may be forgotten
-    /// meanwhile. Called while that is named.
+    /// Keeps the segment in a slot from being removed until [`Tier::unpin`], for a caller with the
+    /// place of an entry that may be forgotten meanwhile. Must be called while the entry is named.
     pub fn pin(&self, slot: u32) {
         if let Ok(segment) = self.segment(slot) {
             segment.pins.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// Ends what [`Tier::pin`] began.
+    /// Ends the effect of [`Tier::pin`].
     pub fn unpin(&self, slot: u32) {
         if let Ok(segment) = self.segment(slot) {
             segment.pins.fetch_sub(1, Ordering::AcqRel);
         }
     }
 
-    /// Removes segments that nothing names and nobody pins, and then dictionaries that nothing needs; how many segments. What
-    /// cannot be removed is tried again.
+    /// Removes segments that are neither named nor pinned, and then dictionaries that are not
+    /// needed. Returns the number of segments. If a file cannot be removed, later calls try again.
     pub fn remove_dead(&self) -> usize {
         let mut slots = lock(&self.slots);
-        // What is alive is looked at first: whoever pins does so while something is, and so before nothing is.
+        // Live bytes are checked before pins: a caller pins while an entry is live, so its pin is
+        // visible before the live bytes become 0.
         let is_dead = |segment: &Segment| {
             segment.is_sealed.load(Ordering::Acquire)
                 && segment.live_bytes.load(Ordering::Acquire) == 0
@@ -453,13 +460,14 @@ impl Tier {
         }
         drop(slots);
         let removed = self.discard(dead.iter().map(|segment| segment.path.clone()).collect());
-        // Who is the last to have one gives up shares in dictionaries.
+        // The last owner of a segment releases the segment's shares in dictionaries.
         drop(dead);
         self.remove_unneeded_dictionaries();
         removed
     }
 
-    /// Removes files that nothing needs, and those that could not be removed before; how many.
+    /// Removes these files, and those that could not be removed before. Returns the number of
+    /// removed files.
     pub(crate) fn discard(&self, files: Vec<PathBuf>) -> usize {
         let mut rubbish = std::mem::take(&mut *lock(&self.rubbish));
         rubbish.extend(files);
@@ -470,7 +478,7 @@ impl Tier {
         removed
     }
 
-    /// How much there is.
+    /// Returns the counters.
     #[must_use]
     pub fn figures(&self) -> Figures {
         let (dictionaries, dictionary_bytes, _) = lock(&self.codecs.table).counts();
@@ -499,19 +507,19 @@ impl Tier {
     }
 }
 
-/// The name of the file of a segment.
+/// Returns the name of a segment's file.
 #[must_use]
 pub fn segment_name(ordinal: u64) -> String {
     format!("{ordinal:016x}{SUFFIX}")
 }
 
-/// Whether a file is called as a segment is.
+/// Whether a file has the name of a segment.
 #[must_use]
 pub fn is_segment_name(name: &str) -> bool {
     ordinal_of(name).is_some()
 }
 
-/// Ends the open segment.
+/// Seals the open segment.
 pub(crate) fn seal(writer: &mut Writer, segment: &Segment) {
     segment.is_sealed.store(true, Ordering::Release);
     writer.open = None;
@@ -534,14 +542,14 @@ pub(crate) fn place(slot: u32, offset_bytes: u64, bytes: usize) -> Result<Place,
     })
 }
 
-/// From which byte of its segment on an entry is, and how many it has.
+/// Returns the offset of an entry in its segment and its length, in bytes.
 pub(crate) fn entry_at(place: Place) -> (u64, usize) {
     let bytes = usize::try_from(place.units).unwrap_or(usize::MAX);
     let bytes = bytes.saturating_mul(UNIT_BYTES).min(ENTRY_BYTES_MAX);
     (u64::from(place.offset_units) * UNIT_BYTES as u64, bytes)
 }
 
-/// The ordinal that a file's name tells, if it is a segment's.
+/// Returns the ordinal in a file's name, or `None` if it is not a segment's.
 fn ordinal_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(SUFFIX)?;
     let is_one = digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());

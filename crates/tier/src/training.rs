@@ -1,4 +1,5 @@
-//! Training of dictionaries, for a thread that has nothing else to do: it takes a second or two of it.
+//! Training of dictionaries, on an otherwise idle thread: it takes a second or two of processor
+//! time.
 //!
 //! ```text
 //!   samples ─┬─ the first seven eighths ──► a dictionary
@@ -16,22 +17,22 @@ use crate::fault::TierFault;
 use crate::samples::Collected;
 use crate::tier::{Tier, lock};
 
-/// What training came to.
+/// Result of training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trained {
     /// The dictionary that is in use from now on, if it is a new one.
     pub new: Option<u32>,
-    /// Whether one is in use.
+    /// Whether a dictionary is in use.
     pub has_dictionary: bool,
-    /// Bytes of the values that were tried.
+    /// Bytes of the test values.
     pub raw_bytes: u64,
-    /// What they take without a dictionary.
+    /// Their bytes without a dictionary.
     pub without_bytes: u64,
-    /// And with the new one, whether it came to be used or not.
+    /// Their bytes with the new dictionary, whether it is used or not.
     pub with_bytes: u64,
 }
 
-/// What is done with a dictionary that was trained.
+/// Decision about a trained dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     New,
@@ -40,7 +41,7 @@ enum Verdict {
 }
 
 impl Tier {
-    /// Whether there are enough samples, and room for one more dictionary.
+    /// Whether there are enough samples, and there may be another dictionary.
     #[must_use]
     pub fn wants_training(&self) -> bool {
         self.codecs.compression().has_dictionaries()
@@ -48,11 +49,11 @@ impl Tier {
             && lock(&self.codecs.table).has_room()
     }
 
-    /// Trains a dictionary if that is wanted, and uses it if it pays, unless `goes_on` says then that it is over. Takes its
-    /// time, and memory.
+    /// Trains a dictionary if [`Tier::wants_training`], and uses it if it pays, unless `goes_on`
+    /// returns `false` after training. Takes long, and memory.
     ///
     /// # Errors
-    /// Those of the system: then it goes on as before.
+    /// Those of the system. Everything then continues as before.
     pub fn train(&self, goes_on: &dyn Fn() -> bool) -> Result<Option<Trained>, TierFault> {
         if !self.wants_training() {
             return Ok(None);
@@ -76,7 +77,8 @@ impl Tier {
         let learnt_bytes: usize = collected.lens[..count].iter().sum();
         let (learnt, tried) = collected.bodies.split_at(learnt_bytes);
         let (learnt_lens, tried_lens) = collected.lens.split_at(count);
-        // It has reasons to find none, such as samples of which each is another's copy, or all are noise.
+        // zstd may find no dictionary, for example if all samples are copies of each other, or all
+        // are noise.
         let content = from_continuous(learnt, learnt_lens, DICTIONARY_BYTES_MAX).ok();
         let compression = self.codecs.compression();
         if !goes_on() || !compression.has_dictionaries() {
@@ -94,7 +96,7 @@ impl Tier {
             let content = content.clone()?;
             dictionary::encode(number, per_mille, content)
         };
-        // What it is measured with says nothing yet about what is to be expected of it.
+        // The dictionary that is measured has no expected compression in its file yet.
         let candidate = file(0).and_then(|file| {
             let dictionary = Dictionary::decode(&file).ok()?;
             in_use_of(&file, Arc::new(dictionary))
@@ -119,7 +121,7 @@ impl Tier {
     }
 }
 
-/// The bodies that stand one after the other.
+/// Splits concatenated bodies.
 fn bodies<'b>(mut all: &'b [u8], lens: &[usize]) -> Vec<&'b [u8]> {
     let each = lens.iter().filter_map(|len| {
         let (body, rest) = all.split_at_checked(*len)?;
@@ -129,15 +131,16 @@ fn bodies<'b>(mut all: &'b [u8], lens: &[usize]) -> Vec<&'b [u8]> {
     each.collect()
 }
 
-/// What bodies take with a dictionary, or without.
+/// Returns the bytes of bodies compressed with a dictionary, or without.
 fn length(bodies: &[&[u8]], compression: Compression, in_use: Option<Arc<InUse>>) -> u64 {
     let mut packer = Packer::new(compression, in_use);
     let each = bodies.iter().map(|body| packer.pack(body).0.len() as u64);
     each.sum()
 }
 
-/// A dictionary has to make values a quarter shorter than LZ4 does, or a tenth shorter than zstd does without; and another one
-/// a tenth shorter than the one before.
+/// Decides about a dictionary. It must make values a quarter shorter than LZ4 does, or a tenth
+/// shorter than zstd does without one. A replacement must make them a tenth shorter than the one
+/// before.
 fn decide(
     compression: Compression,
     without_bytes: u64,
@@ -168,7 +171,7 @@ mod tests {
         assert_eq!(auto(None, u64::MAX), Verdict::None);
         assert_eq!(auto(Some(500), 460), Verdict::Before);
         assert_eq!(auto(Some(500), 450), Verdict::New);
-        // The one in use pays no more.
+        // The dictionary in use no longer pays.
         assert_eq!(auto(Some(800), 740), Verdict::New);
         assert_eq!(auto(Some(800), 760), Verdict::None);
         let zstd = |with| decide(Compression::Zstd, 1_000, None, with);

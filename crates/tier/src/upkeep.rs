@@ -1,4 +1,4 @@
-//! What is done to segments that are full: what is in use of them is written together, and all of it is read again.
+//! Maintenance of sealed segments: compaction of their live entries, and scrubbing of all entries.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::segment::Segment;
 use crate::tier::{Place, Purpose, Tier, lock, place};
 
 impl Tier {
-    /// The slot of the sealed segment of which the smallest part is alive, if that is below `percent`, or one that could not
-    /// be synced.
+    /// Returns the slot of the sealed segment with the smallest live part, if that is below
+    /// `percent`, or of one that could not be synced.
     #[must_use]
     pub fn next_to_compact(&self, percent: u64) -> Option<u32> {
         let slots = lock(&self.slots);
@@ -31,14 +31,15 @@ impl Tier {
         (part(least) < percent).then_some(least.slot)
     }
 
-    /// Writes what is still named of a segment elsewhere: `is_named` tells that of an entry and its place, and `moved`
-    /// has its name changed from one place to another, and tells whether that was done. How many were moved. They stay
-    /// compressed as they are; but what needs a dictionary that is not in use any more does not need it afterwards, unless that
-    /// would make it longer.
+    /// Moves the named entries of a segment to other segments. `is_named` returns whether an entry
+    /// is named at a place. `moved` changes its name from one place to another, and returns whether
+    /// that succeeded. Returns the number of moved entries. They keep their compression, except
+    /// entries that need a dictionary which is no longer in use. These are compressed again, unless
+    /// that would make them longer.
     ///
     /// # Errors
-    /// As [`Tier::append`] and [`Tier::read`]. A segment with an entry that cannot be read is left as it is from
-    /// then on.
+    /// The same as those of [`Tier::append`] and [`Tier::read`]. A segment with an entry that
+    /// cannot be read is left unchanged from then on.
     pub fn compact(
         &self,
         slot: u32,
@@ -78,9 +79,9 @@ impl Tier {
         scanned.map(|()| count)
     }
 
-    /// Reads all entries of the sealed segment that comes after this ordinal and was not found damaged yet: its ordinal, and
-    /// what is wrong with the first bad one. `pace` is told the length of each, and says whether to go on. None where
-    /// there is no such segment.
+    /// Reads all entries of the next sealed segment after this ordinal that is not known to be
+    /// damaged. Returns its ordinal, and the fault of the first bad entry, or `None` if there is no
+    /// such segment. `pace` gets the length of each entry, and returns whether to continue.
     pub fn scrub_after(
         &self,
         ordinal: u64,
@@ -100,7 +101,7 @@ impl Tier {
             goes_on = pace(bytes as u64);
             match goes_on {
                 true => Ok(()),
-                // Ends the scan, and is nothing that is wrong.
+                // Ends the scan; this is not reported as a fault.
                 false => Err(TierFault::Full),
             }
         });
@@ -113,8 +114,8 @@ impl Tier {
         Some((next.ordinal, scanned))
     }
 
-    /// Reads all entries of all segments, and the dictionaries; how many entries, and what is wrong with the first bad one of
-    /// each segment, and with dictionaries.
+    /// Reads all entries of all segments, and the dictionaries. Returns the number of entries, and
+    /// the faults of the first bad entry of each segment and of dictionaries.
     #[must_use]
     pub fn scrub(&self) -> (u64, Vec<TierFault>) {
         let segments: Vec<_> = lock(&self.slots).all().map(Arc::clone).collect();

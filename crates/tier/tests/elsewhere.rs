@@ -1,4 +1,4 @@
-//! Entries that somebody else reads the bytes of are judged like those that are read here.
+//! Entries whose bytes the caller reads are checked like those that the tier reads.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -10,7 +10,7 @@ use durability::disk::{Disk, SystemDisk};
 use durability::simulated::SimulatedDisk;
 use tier::{Compression, Entry, EntryRead, Place, Tier, TierOptions};
 
-/// A directory that goes with this.
+/// A directory that is removed on drop.
 struct Directory(PathBuf);
 
 impl Drop for Directory {
@@ -41,10 +41,10 @@ fn append(tier: &Tier, key: &[u8], body: &[u8]) -> (Place, u64) {
     (place, tier.ordinal(place.slot).unwrap())
 }
 
-/// What is read as the extent says; where it begins.
+/// Reads the extent of an entry. Returns the bytes, and where they begin.
 fn read(entry: &EntryRead) -> (Vec<u8>, u64) {
     let extent = entry.extent().unwrap();
-    // In memory that begins a page, as a read past the cache needs it.
+    // Into page-aligned memory, as a read that bypasses the cache needs it.
     let mut bytes = base::page_buffer::PageBuffer::new(extent.bytes).unwrap();
     let count = extent
         .file
@@ -79,7 +79,7 @@ fn an_entry_is_found_in_what_was_read_before_and_after_its_segment_is_settled() 
             let inside = usize::try_from(u64::from(place.offset_units) * 16 - from).unwrap();
             flipped[inside + 100] ^= 1;
             assert!(entry.entry(&flipped, from, &body[..1]).is_err());
-            // What was read of another place.
+            // As if the bytes were read at another place.
             assert!(entry.entry(&bytes, from + 16, &body[..1]).is_err());
         }
     }

@@ -1,5 +1,5 @@
-//! Devices that fail, lose power, or give other bytes than were written there: each value is exact, or an error that
-//! has a name, and never another key's.
+//! Devices that fail, lose power, or return other bytes than were written: each read returns the
+//! exact value, or an error that names the cause, and never another key's value.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -42,14 +42,14 @@ fn entry<'e>(key: &'e [u8], body: &'e [u8]) -> Entry<'e> {
     }
 }
 
-/// What the keys of a tier hold, as the store would know it.
+/// The keys and values of a tier, as the store would know them.
 #[derive(Default)]
 struct Model {
     named: HashMap<Vec<u8>, (Place, Vec<u8>)>,
 }
 
 impl Model {
-    /// Writes another value of a key; a write that fails leaves the one before.
+    /// Writes a new value of a key. A write that fails keeps the former value.
     fn write(&mut self, tier: &Tier, random: &mut Prng) {
         let key = vec![u8::try_from(random.index(20)).unwrap()];
         let fill = u8::try_from(random.index(256)).unwrap();
@@ -64,7 +64,7 @@ impl Model {
     fn tidy(&mut self, tier: &Tier) {
         if let Some(slot) = tier.next_to_compact(60) {
             let named = RefCell::new(&mut self.named);
-            // What fails is tried again later.
+            // A compaction that fails is tried again later.
             let _tried = tier.compact(
                 slot,
                 |head, place| named.borrow().get(head.key).is_some_and(|it| it.0 == place),
@@ -117,7 +117,7 @@ fn whatever_operation_fails_each_value_is_the_one_that_is_named() {
             struck += disk.faults_struck();
             disk.heal();
             model.check(&tier, &format!("{fault:?} at {at}"));
-            // And it goes on.
+            // The tier also continues to work.
             let before = tier.figures().written_bytes;
             model.work(&tier, &mut Prng::seeded(3), 20);
             assert!(tier.figures().written_bytes > before, "{fault:?} at {at}");
@@ -155,7 +155,8 @@ fn after_a_power_cut_at_any_operation_a_checkpoint_in_force_has_its_values() {
 
 type Kept = HashMap<Vec<u8>, (u64, Place, Vec<u8>)>;
 
-/// Writes, names in a checkpoint, writes on: operations there were, and the checkpoint in force.
+/// Writes, makes checkpoints, and writes on. Returns the number of operations, and the checkpoint
+/// in force.
 fn run_until_off(disk: &Arc<SimulatedDisk>) -> (u64, Option<(Named, Kept)>) {
     let Ok(tier) = tier(disk) else {
         return (disk.operations(), None);
@@ -186,7 +187,7 @@ fn run_until_off(disk: &Arc<SimulatedDisk>) -> (u64, Option<(Named, Kept)>) {
 
 type KeyPlace = (Vec<u8>, Place);
 
-/// A device with two segments of entries, and where these are.
+/// Returns a device with two segments of entries, and their places.
 fn filled() -> (Arc<SimulatedDisk>, Tier, Vec<KeyPlace>) {
     let disk = device(7);
     let tier = tier(&disk).unwrap();
@@ -222,7 +223,7 @@ fn write_over(disk: &SimulatedDisk, tier: &Tier, place: Place, bytes: &[u8]) {
 #[test]
 fn what_is_read_from_another_place_is_found() {
     let (disk, tier, places) = filled();
-    // All entries have one length, so each would do in each place.
+    // All entries have the same length, so each would fit in each place.
     let first = bytes_of(&disk, &tier, places[0].1);
     for (key, place) in &places[1..] {
         write_over(&disk, &tier, *place, &first);
@@ -264,7 +265,7 @@ fn what_another_file_of_the_same_name_left_is_found() {
         .map(|(_, place)| bytes_of(&disk, &tier, *place))
         .collect();
     drop(tier);
-    // The names come again where nothing was durable: the files have other salts.
+    // Names are reused if nothing was durable; the files have other salts.
     let again = device(8);
     let tier = {
         let tier = self::tier(&again).unwrap();

@@ -1,4 +1,4 @@
-//! The tier over a simulated device: what is read is what was written, or an error.
+//! The tier on a simulated device: a read returns what was written, or an error.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -22,7 +22,7 @@ fn tier(disk: &Arc<SimulatedDisk>, bytes_max: u64) -> Tier {
         segment_bytes: 64 << 10,
     };
     let tier = Tier::open(Arc::clone(disk) as Arc<dyn Disk>, &options).unwrap();
-    // The bodies of these tests are short then.
+    // The bodies of these tests would be short otherwise.
     tier.set_compression(Compression::No);
     tier
 }
@@ -146,7 +146,7 @@ fn a_full_tier_says_so_and_goes_on_when_there_is_room() {
     assert!(tier.append(&entry(b"key", &body)).is_ok());
 }
 
-/// Given up as a whole, it would take the room that was freed for it again and again.
+/// A batch that failed as a whole would fill the freed space with useless entries again and again.
 #[test]
 fn of_a_batch_that_is_longer_than_the_room_there_is_the_first_entries_are_written() {
     let disk = Arc::new(SimulatedDisk::new(1));
@@ -165,7 +165,7 @@ fn of_a_batch_that_is_longer_than_the_room_there_is_the_first_entries_are_writte
     }
     let none = tier.append_all(&entries[places.len()..]);
     assert!(matches!(none, Err(TierFault::Full)), "{none:?}");
-    // A segment's room is freed: some more of them.
+    // The space of one segment is freed, so some more entries fit.
     for place in &places[..3] {
         tier.forget(*place);
     }
@@ -180,7 +180,7 @@ fn a_full_tier_of_which_most_is_in_use_is_compacted_and_goes_on() {
     let tier = tier(&disk, 20 * (64 << 10));
     let body = vec![1; 1_000];
     let mut random = Prng::seeded(13);
-    // Seven tenths of it are in use, and what is overwritten lies everywhere.
+    // Seven tenths of the tier are in use, and overwritten entries are spread everywhere.
     let mut named: HashMap<Vec<u8>, Place> = HashMap::new();
     let mut rewritten = 0;
     for round in 0..6_000_u32 {
@@ -208,13 +208,13 @@ fn a_full_tier_of_which_most_is_in_use_is_compacted_and_goes_on() {
     for (key, place) in &named {
         assert_eq!(tier.read(*place, key).unwrap().body, body);
     }
-    // Bytes written for each byte that was asked for, as the design has them for uniform overwrites: 1.9.
+    // Bytes written per requested byte. The design expects 1.9 for uniform overwrites.
     let amplification =
         figures.written_bytes * 100 / (figures.written_bytes - figures.compacted_bytes);
     assert!(amplification < 300, "{amplification}");
 }
 
-/// Writes elsewhere what is in use of the segment that has least of it.
+/// Compacts the segment with the smallest live part.
 fn compact_least(tier: &Tier, named: &mut HashMap<Vec<u8>, Place>) -> u64 {
     let slot = tier.next_to_compact(95).unwrap();
     let named = std::cell::RefCell::new(named);
@@ -241,7 +241,7 @@ fn what_an_earlier_process_left_is_removed_and_nothing_else() {
     assert_eq!(disk.list(Path::new("disk/tier")).unwrap(), ["notes.txt"]);
 }
 
-/// A checkpoint of these places: what it names.
+/// Makes a checkpoint of these places. Returns what it names.
 fn keep(tier: &Tier, places: &[Place]) -> Named {
     let mut hold = Hold::default();
     for place in places {
@@ -384,7 +384,7 @@ fn compressed_values_are_read_moved_and_kept_as_they_were() {
     }
     let figures = tier.figures();
     assert!(figures.written_bytes * 5 < figures.raw_bytes, "{figures:?}");
-    // The open one is ended by what does not fit into it.
+    // An entry that does not fit into the open segment seals it.
     tier.set_compression(Compression::No);
     let filler = tier.append(&entry(b"filler", &[1; 60_000])).unwrap();
     while let Some(slot) = tier.next_to_compact(50) {

@@ -1,6 +1,6 @@
 //! Bytes as text, in the files under `tests/vectors`.
 
-/// The bytes that `text` spells with `\r \n \t \0 \\ \xHH`.
+/// Returns the bytes that `text` spells with `\r \n \t \0 \\ \xHH`.
 pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut chars = text.chars();
@@ -25,7 +25,7 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The lines of a vectors file that say something.
+/// Returns the lines of a vectors file that are neither empty nor comments.
 pub(crate) fn lines(file: &str) -> impl Iterator<Item = &str> {
     file.lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))

@@ -1,4 +1,4 @@
-//! Limits, and the promise that work and memory follow what was received, not what was announced.
+//! Limits, and the guarantee that work and memory follow what was received, not what was announced.
 
 use protocol::{Batch, Decoded, Decoder, Limits, ProtocolError};
 
@@ -122,7 +122,7 @@ fn an_announcement_reserves_nothing() {
     let decoded = decoder.decode(input, &Limits::default(), 16, &mut batch);
     assert_eq!(decoded.needed, input.len() + 536_870_912 + 2);
     assert_eq!(decoder.held_bytes(), 0);
-    // Room for the short requests of one call, whatever is announced.
+    // Places for the short requests of one call, whatever is announced.
     assert!(batch.held_bytes() < 4_000);
 }
 
@@ -133,7 +133,7 @@ fn a_long_argument_is_awaited_without_looking_at_it_again() {
     let needed = input.len() + 1_000_002;
     decoder.decode(&input, &Limits::default(), 16, &mut batch);
     while input.len() + 60_000 < needed {
-        // What would be an error if it were looked at again.
+        // This byte would be an error if it were read again.
         input[0] = b'\'';
         input.resize(input.len() + 60_000, b'x');
         let decoded = decoder.decode(&input, &Limits::default(), 16, &mut batch);
@@ -164,7 +164,7 @@ fn the_longest_request_in_pieces_is_decoded_once() {
     let (mut decoder, mut batch) = (Decoder::new(), Batch::new());
     let mut received = 0;
     while received < input.len() {
-        // What was decoded is made unreadable: it must not be decoded again.
+        // Decoded bytes are made invalid: they must not be decoded again.
         let done = received.saturating_sub(100);
         input[done.saturating_sub(PIECE_BYTES)..done].fill(b'\'');
         received = input.len().min(received + PIECE_BYTES);

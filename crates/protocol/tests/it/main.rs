@@ -1,4 +1,4 @@
-//! The room from outside: golden vectors, properties, limits, and Redis as the judge.
+//! Tests of the room from outside: golden vectors, properties, limits, and a comparison with Redis.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 

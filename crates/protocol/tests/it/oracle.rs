@@ -1,7 +1,7 @@
-//! Redis as the judge of malformed requests.
+//! Redis as the reference for malformed requests.
 //!
-//! The frame as it is, and the requests we decode from it sent in canonical form, must make Redis
-//! answer the same, up to our error reply. So no command needs to be understood here.
+//! The original frame, and the requests that we decode from it in canonical form, must get the same
+//! answer from Redis, up to our error reply. So the test need not understand any command.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -15,14 +15,14 @@ use protocol::Limits;
 use crate::requests::vectors;
 use crate::session::{Outcome, receive};
 
-/// A running redis-server that only its socket file leads to.
+/// A running redis-server that is reachable only by its socket file.
 struct Redis {
     process: Child,
     directory: PathBuf,
 }
 
 impl Redis {
-    /// Starts a server, or says why there is none. In CI that is a failure.
+    /// Starts a server, or prints why there is none. In CI that is a failure.
     #[expect(
         clippy::print_stderr,
         reason = "who runs the tests should know what was left out"
@@ -69,11 +69,11 @@ impl Redis {
         panic!("redis-server does not listen");
     }
 
-    /// All that is answered to `bytes` when nothing follows them.
+    /// Returns everything that the server answers to `bytes` if nothing follows them.
     fn answer(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         send(&mut stream, bytes);
-        // A server that has closed already leaves nothing to shut down.
+        // If the server has already closed, there is nothing to shut down.
         stream.shutdown(Shutdown::Write).ok();
         read_to_end(&mut stream)
     }
@@ -110,7 +110,7 @@ impl Drop for Redis {
     }
 }
 
-/// Sends what the server takes: it may close before the end of a frame it rejects.
+/// Sends as much as the server accepts: it may close before the end of a frame that it rejects.
 fn send(stream: &mut UnixStream, bytes: &[u8]) {
     match stream.write_all(bytes) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
@@ -133,7 +133,7 @@ fn repeated(front: &[u8], byte: u8, count: usize, back: &[u8]) -> Vec<u8> {
     [front, &vec![byte; count], back].concat()
 }
 
-/// Frames too long to be written down in the vectors.
+/// Returns frames that are too long for the vectors file.
 fn long_frames() -> Vec<Vec<u8>> {
     vec![
         repeated(b"", b'a', 65_536, b""),
@@ -177,7 +177,7 @@ fn malformed_frames_are_answered_as_redis_answers_them() {
     let Some(redis) = Redis::start("frames") else {
         return;
     };
-    // Redis 7 takes more arguments than our default allows.
+    // Redis 7 accepts more arguments than our default allows.
     let limits = Limits {
         multibulk_max: 2_147_483_647,
         ..Limits::default()

@@ -1,4 +1,4 @@
-//! Replies: golden vectors for both versions, and what is written is what is read.
+//! Replies: golden vectors for both versions, and a round trip of writing and reading.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -205,7 +205,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The number with the text that a reply gives it.
+/// Returns the number with its text in a reply.
 fn double(value: f64) -> Value {
     let written = write(Resp::V3, |reply| reply.double(value));
     let text = String::from_utf8(written[1..written.len() - 2].to_vec()).unwrap();
@@ -277,7 +277,7 @@ fn write_pairs(reply: &mut Reply<'_>, pairs: &[(Value, Value)], deferred: bool) 
     }
 }
 
-/// What a RESP2 client sees of a RESP3 value.
+/// Returns what a RESP2 client sees of a RESP3 value.
 fn in_resp2(value: Value) -> Value {
     let all = |items: Vec<Value>| Value::Array(items.into_iter().map(in_resp2).collect());
     match value {

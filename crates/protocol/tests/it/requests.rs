@@ -1,4 +1,4 @@
-//! Requests: golden vectors, and properties that hold for any bytes cut anywhere.
+//! Requests: golden vectors, and properties that hold for any bytes cut at any position.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::session::{Arguments, receive};
 
 const VECTORS: &str = include_str!("../vectors/requests.resp");
 
-/// One entry of the vectors: the bytes received and what must come out.
+/// An entry of the vectors: the received bytes and the expected result.
 #[derive(Debug, Default)]
 pub(crate) struct Vector {
     pub(crate) received: Vec<u8>,
@@ -17,7 +17,7 @@ pub(crate) struct Vector {
     error: Option<Vec<u8>>,
 }
 
-/// All entries of the vectors file.
+/// Returns all entries of the vectors file.
 pub(crate) fn vectors() -> Vec<Vector> {
     let mut vectors = Vec::new();
     for line in lines(VECTORS) {
@@ -87,7 +87,7 @@ fn any_request() -> impl Strategy<Value = Arguments> {
     prop_oneof![4 => vec(argument.clone(), 1..6), 1 => vec(argument, 6..80)]
 }
 
-/// Pieces of requests, right and wrong, from which streams are put together.
+/// Generates fragments of requests, valid and invalid, of which streams are composed.
 fn any_fragment() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         6 => prop::sample::select(vec![

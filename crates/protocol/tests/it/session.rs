@@ -1,11 +1,11 @@
-//! What a session does with a decoder, for tests: bytes arrive in pieces, requests come out.
+//! A session's use of a decoder, for tests: takes bytes in pieces, and returns requests.
 
 use protocol::{Batch, Decoder, Limits, ProtocolError, Reply, ReplyBuffer, Resp, encode_request};
 
 /// The arguments of one request.
 pub(crate) type Arguments = Vec<Vec<u8>>;
 
-/// All that came out of a stream of bytes.
+/// Everything that was decoded from a stream of bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) requests: Vec<Arguments>,
@@ -15,7 +15,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// The error reply, if any, as bytes.
+    /// Returns the error reply, if any, as bytes.
     pub(crate) fn error_reply(&self) -> Vec<u8> {
         let mut buffer = ReplyBuffer::new();
         if let Some(error) = self.error {
@@ -24,7 +24,7 @@ impl Outcome {
         buffer.as_slice().to_vec()
     }
 
-    /// The requests as a client library would have sent them.
+    /// Returns the requests as a client library would have sent them.
     pub(crate) fn canonical_requests(&self) -> Vec<u8> {
         let mut encoded = Vec::new();
         for request in &self.requests {
@@ -35,7 +35,7 @@ impl Outcome {
     }
 }
 
-/// Receives pieces, decodes at most `max` requests a call, keeps what is incomplete.
+/// Receives pieces, decodes at most `max` requests per call, and keeps incomplete ones.
 pub(crate) fn receive<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     limits: &Limits,

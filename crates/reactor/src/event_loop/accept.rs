@@ -1,7 +1,8 @@
-//! New peers: accepting them, asking whether they are admitted, handing them to their worker.
+//! New peers: accepts them, asks the service whether they are admitted, and hands them to their
+//! workers.
 //!
-//! All loops watch all listeners, exclusively: one peer wakes one loop. A loop that runs out of
-//! descriptors or memory stops watching for a while, as the peers that wait would wake it again
+//! All loops watch all listeners exclusively: one peer wakes one loop. A loop that runs out of
+//! descriptors or memory stops watching for a while, because the waiting peers would wake it again
 //! at once.
 
 use std::io;
@@ -22,22 +23,22 @@ use crate::listener::{Listener, Porter};
 use crate::service::{Endpoint, PeerInfo, Service};
 use crate::transport::Carrier;
 
-/// Peers accepted per event, so that a crowd at the door does not hold up those inside: each takes as long as
-/// some ten requests.
+/// Maximum number of peers accepted per event, so that many new peers do not delay existing
+/// connections: accepting a peer takes as long as about ten requests.
 const ACCEPTS_MAX: usize = 16;
-/// Peers that wait at a listener at most, as systems are set up.
+/// Maximum number of peers that wait at a listener, as systems are usually configured.
 const WAITING_MAX: usize = 1 << 16;
-/// Unanswered probes after which a silent peer is given up.
+/// Number of unanswered probes after which a silent peer is disconnected.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// A loop's share in the listeners.
+/// A loop's view of the listeners.
 pub(super) struct Acceptor {
     listeners: Arc<[Listener]>,
-    /// Which of the balancer's listeners these are.
+    /// Generation of these listeners in the balancer.
     generation: usize,
     clock: Arc<dyn Clock>,
     pause: Duration,
-    /// When the listeners are watched again, on the monotonic clock.
+    /// Time at which the listeners are watched again, on the monotonic clock.
     resume_ns: Option<u64>,
 }
 
@@ -81,12 +82,12 @@ impl Acceptor {
 
     fn leave(&self, epoll: &OwnedFd) {
         for listener in self.listeners.iter() {
-            // It is watched, so this cannot fail.
+            // The listener is watched, so this cannot fail.
             let _ = epoll::delete(epoll, listener.as_fd());
         }
     }
 
-    /// Watches again when the pause is over.
+    /// Watches the listeners again when the pause is over.
     pub(super) fn resume_when_due(&mut self, epoll: &OwnedFd) -> io::Result<()> {
         match self.resume_ns {
             Some(resume_ns) if until(&*self.clock, resume_ns).is_zero() => self.start(epoll),
@@ -94,15 +95,16 @@ impl Acceptor {
         }
     }
 
-    /// How long the pause still lasts.
+    /// Returns the remaining time of the pause.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         Some(until(&*self.clock, self.resume_ns?))
     }
 }
 
 impl<S: Service> EventLoop<S> {
-    /// Goes over to other listeners, if the balancer has some. Who waits at those that close is
-    /// accepted first: the system resets peers that wait at a socket when that closes.
+    /// Switches to other listeners if the balancer has them. First accepts the peers that wait at
+    /// the closing ones, because the system resets peers that wait at a socket when the socket is
+    /// closed.
     pub(super) fn refresh_listeners(&mut self) -> io::Result<()> {
         let Some(listeners) = self.balancer.listeners_since(&mut self.acceptor.generation) else {
             return Ok(());
@@ -114,7 +116,7 @@ impl<S: Service> EventLoop<S> {
         self.acceptor.replace(&self.state.epoll, listeners)
     }
 
-    /// Accepts who waits at the listener of an epoll token.
+    /// Accepts the peers that wait at the listener of an epoll token.
     pub(super) fn accept(&mut self, token: u64) {
         let Ok(index) = usize::try_from(token - WAKER_TOKEN - 1) else {
             return;
@@ -126,7 +128,7 @@ impl<S: Service> EventLoop<S> {
         self.accept_from(listener, index, ACCEPTS_MAX);
     }
 
-    /// Accepts who waits at a listener, as long as descriptors last.
+    /// Accepts up to `most` peers that wait at a listener, while descriptors are available.
     fn accept_from(&mut self, listener: &Listener, index: usize, most: usize) {
         for _ in 0..most {
             match listener.accept() {
@@ -137,7 +139,7 @@ impl<S: Service> EventLoop<S> {
                     self.acceptor.pause(&self.state.epoll);
                     return;
                 }
-                // This peer left before it was accepted; the next one may be fine.
+                // This peer disconnected before it was accepted; the next one may be fine.
                 Err(_) => {}
             }
         }
@@ -157,12 +159,12 @@ impl<S: Service> EventLoop<S> {
             security: None,
         };
         if let Err(refusal) = self.service.admit(&peer) {
-            // A fresh socket takes a line; a peer that does not want it loses nothing.
+            // A new socket has space for a line; a peer that does not read it loses nothing.
             let _ = rustix::net::send(&fd, refusal, SendFlags::NOSIGNAL);
             return;
         }
         if matches!(peer.peer, Endpoint::Tcp(_)) {
-            // A peer that left already is noticed when it is read from.
+            // A peer that is already disconnected is detected when it is read from.
             drop(keep_alive(&fd, self.service.keepalive_s()));
         }
         if let Some(porter) = porter {
@@ -180,7 +182,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Takes in a connection that was placed here.
+    /// Opens a connection that was placed on this worker.
     pub(super) fn open(&mut self, newcomer: Newcomer) {
         let peer = newcomer.peer.clone();
         let id = self.state.open(newcomer);
@@ -190,7 +192,7 @@ impl<S: Service> EventLoop<S> {
     }
 }
 
-/// Has the kernel probe a silent peer after `idle_s` seconds, then every third of that.
+/// Makes the kernel probe a silent peer after `idle_s` seconds, then every third of that.
 fn keep_alive(fd: &OwnedFd, idle_s: u32) -> io::Result<()> {
     if idle_s == 0 {
         return Ok(());

@@ -1,9 +1,10 @@
-//! How connections end.
+//! The end of connections.
 //!
-//! One that ends by the service's wish after its output was taken says so to its peer (no more will
-//! be sent) and then lingers without the service, reading and dropping what still comes, until the
-//! peer closes too or a time has passed: closing at once would reset the connection if any input
-//! were unread, and a reset takes from the peer what it has not read yet.
+//! If the service wants a connection to end after its output was sent, the loop signals to the peer
+//! that no more will be sent. The connection then lingers without the service: the loop reads and
+//! drops further input until the peer closes, too, or a time has passed. Closing at once would
+//! reset the connection if any input were unread, and then the peer would lose what it has not read
+//! yet.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -17,14 +18,15 @@ use crate::connections::{ConnectionId, Phase};
 use crate::detached::Detached;
 use crate::service::{CloseReason, Service};
 
-/// Connections that may linger; beyond, the oldest are closed.
+/// Maximum number of lingering connections. Beyond it, the oldest are closed.
 const LINGERING_MAX: usize = 1024;
 
 /// Connections without a service, oldest first.
 pub(super) struct Lingering {
     clock: Arc<dyn Clock>,
     duration: Duration,
-    /// With the time at which each is closed, on the monotonic clock; some may be gone already.
+    /// Connections with the time at which each is closed, on the monotonic clock. Some may already
+    /// be closed.
     queue: VecDeque<(ConnectionId, u64)>,
 }
 
@@ -37,7 +39,7 @@ impl Lingering {
         }
     }
 
-    /// How long until the oldest is closed.
+    /// Returns how long it is until the oldest is closed.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         let &(_, close_ns) = self.queue.front()?;
         Some(until(&*self.clock, close_ns))
@@ -48,7 +50,7 @@ impl Lingering {
         self.queue.push_back((id, close_ns));
     }
 
-    /// One whose time is over or that is too many.
+    /// Takes a connection whose time is over or that exceeds the maximum.
     fn pop_due(&mut self) -> Option<ConnectionId> {
         let &(id, close_ns) = self.queue.front()?;
         if self.queue.len() <= LINGERING_MAX && !until(&*self.clock, close_ns).is_zero() {
@@ -60,7 +62,7 @@ impl Lingering {
 }
 
 impl<S: Service> EventLoop<S> {
-    /// Ends the connections whose phase says so and whose output is out.
+    /// Ends the connections whose phase requires it and whose output is sent.
     pub(super) fn end_connections(&mut self) {
         for id in mem::take(&mut self.state.ending) {
             let Some(connection) = self.state.connections.get(id) else {
@@ -69,7 +71,7 @@ impl<S: Service> EventLoop<S> {
             match connection.phase {
                 Phase::Doomed(reason) => self.end(id, reason),
                 Phase::Draining(reason) if connection.pending.is_none() => self.part(id, reason),
-                // It may have been watched for input while output is held.
+                // It may have been watched for input while its output was held.
                 Phase::Draining(_) => self.state.watch(id),
                 Phase::Open | Phase::Lingering => {}
             }
@@ -79,7 +81,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Closes all connections, when the loop is over.
+    /// Closes all connections at the end of the loop.
     pub(super) fn close_all(&mut self) {
         for id in self.state.connections.ids() {
             match self.state.connections.get(id) {
@@ -94,7 +96,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Drops what a lingering connection's peer still sends.
+    /// Drops the input of a lingering connection.
     pub(super) fn discard_input(&mut self, id: ConnectionId) {
         let Some(connection) = self.state.connections.get_mut(id) else {
             return;
@@ -108,15 +110,15 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Closes a connection at once. The service knows first: who sees the end of a connection can see what
-    /// the service makes of it.
+    /// Closes a connection at once. Notifies the service first, so that a peer that sees the end of
+    /// its connection can already see the service's reaction.
     fn end(&mut self, id: ConnectionId, reason: CloseReason) {
         self.service.closed(id, reason);
         self.state.remove(id);
         self.balancer.leave(self.worker);
     }
 
-    /// Lets a connection that owes its peer nothing more leave the loop.
+    /// Removes a connection without pending output from the loop and hands it to the service.
     fn hand_over(&mut self, id: ConnectionId) {
         if let Some(connection) = self.state.detach(id) {
             self.balancer.leave(self.worker);
@@ -125,7 +127,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Closes a connection that owes its peer nothing more, without taking anything from it.
+    /// Closes a connection without pending output, so that the peer loses nothing.
     fn part(&mut self, id: ConnectionId, reason: CloseReason) {
         if reason == CloseReason::PeerClosed {
             return self.end(id, reason);

@@ -1,15 +1,15 @@
-//! From sockets to the service.
+//! Input: from sockets to the service.
 //!
 //! ```text
 //!   thread's buffer:   | kept input, copied here | bytes just received |  room  |
 //! ```
 //!
-//! What the service does not consume is kept in the connection, in a buffer of its size or in one that is spare.
-//! It goes back to the front of the thread's buffer before more is received; once it is half of
-//! that buffer, or more is needed than fits there, the connection's own buffer is received into
-//! instead. That one at most doubles with the bytes that came, whatever length a peer claims.
-//! A service that knows where long input is to end up lends its own memory for it
-//! ([`Then::Receive`]).
+//! The connection keeps what the service does not consume, in a buffer of that size or in a spare
+//! one. The loop copies it back to the front of the thread's buffer before it receives more. If the
+//! kept input is half of the thread's buffer, or more is needed than fits there, the loop receives
+//! into the connection's own buffer instead. That buffer at most doubles with the received bytes,
+//! whatever length a peer claims. A service that knows where long input will be stored lends its
+//! own memory for it ([`Then::Receive`]).
 
 use std::io;
 use std::mem;
@@ -19,12 +19,12 @@ use crate::connections::{Connection, ConnectionId, Phase};
 use crate::io::Io;
 use crate::service::{CloseReason, Filled, OutputArena as _, Service, Then, Verdict};
 
-/// Receives in a row from one connection, after which others have their turn.
+/// Maximum number of consecutive receives from one connection before other connections are served.
 const ROUNDS_MAX: usize = 16;
-/// Rounds after the first begin within this time from when the first was delivered. A buffer full of
-/// requests that are long and take long may be too few of them for the service to look at the time.
+/// Rounds after the first begin within this time after the delivery of the first. A buffer of long
+/// requests that take long may contain too few for the service to check the time itself.
 const ROUNDS_NS_MAX: u64 = 500_000;
-/// Kept input of this size is received onto where it lies.
+/// From this size on, the loop receives directly behind kept input.
 const OWN_BUFFER_BYTES: usize = READ_BUFFER_BYTES / 2;
 
 /// Whether another receive may find more.
@@ -35,8 +35,8 @@ enum Round {
 }
 
 impl<S: Service> EventLoop<S> {
-    /// Receives and serves until the socket is empty, the service wants no more, or others should
-    /// have their turn.
+    /// Receives and serves until the socket is empty, the service wants no more, or other
+    /// connections should be served.
     #[inline]
     pub(super) fn receive(&mut self, id: ConnectionId) {
         let mut buffer = mem::take(&mut self.buffer);
@@ -46,7 +46,7 @@ impl<S: Service> EventLoop<S> {
         self.buffer = buffer;
     }
 
-    /// The rounds after the first, which is the only one of most connections.
+    /// Runs the rounds after the first. Most connections have only the first.
     #[cold]
     fn receive_more(&mut self, id: ConnectionId, buffer: &mut [u8]) {
         let began_ns = self.rounds_began_ns.take().unwrap_or_default();
@@ -60,7 +60,7 @@ impl<S: Service> EventLoop<S> {
         self.state.enqueue_held(id);
     }
 
-    /// Receives what the transport holds, which no event tells of.
+    /// Receives what the transport holds, which no event reports.
     #[inline]
     pub(super) fn receive_held(&mut self, id: ConnectionId) {
         if let Some(connection) = self.state.connections.get_mut(id)
@@ -70,7 +70,8 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Notes when a buffer was full, and more may be there: before it is delivered.
+    /// Records the time if a buffer was full and there may be more. Called before the buffer is
+    /// delivered.
     #[cold]
     fn begin_rounds(&mut self) {
         if self.rounds_began_ns.is_none() {
@@ -96,7 +97,8 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Receives into the thread's buffer for a connection that kept nothing: nearly always.
+    /// Receives into the thread's buffer for a connection without kept input, which is nearly
+    /// always the case.
     #[inline(always)]
     fn receive_fresh(&mut self, id: ConnectionId, buffer: &mut [u8]) -> Round {
         let Some(connection) = self.state.connections.get_mut(id) else {
@@ -118,7 +120,7 @@ impl<S: Service> EventLoop<S> {
         if is_full { Round::Again } else { Round::Over }
     }
 
-    /// Receives behind the kept input in the thread's buffer.
+    /// Copies the kept input to the thread's buffer and receives behind it.
     fn receive_shared(&mut self, id: ConnectionId, buffer: &mut [u8]) -> Round {
         let Some(connection) = self.state.connections.get_mut(id) else {
             return Round::Over;
@@ -144,7 +146,7 @@ impl<S: Service> EventLoop<S> {
         if is_full { Round::Again } else { Round::Over }
     }
 
-    /// Receives behind the kept input where it lies.
+    /// Receives behind the kept input in the connection's own buffer.
     fn receive_own(&mut self, id: ConnectionId) -> Round {
         let Some(connection) = self.state.connections.get_mut(id) else {
             return Round::Over;
@@ -163,7 +165,7 @@ impl<S: Service> EventLoop<S> {
         if filled { Round::Again } else { Round::Over }
     }
 
-    /// Receives into memory of the service.
+    /// Receives into the service's memory.
     fn receive_lent(&mut self, id: ConnectionId, buffer: &mut [u8]) -> Round {
         let Some(connection) = self.state.connections.get_mut(id) else {
             return Round::Over;
@@ -197,7 +199,7 @@ impl<S: Service> EventLoop<S> {
         Round::Again
     }
 
-    /// Serves the input that the connection kept, as far as it may be and is enough.
+    /// Serves the kept input of the connection, if that is allowed and the input is long enough.
     pub(super) fn receive_kept(&mut self, id: ConnectionId) {
         let input = match self.state.connections.get_mut(id) {
             Some(connection) if connection.may_receive() && !connection.input.is_empty() => {
@@ -220,7 +222,7 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// The number of bytes received if there are any; otherwise does what the reason asks for.
+    /// Returns the number of bytes received, if there are any. Otherwise handles the reason.
     #[inline(always)]
     fn check_received(&mut self, id: ConnectionId, received: &io::Result<usize>) -> Option<usize> {
         match received {
@@ -244,14 +246,14 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Whether the service can do anything with so much input.
+    /// Whether this much input is enough for the service.
     #[inline]
     fn is_enough(&self, id: ConnectionId, input_bytes: usize) -> bool {
         let connection = self.state.connections.get(id);
         connection.is_some_and(|connection| connection.needed <= input_bytes)
     }
 
-    /// Gives input to the service and does what it answers; gives the number of bytes consumed.
+    /// Passes input to the service and follows its answer. Returns the number of consumed bytes.
     #[inline]
     fn deliver(&mut self, id: ConnectionId, input: &[u8]) -> usize {
         let mut io = Io::new(&mut self.state);
@@ -292,8 +294,8 @@ impl<S: Service> EventLoop<S> {
         }
     }
 
-    /// Keeps `rest`, which lies in the thread's buffer, of an input of which `consumed` bytes are
-    /// done with.
+    /// Keeps `rest`, which is in the thread's buffer, of an input of which `consumed` bytes are
+    /// consumed.
     #[cold]
     fn keep(&mut self, id: ConnectionId, rest: &[u8], consumed: usize) {
         let Some(connection) = self.state.connections.get_mut(id) else {
@@ -305,7 +307,7 @@ impl<S: Service> EventLoop<S> {
             return;
         }
         if consumed == 0 {
-            // The front of the rest is what is kept already.
+            // The front of the rest is already kept.
             let new = &rest[connection.input.len()..];
             connection.input.reserve_exact(new.len());
             connection.input.extend_from_slice(new);
@@ -341,7 +343,7 @@ impl<S: Service> EventLoop<S> {
     }
 }
 
-/// Whether to try again after a receive that gave nothing.
+/// Returns whether to retry after a receive that returned no bytes.
 fn after_nothing(received: &io::Result<usize>) -> Round {
     match received {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Round::Again,
@@ -350,8 +352,8 @@ fn after_nothing(received: &io::Result<usize>) -> Round {
 }
 
 impl Connection {
-    /// Whether what comes can be served from where it is received. Nothing is needed then either:
-    /// that is a number of bytes of which some are kept.
+    /// Whether input can be served from where it is received. Then `needed` is not set either: it
+    /// is a length of which some bytes are kept.
     #[inline]
     fn has_nothing_kept(&self) -> bool {
         self.input.is_empty() && !self.lent_room
@@ -362,8 +364,8 @@ impl Connection {
         kept >= OWN_BUFFER_BYTES || (kept > 0 && self.needed > READ_BUFFER_BYTES)
     }
 
-    /// Makes room behind the kept input: as much as is needed, but no more than as much again as
-    /// came already (or one thread's buffer).
+    /// Makes space behind the kept input: as much as is needed, but at most as much as was already
+    /// received (or one thread's buffer).
     fn make_room(&mut self) {
         let kept = self.input.len();
         if kept < self.input.capacity() {

@@ -1,10 +1,11 @@
 //! Peers that send everything before they read anything.
 //!
-//! Who does not read is not read from, so that no peer has more answers made than it takes. But one that
-//! writes a long pipeline first, and reads only then, waits for its last request to be taken as this
-//! side waits for its first reply to be: for ever. So a connection whose socket took nothing for
-//! [`PATIENCE`] is read from again, until all that waits for it was sent. The service bounds how much that
-//! may become ([`Service::output_limit`](crate::Service::output_limit)).
+//! The loop does not read from a peer that does not read, so that it computes no more answers than
+//! the peer takes. But a peer that first writes a long pipeline, and reads only then, waits until
+//! its last request is read, while this side waits until its first reply is read: forever. So the
+//! loop reads again from a connection whose socket accepted nothing for [`PATIENCE`], until
+//! everything that waits for it was sent. The service limits how much that may become
+//! ([`Service::output_limit`](crate::Service::output_limit)).
 
 use std::collections::VecDeque;
 use std::mem;
@@ -17,13 +18,14 @@ use super::{EventLoop, Options, after, until};
 use crate::connections::ConnectionId;
 use crate::service::Service;
 
-/// How long a socket may take nothing before its peer counts as one that waits for this side.
+/// How long a socket may accept nothing before its peer is assumed to wait for this side.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Connections whose sockets were full, each once (`is_suspect` is set), oldest first.
 pub(super) struct Suspects {
     clock: Arc<dyn Clock>,
-    /// With the time at which each is looked at, on the monotonic clock; some may be gone already.
+    /// Connections with the time at which each is checked, on the monotonic clock. Some may already
+    /// be closed.
     queue: VecDeque<(ConnectionId, u64)>,
 }
 
@@ -35,7 +37,7 @@ impl Suspects {
         }
     }
 
-    /// How long until the oldest is looked at.
+    /// Returns how long it is until the oldest is checked.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         let &(_, look_ns) = self.queue.front()?;
         Some(until(&*self.clock, look_ns))
@@ -53,7 +55,7 @@ impl Suspects {
 }
 
 impl<S: Service> EventLoop<S> {
-    /// Serves those whose sockets took nothing for a while.
+    /// Serves the connections whose sockets accepted nothing for a while.
     #[inline]
     pub(super) fn look_at_suspects(&mut self) {
         for id in mem::take(&mut self.state.blocked) {

@@ -1,12 +1,14 @@
-//! From the arena to sockets.
+//! Output: from the arena to sockets.
 //!
-//! Each range of the turn's output is sent with one call. What a socket does not take is copied to
-//! the connection's pending buffer; from then on the connection is not read from (but see `insistent`), and
-//! everything written to it goes behind the pending bytes, until the socket took them all. A range with
-//! attachments goes through the pending buffer at once: its own bytes are few beside theirs.
+//! Each range of the turn's output is sent with one call. What a socket does not accept is copied
+//! to the connection's pending buffer. From then on the connection is not read from (for an
+//! exception see `insistent`), and everything written to it is added behind the pending bytes,
+//! until the socket accepted them all. A range with attachments always goes through the pending
+//! buffer: its own bytes are few compared to theirs.
 //!
-//! Before anything is sent the service is asked what it has to wait for. A connection that has to wait
-//! gets a pending buffer with a part that is held, so that what follows is added there instead of sent.
+//! Before anything is sent, the loop asks the service what the output has to wait for. A connection
+//! that has to wait gets a pending buffer with a held part, so that later output is added there
+//! instead of sent.
 
 use std::io;
 use std::mem;
@@ -23,18 +25,18 @@ use crate::service::{
     CloseReason, Departure, OutputArena as _, REPLIES_BYTES_UNASKED, Service, Verdict,
 };
 
-/// What is left of shared bytes is kept where it lies rather than copied from this size on.
+/// Minimum size at which the rest of shared bytes is referenced rather than copied.
 const ATTACHED_BYTES_MIN: usize = 1024;
 
-/// The service is not asked about output that only waits for its ticket before there is more of it: such
-/// replies are there as often as their requests.
+/// The service is asked about output that only waits for its ticket if there is more than this:
+/// such replies are as frequent as their requests.
 const HELD_BYTES_UNTOLD: usize = 4 * 1024;
 
-/// The arena keeps at most this much memory between turns, give or take.
+/// Approximate maximum memory that the arena keeps between turns.
 const ARENA_KEPT_BYTES: usize = 2 * FLUSH_BYTES;
 
 impl<S: Service> EventLoop<S> {
-    /// Flushes when enough has gathered.
+    /// Flushes if enough output has accumulated.
     #[inline]
     pub(super) fn flush_if_full(&mut self) {
         let output_bytes = self.output.len_with_attachments() + self.state.outbox.aside.len();
@@ -101,7 +103,7 @@ impl<S: Service> EventLoop<S> {
         self.state.outbox = outbox;
     }
 
-    /// Has the output that is about to be flushed wait behind what its connections are owed.
+    /// Makes the output that is about to be flushed wait behind the held output of its connections.
     #[cold]
     fn hold(&mut self, departure: Departure) {
         let outbox = mem::take(&mut self.state.outbox);
@@ -122,7 +124,7 @@ impl<S: Service> EventLoop<S> {
     }
 }
 
-/// Sends a range or as much as the socket takes, and keeps the rest.
+/// Sends a range, as far as the socket accepts it, and keeps the rest.
 #[inline]
 fn send<S: Service>(state: &mut LoopState, service: &mut S, id: ConnectionId, bytes: &[u8]) {
     send_or_keep(state, service, id, bytes, |pending, sent| {
@@ -130,8 +132,8 @@ fn send<S: Service>(state: &mut LoopState, service: &mut S, id: ConnectionId, by
     });
 }
 
-/// Sends bytes that others get, too, or as much as the socket takes; what is left is not copied if it
-/// is long.
+/// Sends bytes that other connections get, too, as far as the socket accepts them. Does not copy
+/// the rest if it is long.
 fn send_shared<S: Service>(
     state: &mut LoopState,
     service: &mut S,
@@ -147,8 +149,8 @@ fn send_shared<S: Service>(
     });
 }
 
-/// Sends bytes or as much as the socket takes; `keep` adds the rest, from the given place on, to what
-/// is pending.
+/// Sends bytes as far as the socket accepts them. `keep` adds the rest, from the given position on,
+/// to the pending output.
 #[inline]
 fn send_or_keep<S: Service>(
     state: &mut LoopState,
@@ -196,7 +198,7 @@ fn send_or_keep<S: Service>(
     }
 }
 
-/// Sends a range with attachments, or as much as the socket takes, and keeps the rest.
+/// Sends a range with attachments, as far as the socket accepts it, and keeps the rest.
 #[cold]
 fn send_attached<S: Service>(
     state: &mut LoopState,
@@ -207,7 +209,7 @@ fn send_attached<S: Service>(
 ) {
     let connection = id.and_then(|id| Some((id, state.connections.get_mut(id)?)));
     let Some((id, connection)) = connection else {
-        // Nobody to send them to; the next range's attachments come next.
+        // There is no connection to send them to; the attachments of the next range follow.
         return attachments.for_each(drop);
     };
     if connection.is_silent() {

@@ -1,24 +1,27 @@
-//! Buffers for kept input, used again.
+//! Reused buffers for kept input.
 //!
-//! Pipelines leave tens of kilobytes behind whenever a connection has had its turn. A buffer for them that came from
-//! the heap and went back for each turn would leave holes between what the service allocates meanwhile and keeps:
-//! a list of blocks of 8 KiB took an eighth more memory for that.
+//! A pipeline leaves tens of kilobytes behind whenever its connection was served. If a buffer for
+//! them were allocated from the heap and freed in each turn, it would leave holes between what the
+//! service allocates meanwhile and keeps: a list of blocks of 8 KiB took an eighth more memory
+//! because of that.
 
-/// Shorter buffers are left to the heap, which has uses for such holes.
+/// Shorter buffers are freed, because the heap can reuse holes of their size.
 const SPARE_BYTES_MIN: usize = 8 * 1024;
-/// Longer ones are one client's own, and not held for others.
+/// Longer buffers belong to one client, and are not kept for others.
 const SPARE_BYTES_MAX: usize = super::READ_BUFFER_BYTES;
-/// How many a thread keeps: one with what is left, one to copy less of it into.
+/// Number of buffers that a thread keeps: one with the rest of input, and one to copy a shorter
+/// rest to.
 const SPARES_MAX: usize = 2;
 
-/// Buffers that nobody uses.
+/// Unused buffers.
 #[derive(Debug, Default)]
 pub(super) struct SpareBuffers {
     buffers: Vec<Vec<u8>>,
 }
 
 impl SpareBuffers {
-    /// A buffer with a copy of `bytes`: one that is long enough, or one of exactly their length.
+    /// Returns a buffer with a copy of `bytes`: a spare one that is long enough, or a new one of
+    /// exactly their length.
     pub(super) fn copy_of(&mut self, bytes: &[u8]) -> Vec<u8> {
         let long_enough = |buffer: &Vec<u8>| buffer.capacity() >= bytes.len();
         let spare = match bytes.len() {
@@ -35,7 +38,7 @@ impl SpareBuffers {
         }
     }
 
-    /// Takes a buffer back. The shortest goes where there are too many.
+    /// Takes a buffer back. Frees the shortest if there are too many.
     pub(super) fn give(&mut self, mut buffer: Vec<u8>) {
         if !(SPARE_BYTES_MIN..=SPARE_BYTES_MAX).contains(&buffer.capacity()) {
             return;

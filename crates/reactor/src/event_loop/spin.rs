@@ -1,15 +1,15 @@
-//! How long a loop looks for events before it blocks.
+//! How long a loop polls for events before it blocks.
 //!
-//! Waking a blocked thread costs the peer microseconds in its send, and the request tens of them
-//! until it is read. A loop that looks again for a moment saves both, and burns its core meanwhile.
-//! So the time follows what would have helped: it doubles after a sleep that was shorter than the
-//! longest spin, halves after one that was longer, and is nothing where sleeps are long. A worker
-//! that falls idle spins for less than twice the longest spin, all in all; an idle one never.
+//! Waking a blocked thread costs the peer microseconds in its send, and delays the request by tens
+//! of them. A loop that polls for a moment saves both, but uses its core meanwhile. So the time
+//! adapts to what would have helped: it doubles after a sleep that was shorter than the longest
+//! spin, halves after one that was longer, and becomes zero if sleeps are long. A worker that
+//! becomes idle spins for less than twice the longest spin in total; an idle one never spins.
 //!
-//! Off unless asked for ([`Options::spin`](super::Options::spin)): where other threads wait for the
-//! core, spinning takes from them what it saves here. That the core is shared after all shows when
-//! a spin lasts much longer than it may, because the thread was set aside meanwhile: then there is
-//! none for a while.
+//! Off by default ([`Options::spin`](super::Options::spin)): if other threads wait for the core,
+//! spinning takes from them what it saves here. A spin that lasts much longer than allowed shows
+//! that the core is shared after all, because the thread was descheduled meanwhile. Then there is
+//! no spin for a while.
 //!
 //! The rule is that of halt polling in virtual machine monitors.
 
@@ -18,33 +18,33 @@ use std::time::Duration;
 
 use base::clock::Clock;
 
-/// The first spin after sleeps that were long.
+/// Length of the first spin after long sleeps.
 const FIRST_NS: u64 = 10_000;
-/// A spin that would be shorter is left out: less than waking a thread takes.
+/// Minimum length of a spin: a shorter one takes less time than waking a thread.
 const LEAST_NS: u64 = 4_000;
 
-/// How long there is no spin after one during which the thread was set aside.
+/// How long there is no spin after one during which the thread was descheduled.
 const REST_NS: u64 = 200_000_000;
 
-/// The state of one loop.
+/// The spin state of one loop.
 pub(super) struct Spin {
     clock: Arc<dyn Clock>,
-    /// 0 when off.
+    /// Maximum length of a spin; 0 if spinning is off.
     longest_ns: u64,
-    /// How long the next one may last.
+    /// Maximum length of the next spin.
     budget_ns: u64,
     /// No spin before this time.
     rests_until_ns: u64,
 }
 
-/// One sleep, from its beginning.
+/// A sleep, identified by its beginning.
 #[derive(Clone, Copy)]
 pub(super) struct Sleep {
     began_ns: u64,
 }
 
 impl Spin {
-    /// Spins last at most `longest`, zero for never.
+    /// Creates a state whose spins last at most `longest`; zero for never.
     pub(super) fn new(clock: &Arc<dyn Clock>, longest: Duration) -> Self {
         Self {
             clock: Arc::clone(clock),
@@ -59,14 +59,14 @@ impl Spin {
         self.longest_ns > 0
     }
 
-    /// A sleep begins.
+    /// Begins a sleep.
     pub(super) fn begin(&self) -> Sleep {
         Sleep {
             began_ns: self.clock.monotonic_ns(),
         }
     }
 
-    /// Whether to look for events once more before blocking, where `timeout` bounds the sleep.
+    /// Whether to poll for events again before blocking. `timeout` bounds the sleep.
     pub(super) fn goes_on(&mut self, sleep: Sleep, timeout: Duration) -> bool {
         if self.budget_ns == 0 {
             return false;
@@ -79,12 +79,12 @@ impl Spin {
         spent_ns < self.budget_ns && u128::from(spent_ns) < timeout.as_nanos()
     }
 
-    /// What is left of `timeout`.
+    /// Returns the rest of `timeout`.
     pub(super) fn left(&self, sleep: Sleep, timeout: Duration) -> Duration {
         timeout.saturating_sub(Duration::from_nanos(self.spent_ns(sleep)))
     }
 
-    /// The sleep ended after the thread had blocked: sets the next spin by how long it took.
+    /// Ends a sleep in which the thread blocked. Sets the next spin by the length of the sleep.
     pub(super) fn blocked(&mut self, sleep: Sleep) {
         self.budget_ns = if sleep.began_ns < self.rests_until_ns {
             0
@@ -112,14 +112,14 @@ mod tests {
     const LONGEST: Duration = Duration::from_micros(50);
     const FOREVER: Duration = Duration::from_secs(1);
 
-    /// A spin and its clock.
+    /// Returns a spin and its clock.
     fn spin() -> (Spin, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at_unix_ms(0));
         let shared: Arc<dyn Clock> = Arc::clone(&clock) as _;
         (Spin::new(&shared, LONGEST), clock)
     }
 
-    /// Sleeps for some time, all of it blocked.
+    /// Sleeps for some time, blocked throughout.
     fn block(spin: &mut Spin, clock: &ManualClock, us: u64) {
         let sleep = spin.begin();
         clock.advance_us(us);
@@ -149,7 +149,7 @@ mod tests {
         );
     }
 
-    /// What a worker that falls idle burns: halves of the longest spin, then nothing.
+    /// The cost of a worker that becomes idle: halves of the longest spin, then nothing.
     #[test]
     fn long_sleeps_make_it_stop() {
         let (mut spin, clock) = spin();

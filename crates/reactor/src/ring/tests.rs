@@ -1,4 +1,4 @@
-//! Reads of files and pipes by a ring. Where the kernel gives none, they show nothing.
+//! Reads of files and pipes by a ring. If the kernel does not provide one, they test nothing.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::*;
 
-/// What came of a read.
+/// The result of a read.
 type Came = Result<Vec<u8>, Option<i32>>;
 
 struct Bed {
@@ -35,7 +35,7 @@ impl Bed {
         self.ring.push(read)
     }
 
-    /// Waits as a loop does until so many reads are completed; what came of them, by place.
+    /// Waits as a loop does until `count` reads are completed. Returns their results by place.
     fn wait(&mut self, count: usize) -> BTreeMap<usize, Came> {
         let mut came = BTreeMap::new();
         loop {
@@ -68,7 +68,7 @@ impl std::os::fd::AsFd for Waker {
     }
 }
 
-/// Bytes that tell where they are.
+/// Returns bytes that encode their positions.
 fn pattern(len: usize) -> Vec<u8> {
     let words = (0_u32..).flat_map(u32::to_le_bytes);
     words.take(len).collect()
@@ -200,7 +200,7 @@ fn a_ring_that_is_dropped_waits_or_breaks_off_what_is_under_way() {
         drop(bed.ring);
         drop(bed.waker);
     }
-    // Nobody has taken from it.
+    // No dropped read has taken bytes from the pipe.
     writer.write_all(b"still").unwrap();
     let Some(mut bed) = Bed::new(1) else { return };
     assert_eq!(bed.read(&end, 0, 10), Ok(b"still".to_vec()));

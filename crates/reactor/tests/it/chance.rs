@@ -10,7 +10,7 @@ use reactor::{Balancer, EventLoop, InProcessPeer, Options, in_process_pair};
 
 use crate::lines::{Arena, Bounds, Lines, Shared};
 
-/// A client with all that it will send and has to receive.
+/// A client with everything that it will send and has to receive.
 struct Scripted {
     peer: InProcessPeer,
     unsent: Vec<u8>,

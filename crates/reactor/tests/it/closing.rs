@@ -1,4 +1,4 @@
-//! Ends of connections: nothing owed is lost, and nobody hears of an end twice.
+//! Ends of connections: no pending output is lost, and no end is reported twice.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ fn close_after_flush_delivers_everything() {
     let rig = Rig::new();
     for kind in rig.kinds() {
         let mut client = rig.connect(kind);
-        // What follows `quit` stays unread on the other side: a plain close would reset.
+        // The input after `quit` stays unread on the other side: a plain close would reset the
+        // connection.
         client.send("big 4000000\nquit\n");
         client.send("unread\n".repeat(100));
         let mut received = Vec::new();
@@ -78,8 +79,8 @@ fn departure_of_a_paused_peer_is_noticed() {
     }
 }
 
-/// The service of lines uses the ids of all connections that are gone in every turn: to write, to
-/// resume and to close. Those that took over their slots must not notice.
+/// The line service uses the ids of all closed connections in every turn: to write, to resume and
+/// to close. The connections that reuse their slots must not notice.
 #[test]
 fn stale_ids_touch_nobody() {
     let rig = Rig::new();
@@ -111,7 +112,7 @@ fn stopping_closes_everyone() {
     }
 }
 
-/// A loop without a thread, and a client of it that got its last reply and will not close.
+/// Returns a loop without a thread, and a client of it that got its last reply and will not close.
 fn lingering(clock: &Arc<ManualClock>) -> (EventLoop<Lines>, InProcessPeer) {
     let balancer = Balancer::new(1).unwrap();
     let service = Lines::new(&Arc::new(Shared::default()), Bounds::default(), 0);
@@ -190,7 +191,7 @@ fn turns_without_a_thread() {
     turn();
     let mut buffer = [0; 16];
     assert_eq!(peer.read(&mut buffer).unwrap(), 6);
-    // Longer than the pair holds: the rest waits until there is room.
+    // Longer than the capacity of the pair: the rest waits until there is space.
     peer.write_all(b"big 10\n").unwrap();
     turn();
     assert_eq!(peer.read(&mut buffer).unwrap(), 8);

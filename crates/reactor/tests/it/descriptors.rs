@@ -1,6 +1,7 @@
-//! Running out of descriptors: the loop backs off, serves those who are in, and goes on later.
+//! Running out of descriptors: the loop pauses accepting, serves existing connections, and accepts
+//! again later.
 //!
-//! The limit is one of the process, so the test runs itself again as a child process.
+//! The limit applies to the process, so the test runs itself again as a child process.
 
 use std::process::Command;
 use std::sync::atomic::Ordering;
@@ -43,7 +44,7 @@ fn with_few_descriptors() {
         )
     };
     limit(64).unwrap();
-    // Clients are in this process too: both ends count, the last ones only connect.
+    // Clients are in this process, too: both ends count, and the last clients only connect.
     let mut waiting = Vec::new();
     while let Ok(stream) = std::net::TcpStream::connect(rig.tcp_address()) {
         waiting.push(stream);

@@ -38,7 +38,8 @@ fn byte_at_a_time() {
 
 #[test]
 fn large_input_arrives_whole() {
-    // Around the sizes at which input moves from the thread's buffer to the connection's own.
+    // Around the sizes at which input moves from the thread's buffer to the connection's own
+    // buffer.
     let sizes = [
         1, 32_767, 32_768, 65_535, 65_536, 65_537, 200_000, 5_000_000,
     ];
@@ -80,7 +81,7 @@ fn deep_pipelines_of_mixed_sizes() {
     });
 }
 
-/// A reader that takes its time makes sends partial; the order of bytes must not change.
+/// A slow reader makes sends partial; the order of bytes must not change.
 #[test]
 fn output_larger_than_sockets_take() {
     over_all_kinds(|client| {
@@ -94,7 +95,7 @@ fn output_larger_than_sockets_take() {
     });
 }
 
-/// More than the sockets of both sides take: neither may wait for the other to begin.
+/// More than the sockets of both sides accept: neither side may wait for the other to begin.
 #[test]
 fn who_reads_nothing_before_all_is_sent_is_answered() {
     over_all_kinds(|mut client| {
@@ -109,7 +110,8 @@ fn who_reads_nothing_before_all_is_sent_is_answered() {
     });
 }
 
-/// What goes straight to the service's memory, in any pieces, and what comes around it.
+/// Bytes that are received directly into the service's memory, in any pieces, and the bytes around
+/// them.
 #[test]
 fn bytes_received_apart_arrive_whole() {
     over_all_kinds(|client| {
@@ -130,7 +132,7 @@ fn bytes_received_apart_arrive_whole() {
     });
 }
 
-/// Attachments leave between the bytes around them, whatever a send takes of each.
+/// Attachments are sent between the bytes around them, however much a send accepts of each.
 #[test]
 fn lent_bytes_leave_in_their_places() {
     over_all_kinds(|client| {
@@ -151,7 +153,7 @@ fn lent_bytes_leave_in_their_places() {
     });
 }
 
-/// Sends everything before reading anything, as far as the other side lets it.
+/// Sends everything before it reads anything, as far as the other side allows.
 fn exchange(mut client: Client, sent: Vec<u8>, expected: &[u8]) {
     if let crate::rig::Stream::InProcess(_) = client.stream {
         // One thread cannot block in both directions: alternate.

@@ -1,4 +1,4 @@
-//! A connection with much to do leaves room for the others.
+//! A busy connection leaves time for the others.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ struct Driven {
     balancer: Arc<Balancer>,
 }
 
-/// A clock that goes on by 200 microseconds whenever it is read.
+/// A clock that advances by 200 microseconds at each reading.
 #[derive(Debug, Default)]
 struct Ticking(AtomicU64);
 
@@ -51,7 +51,7 @@ impl Driven {
         }
     }
 
-    /// A client that sent `count` short lines.
+    /// Returns a client that sent `count` short lines.
     fn busy_client(&self, count: usize) -> InProcessPeer {
         let (end, mut peer) = in_process_pair(1 << 16);
         self.balancer.connect(Box::new(end));
@@ -92,7 +92,7 @@ fn shares_alternate() {
     assert!(longest <= Some(20), "more than two shares in a row");
 }
 
-/// Four long lines fill a buffer, which is no share of lines, but of time.
+/// Four long lines fill a buffer: too few lines for a share, but long enough for the time limit.
 #[test]
 fn buffers_of_a_busy_client_are_received_for_a_bounded_time() {
     let options = Options {

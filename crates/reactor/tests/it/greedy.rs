@@ -1,5 +1,5 @@
-//! A socket behind a transport that does what one with its own form on the wire does: it takes more
-//! from the socket than it is asked for, and what it took to send cannot be taken back.
+//! A socket behind a transport that behaves like one with its own wire format: it reads more from
+//! the socket than it is asked for, and cannot return what it has accepted to send.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use reactor::{Source, Transport};
 
-/// What it takes at once, in both directions.
+/// Maximum bytes that it reads or sends at once.
 const TAKEN_BYTES: usize = 20_000;
 
 pub(crate) struct Greedy {

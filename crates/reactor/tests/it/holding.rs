@@ -1,4 +1,5 @@
-//! Output that waits for a ticket: it leaves once released, in its order, and nobody else waits for it.
+//! Output that waits for a ticket: after its release it is sent in order, and no other connection
+//! waits for it.
 
 use std::io::Read;
 use std::sync::atomic::Ordering;
@@ -11,7 +12,7 @@ use crate::lines::Bounds;
 use crate::rig::{Client, Kind, Rig, eventually};
 
 impl Rig {
-    /// Has all output from now on wait for a ticket; 0 for none.
+    /// Makes all output from now on wait for a ticket; 0 for none.
     fn hold_all(&self, ticket: u64) {
         self.shared.ticket.store(ticket, Ordering::SeqCst);
     }
@@ -27,7 +28,7 @@ impl Rig {
         self.shared.received_count.load(Ordering::SeqCst)
     }
 
-    /// Sends, and waits until something was about to be flushed.
+    /// Sends, and waits until output was about to be flushed.
     fn send_and_be_served(&self, client: &mut Client, bytes: impl AsRef<[u8]>) {
         let flushes_count = || self.shared.flushes_count.load(Ordering::SeqCst);
         let before = flushes_count();
@@ -36,7 +37,7 @@ impl Rig {
     }
 }
 
-/// Nothing is there to be read.
+/// Expects that nothing can be read.
 #[track_caller]
 fn expect_nothing(client: &mut Client) {
     use crate::rig::Stream;
@@ -71,7 +72,7 @@ fn replies_wait_for_their_tickets_and_keep_their_order() {
         rig.send_and_be_served(&mut client, "one\nlend 5\n");
         rig.hold_all(9);
         rig.send_and_be_served(&mut client, "two\n");
-        // Nothing to wait for by itself: it waits behind the others.
+        // It has no ticket itself, but waits behind the others.
         rig.hold_all(0);
         rig.send_and_be_served(&mut client, "three\n");
         expect_nothing(&mut client);
@@ -118,7 +119,7 @@ fn only_who_has_to_wait_waits() {
     }
 }
 
-/// Far more than a socket takes is released at once, and more comes behind it meanwhile.
+/// Far more than a socket accepts is released at once, and more is added behind it meanwhile.
 #[test]
 fn what_is_released_leaves_in_pieces() {
     let rig = Rig::new();
@@ -143,7 +144,7 @@ fn what_is_released_leaves_in_pieces() {
     }
 }
 
-/// A pipeline is served on while its first replies are held, but not without end.
+/// A pipeline is still served while its first replies are held, but only within bounds.
 #[test]
 fn a_pipeline_is_served_on_within_bounds() {
     let rig = Rig::new();
@@ -155,7 +156,7 @@ fn a_pipeline_is_served_on_within_bounds() {
     rig.send_and_be_served(&mut client, "big 300000\n");
     let before = rig.received_count();
     client.send("later\n");
-    // Others are served, he is not.
+    // Other clients are served, this one is not.
     let mut other = rig.connect(Kind::Unix);
     rig.send_and_be_served(&mut other, "other\n");
     assert_eq!(rig.received_count(), before + 1);
@@ -199,14 +200,14 @@ fn what_is_held_goes_with_its_connection() {
         rig.send_and_be_served(&mut dropped, "two\ndrop\n");
         dropped.expect_end();
         drop(leaves);
-        // In process nobody tells that a peer is gone whose output may not leave.
+        // In process, no event reports that a peer with held output is gone.
         rig.release(1);
         eventually("both gone", || rig.closed().len() == 2 * (count + 1));
         rig.shared.released.store(0, Ordering::SeqCst);
     }
 }
 
-/// A close by the service, or of one side by the peer, comes after what is held.
+/// A close by the service, or of one side by the peer, follows the held output.
 #[test]
 fn an_end_waits_for_what_is_held() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! Memory stays bounded whatever peers do.
+//! Memory stays bounded, whatever peers do.
 
 use std::sync::atomic::Ordering;
 
@@ -7,8 +7,8 @@ use reactor::CloseReason;
 use crate::lines::Bounds;
 use crate::rig::{Kind, Rig, eventually};
 
-/// A thousand clients ask for much and read nothing. Each costs at most its limit; then it is
-/// closed, and a good client is served all the while.
+/// A thousand clients request much and read nothing. Each costs at most its limit; then it is
+/// closed. A well-behaved client is served all the time.
 #[test]
 fn never_reading_clients_cost_at_most_their_limit() {
     const CLIENTS: usize = 1000;
@@ -22,7 +22,7 @@ fn never_reading_clients_cost_at_most_their_limit() {
     let mut hostile = Vec::new();
     for _ in 0..CLIENTS {
         let mut client = rig.connect(Kind::InProcess);
-        // Eight KB stay pending beyond what the pair holds: within the limit.
+        // Eight KB more than the capacity of the pair stay pending: within the limit.
         client.send("big 24576\n");
         client.send("unread\n".repeat(50));
         hostile.push(client);
@@ -41,7 +41,7 @@ fn never_reading_clients_cost_at_most_their_limit() {
     good.expect("good\n");
 }
 
-/// What is lent counts as output like what is copied.
+/// Attached output counts like copied output.
 #[test]
 fn lent_bytes_count_against_the_limit() {
     let bounds = Bounds {
@@ -56,8 +56,8 @@ fn lent_bytes_count_against_the_limit() {
     });
 }
 
-/// What is received apart is the service's to count and to refuse; nothing of it stays when the
-/// peer goes away half way.
+/// The service counts the bytes that it receives into its own memory, and can refuse them. Nothing
+/// of them is kept if the peer disconnects half way.
 #[test]
 fn bytes_received_apart_can_be_refused_and_given_up() {
     let bounds = Bounds {
@@ -80,14 +80,14 @@ fn bytes_received_apart_can_be_refused_and_given_up() {
     }
 }
 
-/// While its output waits, nothing is read from a client: its requests stay on its side.
+/// While its output waits, the loop does not read from a client: its requests stay on its side.
 #[test]
 fn no_reading_while_output_waits() {
     let rig = Rig::new();
     let mut client = rig.connect(Kind::InProcess);
     client.send("big 100000\n");
     eventually("output waits", || {
-        // What waits is counted in the turn that follows.
+        // Waiting output is counted in the following turn.
         rig.wake_all();
         rig.shared.buffers_peak.load(Ordering::SeqCst) > 50_000
     });
@@ -100,7 +100,7 @@ fn no_reading_while_output_waits() {
     client.expect(format!("{}\nlater\n", "x".repeat(100_000)));
 }
 
-/// A claimed length costs nothing: buffers grow with what came.
+/// A claimed length costs nothing: buffers grow with the received bytes.
 #[test]
 fn claimed_length_allocates_nothing() {
     let rig = Rig::new();
@@ -118,7 +118,8 @@ fn claimed_length_allocates_nothing() {
     other.expect("x\n");
     let peak = rig.shared.buffers_peak.load(Ordering::SeqCst);
     assert!(peak <= 100 * 128, "{peak} bytes");
-    // Far enough to be received into buffers of their own: still at most twice what came.
+    // Enough to be received into the connections' own buffers: still at most twice the received
+    // bytes.
     for client in &mut clients {
         client.send(vec![b'v'; 100_000]);
     }
@@ -145,7 +146,7 @@ fn input_limit_closes() {
     eventually("closed", || rig.closed() == [CloseReason::InputLimit]);
 }
 
-/// Idle connections own no buffers, also after they had large input and output.
+/// Idle connections own no buffers, even after they had large input and output.
 #[test]
 fn idle_connections_own_nothing() {
     let rig = Rig::new();

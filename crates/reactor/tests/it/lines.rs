@@ -25,7 +25,7 @@ use reactor::{
     Service, Then, Ticket, Verdict,
 };
 
-/// What tests see of the services and tell them, shared by all workers of a rig.
+/// State that tests share with the services of all workers of a rig.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) stop: AtomicBool,
@@ -35,28 +35,28 @@ pub(crate) struct Shared {
     pub(crate) closed: Mutex<Vec<CloseReason>>,
     pub(crate) woken_count: AtomicUsize,
     pub(crate) accept_failures: AtomicUsize,
-    /// Most bytes that buffers of one loop held at the end of a turn.
+    /// Maximum bytes of one loop's buffers at the end of a turn.
     pub(crate) buffers_peak: AtomicUsize,
-    /// Turns.
+    /// Number of turns.
     pub(crate) turns_count: AtomicUsize,
-    /// Calls of `received`.
+    /// Number of calls of `received`.
     pub(crate) received_count: AtomicUsize,
-    /// Flushes, counted once it is said what they wait for.
+    /// Number of flushes, counted after the service has returned what they wait for.
     pub(crate) flushes_count: AtomicUsize,
     /// The ticket that all output waits for; 0 for none.
     pub(crate) ticket: AtomicU64,
     /// Tickets up to this are released when the loop is woken.
     pub(crate) released: AtomicU64,
-    /// What is held is refused when the loop is woken.
+    /// Whether held output is refused when the loop is woken.
     pub(crate) refuse_held: AtomicBool,
 }
 
-/// Bounds that a test chooses.
+/// Limits that a test chooses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) output_max: usize,
     pub(crate) input_max: usize,
-    /// Lines served per call, after which the service yields.
+    /// Number of lines served per call, after which the service yields.
     pub(crate) lines_max: usize,
 }
 
@@ -129,20 +129,20 @@ impl OutputArena for Arena {
     }
 }
 
-/// See the module.
+/// A service that answers lines. See the module documentation.
 pub(crate) struct Lines {
     pub(crate) shared: Arc<Shared>,
     pub(crate) bounds: Bounds,
     pub(crate) worker: usize,
     pub(crate) open: Vec<ConnectionId>,
     pub(crate) paused: Vec<ConnectionId>,
-    /// Ids of connections that are gone; used on purpose.
+    /// Ids of closed connections, used on purpose.
     pub(crate) stale: Vec<ConnectionId>,
-    /// Memory for what is received apart, and how much of it is filled.
+    /// Memory for bytes received into the service, and how much of it is filled.
     pub(crate) apart: BTreeMap<ConnectionId, (Vec<AtomicU8>, usize)>,
-    /// Tickets that the output of connections waits for.
+    /// The tickets that the output of connections waits for.
     pub(crate) tickets: BTreeMap<ConnectionId, u64>,
-    /// Lines in the order in which they were served, by their connection.
+    /// Lines with their connections, in the order in which they were served.
     pub(crate) order: Vec<(ConnectionId, Vec<u8>)>,
 }
 
@@ -285,7 +285,7 @@ impl Service for Lines {
         Received::consumed(consumed).then(Then::Yield)
     }
 
-    /// At most 5,000 bytes at a time.
+    /// Returns at most 5,000 bytes at a time.
     fn room(&mut self, id: ConnectionId) -> Option<&[AtomicU8]> {
         let (apart, filled) = self.apart.get(&id)?;
         let end = apart.len().min(filled + 5_000);
@@ -380,7 +380,7 @@ impl Service for Lines {
     }
 }
 
-/// The answer to `keep`, also a line that is answered by itself.
+/// Returns the answer to `keep`. It is also a line that is answered by itself.
 pub(crate) fn kept(bytes: &[u8]) -> String {
     let sum: u64 = bytes.iter().map(|&byte| u64::from(byte)).sum();
     format!("kept {} {sum}\n", bytes.len())

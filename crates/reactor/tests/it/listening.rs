@@ -1,4 +1,4 @@
-//! Listening elsewhere while the loops run.
+//! Changing the listeners while the loops run.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use reactor::{Balancer, EventLoop, Listener, Options, TcpOptions};
 
 use crate::lines::{Arena, Bounds, Lines, Shared};
 
-/// More than a loop accepts in one turn.
+/// More peers than a loop accepts in one turn.
 const PEERS: usize = 300;
 
 fn listener() -> Listener {

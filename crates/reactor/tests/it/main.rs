@@ -1,4 +1,4 @@
-//! The loop under real sockets, Unix sockets and in-process pairs, with a service of lines.
+//! The loop with real sockets, Unix sockets and in-process pairs, and a line service.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! A server of lines on threads, and clients of every kind of transport.
+//! A line server on threads, and clients of every kind of transport.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ use reactor::{
 use crate::greedy::Greedy;
 use crate::lines::{Arena, Bounds, Lines, Shared};
 
-/// Longer than anything takes on a slow machine; reached only by a failing test.
+/// Longer than any step takes on a slow machine; only a failing test reaches it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A way to connect.
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Tcp6,
     Unix,
     InProcess,
-    /// TCP behind a transport that takes more than it is asked for.
+    /// TCP behind a transport that moves more than it is asked for.
     Greedy,
 }
 
@@ -41,15 +41,15 @@ pub(crate) const KINDS: [Kind; 5] = [
     Kind::Greedy,
 ];
 
-/// Bytes that an in-process pair holds per direction.
+/// Capacity of an in-process pair per direction, in bytes.
 const PAIR_BYTES: usize = 16 * 1024;
 
-/// A running server; stops when dropped.
+/// A running server. Dropping it stops the server.
 pub(crate) struct Rig {
     pub(crate) shared: Arc<Shared>,
     pub(crate) balancer: Arc<Balancer>,
     tcp4: SocketAddr,
-    /// Absent where the machine has no IPv6.
+    /// `None` if the machine has no IPv6.
     tcp6: Option<SocketAddr>,
     unix: PathBuf,
     workers: Vec<JoinHandle<Lines>>,
@@ -106,7 +106,7 @@ impl Rig {
         }
     }
 
-    /// The kinds that this machine has.
+    /// Returns the kinds that this machine supports.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = Kind> {
         let has_ipv6 = self.tcp6.is_some();
         KINDS
@@ -149,7 +149,7 @@ impl Rig {
         }
     }
 
-    /// Stops all workers and gives their services.
+    /// Stops all workers and returns their services.
     pub(crate) fn stop(mut self) -> Vec<Lines> {
         self.stop_workers()
     }
@@ -263,7 +263,7 @@ impl Read for Client {
                 Stream::InProcess(peer) => patiently(|| peer.read(buffer)),
             };
             match count {
-                // A wait with a timeout ends where the process is stopped and goes on.
+                // A wait with a timeout is interrupted when the process is stopped and continued.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => return other,
             }

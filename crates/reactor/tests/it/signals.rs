@@ -4,10 +4,10 @@ use std::thread;
 
 use reactor::signals::{Signal, Signals, Wakening};
 
-/// Sends a signal to the calling thread: the other threads of a test program do not have the mask
-/// that a server's threads inherit.
+/// Sends a signal to the calling thread, because the other threads of a test program do not have
+/// the mask that a server's threads inherit.
 fn raise(signal: i32) {
-    // SAFETY: `raise` takes any number; the signals used here are kept or ignored by `Signals`.
+    // SAFETY: `raise` accepts any number; `Signals` keeps or ignores the signals used here.
     assert_eq!(unsafe { libc::raise(signal) }, 0);
 }
 

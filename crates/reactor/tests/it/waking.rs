@@ -42,7 +42,7 @@ fn rings_are_merged_and_none_is_lost() {
     });
 }
 
-/// A loop that spins far longer than any answer takes, so that whatever comes meets it spinning.
+/// A loop that spins far longer than any answer takes, so every event finds it spinning.
 #[test]
 fn a_spinning_loop_misses_nothing() {
     let options = Options {
@@ -63,7 +63,7 @@ fn a_spinning_loop_misses_nothing() {
     }
 }
 
-/// What comes to a paused connection is left in its socket, and wakes the loop once.
+/// Input of a paused connection stays in its socket, and wakes the loop once.
 #[test]
 fn a_paused_connection_that_sends_keeps_nobody_awake() {
     let rig = Rig::new();
@@ -77,7 +77,7 @@ fn a_paused_connection_that_sends_keeps_nobody_awake() {
         let before = turns();
         thread::sleep(Duration::from_millis(30));
         let more = turns() - before;
-        // A loop that does not sleep has some thousand.
+        // A loop that does not sleep has several thousand.
         assert!(more < 20, "{kind:?}: {more} turns");
         rig.wake_all();
         client.expect("resumed\nafter\n");

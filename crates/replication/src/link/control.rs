@@ -1,45 +1,48 @@
-//! What the nodes of a control group ask each other: a number, a subject, and bytes that this room does not know.
+//! Requests between nodes of a control group: a number, a subject, and bytes that this room does
+//! not interpret.
 
 use super::fields::{Append, Fields};
 
-/// The kind of [`Message::Ask`](super::Message::Ask): a link that begins with it is one of the control group.
+/// The kind of [`Message::Ask`](super::Message::Ask). A link that begins with it belongs to the
+/// control group.
 pub const ASK: u8 = 143;
 
-/// The kind of [`Message::Slots`](super::Message::Slots): a link that begins with it moves hash slots.
+/// The kind of [`Message::Slots`](super::Message::Slots). A link that begins with it moves hash
+/// slots.
 pub const SLOTS: u8 = 145;
 
 /// See [`Message::Slots`](super::Message::Slots).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotsStep<'b> {
-    /// Which step of a move it is.
+    /// Number of the step of a move.
     pub step: u8,
-    /// What the step says.
+    /// Content of the step.
     pub bytes: &'b [u8],
 }
 
 /// See [`Message::Ask`](super::Message::Ask).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask<'b> {
-    /// Which question of this link it is: the answer names it.
+    /// Number of the question on this link. The answer names it.
     pub number: u64,
-    /// What it is about.
+    /// Subject of the question.
     pub subject: u8,
-    /// The question goes on in the next message of the same number.
+    /// Whether the question continues in the next message with the same number.
     pub has_more: bool,
-    /// A piece of it.
+    /// A piece of the question.
     pub bytes: &'b [u8],
 }
 
 /// See [`Message::Answer`](super::Message::Answer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer<'b> {
-    /// Which question it is for.
+    /// Number of the question.
     pub number: u64,
-    /// The question was not answered: the bytes say why, as text.
+    /// Whether the question was refused. The bytes then give the reason as text.
     pub is_refused: bool,
-    /// The answer goes on in the next message of the same number.
+    /// Whether the answer continues in the next message with the same number.
     pub has_more: bool,
-    /// A piece of it.
+    /// A piece of the answer.
     pub bytes: &'b [u8],
 }
 

@@ -1,6 +1,7 @@
-//! Fields of message bodies: little-endian numbers, fixed arrays, and bytes with their length in front.
+//! Fields of message bodies: little-endian numbers, fixed arrays, and bytes after their length.
 
-/// Reads fields from the front of a body. Every read is checked: a body that is too short gives `None`.
+/// Reads fields from the front of a body. Every read is checked: a body that is too short gives
+/// `None`.
 pub(super) struct Fields<'b> {
     rest: &'b [u8],
 }
@@ -32,7 +33,7 @@ impl<'b> Fields<'b> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// 0 or 1.
+    /// Reads 0 or 1.
     pub(super) fn flag(&mut self) -> Option<bool> {
         match self.u8()? {
             0 => Some(false),
@@ -41,7 +42,7 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// Bytes with a u16 of their length in front.
+    /// Reads bytes after a u16 of their length.
     pub(super) fn short_bytes(&mut self, bytes_max: usize) -> Option<&'b [u8]> {
         let length = usize::from(self.u16()?);
         let (bytes, rest) = self.rest.split_at_checked(length)?;
@@ -49,7 +50,7 @@ impl<'b> Fields<'b> {
         (length <= bytes_max).then_some(bytes)
     }
 
-    /// A list with a u16 of its length in front. Allocates no more than the body has bytes for.
+    /// Reads a list after a u16 of its length. Allocates at most what the body has bytes for.
     pub(super) fn list<T>(
         &mut self,
         count_max: usize,
@@ -62,12 +63,12 @@ impl<'b> Fields<'b> {
         (0..count).map(|_| item(self)).collect()
     }
 
-    /// Everything that is left.
+    /// Reads all remaining bytes.
     pub(super) fn rest(&mut self) -> &'b [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// `value`, if nothing is left.
+    /// Returns `value`, or `None` if bytes remain.
     pub(super) fn end<T>(self, value: T) -> Option<T> {
         self.rest.is_empty().then_some(value)
     }
@@ -81,7 +82,7 @@ pub(super) trait Append {
     fn u64(&mut self, number: u64);
     fn flag(&mut self, flag: bool);
     fn bytes(&mut self, bytes: &[u8]);
-    /// A length or count that the format bounds below 2^16.
+    /// Appends a length or count that the format bounds below 2^16.
     fn length(&mut self, length: usize);
 }
 

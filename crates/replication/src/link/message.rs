@@ -6,94 +6,99 @@ use super::{BODY_BYTES_MAX, LinkError};
 use crate::attach::{Attach, Refusal};
 use crate::lineage::{Lineage, TERMS_MAX, Term, TermId};
 
-/// Longest name of a node.
+/// Maximum length of a node's name.
 pub const NODE_NAME_BYTES_MAX: usize = 64;
-/// Most parallel streams of a full sync.
+/// Maximum number of parallel streams of a full sync.
 const STREAMS_MAX: usize = 64;
-/// Bytes of a body beside the payload, for every message that has one.
+/// Bytes reserved for the fields besides the payload, in every message that has one.
 const PAYLOAD_HEAD_BYTES: usize = 64;
 
-/// What one node says to the other.
+/// A message from one node to the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'b> {
-    /// The first message of both: who it is, and what it speaks.
+    /// The first message of both ends: the node, and the versions it speaks.
     Hello(Hello),
-    /// That the sender knows the secret: HMAC-SHA-256 over both nonces and the channel it came over.
+    /// Proof that the sender knows the secret: HMAC-SHA-256 over both nonces and the channel that
+    /// carries it.
     Proof([u8; 32]),
-    /// The replica's log, and the full sync that was interrupted.
+    /// The replica's log, and the full sync that was interrupted, if any.
     Attach(Attach, Option<Resume>),
-    /// The replica goes on.
+    /// The replica continues its log.
     Continue {
-        /// From this sequence.
+        /// Sequence from which it continues.
         from: u64,
-        /// In this term.
+        /// Term of the primary.
         term: u64,
     },
-    /// The replica truncates its log there and attaches again.
+    /// The replica truncates its log and attaches again.
     Rewind {
-        /// See above.
+        /// Sequence at which it truncates.
         to: u64,
     },
-    /// The replica is given everything.
+    /// The replica gets a full sync.
     Full(Full),
-    /// The replica keeps what it has.
+    /// The replica is refused and keeps its data.
     Refuse(Refusal),
     /// A piece of the log.
     Frames(Frames<'b>),
-    /// How far the replica is.
+    /// The replica's progress.
     Ack(Ack),
     /// A block of a full sync.
     Block(Block<'b>),
-    /// A part of a full sync is whole: its foot.
+    /// A part of a full sync is complete. Carries its foot.
     PartEnd(Block<'b>),
-    /// A full sync is whole.
+    /// A full sync is complete.
     SyncEnd(SyncEnd<'b>),
-    /// The primary's office is handed over: its log ends at a sequence, and nobody writes. The replica answers with the same
-    /// when it has all of that and takes office next, and with 0 when it does not.
+    /// The primary hands over its office: its log ends at a sequence, and no client writes. The
+    /// replica answers with the same sequence if it has all of the log and takes office next, and
+    /// with 0 otherwise.
     Takeover {
-        /// See above.
+        /// End of the primary's log, or the answer.
         sequence: u64,
     },
-    /// At the digest point with this number, the keys of some groups are to be listed.
+    /// A request to list the keys of some groups at a digest point.
     Verify {
-        /// See above.
+        /// Number of the digest point.
         number: u64,
-        /// Which groups.
+        /// The groups.
         groups: Vec<u16>,
     },
-    /// What a replica holds at a digest point.
+    /// The data of a replica at a digest point.
     Digest(Digest<'b>),
-    /// What nodes of a control group ask each other. A link whose first message this is carries nothing of the log.
+    /// A question of a node of the control group to another. A link that begins with this message
+    /// carries nothing of the log.
     Ask(Ask<'b>),
-    /// The answer to that.
+    /// The answer to a question.
     Answer(Answer<'b>),
-    /// What the two ends of a move of hash slots say. A link whose first message this is carries nothing of the log.
+    /// A message between the two ends of a move of hash slots. A link that begins with this message
+    /// carries nothing of the log.
     Slots(SlotsStep<'b>),
-    /// What has no sequence and may be lost: a published message.
+    /// Data that has no sequence and may be lost: a published message.
     Transient(&'b [u8]),
-    /// All copies of the data have the log up to here, and it may begin here: a copy of the log alone may forget what is before.
+    /// All copies of the data have the log up to here, and a log may begin here: a log-only copy
+    /// may discard everything before.
     Floor {
-        /// See above.
+        /// The sequence up to which all copies have the log.
         sequence: u64,
     },
-    /// Still there. The answer names the sender's time.
+    /// A sign of life. The answer names the sender's time.
     Ping {
         /// The sender's time, in milliseconds since 1970 UTC.
         unix_ms: u64,
-        /// The time of the ping that this one answers; 0 when it answers none.
+        /// The time of the ping that this one answers, or 0 if it answers none.
         echo_unix_ms: u64,
     },
 }
 
-/// What a replica says about a digest point.
+/// What a replica reports about a digest point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DigestState {
     /// The sums of all groups, of eight bytes each.
     Sums = 0,
-    /// It could not look.
+    /// The replica could not compute them.
     Busy = 1,
-    /// It will list keys at the point.
+    /// The replica will list keys at the point.
     Ready = 2,
     /// Keys, each as database (2 bytes), sum (8), length (4) and name.
     Keys = 3,
@@ -110,13 +115,13 @@ impl DigestState {
 /// See [`Message::Digest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest<'b> {
-    /// Which point.
+    /// Number of the digest point.
     pub number: u64,
-    /// The sequence after it; 0 before it was reached.
+    /// The sequence after the point, or 0 before the replica reached it.
     pub sequence: u64,
-    /// What this is.
+    /// What `bytes` contain.
     pub state: DigestState,
-    /// See there.
+    /// Content in the form that `state` describes.
     pub bytes: &'b [u8],
 }
 
@@ -129,36 +134,36 @@ pub struct Hello {
     pub log_version: u16,
     /// The highest version of checkpoint parts that it reads.
     pub part_version: u16,
-    /// What else it can do: bits that are not known are passed over.
+    /// Features of the sender, as bits. Unknown bits are ignored.
     pub features: u32,
-    /// Which node it is.
+    /// Identity of the node.
     pub node: TermId,
-    /// Random, new for each link.
+    /// Random bytes, new for each link.
     pub nonce: [u8; 32],
-    /// What people call it.
+    /// Name of the node for people.
     pub name: Vec<u8>,
 }
 
-/// A digest point lists the keys of so many groups at most.
+/// Maximum number of groups whose keys are listed at a digest point.
 const GROUPS_MAX: usize = 64;
 
-/// A part of an interrupted full sync that is there to its end.
+/// Marks a part of an interrupted full sync that was received to its end.
 pub const WHOLE_PART: u32 = u32::MAX;
 
-/// How far an interrupted full sync came.
+/// Progress of an interrupted full sync.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
     /// The node that sent it.
     pub node: TermId,
-    /// Which full sync of that node it was.
+    /// Number of the full sync of that node.
     pub sync: u64,
     /// The generation of its cut.
     pub generation: u64,
-    /// Whole blocks of each part that are kept; [`WHOLE_PART`] for one that has ended.
+    /// Number of whole blocks of each part that are kept; [`WHOLE_PART`] for a part that has ended.
     pub blocks: Vec<u32>,
 }
 
-/// Where the records of a full sync come from.
+/// Source of the records of a full sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Source {
@@ -166,7 +171,7 @@ pub enum Source {
     Checkpoint = 1,
     /// A checkpoint that is being made.
     NewCheckpoint = 2,
-    /// A cut of the store that goes to the link alone.
+    /// A cut of the store that is sent over the link only.
     Cut = 3,
 }
 
@@ -181,34 +186,35 @@ impl Source {
 /// See [`Message::Full`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
-    /// Which full sync of this primary it is.
+    /// Number of the full sync of this primary.
     pub sync: u64,
     /// The primary's term.
     pub term: u64,
-    /// How many connections carry it.
+    /// Number of connections that carry it.
     pub streams: u8,
-    /// Where the records come from.
+    /// Source of the records.
     pub source: Source,
-    /// The generation of the cut: effects of older ones are in the records.
+    /// The generation of the cut. The records include the effects of older generations.
     pub generation: u64,
-    /// The sequence from which on the log is needed.
+    /// The sequence from which the replica needs the log.
     pub log_from: u64,
-    /// How many records are expected.
+    /// Expected number of records.
     pub records: u64,
-    /// How many bytes are expected.
+    /// Expected number of bytes.
     pub bytes: u64,
-    /// Below this sequence the replica's log is a part of the primary's history; the highest number where that is not known.
+    /// Below this sequence the replica's log is a part of the primary's history; `u64::MAX` if that
+    /// is unknown.
     pub fork: u64,
 }
 
 /// See [`Message::Frames`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frames<'b> {
-    /// The sender's term, not that of the frames.
+    /// The sender's term, not the term that wrote the frames.
     pub term: u64,
     /// The sequence of the first byte.
     pub first: u64,
-    /// What a majority has; 0 where nobody counts that.
+    /// The sequence below which a majority has the log; 0 if no quorum is counted.
     pub committed: u64,
     /// Whole frames, as in the log.
     pub bytes: &'b [u8],
@@ -219,24 +225,24 @@ pub struct Frames<'b> {
 pub struct Ack {
     /// The term that the replica follows.
     pub term: u64,
-    /// Below: in its log.
+    /// The replica's log has everything below this.
     pub appended: u64,
-    /// Below: on its disk.
+    /// Everything below this is durable.
     pub durable: u64,
-    /// Below: readers see it.
+    /// Readers see everything below this.
     pub applied: u64,
-    /// How old the newest applied frame is, on the primary's clock.
+    /// Age of the newest applied frame, by the primary's clock.
     pub lag_ms: u32,
 }
 
 /// See [`Message::Block`] and [`Message::PartEnd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block<'b> {
-    /// Which full sync.
+    /// Number of the full sync.
     pub sync: u64,
-    /// Which part.
+    /// Number of the part.
     pub part: u16,
-    /// Which block of it; for the end of a part, how many there were.
+    /// Number of the block in the part; at the end of a part, the number of its blocks.
     pub number: u32,
     /// A block as in a part file, or a foot.
     pub bytes: &'b [u8],
@@ -245,15 +251,15 @@ pub struct Block<'b> {
 /// See [`Message::SyncEnd`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncEnd<'b> {
-    /// Which full sync.
+    /// Number of the full sync.
     pub sync: u64,
-    /// The replica is online once it has applied everything below.
+    /// The replica is online after it has applied everything below this.
     pub sequence: u64,
     /// The manifest of the checkpoint that was sent.
     pub manifest: &'b [u8],
 }
 
-/// Kinds, as they stand in headers. They never change.
+/// Kinds as headers contain them. They never change.
 mod kind {
     pub(super) const PING: u8 = 1;
     pub(super) const TRANSIENT: u8 = 2;
@@ -279,7 +285,7 @@ mod kind {
 }
 
 impl<'b> Message<'b> {
-    /// Longest payload of a message: frames, a block, a manifest.
+    /// Returns the maximum length of a message's payload: frames, a block, a manifest.
     #[must_use]
     pub const fn payload_bytes_max() -> usize {
         BODY_BYTES_MAX - PAYLOAD_HEAD_BYTES
@@ -311,7 +317,7 @@ impl<'b> Message<'b> {
         }
     }
 
-    /// Whether it may come before the peer has shown that it knows the secret.
+    /// Whether it is allowed before the peer has proved that it knows the secret.
     #[must_use]
     pub fn is_greeting(&self) -> bool {
         matches!(self, Self::Hello(_) | Self::Proof(_))
@@ -382,7 +388,7 @@ impl<'b> Message<'b> {
         }
     }
 
-    /// The message of a kind; `None` when the kind is not known.
+    /// Decodes a message of this kind. Returns `None` if the kind is unknown.
     pub(super) fn decode(kind: u8, body: &'b [u8]) -> Option<Result<Self, LinkError>> {
         let mut fields = Fields::new(body);
         let message = match kind {
@@ -465,7 +471,7 @@ impl Hello {
         out.bytes(name);
     }
 
-    /// What follows the fields of this version is passed over: a newer node may say more.
+    /// Ignores everything after the fields of this version, because a newer node may send more.
     fn decode(mut fields: Fields<'_>) -> Option<Self> {
         Some(Self {
             link_version: fields.u16()?,
@@ -579,12 +585,12 @@ impl<'b> Frames<'b> {
             committed: fields.u64()?,
             bytes: fields.rest(),
         };
-        // Sequences do not wrap.
+        // Sequences must not overflow.
         frames.first.checked_add(frames.bytes.len() as u64)?;
         Some(frames)
     }
 
-    /// The sequence behind the last byte.
+    /// Returns the sequence after the last byte.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.first.saturating_add(self.bytes.len() as u64)

@@ -1,4 +1,4 @@
-//! The bytes of messages, and bytes that are no messages.
+//! The bytes of messages, and bytes that are not valid messages.
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn encoded(message: &Message<'_>, stream: u16) -> Vec<u8> {
     bytes
 }
 
-/// Hands the message at the start of `bytes` to `check`.
+/// Decodes the message at the start of `bytes` and passes it to `check`.
 fn decoded<T>(bytes: &[u8], check: impl FnOnce(Result<Option<Message<'_>>, LinkError>) -> T) -> T {
     let (head, body) = bytes.split_first_chunk::<HEADER_BYTES>().unwrap();
     let header = match Header::decode(head, BODY_BYTES_MAX) {
@@ -39,7 +39,7 @@ fn attach() -> Attach {
     }
 }
 
-/// One message of each kind.
+/// Returns one message of each kind.
 fn messages() -> Vec<Message<'static>> {
     let block = Block {
         sync: 7,
@@ -188,7 +188,7 @@ fn any_changed_byte_is_noticed() {
     }
 }
 
-/// The bytes of a message with this kind and body, with a right sum.
+/// Returns the bytes of a message with this kind and body, with a correct sum.
 fn raw(kind: u8, body: &[u8]) -> Vec<u8> {
     let header = Header {
         length: body.len(),
@@ -235,7 +235,8 @@ fn bodies_that_cannot_be_are_refused_by_kind() {
         let kind = message.kind();
         let bytes = encoded(&message, 0);
         let body = &bytes[HEADER_BYTES..];
-        // One byte short: refused, unless the rest of the body is of any length.
+        // A body that is one byte short is refused, unless the rest of the body may have any
+        // length.
         let has_payload = matches!(
             message,
             Message::Frames(_)
@@ -302,7 +303,8 @@ proptest! {
     fn any_body_of_any_kind_is_taken_or_refused(kind: u8, body in prop::collection::vec(any::<u8>(), 0..300)) {
         decoded(&raw(kind, &body), |result| {
             if let Ok(Some(message)) = result {
-                // What is taken is written again as it came, but for what a newer greeting adds.
+                // A decoded message encodes to the same bytes, except those that a newer greeting
+                // adds.
                 let again = encoded(&message, 0);
                 let again = &again[HEADER_BYTES..];
                 prop_assert!(body.starts_with(again) && (again == body || message.is_greeting()));

@@ -1,74 +1,74 @@
-//! REPLCONF: what a replica says of itself, and acknowledges.
+//! REPLCONF: what a replica reports about itself, and acknowledges.
 //!
-//! Options come in any order. One that is not known is an error that replicas pass over; `ACK`, `FACK` and `GETACK`
-//! are never answered.
+//! Options come in any order. An unknown option is an error, which replicas ignore. `ACK`, `FACK`
+//! and `GETACK` are never answered.
 
 use base::number::parse_i64;
 
 use crate::transcode::Peer;
 
-/// What is answered to options that were taken.
+/// The answer to accepted options.
 pub const REPLY_OK: &str = "+OK\r\n";
 
-/// The longest host name of a replica.
+/// Maximum length of a replica's address.
 const ADDRESS_BYTES_MAX: usize = 255;
 
-/// What one connection said of itself.
+/// What a connection reported about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replconf {
-    /// Its snapshot may end with a mark instead of having its length in front.
+    /// Whether its snapshot may end with a mark instead of beginning with its length.
     pub can_eof: bool,
-    /// It understands `+CONTINUE <id>`.
+    /// Whether it understands `+CONTINUE <id>`.
     pub can_psync2: bool,
-    /// Where it listens; 0 when it did not say.
+    /// The port it listens on, or 0 if it did not report one.
     pub listening_port: u16,
-    /// What it wants to be called instead of its address.
+    /// The name it wants to be shown with instead of its address.
     pub ip_address: Option<String>,
-    /// What it is, if it said.
+    /// Its software and version, if it reported them.
     pub peer: Option<Peer>,
-    /// It wants a snapshot and nothing after it.
+    /// Whether it wants a snapshot and nothing after it.
     pub is_rdb_only: bool,
-    /// The snapshot is to have functions only, or nothing at all: `(data, functions)`.
+    /// The content of the snapshot if it is restricted: functions only, or nothing at all.
     pub filter: Option<Filter>,
 }
 
-/// What a snapshot is to have.
+/// The content of a restricted snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Libraries of functions.
+    /// Whether it contains libraries of functions.
     pub has_functions: bool,
 }
 
-/// What becomes of a REPLCONF.
+/// Result of a REPLCONF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplconfAnswer {
     /// `+OK`.
     Ok,
-    /// Nothing is answered.
+    /// No answer is sent.
     Silent(ReplconfEvent),
     /// An error, with its code.
     Error(String),
 }
 
-/// What is not answered.
+/// An option without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplconfEvent {
-    /// The replica has applied so many bytes of the stream.
+    /// The replica has applied a number of bytes of the stream.
     Ack {
         /// Bytes applied.
         offset: u64,
-        /// Bytes of which the effects are on its disk, if it says.
+        /// Bytes whose effects are durable on the replica, if it reports them.
         fsynced: Option<u64>,
     },
     /// The primary wants an acknowledgement at once.
     GetAck,
-    /// Something that counts for nothing.
+    /// An option without effect.
     Nothing,
 }
 
 impl Replconf {
-    /// Takes the arguments of a REPLCONF, without its name. What stands in front of an option that is an error
-    /// is taken.
+    /// Applies the arguments of a REPLCONF, without its name. Options before an erroneous one are
+    /// applied.
     pub fn apply(&mut self, args: &[&[u8]]) -> ReplconfAnswer {
         if args.is_empty() || !args.len().is_multiple_of(2) {
             return error("ERR syntax error");

@@ -1,45 +1,46 @@
-//! Where commands end in the stream of a primary, so that whole ones are applied and counted.
+//! Finds where commands end in the stream of a primary, so that whole commands are applied and
+//! counted.
 //!
-//! Only their outline is read here: who applies them decodes them. A run of commands is handed out as one
-//! [`Piece`], which ends outside of transactions where it can.
+//! Only the outline of commands is read here; the caller that applies them decodes them. A run of
+//! commands is returned as one [`Piece`], which ends outside transactions if possible.
 //!
-//! Invariant: pieces follow each other without a gap, and every piece that is not open ends where the primary's
-//! data is as it was between two commands or transactions.
+//! Invariant: pieces follow each other without a gap. Every piece that is not open ends where the
+//! primary's data is as it was between two commands or transactions.
 
 use base::number::parse_i64;
 
-/// A piece ends with the first command that reaches this.
+/// A piece ends with the first command that reaches this length.
 const PIECE_BYTES: usize = 64 << 10;
-/// Arguments of a command.
+/// Maximum number of arguments of a command.
 const ARGUMENTS_MAX: i64 = 1 << 20;
-/// Bytes of an argument: a command is shorter than 4 GiB wherever it is decoded.
+/// Maximum bytes of an argument: the decoders accept commands below 4 GiB.
 const ARGUMENT_BYTES_MAX: i64 = (4 << 30) - 1;
-/// Bytes of a line that says how many there are.
+/// Maximum bytes of a line with a count or length.
 const LINE_BYTES_MAX: usize = 32;
 
 /// The next bytes of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Whole commands of so many bytes.
+    /// Whole commands.
     Commands {
-        /// See above.
+        /// Length of the piece.
         bytes: usize,
-        /// A transaction has begun, in it or before, and has not ended.
+        /// Whether a transaction began in this piece or before, and has not ended.
         is_open: bool,
     },
-    /// The primary asks for an acknowledgement, in so many bytes.
+    /// The primary requests an acknowledgement.
     GetAck {
-        /// See above.
+        /// Length of the piece.
         bytes: usize,
     },
-    /// Another REPLCONF, or empty lines: they count and mean nothing.
+    /// Another REPLCONF, or empty lines: their bytes count, but they have no effect.
     Nothing {
-        /// See above.
+        /// Length of the piece.
         bytes: usize,
     },
 }
 
-/// The bytes are no stream of commands.
+/// The bytes are not a stream of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PieceFlaw(pub &'static str);
 
@@ -55,20 +56,20 @@ impl std::error::Error for PieceFlaw {}
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
     is_open: bool,
-    /// How far the command at the front was looked at: it may be long, and come in many parts.
+    /// Progress of the scan of the first command, which may be long and come in many parts.
     front: Progress,
 }
 
-/// How far a command was looked at.
+/// Progress of the scan of a command.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
-    /// Bytes that were passed.
+    /// Number of scanned bytes.
     at: usize,
-    /// Arguments that follow; none before their number is known.
+    /// Number of arguments that follow, or `None` if it is not known yet.
     left: Option<i64>,
 }
 
-/// What a command is, as far as it matters here.
+/// Kind of a command, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
@@ -80,17 +81,17 @@ enum Kind {
 }
 
 impl Commands {
-    /// Whether a transaction has begun in what was handed out, and has not ended.
+    /// Whether a transaction began in the returned pieces, and has not ended.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// The next piece of the stream, which `bytes` begin with; none while no command is whole. The bytes of the next
-    /// call begin after the piece.
+    /// Returns the next piece of the stream, with which `bytes` begin, or `None` if no command is
+    /// whole yet. The bytes of the next call begin after the piece.
     ///
     /// # Errors
-    /// [`PieceFlaw`]: the stream is of no use from here on.
+    /// [`PieceFlaw`]: the stream is unusable from here on.
     pub fn next_piece(&mut self, bytes: &[u8]) -> Result<Option<Piece>, PieceFlaw> {
         let mut progress = self.front;
         let (mut at, mut end, mut is_open) = (0, 0, self.is_open);
@@ -143,7 +144,7 @@ impl Commands {
     }
 }
 
-/// What counts and is not applied.
+/// Returns the piece of a command that counts but is not applied.
 fn alone(kind: Kind, bytes: &[u8], len: usize) -> Piece {
     match kind {
         Kind::GetAck => Piece::GetAck { bytes: len },
@@ -156,7 +157,8 @@ fn alone(kind: Kind, bytes: &[u8], len: usize) -> Piece {
     }
 }
 
-/// Passes what is there of a command: whether it is whole. Where it ends is then the progress.
+/// Scans the available bytes of a command. Returns whether it is whole; its end is then in
+/// `progress`.
 fn pass(bytes: &[u8], progress: &mut Progress) -> Result<bool, PieceFlaw> {
     let mut left = match progress.left {
         Some(left) => left,
@@ -218,7 +220,7 @@ fn pass(bytes: &[u8], progress: &mut Progress) -> Result<bool, PieceFlaw> {
     Ok(true)
 }
 
-/// The number on a line, and how many bytes the line has.
+/// Returns the number on a line, and the length of the line.
 fn number_line(bytes: &[u8]) -> Result<Option<(i64, usize)>, PieceFlaw> {
     let window = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
@@ -253,7 +255,7 @@ fn kind_of(command: &[u8]) -> Kind {
     }
 }
 
-/// An argument of a command that is whole; none when it has not so many.
+/// Returns an argument of a whole command, or `None` if it has fewer arguments.
 fn argument(command: &[u8], index: usize) -> Option<&[u8]> {
     let (count, len) = number_line(command.strip_prefix(b"*")?).ok()??;
     if count <= i64::try_from(index).ok()? {

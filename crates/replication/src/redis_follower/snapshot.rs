@@ -1,4 +1,4 @@
-//! How a snapshot stands between the other bytes of a link.
+//! The framing of a snapshot between the other bytes of a link.
 //!
 //! ```text
 //!   $<length> CR LF │ as many bytes
@@ -10,19 +10,19 @@ use base::number::parse_i64;
 const MARK_BYTES: usize = 40;
 type Mark = [u8; MARK_BYTES];
 
-/// How the end is found.
+/// How the end of the snapshot is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// After so many more bytes.
+    /// After this many more bytes.
     Length(u64),
-    /// At this mark; none once it was found.
+    /// At this mark.
     Mark(Mark),
     /// The mark was found.
     Ended,
 }
 
 impl Framing {
-    /// What the line in front says.
+    /// Returns the framing that the line before the snapshot states.
     pub(super) fn of_line(line: &[u8]) -> Option<Self> {
         let text = line.strip_prefix(b"$")?;
         if let Some(mark) = text.strip_prefix(b"EOF:") {
@@ -31,7 +31,7 @@ impl Framing {
         u64::try_from(parse_i64(text)?).ok().map(Self::Length)
     }
 
-    /// How many bytes follow, if that is known.
+    /// Returns how many bytes follow, or `None` if it is unknown.
     pub(super) fn bytes(&self) -> Option<u64> {
         match self {
             Self::Length(bytes) => Some(*bytes),
@@ -43,8 +43,8 @@ impl Framing {
         matches!(self, Self::Length(0) | Self::Ended)
     }
 
-    /// How many bytes are used up, and which of them belong to the snapshot. What could be the beginning of the mark
-    /// is left where it is.
+    /// Returns how many bytes are consumed, and which of them belong to the snapshot. Bytes that
+    /// may be the beginning of the mark are not consumed.
     pub(super) fn take<'b>(&mut self, bytes: &'b [u8]) -> (usize, &'b [u8]) {
         match self {
             Self::Length(left) => {
@@ -65,7 +65,7 @@ impl Framing {
     }
 }
 
-/// How many bytes at the end are the beginning of the mark.
+/// Returns how many bytes at the end are the beginning of the mark.
 fn mark_begun(bytes: &[u8], mark: &Mark) -> usize {
     let longest = bytes.len().min(MARK_BYTES - 1);
     let begun = (1..=longest).rev();

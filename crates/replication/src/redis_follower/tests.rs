@@ -1,4 +1,4 @@
-//! What a Redis primary may say, in whatever pieces, and what the replica makes of it.
+//! Answers of a Redis primary, split into arbitrary pieces, and the replica's events.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -13,7 +13,7 @@ fn id() -> ReplicationId {
     ReplicationId::parse(ID.as_bytes()).unwrap()
 }
 
-/// What came of some bytes, with content put together.
+/// The events of some bytes, with the content joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Heard {
     events: Vec<String>,
@@ -22,7 +22,7 @@ struct Heard {
     failure: Option<Failure>,
 }
 
-/// A primary that answers with these bytes, in pieces of `step`.
+/// Passes the bytes of a primary to the follower, in pieces of `step` bytes.
 fn hear(follower: &mut Follower, bytes: &[u8], step: usize) -> Heard {
     let mut heard = Heard::default();
     let mut waiting = Vec::new();
@@ -107,7 +107,7 @@ fn the_handshake_of_a_new_replica() {
     );
 }
 
-/// A link that was asked for everything, or from an offset on.
+/// Returns a link that has requested a full sync, or the stream from an offset on.
 fn asking(from: Option<(ReplicationId, u64)>) -> Follower {
     let mut follower = Follower::new(Introduction {
         from,
@@ -146,7 +146,7 @@ fn a_replica_that_comes_back_continues() {
     assert_eq!(text(follower.take_output()), "*3 $8 REPLCONF $3 ACK $2 99 ");
     let heard = hear(&mut asking(Some((id(), 99))), b"+CONTINUE\r\n", 100);
     assert_eq!(heard.events, ["Continues { id: None }"]);
-    // Nothing was asked for that could be continued.
+    // It requested nothing that could be continued.
     assert!(matches!(
         hear(&mut asking(None), b"+CONTINUE\r\n", 100).failure,
         Some(Failure::Malformed(..))
@@ -222,7 +222,7 @@ fn it_acknowledges_and_does_not_wait_for_ever() {
         "*5 $8 REPLCONF $3 ACK $3 150 $4 FACK $3 120 "
     );
     assert_eq!(follower.on_tick(5_001), Err(Failure::Silent));
-    // While a snapshot is loaded nobody listens, and an empty line says that the replica lives.
+    // While it loads a snapshot, the replica does not read; an empty line is its sign of life.
     let mut follower = asking(None);
     let answer = format!("+FULLRESYNC {ID} 5\r\n$3\r\nabc");
     let mut rest = answer.as_bytes();
@@ -279,7 +279,7 @@ proptest! {
         has_mark in any::<bool>(),
     ) {
         let is_in = content.windows(MARK.len()).any(|part| part == MARK);
-        // The first place at which the mark is found ends it: content must not run into it.
+        // The first occurrence of the mark ends the snapshot, so the content must not run into it.
         prop_assume!(!is_in && content.last() != Some(&b'm'));
         let mut answer = format!("+FULLRESYNC {ID} 5\r\n").into_bytes();
         if has_mark {
@@ -313,7 +313,8 @@ proptest! {
     }
 }
 
-/// The pieces of a stream that comes in parts of `step` bytes: what they are, put together.
+/// Returns the kinds and the joined bytes of the pieces of a stream that comes in parts of `step`
+/// bytes.
 fn pieces(stream: &[u8], step: usize) -> Result<Vec<(char, Vec<u8>)>, PieceFlaw> {
     let mut commands = Commands::default();
     let (mut found, mut waiting) = (Vec::<(char, Vec<u8>)>::new(), Vec::new());
@@ -355,7 +356,7 @@ fn pieces_end_outside_of_transactions() {
         is_open: false,
     };
     assert_eq!(piece, Some(expected));
-    // The transaction at the end is not whole: it is handed out as far as it goes.
+    // The transaction at the end is not whole, so its available part is returned.
     let piece = commands.next_piece(&stream[whole..]).unwrap();
     let expected = Piece::Commands {
         bytes: multi.len() + set.len(),
@@ -399,7 +400,7 @@ fn a_stream_that_is_none_is_refused() {
     ] {
         assert!(pieces(stream, 7).is_err(), "{}", stream.escape_ascii());
     }
-    // What came before is applied.
+    // The commands before it are applied.
     let stream = [&resp("SET k v")[..], b"PING\r\n"].concat();
     let mut commands = Commands::default();
     assert!(commands.next_piece(&stream).unwrap().is_some());

@@ -1,4 +1,4 @@
-//! What a peer understands: the table of effects and peers.
+//! What each peer understands: the table of effects and peers.
 //!
 //! | Effect | Redis 6.2 | 7.0, 7.2, Valkey 7.2, 8 | Redis 7.4 | Redis 8.0, Valkey 9 |
 //! |---|---|---|---|---|
@@ -13,9 +13,9 @@
 //! | `RESTORE` of a payload | up to version 9 | up to 10 or 11 | up to 12 | up to 12; up to 11, and 80 |
 //! | all others | as they are | as they are | as they are | as they are |
 //!
-//! A dash ends the link with the command's name, or, where loss is allowed, is left out or said without the deadline and
-//! counted. Fields whose deadline has passed leave the log as `HDEL`, which everybody understands, so what is lost is
-//! only when.
+//! A dash ends the link with the command's name. If loss is allowed, the effect is instead left
+//! out, or sent without the deadline, and counted. Fields whose deadline has passed are removed by
+//! an `HDEL` in the log, which every peer understands, so only the time is lost.
 
 use std::fmt;
 
@@ -23,13 +23,13 @@ use durability::log::Parts;
 
 use super::{Sink, put_head, put_part};
 
-/// Families and versions of peers, as far as they differ in the stream or in what they load.
+/// Families and versions of peers, as far as the stream or the payloads they load differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Peer {
     /// Redis 6.2.
     Redis62 = 1,
-    /// Redis 7.0: what a replica is taken for that does not say.
+    /// Redis 7.0. A replica that does not report its version is treated as this.
     #[default]
     Redis70 = 2,
     /// Redis 7.2.
@@ -45,7 +45,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// All of them.
+    /// All peers.
     pub const ALL: [Self; 7] = [
         Self::Redis62,
         Self::Redis70,
@@ -56,7 +56,8 @@ impl Peer {
         Self::Valkey90,
     ];
 
-    /// The peer that an operator names: `redis 7.0`, `valkey 8.1.2`. None for a family or version that is not known.
+    /// Parses the peer that an operator names: `redis 7.0`, `valkey 8.1.2`. Returns `None` for an
+    /// unknown family or version.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (family, version) = text.trim().split_once([' ', '-', '/'])?;
@@ -77,7 +78,7 @@ impl Peer {
         None
     }
 
-    /// The peer that sent `REPLCONF version`: only Valkey does, from version 8 on.
+    /// Returns the peer that sent `REPLCONF version`. Only Valkey sends it, from version 8 on.
     #[must_use]
     pub fn of_version_sent(version: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(version).ok()?;
@@ -91,7 +92,7 @@ impl Peer {
         }
     }
 
-    /// The version of an RDB file that it loads.
+    /// Returns the highest version of an RDB file that it loads.
     #[must_use]
     pub fn rdb_version(self) -> u16 {
         match self {
@@ -103,19 +104,20 @@ impl Peer {
         }
     }
 
-    /// It has libraries of functions, and counts the entries of streams.
+    /// Whether it has libraries of functions, and counts the entries of streams.
     #[must_use]
     pub fn has_functions(self) -> bool {
         self != Self::Redis62
     }
 
-    /// Fields of its hashes can have deadlines.
+    /// Whether fields of its hashes can have deadlines.
     #[must_use]
     pub fn has_field_deadlines(self) -> bool {
         matches!(self, Self::Redis74 | Self::Redis80 | Self::Valkey90)
     }
 
-    /// Who stands for all peers that are sent the same bytes: that one of them which understands most.
+    /// Returns the peer that represents all peers that get the same bytes: the one of them that
+    /// understands most.
     #[must_use]
     pub fn family(self) -> Self {
         match self {
@@ -150,7 +152,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Major and minor number.
+/// Returns the major and minor number.
 fn version_of(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.trim().split('.');
     let major = numbers.next()?.parse().ok()?;
@@ -158,13 +160,13 @@ fn version_of(text: &str) -> Option<(u32, u32)> {
     Some((major, minor))
 }
 
-/// What decides about the bytes of a stream. Who comes back in another form finds other bytes at its offset, so each
-/// form has offsets and a replication id of its own.
+/// The properties that determine the bytes of a stream. A replica that reconnects in another form
+/// would find other bytes at its offset, so each form has its own offsets and replication id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Form {
-    /// Who reads it: a [family](Peer::family), of which one peer may understand less than is said.
+    /// The reader: a [family](Peer::family). A single peer of it may understand less than is sent.
     pub peer: Peer,
-    /// What the peer cannot be told is left out (`repl-peer-loss allow`).
+    /// Whether effects that the peer cannot understand are left out (`repl-peer-loss allow`).
     pub allows_loss: bool,
 }
 
@@ -175,7 +177,7 @@ impl Default for Form {
 }
 
 impl Form {
-    /// The form for a peer that loses nothing.
+    /// Returns the form for a peer that loses nothing.
     #[must_use]
     pub fn of(peer: Peer) -> Self {
         Self {
@@ -184,7 +186,7 @@ impl Form {
         }
     }
 
-    /// The form with a tag.
+    /// Returns the form with a tag.
     #[must_use]
     pub fn of_tag(tag: u8) -> Option<Self> {
         let forms = Peer::ALL.into_iter().flat_map(|peer| {
@@ -196,7 +198,7 @@ impl Form {
         forms.into_iter().find(|form| form.tag() == tag)
     }
 
-    /// What tells it from other forms; 0 for the default one.
+    /// Returns the tag that distinguishes it from other forms; 0 for the default form.
     #[must_use]
     pub fn tag(self) -> u8 {
         let own = (self.peer.family() as u8) << 1 | u8::from(self.allows_loss);
@@ -204,7 +206,7 @@ impl Form {
     }
 }
 
-/// What the peer is told of an effect.
+/// The commands that the peer gets for an effect.
 #[derive(Clone, Debug)]
 pub(super) enum Said<'a> {
     Nothing {
@@ -254,7 +256,8 @@ fn put_command<'a>(parts: impl ExactSizeIterator<Item = &'a [u8]>, sink: &mut im
     }
 }
 
-/// What a peer is told of a command, or the name of the command when it has no word for it.
+/// Translates a command for a peer. Returns the name of the command as the error if the peer has no
+/// equivalent.
 pub(super) fn translate(form: Form, parts: Parts<'_>) -> Result<Said<'_>, String> {
     let peer = form.peer;
     let mut rest = parts;
@@ -265,7 +268,7 @@ pub(super) fn translate(form: Form, parts: Parts<'_>) -> Result<Said<'_>, String
         b"HSETEX" if !peer.has_hsetex() => hsetex(form, rest),
         b"HPEXPIREAT" | b"HPERSIST" if !peer.has_field_deadlines() => lost(form, name),
         b"FUNCTION" if !peer.has_functions() => lost(form, name),
-        // It has no shard channels, so nobody there listens to one.
+        // The peer has no shard channels, so none of its clients listens to one.
         b"SPUBLISH" if !peer.has_functions() => Ok(Said::Nothing { is_lossy: false }),
         b"XSETID" if !peer.has_functions() => Ok(short(name, rest, 2)),
         b"XGROUP" if !peer.has_functions() => Ok(without_entries_read(name, rest)),
@@ -277,13 +280,13 @@ pub(super) fn translate(form: Form, parts: Parts<'_>) -> Result<Said<'_>, String
     }
 }
 
-/// Whether one peer of a family cannot take what the family is told.
+/// Whether a peer of a family cannot load what the family gets.
 pub(super) fn is_beyond(peer: Peer, mut parts: Parts<'_>) -> bool {
     parts.next() == Some(b"RESTORE")
         && payload_version(parts).is_some_and(|version| !peer.loads_payload_of(version))
 }
 
-/// A command that the peer has not got.
+/// Handles a command that the peer does not have.
 fn lost<'a>(form: Form, name: &[u8]) -> Result<Said<'a>, String> {
     if form.allows_loss {
         Ok(Said::Nothing { is_lossy: true })
@@ -292,7 +295,8 @@ fn lost<'a>(form: Form, name: &[u8]) -> Result<Said<'a>, String> {
     }
 }
 
-/// `key value etag NOGET [PXAT at]`: the log states it for a value that was set, so there is no condition left.
+/// Translates `key value etag NOGET [PXAT at]`. The log contains it only for a value that was set,
+/// so no condition remains.
 fn set_if_greater(mut rest: Parts<'_>) -> Said<'_> {
     let mut command: Vec<&[u8]> = vec![b"SET"];
     command.extend(rest.by_ref().take(2));
@@ -338,7 +342,7 @@ fn hsetex(form: Form, mut rest: Parts<'_>) -> Result<Said<'_>, String> {
     }
 }
 
-/// The command with its first arguments only.
+/// Returns the command with only its first arguments.
 fn short<'a>(name: &'a [u8], rest: Parts<'a>, arguments: usize) -> Said<'a> {
     let mut command = vec![name];
     command.extend(rest.take(arguments));
@@ -357,7 +361,7 @@ fn without_entries_read<'a>(name: &'a [u8], rest: Parts<'a>) -> Said<'a> {
     }
 }
 
-/// The version that a payload (`key deadline payload …`) states near its end.
+/// Returns the version that a payload (`key deadline payload …`) contains near its end.
 fn payload_version(mut rest: Parts<'_>) -> Option<u16> {
     let payload = rest.nth(2)?;
     let [low, high, ..] = *payload.last_chunk::<10>()?;

@@ -1,11 +1,11 @@
-//! Where the stream goes: a buffer, a counter, or a buffer that wants only what comes later.
+//! Destinations of the stream: a buffer, a counter, or a buffer that skips the first bytes.
 
-/// Takes the bytes of the stream in order.
+/// A receiver of the bytes of the stream in order.
 pub trait Sink {
-    /// The next bytes.
+    /// Adds the next bytes.
     fn put(&mut self, bytes: &[u8]);
 
-    /// So many newlines.
+    /// Adds `count` newlines.
     fn fill(&mut self, count: u64) {
         const LINES: [u8; 256] = [b'\n'; 256];
         let mut left = count;
@@ -24,12 +24,12 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Counts bytes and keeps none.
+/// A sink that counts bytes and keeps none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count(u64);
 
 impl Count {
-    /// How many were put.
+    /// Returns the number of bytes added.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0
@@ -48,7 +48,7 @@ impl Sink for Count {
     }
 }
 
-/// Drops the first bytes: those that a replica which comes back has already.
+/// A sink that drops the first bytes: those that a reconnected replica already has.
 #[derive(Debug)]
 pub struct Skip<S> {
     sink: S,
@@ -56,19 +56,19 @@ pub struct Skip<S> {
 }
 
 impl<S> Skip<S> {
-    /// Drops so many.
+    /// Creates a sink that drops the first `bytes` bytes.
     #[must_use]
     pub fn new(sink: S, bytes: u64) -> Self {
         Self { sink, left: bytes }
     }
 
-    /// How many are still to be dropped.
+    /// Returns how many bytes are still to be dropped.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// What the rest went to.
+    /// Returns the sink of the remaining bytes.
     pub fn sink_mut(&mut self) -> &mut S {
         &mut self.sink
     }
@@ -92,7 +92,7 @@ impl<S: Sink> Sink for Skip<S> {
     }
 }
 
-/// Hands on, and counts.
+/// A sink that passes bytes on, and counts them.
 pub(super) struct Counted<'s, S> {
     sink: &'s mut S,
     bytes: u64,

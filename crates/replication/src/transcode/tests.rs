@@ -1,4 +1,5 @@
-//! What a Redis replica reads of a log: the bytes, their offsets, and that the pieces make no difference.
+//! What a Redis replica reads of a log: the bytes, their offsets, and their independence of the
+//! pieces.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -53,7 +54,7 @@ impl Stated {
     }
 }
 
-/// What can stand in a log.
+/// The frames that a log can contain.
 #[derive(Clone, Debug)]
 enum Step {
     Effects(Vec<Stated>),
@@ -77,7 +78,7 @@ fn run(transcoder: &mut Transcoder, step: &Step, sink: &mut impl Sink) -> Result
     Ok(())
 }
 
-/// The stream as words: the arguments of its commands.
+/// Returns the stream as words: the arguments of its commands.
 fn words(mut stream: &[u8]) -> Vec<String> {
     let mut commands = Vec::new();
     while !stream.is_empty() {
@@ -170,7 +171,7 @@ fn what_a_peer_is_not_told_leaves_no_trace() {
     assert_eq!(words(&stream), ["SELECT 1", "SADD k a"]);
 }
 
-/// What a peer is told of one command, or what it lacks.
+/// Returns what a peer gets for one command, or the command that it lacks.
 fn told(peer: Peer, line: &str) -> Result<Vec<String>, String> {
     let mut transcoder = Transcoder::new(Form::of(peer), Place::default()).for_reader(peer);
     let mut stream = Vec::new();
@@ -366,7 +367,7 @@ proptest! {
         from in any::<prop::sample::Index>(),
     ) {
         let whole = stream_of(Form::default(), &steps);
-        // Continued by another transcoder, which knows the place alone.
+        // Another transcoder continues, and knows only the place.
         let cut = cut.index(steps.len() + 1);
         let mut first = Transcoder::new(Form::default(), Place::default());
         let mut stream = Vec::new();
@@ -380,7 +381,7 @@ proptest! {
             run(&mut second, step, &mut stream).unwrap();
         }
         prop_assert_eq!(&stream, &whole);
-        // From any byte after it, by dropping what comes before.
+        // A third one starts at any later byte, by dropping the bytes before it.
         let offset = usize::try_from(place.offset).unwrap();
         let from = offset + from.index(whole.len() - offset + 1);
         let mut skip = Skip::new(Vec::new(), (from - offset) as u64);
@@ -413,7 +414,7 @@ proptest! {
     }
 }
 
-/// Everything of older generations, wherever it stands.
+/// Returns an overlap with everything of older generations, at any position.
 fn overlap(generation: u64) -> Overlap {
     let manifest = Manifest {
         generation,
@@ -422,7 +423,7 @@ fn overlap(generation: u64) -> Overlap {
     manifest.overlap()
 }
 
-/// Another primary's generations are its own: what it wrote was taken for what the checkpoint has.
+/// Another primary has its own generations: its effects were mistaken for those in the checkpoint.
 #[test]
 fn what_comes_after_the_overlap_is_told_whatever_its_generation() {
     let steps = [b"a", b"b", b"c"].map(|key| {
@@ -441,7 +442,8 @@ fn what_comes_after_the_overlap_is_told_whatever_its_generation() {
     assert_eq!(told, [false, true, true]);
 }
 
-/// What a peer of a family cannot take has as many bytes for it as for the others, or ends its link.
+/// A frame that one peer of a family cannot load takes as many bytes for it as for the others, or
+/// ends its link.
 #[test]
 fn a_frame_that_cannot_be_said_is_not_passed_over_by_an_offset() {
     let mut payload = b"\0value".to_vec();
@@ -460,7 +462,7 @@ fn a_frame_that_cannot_be_said_is_not_passed_over_by_an_offset() {
     let (offset, whole) = count(form, Peer::Valkey72, 0).unwrap();
     assert_eq!(offset, whole.len() as u64);
     assert!(count(form, Peer::Redis70, 0).is_err());
-    // It is in the checkpoint that was sent.
+    // The checkpoint that was sent contains it.
     let (hidden, lines) = count(form, Peer::Redis70, u64::MAX).unwrap();
     assert_eq!((hidden, lines.len()), (offset, whole.len()));
     let loses = Form {
@@ -468,7 +470,8 @@ fn a_frame_that_cannot_be_said_is_not_passed_over_by_an_offset() {
         ..form
     };
     assert_eq!(count(loses, Peer::Redis70, 0).unwrap().0, offset);
-    // And where nobody of the form can be told: one byte, sent only to who has it from elsewhere.
+    // If no peer of the form can load it: one byte, sent only to a replica that has the effect from
+    // elsewhere.
     let narrow = Form::of(Peer::Redis62);
     assert!(count(narrow, Peer::Redis62, 0).is_err());
     assert_eq!(

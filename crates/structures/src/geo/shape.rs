@@ -2,7 +2,7 @@
 
 use super::{Cell, EARTH_RADIUS_M, Extent, Place, STEP_MAX, degrees, radians};
 
-/// Half of the equator, which one step of the grid halves.
+/// Half of the equator. Each step of the grid halves it.
 const MERCATOR_MAX_M: f64 = 20_037_726.37;
 
 /// An area around a place.
@@ -10,19 +10,20 @@ const MERCATOR_MAX_M: f64 = 20_037_726.37;
 pub struct Shape {
     /// Its middle.
     pub center: Place,
-    /// What it looks like.
+    /// Its form and size.
     pub kind: ShapeKind,
 }
 
-/// What an area looks like, with lengths in metres.
+/// Form and size of an area, with lengths in metres.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ShapeKind {
-    /// Everything up to so far away.
+    /// All places within a distance.
     Circle {
-        /// How far.
+        /// The distance.
         radius_m: f64,
     },
-    /// Everything up to half of the width east or west and half of the height north or south.
+    /// All places within half of the width to the east or west, and half of the height to the north
+    /// or south.
     Box {
         /// From west to east.
         width_m: f64,
@@ -32,7 +33,8 @@ pub enum ShapeKind {
 }
 
 impl Shape {
-    /// How far a place is from the middle, in metres, if it is inside.
+    /// Returns the distance of a place from the middle, in metres, or `None` if the place is
+    /// outside.
     #[must_use]
     pub fn distance_inside_m(&self, place: &Place) -> Option<f64> {
         match self.kind {
@@ -54,9 +56,9 @@ impl Shape {
         }
     }
 
-    /// Ranges of scores (the first, and the one behind the last) that all places inside have: first
-    /// those around the middle. Near the poles, and for areas of half the globe, a range may come
-    /// twice, as it does in Redis.
+    /// Returns ranges of scores (the first, and the one after the last) that contain all places
+    /// inside. The first range is around the middle. Near the poles, and for areas of half the
+    /// globe, a range may occur twice, as in Redis.
     #[must_use]
     pub fn score_ranges(&self) -> Vec<(f64, f64)> {
         let bounds = self.bounds();
@@ -83,7 +85,7 @@ impl Shape {
         ranges
     }
 
-    /// The rectangle in degrees around it.
+    /// Returns the rectangle in degrees around it.
     fn bounds(&self) -> Extent {
         let (width_m, height_m) = match self.kind {
             ShapeKind::Circle { radius_m } => (radius_m, radius_m),
@@ -94,7 +96,7 @@ impl Shape {
             latitude,
         } = self.center;
         let up = degrees(height_m / EARTH_RADIUS_M);
-        // The parallel nearer to the pole is the shorter one: more degrees for the same way.
+        // The parallel nearer to the pole is shorter: the same distance is more degrees there.
         let edge = if latitude < 0.0 {
             latitude - up
         } else {
@@ -109,7 +111,7 @@ impl Shape {
         }
     }
 
-    /// For how many bits a cell is about as large as the area.
+    /// Returns the number of bits for which a cell is about as large as the area.
     fn estimated_step(&self) -> u32 {
         let mut reach_m = match self.kind {
             ShapeKind::Circle { radius_m } => radius_m,
@@ -131,8 +133,8 @@ impl Shape {
     }
 }
 
-/// The cells around one, itself first: columns east and rows north, in the order in which Redis looks
-/// at them.
+/// A cell and its neighbours as (columns east, rows north), in the order in which Redis visits
+/// them.
 const AROUND: [(i32, i32); 9] = [
     (0, 0),
     (0, 1),
@@ -145,7 +147,7 @@ const AROUND: [(i32, i32); 9] = [
     (-1, -1),
 ];
 
-/// Whether a cell and those beside it reach as far as `bounds`.
+/// Whether a cell and its neighbours together reach as far as `bounds`.
 fn is_covered(cell: Cell, bounds: &Extent) -> bool {
     let at = |columns, rows| cell.moved(columns, rows).extent();
     at(0, 1).north >= bounds.north
@@ -154,7 +156,8 @@ fn is_covered(cell: Cell, bounds: &Extent) -> bool {
         && at(-1, 0).west <= bounds.west
 }
 
-/// Whether a neighbour has nothing of `bounds`, because the cell itself reaches further than they do.
+/// Whether a neighbour contains nothing of `bounds`, because the cell itself reaches further than
+/// `bounds`.
 fn is_beyond(extent: Extent, bounds: &Extent, columns: i32, rows: i32) -> bool {
     (rows < 0 && extent.south < bounds.south)
         || (rows > 0 && extent.north > bounds.north)
@@ -183,7 +186,8 @@ mod tests {
                     height_m: reach * random.unit_f64(),
                 },
             };
-            // Away from the poles and the edge of the map, where the cells do not reach around.
+            // Skips places near the poles and the edge of the map, where the cells do not reach
+            // around.
             if center.latitude.abs() > 60.0 || center.longitude.abs() > 150.0 {
                 continue;
             }

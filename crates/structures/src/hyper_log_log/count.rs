@@ -1,23 +1,23 @@
-//! How many elements registers stand for: Ertl's improved raw estimator, which needs neither tables
-//! nor a case for small or large counts.
+//! Estimates how many elements registers stand for. Uses Ertl's improved raw estimator, which needs
+//! neither tables nor special cases for small or large counts.
 
 use super::{Corrupted, REGISTERS, Registers, sparse};
 
-/// Bits of a hash beside those that choose the register.
+/// Bits of a hash, without those that choose the register.
 const REST_BITS: usize = 50;
 
 /// 1 / (2 ln 2).
 const ALPHA: f64 = 0.721_347_520_444_481_7;
 
-/// How many registers have each value: all that an estimate needs of them.
+/// How many registers have each value. An estimate needs no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram([u32; VALUES]);
 
-/// Values that six bits can have.
+/// Number of values that six bits can have.
 const VALUES: usize = 64;
 
 impl Histogram {
-    /// Of registers one by one.
+    /// Counts registers one by one.
     #[must_use]
     pub fn of_registers(registers: &Registers) -> Self {
         let mut counts = [0; VALUES];
@@ -27,10 +27,10 @@ impl Histogram {
         Self(counts)
     }
 
-    /// Of a sparse sketch, run by run: a few steps where few elements were seen.
+    /// Counts the registers of a sparse sketch run by run: a few steps if it saw few elements.
     ///
     /// # Errors
-    /// [`Corrupted`] as [`merge`](super::merge) says it.
+    /// [`Corrupted`], as [`merge`](super::merge) returns it.
     pub fn of_sparse(sketch: &[u8]) -> Result<Self, Corrupted> {
         let mut counts = [0; VALUES];
         sparse::for_each_run(sketch, |value, run| {
@@ -39,7 +39,7 @@ impl Histogram {
         Ok(Self(counts))
     }
 
-    /// The estimated number of different elements.
+    /// Returns the estimated number of distinct elements.
     #[must_use]
     #[allow(
         clippy::cast_precision_loss,
@@ -60,7 +60,7 @@ impl Histogram {
     }
 }
 
-/// The estimated number of different elements that these registers have seen.
+/// Returns the estimated number of distinct elements that these registers have seen.
 #[must_use]
 pub fn count(registers: &Registers) -> u64 {
     Histogram::of_registers(registers).estimate()

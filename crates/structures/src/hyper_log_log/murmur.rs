@@ -1,11 +1,11 @@
-//! MurmurHash64A, the 64-bit hash of Austin Appleby that the format of sketches depends on.
+//! MurmurHash64A by Austin Appleby, the 64-bit hash that the format of sketches depends on.
 
-/// What Redis begins with.
+/// The seed that Redis uses.
 const SEED: u64 = 0xadc8_3b19;
 const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
 const SHIFT: u32 = 47;
 
-/// Hash of an element. The same on every machine.
+/// Returns the hash of an element. It is the same on every machine.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     let length = (bytes.len() as u64).wrapping_mul(MULTIPLIER);
     let (words, tail) = bytes.as_chunks::<8>();

@@ -1,4 +1,4 @@
-//! Sparse sketches: runs of registers, for counts up to some thousands.
+//! Sparse sketches: runs of registers, for counts up to a few thousand.
 //!
 //! | opcode | bytes | means |
 //! |---|---|---|
@@ -6,28 +6,29 @@
 //! | XZERO | `01nnnnnn nnnnnnnn` | n+1 registers of 0 |
 //! | VAL | `1vvvvvnn` | n+1 registers of v+1 |
 //!
-//! Opcodes are split and joined exactly as Redis does, because the bytes can be seen.
+//! Opcodes are split and joined exactly as in Redis, because clients can see the bytes.
 
 use std::ops::Range;
 
 use super::{Corrupted, HEADER_BYTES, REGISTERS, Registers};
 
-/// The largest value that a VAL can say.
+/// Maximum value of a VAL.
 pub const VALUE_MAX: u8 = 32;
 const VALUE_RUN_MAX: usize = 4;
 const ZERO_RUN_MAX: usize = 64;
 
-/// How many opcodes around a change are looked at for neighbours to join.
+/// Number of opcodes around a change that are checked for neighbours to join.
 const JOIN_SCAN: usize = 5;
 
-/// What became of a register.
+/// Result of raising a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It was as large already.
+    /// The register already was as large.
     None,
-    /// It was raised.
+    /// The register was raised.
     Raised,
-    /// It cannot be raised in a sparse sketch of so many bytes: a dense one is needed.
+    /// The register cannot be raised in a sparse sketch of at most this many bytes: a dense one is
+    /// needed.
     NeedsDense,
 }
 
@@ -66,7 +67,8 @@ impl Opcode {
     }
 }
 
-/// The opcodes of a sketch, each with the register it begins with; ends at nonsense.
+/// Returns the opcodes of a sketch, each with its position and its first register. Ends at an
+/// invalid opcode.
 fn opcodes(sketch: &[u8]) -> impl Iterator<Item = (usize, usize, Opcode)> {
     let (mut at, mut first) = (HEADER_BYTES, 0);
     std::iter::from_fn(move || {
@@ -95,7 +97,7 @@ fn value_opcode(value: u8, run: usize) -> u8 {
 /// Raises a register to `value`, in a sketch of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// [`Corrupted`] when the opcodes do not reach the register.
+/// [`Corrupted`] if the opcodes do not reach the register.
 pub fn raise(
     sketch: &mut Vec<u8>,
     index: usize,
@@ -132,7 +134,7 @@ pub fn raise(
     Ok(Change::Raised)
 }
 
-/// The opcodes of a run in which the register `offset` from its start has another value.
+/// Returns the opcodes of a run in which the register `offset` from its start has another value.
 fn split(opcode: Opcode, offset: usize, value: u8) -> Vec<u8> {
     let mut parts = Vec::with_capacity(5);
     let append = |parts: &mut Vec<u8>, run: usize| {
@@ -149,7 +151,7 @@ fn split(opcode: Opcode, offset: usize, value: u8) -> Vec<u8> {
     parts
 }
 
-/// Joins neighbours of one value from the opcode at `at` on.
+/// Joins neighbours of the same value, starting at the opcode at `at`.
 fn join(sketch: &mut Vec<u8>, mut at: usize) {
     for _ in 0..JOIN_SCAN {
         let Some(one) = sketch.get(at..).and_then(Opcode::decode) else {
@@ -170,7 +172,7 @@ fn join(sketch: &mut Vec<u8>, mut at: usize) {
     }
 }
 
-/// Raises `registers` to those of a sparse sketch.
+/// Raises `registers` to the values of a sparse sketch.
 pub(super) fn merge(registers: &mut Registers, sketch: &[u8]) -> Result<(), Corrupted> {
     for_each_run(sketch, |value, run| {
         if value > 0 {
@@ -181,7 +183,7 @@ pub(super) fn merge(registers: &mut Registers, sketch: &[u8]) -> Result<(), Corr
     })
 }
 
-/// Shows the runs of equal registers, in order: their value, and which they are.
+/// Visits the runs of equal registers in order, with their value and range.
 pub(super) fn for_each_run(
     sketch: &[u8],
     mut visit: impl FnMut(u8, Range<usize>),
@@ -202,7 +204,7 @@ pub(super) fn for_each_run(
     }
 }
 
-/// The opcodes as PFDEBUG DECODE spells them.
+/// Returns the opcodes as PFDEBUG DECODE spells them.
 #[must_use]
 pub fn describe(sketch: &[u8]) -> String {
     let words = opcodes(sketch).map(|(_, _, opcode)| match opcode {

@@ -1,25 +1,26 @@
-//! Sets of whole numbers combined.
+//! Set operations on sets of whole numbers.
 //!
-//! Numbers ascend, so that two sets are gone through side by side, once and without going back: a step
-//! moves on in the one with the smaller number, or in both, and does not branch on which. Where one
-//! set is much longer the other's numbers are looked for in strides that double.
+//! The numbers ascend, so two sets are traversed side by side, once and without going back. A step
+//! advances in the set with the smaller number, or in both, and does not branch on which. If one
+//! set is much longer, the other's numbers are searched in strides that double.
 //!
-//! Members are taken in blocks, of which a word of bits says which stay. Comparing eight with eight at
-//! once saved 0.4 of the 1.1 µs that two sets of 400 took, and lost 0.6 with numbers of eight bytes
-//! (no instruction compares those on every processor); a request takes four, so it was left out.
+//! Members are processed in blocks; a word of bits marks which members of a block stay. Comparing
+//! eight with eight at once saved 0.4 of the 1.1 µs that two sets of 400 took, and lost 0.6 µs with
+//! numbers of eight bytes (no instruction compares those on every processor). A request takes 4 µs,
+//! so this was left out.
 
 use std::ops::ControlFlow;
 
 use super::{IntSet, Width, read, width_of};
 
-/// Members looked at together: one a bit.
+/// Number of members that are processed together, one per bit.
 const BLOCK: usize = u64::BITS as usize;
 
-/// Strides pay from so many numbers on for each that is looked for.
+/// Minimum ratio of the sets' lengths at which strides pay.
 const STRIDE_FROM: usize = 16;
 
 impl IntSet {
-    /// A set of `numbers`, which ascend.
+    /// Creates a set of `numbers`, which ascend.
     #[must_use]
     pub fn from_ascending(numbers: &[i64]) -> Self {
         debug_assert!(numbers.is_sorted_by(|one, next| one < next));
@@ -33,8 +34,9 @@ impl IntSet {
         Self { width, bytes }
     }
 
-    /// Shows the numbers that all `others` have (or none of them, unless `have`), ascending, until `visit`
-    /// breaks off. Linear in all together, at most.
+    /// Visits the numbers that all `others` have (or, without `have`, that none of them has) in
+    /// ascending order, until `visit` breaks off. At most linear in the length of all sets
+    /// together.
     pub fn sift(
         &self,
         others: &[&Self],
@@ -59,20 +61,20 @@ impl IntSet {
         ControlFlow::Continue(())
     }
 
-    /// The numbers that any of `sets` has, ascending and each once.
+    /// Returns the numbers that any of `sets` has, ascending and each once.
     #[must_use]
     pub fn union(sets: &[&Self]) -> Vec<i64> {
         let mut numbers = Vec::with_capacity(sets.iter().map(|set| set.len()).sum());
         for set in sets {
             numbers.extend(set.iter());
         }
-        // Finds the runs that ascend already, and merges them.
+        // The sort finds the runs that already ascend, and merges them.
         numbers.sort();
         numbers.dedup();
         numbers
     }
 
-    /// The numbers from `start` on, as many as there is room for.
+    /// Reads the numbers from `start` on, as many as fit into `room`.
     fn block<'r>(&self, start: usize, room: &'r mut [i64; BLOCK]) -> &'r [i64] {
         let width = self.width as usize;
         let count = BLOCK.min(self.len() - start);
@@ -85,15 +87,16 @@ impl IntSet {
     }
 }
 
-/// A set that numbers are looked for in, which ascend from call to call.
+/// A set in which numbers are searched. The numbers ascend from call to call.
 struct Walk<'s> {
     set: &'s IntSet,
-    /// What stands before is less than all that is yet to be looked for.
+    /// Everything before this index is less than all numbers still to be searched.
     from: usize,
 }
 
 impl Walk<'_> {
-    /// Which of `numbers`, 64 at most, are in the set: a bit each, the first one's the lowest.
+    /// Returns which of `numbers`, at most 64, are in the set: one bit each, the lowest for the
+    /// first.
     fn find(&mut self, numbers: &[i64]) -> u64 {
         let bytes = &self.set.bytes;
         match self.set.width {
@@ -146,8 +149,8 @@ fn find<const BYTES: usize, N: Into<i64>>(
     found
 }
 
-/// The first place from `from` on of which `is_less` does not hold, nor of any behind it: strides double
-/// as long as it holds at their end, and are halved then.
+/// Returns the first index from `from` on at which `is_less` does not hold; it does not hold at any
+/// later index either. Strides double while it holds at their end, and then halve.
 fn stride(mut from: usize, is_less: impl Fn(usize) -> bool) -> usize {
     let mut step = 1;
     while is_less(from + step - 1) {
@@ -171,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers of a range of `spread` around 0, `count` of them but for those drawn twice.
+    /// Draws `count` numbers from a range of `spread` around 0. Numbers drawn twice count once.
     fn drawn(random: &mut Prng, count: u64, spread: u64) -> BTreeSet<i64> {
         let middle = i64::try_from(spread / 2).unwrap();
         let mut number = || i64::try_from(random.below(spread)).unwrap() - middle;

@@ -1,8 +1,9 @@
 //! A large list: blocks of packed elements, with their sums.
 //!
-//! Blocks are shared until one of the sharers changes them: a copy of the list (COPY, a snapshot)
-//! takes as long as counting its blocks, and a change behind it copies one block. Beside the pointer
-//! to a block stands its length, so that an element is found by its number without touching blocks.
+//! Blocks are shared until one of the sharers changes them. A copy of the list (COPY, a snapshot)
+//! takes as long as incrementing the counts of its blocks, and a later change copies one block. The
+//! length of a block is stored beside the pointer to it, so finding an element by its number does
+//! not touch other blocks.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,16 +15,16 @@ use crate::memory::allocated;
 use crate::packed::{At, Packed};
 use crate::relocation::Relocation;
 
-/// Blocks of packed elements, none of them empty.
+/// A row of blocks of packed elements, none of which is empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blocks {
     blocks: VecDeque<Block>,
     len: usize,
-    /// What the blocks' buffers take.
+    /// Bytes of the blocks' buffers.
     buffer_bytes: usize,
 }
 
-/// A block, and how many elements it has.
+/// A block with its number of elements.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     packed: Arc<Packed>,
@@ -49,7 +50,7 @@ impl Block {
     }
 }
 
-/// The place of an element: its block, and the place there.
+/// The position of an element: its block, and the position in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ElementPosition {
     pub(super) block: usize,
@@ -57,7 +58,7 @@ pub(super) struct ElementPosition {
 }
 
 impl Blocks {
-    /// With the elements of one block, if there are any.
+    /// Creates it with the elements of one block, if there are any.
     pub(super) fn with(first: Packed) -> Self {
         let mut blocks = Self::default();
         if !first.is_empty() {
@@ -83,10 +84,10 @@ impl Blocks {
             + self.buffer_bytes
     }
 
-    /// Moves its pieces, block after block, as far as a relocation says.
+    /// Moves its pieces, block after block, as far as the relocation allows.
     pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         if relocation.is_one_next() {
-            // A row that goes around its end is made straight by this.
+            // This also makes a row that wraps around its end contiguous.
             let mut row = Vec::from(std::mem::take(&mut self.blocks));
             relocation.buffer(&mut row);
             self.blocks = row.into();
@@ -110,7 +111,7 @@ impl Blocks {
         self.blocks.get(number).map(Block::packed)
     }
 
-    /// The block at one end.
+    /// Returns the block at one end.
     pub(super) fn end_block(&self, end: End) -> Option<&Packed> {
         let block = match end {
             End::Front => self.blocks.front(),
@@ -119,7 +120,8 @@ impl Blocks {
         block.map(Block::packed)
     }
 
-    /// The only block, if `limit` says that the list is small; the blocks are then empty.
+    /// Takes the only block out if `limit` says that the list is small. The block that remains is
+    /// then empty.
     pub(super) fn take_small(&mut self, limit: BlockLimit) -> Option<Packed> {
         let [only] = self.blocks.make_contiguous() else {
             return None;
@@ -129,8 +131,8 @@ impl Blocks {
             .then(|| Arc::unwrap_or_clone(std::mem::take(&mut only.packed)))
     }
 
-    /// The block in which the element with number `index` is, and its number there. O(blocks), from
-    /// the nearer end. `index` is below `len`.
+    /// Returns the block that contains the element with number `index`, and the element's number in
+    /// it. O(blocks), from the nearer end. `index` is below `len`.
     pub(super) fn locate(&self, index: usize) -> (usize, usize) {
         if index <= self.len / 2 {
             let mut before = 0;
@@ -171,10 +173,12 @@ impl Blocks {
         }
     }
 
-    /// A block for an end at which the last one is full, with an element of `bytes` to come.
+    /// Returns a new block for an end at which the last block is full. An element of `bytes` will
+    /// be added to it.
     ///
-    /// In a list that is long already all of its room is asked for at once: a buffer that grows to 8 KiB
-    /// step by step moves ten times, and leaves gaps between blocks that nothing of their length fills.
+    /// In a long list the block's full capacity is allocated at once. A buffer that grows to 8 KiB
+    /// step by step moves ten times, and leaves gaps between blocks that nothing of their length
+    /// fills.
     fn fresh(&self, end: End, bytes: usize, limit: BlockLimit) -> Packed {
         match limit.content_bytes_max() {
             Some(room) if self.blocks.len() >= ROOMY_FROM_BLOCKS && bytes <= room => match end {
@@ -185,7 +189,7 @@ impl Blocks {
         }
     }
 
-    /// Gives back what the block at an end has to spare: it is full. One that is shared keeps it.
+    /// Frees the unused capacity of the block at an end, which is full. A shared block keeps it.
     #[cold]
     fn fit(&mut self, end: End) {
         let block = match end {
@@ -221,7 +225,7 @@ impl Blocks {
         }
     }
 
-    /// Puts an element before the one at `place`, which may be the end of a block.
+    /// Inserts an element before the one at `place`, which may be the end of a block.
     pub(super) fn insert(
         &mut self,
         place: ElementPosition,
@@ -243,7 +247,7 @@ impl Blocks {
         }
     }
 
-    /// Puts an element between block `number` and the one before it.
+    /// Inserts an element between block `number` and the one before it.
     fn insert_between(
         &mut self,
         number: usize,
@@ -266,7 +270,7 @@ impl Blocks {
         }
     }
 
-    /// Puts another element in place of the one at `place`.
+    /// Replaces the element at `place`.
     pub(super) fn replace(
         &mut self,
         place: ElementPosition,
@@ -283,7 +287,7 @@ impl Blocks {
         self.insert(place, element, limit);
     }
 
-    /// Removes the elements with numbers in `range`, which lies in the list.
+    /// Removes the elements with numbers in `range`, which lies within the list.
     pub(super) fn remove(&mut self, range: Range<usize>, limit: BlockLimit) {
         if range.is_empty() {
             return;
@@ -308,7 +312,7 @@ impl Blocks {
         self.join(first.saturating_sub(1), limit);
     }
 
-    /// Drops the empty blocks, and joins those of which little is left.
+    /// Drops the empty blocks, and joins blocks with few elements left.
     pub(super) fn settle(&mut self, limit: BlockLimit) {
         self.blocks.retain(|block| !block.packed.is_empty());
         let buffers = self.blocks.iter().map(|block| block.packed.memory_bytes());
@@ -321,7 +325,7 @@ impl Blocks {
         }
     }
 
-    /// Changes a block and keeps the sums.
+    /// Changes a block and updates the sums.
     #[inline]
     pub(super) fn change<R>(&mut self, number: usize, change: impl FnOnce(&mut Packed) -> R) -> R {
         let block = &mut self.blocks[number];
@@ -367,7 +371,7 @@ impl Blocks {
         self.len -= gone.len();
     }
 
-    /// Joins a block with the next, when both fit into half a block; whether they were joined.
+    /// Joins a block with the next one if both fit into half a block. Returns whether it did.
     fn join(&mut self, number: usize, limit: BlockLimit) -> bool {
         let (Some(one), Some(next)) = (self.block(number), self.block(number + 1)) else {
             return false;
@@ -386,22 +390,23 @@ impl Blocks {
     }
 }
 
-/// The row of blocks is made shorter when less than this part of it is in use.
+/// The row of blocks is shrunk if less than this fraction (1/n) of it is in use.
 const SPARE_PART: usize = 8;
 
-/// A list with so many blocks has room for a whole one to come: an eighth of it at most.
+/// Minimum number of blocks at which a new block gets its full capacity: at most an eighth of the
+/// list.
 const ROOMY_FROM_BLOCKS: usize = 8;
 
-/// What a shared block takes beside its buffer: two counts, and the block itself.
+/// Bytes of a shared block beside its buffer: two counts, and the block itself.
 const SHARED_BYTES: usize = allocated(2 * size_of::<usize>() + size_of::<Packed>());
 
-/// A block's length; its content has less than 4 GiB.
+/// Returns a block's number of elements. Its content has less than 4 GiB.
 #[inline]
 fn short_len(packed: &Packed) -> u32 {
     u32::try_from(packed.len()).unwrap_or(u32::MAX)
 }
 
-/// Whether a block takes an entry of `bytes` more.
+/// Whether a block can take another entry of `bytes`.
 #[inline]
 fn takes(block: &Packed, bytes: usize, limit: BlockLimit) -> bool {
     block.is_empty() || !limit.is_passed_by(block.content_bytes() + bytes, block.len() + 1)

@@ -1,13 +1,13 @@
-//! How long a block of a list may be (`list-max-listpack-size`).
+//! Maximum length of a block of a list (`list-max-listpack-size`).
 
-/// What a listpack has besides its entries: the limits are on what Redis would have.
+/// Bytes of a listpack besides its entries. The limits apply to what Redis' listpack would have.
 const FRAME_BYTES: usize = 7;
-/// A block whose elements are counted is no longer than this either.
+/// Maximum bytes of a block that is limited by its number of elements.
 const SAFETY_BYTES: usize = 8 << 10;
 /// Block sizes for -1, -2, … -5.
 const SIZES_BYTES: [usize; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
-/// How long a block may be.
+/// Maximum length of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLimit {
     bytes_max: Option<usize>,
@@ -15,7 +15,8 @@ pub struct BlockLimit {
 }
 
 impl BlockLimit {
-    /// By the value of the directive: a number of elements, or -1 to -5 for 4 to 64 KiB.
+    /// Creates the limit from the value of the directive: a number of elements, or -1 to -5 for 4
+    /// to 64 KiB.
     #[must_use]
     pub fn from_directive(value: i64) -> Self {
         match usize::try_from(value) {
@@ -40,13 +41,14 @@ impl BlockLimit {
             || count > self.count_max
     }
 
-    /// The most bytes of elements that a block has, where bytes are what is limited.
+    /// Returns the maximum bytes of elements in a block, or `None` if the number of elements is
+    /// limited.
     pub(super) fn content_bytes_max(self) -> Option<usize> {
         Some(self.bytes_max? - FRAME_BYTES)
     }
 
-    /// Whether a list is short enough to be one block again: half of the limit, lest it goes back
-    /// and forth.
+    /// Whether a list is short enough to be one block again: half of the limit, so that it does not
+    /// switch back and forth.
     pub(super) fn is_half_full_with(self, content_bytes: usize, count: usize) -> bool {
         let bytes_max = self.bytes_max.unwrap_or(usize::MAX);
         content_bytes + FRAME_BYTES <= bytes_max / 2 && count <= self.count_max / 2
@@ -54,7 +56,7 @@ impl BlockLimit {
 }
 
 impl Default for BlockLimit {
-    /// 8 KiB.
+    /// Returns 8 KiB.
     fn default() -> Self {
         Self::from_directive(-2)
     }

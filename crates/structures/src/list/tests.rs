@@ -93,7 +93,7 @@ fn run(list: &mut List, naive: &mut Vec<Vec<u8>>, step: &Step, limit: BlockLimit
             }
         }
         Step::Copy => {
-            // The copy shares blocks with the list, which goes on to change; both stay whole.
+            // The copy shares blocks with the list, which then changes; both stay intact.
             let copy = list.clone();
             list.push(End::Back, Element::Integer(7), limit);
             list.set(0, Element::Integer(8), limit);
@@ -131,7 +131,7 @@ fn compare(list: &List, naive: &[Vec<u8>]) {
     check_sums(list);
 }
 
-/// The sums are those of the blocks, and no block is empty.
+/// Checks that the sums match the blocks, and that no block is empty.
 fn check_sums(list: &List) {
     if let Repr::Large(blocks) = &list.form {
         let all = || list.packed_blocks();
@@ -203,10 +203,10 @@ fn room_for_a_whole_block_is_asked_for_at_either_end_of_a_long_list() {
             run(&mut list, &mut naive, &Step::Push(end, text), limit);
             check_sums(&list);
         }
-        // What was asked for and not needed is given back: one block has room to spare.
+        // Capacity that is not needed is freed: only one block has unused capacity.
         let content: usize = list.packed_blocks().map(Packed::content_bytes).sum();
         assert!(list.blocks() > 8 && list.memory_bytes() < content + 16_384);
-        // Longer than any room: it is alone in its block.
+        // Longer than any block's capacity: it is alone in its block.
         let long = Step::Push(end, vec![b'x'; 20_000]);
         run(&mut list, &mut naive, &long, limit);
         compare(&list, &naive);
@@ -225,7 +225,7 @@ fn a_long_list_is_found_by_number() {
         assert_eq!(list.get(index), Some(Element::Integer(number)));
     }
     assert!(list.blocks() > 10);
-    // Four or five bytes each, room for one block, and next to nothing beside.
+    // Four or five bytes each, capacity for one block, and almost nothing else.
     assert!(list.memory_bytes() < 220_000 + 8_192);
     list.remove(10..49_990, limit);
     let left: Vec<_> = list.iter().collect();

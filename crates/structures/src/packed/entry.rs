@@ -1,5 +1,5 @@
-//! The bytes of one packed element: those of an entry in Redis' listpack, so that a dump of a small
-//! collection is a copy.
+//! The bytes of one packed element. They are those of an entry in Redis' listpack, so a dump of a
+//! small collection is a copy.
 //!
 //! ```text
 //!   head ─ data ─ length of both, to be read from the right
@@ -11,16 +11,16 @@
 //!   1111 0000 + 4 + data         longer text               (little endian, two's complement)
 //! ```
 //!
-//! The length behind has seven bits a byte, the lowest in the last byte; all bytes but the first
-//! have their top bit set.
+//! The length behind an entry has seven bits per byte, the lowest in the last byte. All bytes
+//! except the first have their top bit set.
 //!
 //! Source of the format: antirez/listpack, listpack.md.
 
 use crate::element::Element;
 
-/// Head and data of the longest number.
+/// Maximum bytes of a number's head and data.
 const NUMBER_BYTES_MAX: usize = 9;
-/// The longest length behind.
+/// Maximum bytes of the length behind an entry.
 const BACK_BYTES_MAX: usize = 5;
 
 const TEXT6: u8 = 0x80;
@@ -32,13 +32,13 @@ const INT24: u8 = 0xf2;
 const INT32: u8 = 0xf3;
 const INT64: u8 = 0xf4;
 
-/// Whether `number` fits into `bits` bits with a sign.
+/// Whether `number` fits into a signed number of `bits` bits.
 fn fits(number: i64, bits: u32) -> bool {
     let bound = 1 << (bits - 1);
     (-bound..bound).contains(&number)
 }
 
-/// An element on its way into a block.
+/// An element, encoded to be written to a block.
 pub(super) struct Encoded<'a> {
     head: [u8; NUMBER_BYTES_MAX],
     head_len: usize,
@@ -102,7 +102,7 @@ impl<'a> Encoded<'a> {
         self.head_len = head.len();
     }
 
-    /// Whether it stands at the front of `bytes`, which begin with a whole entry.
+    /// Whether `bytes`, which begin with a whole entry, begin with this element.
     #[inline]
     pub(super) fn is_at(&self, bytes: &[u8]) -> bool {
         bytes[0] == self.head[0]
@@ -111,7 +111,7 @@ impl<'a> Encoded<'a> {
             && bytes[self.head_len..self.head_len + self.text.len()] == *self.text
     }
 
-    /// Bytes it takes in a block.
+    /// Returns the bytes it takes in a block.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.head_len + self.text.len() + self.back_len
@@ -137,7 +137,7 @@ fn number_data_len(marker: u8) -> usize {
     }
 }
 
-/// Bytes of the length behind an entry whose head and data have `inner` bytes.
+/// Returns the bytes of the length behind an entry whose head and data have `inner` bytes.
 #[inline]
 fn back_len(inner: usize) -> usize {
     match inner {
@@ -161,13 +161,14 @@ fn put_back(back: &mut [u8; BACK_BYTES_MAX], inner: usize) -> usize {
     count
 }
 
-/// Bytes that `element` takes in a block.
+/// Returns the bytes that `element` takes in a block.
 #[inline]
 pub(super) fn encoded_len(element: Element<'_>) -> usize {
     Encoded::new(element).len()
 }
 
-/// The element at the front of `bytes`, which begin with a whole entry, and the entry's length.
+/// Returns the element at the front of `bytes`, which begin with a whole entry, and the entry's
+/// length.
 #[inline]
 pub(super) fn decode(bytes: &[u8]) -> (Element<'_>, usize) {
     let first = bytes[0];
@@ -176,7 +177,7 @@ pub(super) fn decode(bytes: &[u8]) -> (Element<'_>, usize) {
         TEXT6..INT13 => text(bytes, 1, usize::from(first & 0x3f)),
         INT13..TEXT12 => {
             let value = i64::from(first & 0x1f) << 8 | i64::from(bytes[1]);
-            // Thirteen bits with a sign: the upper half is negative.
+            // Signed, thirteen bits: the upper half is negative.
             let value = if value >= 1 << 12 {
                 value - (1 << 13)
             } else {
@@ -209,8 +210,8 @@ fn text(bytes: &[u8], head: usize, len: usize) -> (Element<'_>, usize) {
     (Element::Bytes(&bytes[head..inner]), inner + back_len(inner))
 }
 
-/// Length of the entry at the front of `bytes`. Steps from entry to entry wait for this: one look
-/// into a table for all but texts of 64 bytes and more.
+/// Returns the length of the entry at the front of `bytes`. Steps from entry to entry wait for it,
+/// so it is one table lookup for all entries except texts of 64 bytes and more.
 #[inline]
 pub(super) fn entry_len(bytes: &[u8]) -> usize {
     match SHORT_LENS[usize::from(bytes[0])] {
@@ -219,7 +220,7 @@ pub(super) fn entry_len(bytes: &[u8]) -> usize {
     }
 }
 
-/// Lengths of entries by their first byte; 0 where it does not say.
+/// Lengths of entries by their first byte, or 0 if the first byte does not determine the length.
 static SHORT_LENS: [u8; 256] = short_lens();
 
 const fn short_lens() -> [u8; 256] {
@@ -243,7 +244,7 @@ const fn short_lens() -> [u8; 256] {
     lens
 }
 
-/// Length of the entry at the end of `bytes`.
+/// Returns the length of the entry at the end of `bytes`.
 #[inline]
 pub(super) fn last_entry_len(bytes: &[u8]) -> usize {
     let mut inner = 0_usize;

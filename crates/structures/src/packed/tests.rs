@@ -164,7 +164,7 @@ fn a_queue_in_one_block_allocates_seldom() {
     for number in 0..200 {
         packed.push_back(Element::Integer(number));
     }
-    // The content stays where it is unless it is moved, whichever address an allocator gives it then.
+    // The content stays in place unless it is moved, whichever address an allocator then returns.
     let (mut end, mut moves) = (packed.content().as_ptr_range().end, 0);
     let capacity = packed.memory_bytes();
     for number in 0..10_000 {

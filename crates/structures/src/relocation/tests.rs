@@ -1,4 +1,4 @@
-//! What is moved stays what it is, and all of it can be moved.
+//! Moved collections stay equal, and every piece of them can be moved.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -27,7 +27,7 @@ const SORTED_SET: SortedSetLimits = SortedSetLimits {
     listpack_value_bytes: 64,
 };
 
-/// One collection of each kind with so many elements, some of them long.
+/// Returns one collection of each kind with `count` elements, some of them long.
 fn collections(count: u64) -> Vec<Object> {
     let text = |number: u64| match number % 7 {
         0 => format!("{number}:{}", "long".repeat(200)),
@@ -77,7 +77,7 @@ fn collections(count: u64) -> Vec<Object> {
     ]
 }
 
-/// Asks for a move of everything, in steps of so much work; the addresses that were asked for.
+/// Requests a move of everything, in steps of `work_bytes`. Returns the visited addresses.
 fn relocate_all(object: &mut Object, work_bytes: u64) -> (BTreeSet<usize>, usize) {
     let (mut addresses, mut steps, mut from) = (BTreeSet::new(), 0, Some(0));
     while let Some(place) = from {
@@ -120,7 +120,7 @@ fn steps_reach_every_piece() {
     }
 }
 
-/// About as many pieces are shown as the collection says that it has, so that none was forgotten.
+/// The number of visited pieces is about the collection's own count, so none was forgotten.
 #[test]
 fn all_but_a_few_pieces_are_asked_for() {
     for mut object in collections(3_000) {
@@ -170,7 +170,7 @@ fn what_is_wanted_where_it_is_stays_there() {
     }
 }
 
-/// What the store does with a collection in parts.
+/// Repeats what the store does with a collection in parts.
 #[test]
 fn a_buffer_in_parts_keeps_its_capacity() {
     for mut object in collections(3) {

@@ -1,18 +1,18 @@
-//! From a member's hash to its reference: linear hashing, one bucket at a time.
+//! Maps a member's hash to its reference: linear hashing, one bucket at a time.
 //!
 //! ```text
 //!   bucket   group group …        as many as its entries need
 //!   group    tags [u8; 8] │ references [u32; 8]        a tag is 8 bits of the hash, 0: free
 //! ```
 //!
-//! Buckets are numbered from 0; the low bits of a hash name one. When the entries have become too
-//! many, the next bucket in order is split in two, and joined again when they have become few: no
-//! operation touches more than two buckets, and memory follows the number of entries closely.
-//! Source of the scheme: W. Litwin, "Linear hashing", VLDB 1980.
+//! Buckets are numbered from 0. The low bits of a hash are the number of its bucket. If there are
+//! too many entries, the next bucket in order is split in two; if there are too few, the two are
+//! joined again. No operation touches more than two buckets, and memory follows the number of
+//! entries closely. Source of the scheme: W. Litwin, "Linear hashing", VLDB 1980.
 //!
-//! A walk goes through the buckets in the order of their reversed numbers: a bucket and what it is
-//! split into cover the same stretch of that order, so that a cursor stays good while buckets are
-//! split and joined.
+//! A scan visits the buckets in the order of their reversed numbers. A bucket and the buckets that
+//! it is split into cover the same interval of that order, so a cursor stays valid while buckets
+//! are split and joined.
 
 use base::cache::prefetch;
 
@@ -21,11 +21,12 @@ use super::pool::{Kept, Pool};
 use crate::memory::allocated;
 use crate::relocation::Relocation;
 
-/// Entries of a group.
+/// Entries per group.
 const GROUP: usize = 8;
-/// Entries that buckets have on average.
+/// Average number of entries per bucket above which a bucket is split.
 const BUCKET_ENTRIES: usize = 40;
-/// Joined again below this, so that a set around one size does not split and join all the time.
+/// Below this average buckets are joined again. It is lower, so that a set around one size does not
+/// split and join all the time.
 const BUCKET_ENTRIES_MIN: usize = 30;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,15 +35,15 @@ struct Group {
     members: [MemberRef; GROUP],
 }
 
-/// Invariant: all groups are full but the last, which is not empty.
+/// Invariant: all groups except the last are full, and the last is not empty.
 type Bucket = Kept<Group>;
 
-/// An index by hash. See the module's head.
+/// An index by hash. See the module documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     buckets: Pool<Bucket>,
     len: usize,
-    /// Of the groups.
+    /// Bytes of the groups.
     bytes: usize,
 }
 
@@ -59,24 +60,24 @@ impl Default for Index {
 }
 
 impl Index {
-    /// Bytes that it takes.
+    /// Returns the bytes it takes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes + self.buckets.memory_bytes()
     }
 
-    /// About how many allocations it has.
+    /// Returns the approximate number of its allocations.
     pub(super) fn allocations(&self) -> usize {
         self.buckets.len()
     }
 
-    /// Moves its pieces, as far as a relocation says.
+    /// Moves its pieces, as far as the relocation allows.
     pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         self.buckets.move_pieces(relocation, |bucket, relocation| {
             relocation.buffer(bucket);
         });
     }
 
-    /// Asks the cache for the tags and references of a hash's bucket.
+    /// Prefetches the tags and references of a hash's bucket.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         for group in self.buckets[self.bucket_of(hash)].iter() {
@@ -84,7 +85,7 @@ impl Index {
         }
     }
 
-    /// The reference among those with this hash that `is_it` says yes to.
+    /// Returns the reference with this hash for which `is_it` returns true.
     #[inline]
     pub(super) fn find(
         &self,
@@ -106,7 +107,7 @@ impl Index {
         None
     }
 
-    /// Adds a reference that is not there; `hash_of` gives the hash of any.
+    /// Adds a reference that is not in the index. `hash_of` returns the hash of any reference.
     pub(super) fn insert(
         &mut self,
         hash: u64,
@@ -120,7 +121,7 @@ impl Index {
         }
     }
 
-    /// Removes a reference that is there.
+    /// Removes a reference that is in the index.
     pub(super) fn remove(&mut self, hash: u64, member: MemberRef) {
         let number = self.bucket_of(hash);
         let Some((group, slot)) = self.place(number, tag_of(hash), member) else {
@@ -133,7 +134,7 @@ impl Index {
         }
     }
 
-    /// Puts another reference in place of one that is there.
+    /// Replaces a reference that is in the index.
     pub(super) fn replace(&mut self, hash: u64, old: MemberRef, new: MemberRef) {
         let number = self.bucket_of(hash);
         if let Some((group, slot)) = self.place(number, tag_of(hash), old) {
@@ -141,12 +142,13 @@ impl Index {
         }
     }
 
-    /// Shows whole buckets until `count` references were shown, and returns the cursor to go on
-    /// with, 0 at the end. What is there from the first call to the last is shown at least once.
+    /// Visits whole buckets until it has visited `count` references. Returns the next cursor, or 0
+    /// at the end. A reference that exists from the first call to the last is visited at least
+    /// once.
     pub(super) fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(MemberRef)) -> u64 {
         let (mut cursor, mut shown) = (cursor, 0);
         while shown < count {
-            // A cursor is a place in the order of reversed hashes, in the upper 32 bits of 64.
+            // A cursor is a position in the order of reversed hashes, in the upper 32 bits of 64.
             let reversed = cursor << 32;
             let number = self.bucket_of(reversed.reverse_bits());
             for group in self.buckets[number].iter() {
@@ -185,7 +187,7 @@ impl Index {
         self.bytes += groups_bytes(bucket.capacity()) - groups_bytes(old);
     }
 
-    /// Takes one entry out of a bucket and puts the bucket's last in its place.
+    /// Removes one entry from a bucket and moves the bucket's last entry to its place.
     fn take(&mut self, number: u32, group: usize, slot: usize) {
         let bucket = &mut self.buckets[number];
         let last = bucket.len() - 1;
@@ -203,7 +205,7 @@ impl Index {
         }
     }
 
-    /// Where in a bucket a reference is.
+    /// Returns the position of a reference in a bucket.
     fn place(&self, number: u32, tag: u8, member: MemberRef) -> Option<(usize, usize)> {
         for (at, group) in self.buckets[number].iter().enumerate() {
             let mut hits = slots_with(group.tags, tag);
@@ -236,7 +238,7 @@ impl Index {
         }
     }
 
-    /// Joins the last bucket with the one that it was split from.
+    /// Joins the last bucket with the one from which it was split.
     fn join(&mut self) {
         let Some(old) = self.buckets.pop() else {
             return;
@@ -264,7 +266,7 @@ impl Index {
         low(number)
     }
 
-    /// How many low bits of a hash name this bucket.
+    /// Returns the number of low bits of a hash that determine this bucket.
     fn bits_of(&self, number: u32) -> u32 {
         let count = self.buckets.len() as u64;
         let bits = count.next_power_of_two().ilog2();
@@ -274,7 +276,8 @@ impl Index {
     }
 }
 
-/// Bits of the hash that tell entries of a bucket apart; never 0, which says free.
+/// Returns the bits of the hash that distinguish entries of a bucket. Never 0, which marks a free
+/// slot.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "the upper 8 bits")]
 fn tag_of(hash: u64) -> u8 {
@@ -287,7 +290,8 @@ fn low(number: u64) -> u32 {
     number as u32
 }
 
-/// The highest bit of every byte of the group that is this tag. Exact: what free slots hold is stale.
+/// Returns a word with the highest bit of every byte of the group that equals this tag. Exact,
+/// because free slots hold stale references.
 #[inline]
 fn slots_with(tags: [u8; GROUP], tag: u8) -> u64 {
     const LOW: u64 = 0x0101_0101_0101_0101;
@@ -301,7 +305,7 @@ fn slot_of(hits: u64) -> usize {
     (hits.trailing_zeros() / 8) as usize
 }
 
-/// Entries of a group: they stand in front.
+/// Returns the number of entries of a group. They are at its front.
 #[inline]
 fn used(group: &Group) -> usize {
     GROUP - (u64::from_le_bytes(group.tags).leading_zeros() / 8) as usize

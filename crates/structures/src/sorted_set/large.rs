@@ -33,15 +33,17 @@ impl Large {
         self.members.allocations() + self.index.allocations() + self.tree.allocations()
     }
 
-    /// Moves its pieces, as far as a relocation says: those of the members, of the index, of the tree.
+    /// Moves its pieces, as far as the relocation allows: those of the members, of the index, of
+    /// the tree.
     pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         self.members.move_pieces(relocation);
         self.index.move_pieces(relocation);
         self.tree.move_pieces(relocation);
     }
 
-    /// Asks the cache for what leads to the entries of these members, at most [`AHEAD_MAX`]: bucket,
-    /// record and leaf, each for all of them before the next, so that the waits for memory overlap.
+    /// Prefetches what leads to the entries of these members, at most [`AHEAD_MAX`]: bucket, record
+    /// and leaf. Prefetches each kind for all members before the next kind, so that the memory
+    /// accesses overlap.
     pub(super) fn prefetch<'m>(&self, members: impl Iterator<Item = &'m [u8]>) {
         let mut hashes = [0; AHEAD_MAX];
         let mut count = 0;
@@ -101,7 +103,7 @@ impl Large {
         Ok(())
     }
 
-    /// Adds a member that is not there.
+    /// Adds a member that is not in the set.
     pub(super) fn insert(&mut self, score: f64, member: &[u8], hash: u64) -> Result<(), Full> {
         let place = self.members.add(member).ok_or(Full)?;
         let members = &self.members;
@@ -187,7 +189,7 @@ impl Large {
         }
     }
 
-    /// Moves what is left in a chunk of members elsewhere: at most half a chunk.
+    /// Moves the remaining members of a chunk to another: at most half a chunk.
     fn empty_chunk(&mut self, chunk: u32) {
         for old in self.members.in_chunk(chunk) {
             let hash = hash_of(&self.members, old);

@@ -1,4 +1,4 @@
-//! The members of a large sorted set, each once, close together.
+//! The members of a large sorted set, each stored once and close together.
 //!
 //! ```text
 //!   chunk of 4 KiB   record record record … free
@@ -7,11 +7,11 @@
 //!   MemberRef        chunk (20 bits) │ offset (12 bits)
 //! ```
 //!
-//! A record knows the leaf of the tree that its entry is in: that is how the index by member leads
-//! to a score and a rank without a copy of the score.
+//! A record names the leaf of the tree that has its entry. So the index by member leads to a score
+//! and a rank without a copy of the score.
 //!
-//! Removed records stay as garbage until their chunk is [worn](Members::worn): then whoever knows
-//! where references are kept moves the rest of it away, which is at most half a chunk.
+//! Removed records stay as garbage until their chunk is [worn](Members::worn). Then the caller,
+//! which knows where references are stored, moves the remaining members away, at most half a chunk.
 
 use base::cache::prefetch;
 
@@ -19,24 +19,24 @@ use super::pool::{Kept, NONE, Pool};
 use crate::memory::allocated;
 use crate::relocation::Relocation;
 
-/// Bits of a reference that are the offset in a chunk.
+/// Number of bits of a reference that hold the offset in a chunk.
 const OFFSET_BITS: u32 = 12;
-/// Bytes of a chunk: with the allocator's part it fills 4 KiB.
+/// Bytes of a chunk. With the allocator's overhead it fills 4 KiB.
 const CHUNK_BYTES: usize = (1 << OFFSET_BITS) - 8;
-/// Most chunks that a reference can tell apart.
+/// Maximum number of chunks that a reference can distinguish.
 const CHUNKS_MAX: u32 = 1 << (32 - OFFSET_BITS);
-/// What a record has in front of the member.
+/// Bytes of a record before the member.
 const HEAD_BYTES: usize = 5;
-/// In place of a length: the member is kept on its own.
+/// Marker in place of a length: the member is stored separately.
 const IS_LONG: u8 = u8::MAX;
-/// The leaf of a removed record.
+/// Marker in place of the leaf: the record was removed.
 const REMOVED: u32 = NONE;
 
-/// Where a member is kept.
+/// The position of a member's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MemberRef(u32);
 
-/// All members. See the module's head.
+/// All members. See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
     chunks: Pool<Chunk, 2>,
@@ -54,17 +54,17 @@ struct Chunk {
 }
 
 impl Members {
-    /// Bytes that all of it takes.
+    /// Returns the bytes that all of it takes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes + self.chunks.memory_bytes() + self.long.memory_bytes()
     }
 
-    /// About how many allocations it has.
+    /// Returns the approximate number of its allocations.
     pub(super) fn allocations(&self) -> usize {
         self.chunks.len() + self.long.len()
     }
 
-    /// Moves its pieces, as far as a relocation says.
+    /// Moves its pieces, as far as the relocation allows.
     pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         self.chunks.move_pieces(relocation, |chunk, relocation| {
             relocation.buffer(&mut chunk.bytes);
@@ -73,7 +73,8 @@ impl Members {
             .move_pieces(relocation, |member, relocation| relocation.bytes(member));
     }
 
-    /// Keeps a member, not in any leaf yet; none when there is no room for another.
+    /// Stores a member that is not in any leaf yet. Returns `None` if there is no space for
+    /// another.
     pub(super) fn add(&mut self, member: &[u8]) -> Option<MemberRef> {
         let place = if member.len() < usize::from(IS_LONG) {
             let place = self.add_record(HEAD_BYTES + member.len())?;
@@ -93,7 +94,7 @@ impl Members {
         Some(place)
     }
 
-    /// The member.
+    /// Returns the member's bytes.
     #[inline]
     pub(super) fn bytes(&self, place: MemberRef) -> &[u8] {
         let record = self.record(place);
@@ -103,19 +104,19 @@ impl Members {
         }
     }
 
-    /// Asks the cache for a member's record.
+    /// Prefetches a member's record.
     #[inline]
     pub(super) fn prefetch(&self, place: MemberRef) {
         prefetch(self.record(place));
     }
 
-    /// The leaf that the member's entry is in.
+    /// Returns the leaf that has the member's entry.
     #[inline]
     pub(super) fn leaf(&self, place: MemberRef) -> u32 {
         leaf_of(self.record(place))
     }
 
-    /// Says which leaf the member's entry is in.
+    /// Sets the leaf that has the member's entry.
     #[inline]
     pub(super) fn set_leaf(&mut self, place: MemberRef, leaf: u32) {
         self.record_mut(place)[..4].copy_from_slice(&leaf.to_le_bytes());
@@ -131,8 +132,8 @@ impl Members {
         self.remove_record(place);
     }
 
-    /// The chunk of a removed record, if at least half of it is garbage: nothing is added to it from
-    /// now on.
+    /// Returns the chunk of a removed record if more than half of the chunk is garbage. No record
+    /// is added to that chunk from now on.
     pub(super) fn worn(&mut self, removed: MemberRef) -> Option<u32> {
         let number = removed.chunk();
         if self.chunks[number].removed_bytes * 2 <= CHUNK_BYTES {
@@ -144,7 +145,7 @@ impl Members {
         Some(number)
     }
 
-    /// The members that are still in a chunk.
+    /// Returns the members that are still in a chunk.
     pub(super) fn in_chunk(&self, chunk: u32) -> Vec<MemberRef> {
         let bytes = &self.chunks[chunk].bytes;
         let (mut offset, mut found) = (0, Vec::new());
@@ -158,8 +159,8 @@ impl Members {
         found
     }
 
-    /// Moves a member's record to the end of the current chunk; none when there is no room, and it
-    /// stays where it is.
+    /// Moves a member's record to the end of the current chunk. Returns `None` and leaves the
+    /// record in place if there is no space.
     pub(super) fn relocate(&mut self, place: MemberRef) -> Option<MemberRef> {
         let length = record_bytes(self.record(place));
         let to = self.add_record(length)?;
@@ -170,7 +171,7 @@ impl Members {
         Some(to)
     }
 
-    /// Marks a record as garbage and frees its chunk with the last one.
+    /// Marks a record as garbage, and frees its chunk if it was the last record.
     fn remove_record(&mut self, place: MemberRef) {
         let length = record_bytes(self.record(place));
         self.set_leaf(place, REMOVED);
@@ -187,7 +188,7 @@ impl Members {
         }
     }
 
-    /// Room for a record of `length` bytes.
+    /// Allocates a record of `length` bytes.
     fn add_record(&mut self, length: usize) -> Option<MemberRef> {
         let number = match self.current {
             Some(number) if self.chunks[number].bytes.len() + length <= CHUNK_BYTES => number,
@@ -215,7 +216,7 @@ impl Members {
             self.chunks.remove(number);
             return None;
         }
-        // The first grows as it is filled; a set that has a second will fill that.
+        // The first chunk grows as it is filled. A set that has a second chunk will fill it.
         if self.chunks.len() > 1 {
             let chunk = &mut self.chunks[number];
             chunk.bytes.reserve_exact(CHUNK_BYTES);

@@ -1,11 +1,11 @@
-//! Values by number, in pieces of the same length, so that growing moves none of them.
+//! Values by number, in pieces of the same length, so that growth moves no value.
 //!
-//! A plain vector would copy everything when it grows, and keep up to half of it unused; here
-//! growing allocates one more piece. Numbers of removed values are given out again.
+//! A plain vector would copy everything when it grows, and keep up to half of its capacity unused.
+//! A pool allocates one more piece instead. Numbers of removed values are reused.
 //!
-//! A clone shares the pieces. Whoever changes a value copies its piece first if somebody else has it,
-//! too: so a copy of a set costs one count a piece, and a change afterwards at most a piece. Values that are long have
-//! few others beside them: those are copied with the one that is changed.
+//! A clone shares the pieces. Before a change, a piece that is shared is copied. So a copy of a set
+//! costs one count per piece, and a later change at most one piece. Pools of long values use short
+//! pieces, because the whole piece is copied with the value that is changed.
 
 use std::array;
 use std::ops::{Deref, DerefMut};
@@ -14,13 +14,13 @@ use std::sync::Arc;
 use crate::memory::allocated;
 use crate::relocation::Relocation;
 
-/// Values in one piece, unless somebody says otherwise: short ones.
+/// Default number of values per piece, for short values.
 const PIECE: usize = 8;
 
-/// Bytes of the counts beside a shared piece.
+/// Bytes of the reference counts of a shared piece.
 const COUNTS_BYTES: usize = 16;
 
-/// No value has this number.
+/// A number that no value has.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Values by number.
@@ -42,20 +42,21 @@ impl<T, const PIECE: usize> Default for Pool<T, PIECE> {
 }
 
 impl<T: Clone + Default, const PIECE: usize> Pool<T, PIECE> {
-    /// Numbers given out so far, those given back among them.
+    /// Returns how many numbers were assigned, including those of removed values.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes of the pieces.
+    /// Returns the bytes of the pieces.
     pub(super) fn memory_bytes(&self) -> usize {
         self.pieces.len() * allocated(COUNTS_BYTES + PIECE * size_of::<T>())
             + allocated(self.pieces.capacity() * size_of::<Arc<[T; PIECE]>>())
             + allocated(self.free.capacity() * size_of::<u32>())
     }
 
-    /// Moves its pieces, and with each what `inner` moves of each of its values, as far as a relocation says.
+    /// Moves its pieces as far as the relocation allows. For each moved or visited piece `inner`
+    /// moves what its values consist of.
     pub(super) fn move_pieces(
         &mut self,
         relocation: &mut Relocation<'_>,
@@ -77,10 +78,10 @@ impl<T: Clone + Default, const PIECE: usize> Pool<T, PIECE> {
         }
     }
 
-    /// The number that `value` is kept under.
+    /// Stores `value` and returns its number.
     ///
     /// # Panics
-    /// When all numbers are in use. The chunks of members run out long before.
+    /// If all numbers are in use. The chunks of members run out long before.
     pub(super) fn add(&mut self, value: T) -> u32 {
         if let Some(number) = self.free.pop() {
             self[number] = value;
@@ -92,7 +93,7 @@ impl<T: Clone + Default, const PIECE: usize> Pool<T, PIECE> {
         number
     }
 
-    /// Keeps `value` under the number [`Pool::len`].
+    /// Stores `value` under the number [`Pool::len`].
     pub(super) fn push(&mut self, value: T) {
         let place = self.len % PIECE;
         if place == 0 {
@@ -104,7 +105,8 @@ impl<T: Clone + Default, const PIECE: usize> Pool<T, PIECE> {
         self.len += 1;
     }
 
-    /// Takes the value of the highest number away. Not to be mixed with [`Pool::remove`].
+    /// Removes and returns the value with the highest number. Must not be mixed with
+    /// [`Pool::remove`].
     pub(super) fn pop(&mut self) -> Option<T> {
         let last = self.len.checked_sub(1)?;
         let piece = Arc::make_mut(self.pieces.last_mut()?);
@@ -116,15 +118,15 @@ impl<T: Clone + Default, const PIECE: usize> Pool<T, PIECE> {
         Some(value)
     }
 
-    /// Takes the value of `number` away; the number is given out again.
+    /// Removes and returns the value of `number`. The number will be reused.
     pub(super) fn remove(&mut self, number: u32) -> T {
         self.free.push(number);
         std::mem::take(&mut self[number])
     }
 }
 
-/// A vector whose clone has as much in reserve as the original: what is counted by capacity stays
-/// right.
+/// A vector whose clone has the same capacity as the original, so that sizes counted by capacity
+/// stay right.
 #[derive(Debug)]
 pub(super) struct Kept<T>(Vec<T>);
 
@@ -183,7 +185,7 @@ impl<'a, T> IntoIterator for &'a Kept<T> {
 }
 
 impl<T, const PIECE: usize> Pool<T, PIECE> {
-    /// The value of a number that may be none.
+    /// Returns the value of a number, or `None` if there is none.
     #[inline]
     pub(super) fn get(&self, number: u32) -> Option<&T> {
         let number = number as usize;

@@ -1,7 +1,7 @@
 //! Few members: one packed block, each member followed by its score, in order.
 //!
-//! A score that is a whole number is kept as one; any other as `s` and its eight bytes, which is
-//! shorter than its text and read without parsing it.
+//! A score that is a whole number is stored as a number. Any other score is stored as `s` and its
+//! eight bytes, which is shorter than its text and needs no parsing.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ use crate::element::Element;
 use crate::packed::{self, At, Packed};
 use crate::relocation::Relocation;
 
-/// In front of the bytes of a score: nine bytes that begin with it spell no number.
+/// Marker before the bytes of a score: nine bytes that begin with it spell no number.
 const MARK: u8 = b's';
 const SCORE_BYTES: usize = 9;
 
-/// Members and scores in turn, ascending by score, then by member.
+/// Members and scores alternately, ascending by score, then by member.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Small {
     packed: Packed,
@@ -53,14 +53,14 @@ impl Small {
         self.packed.move_pieces(relocation);
     }
 
-    /// Whether there is room for a member in one block at all.
+    /// Whether the block has space for a member at all.
     pub(super) fn has_room_for(&self, member: &[u8]) -> bool {
         let score = Element::Bytes(&[MARK; SCORE_BYTES]);
         let bytes = Packed::entry_bytes(Element::parse(member)) + Packed::entry_bytes(score);
         self.packed.has_room_for(bytes)
     }
 
-    /// Where a member is, and its score.
+    /// Returns the position of a member, and its score.
     pub(super) fn find(&self, member: &[u8]) -> Option<(At, f64)> {
         let place = self
             .packed
@@ -73,7 +73,7 @@ impl Small {
         Some((self.packed.iter_to(place).count() / 2, score))
     }
 
-    /// Adds a member that is not there.
+    /// Adds a member that is not in the set.
     pub(super) fn insert(&mut self, score: f64, member: &[u8]) {
         let (place, _) = self.place_where(|one| {
             one.score < score || (one.score == score && one.member.as_bytes() < member)
@@ -110,7 +110,7 @@ impl Small {
         }
     }
 
-    /// The first place whose member `is_before` says no to, and its rank.
+    /// Returns the first position whose member does not satisfy `is_before`, and its rank.
     fn place_where(&self, is_before: impl Fn(&Scored<'_>) -> bool) -> (At, usize) {
         let (mut place, mut rank) = (self.packed.first(), 0);
         while let Some(member) = self.packed.get(place) {
@@ -157,7 +157,7 @@ fn decoded(element: Element<'_>) -> f64 {
 #[derive(Clone, Debug)]
 pub(super) struct Iter<'a> {
     elements: packed::Iter<'a>,
-    /// Elements at the end that are not of the range.
+    /// Number of elements at the end that are not in the range.
     behind: usize,
     left: usize,
 }

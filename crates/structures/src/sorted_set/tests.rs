@@ -1,4 +1,4 @@
-//! Sorted sets against a map and a sorted vector.
+//! Sorted sets, compared with a map and a sorted vector.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const LIMITS: SortedSetLimits = SortedSetLimits {
     listpack_value_bytes: 64,
 };
 
-/// The obvious sorted set.
+/// The naive sorted set.
 #[derive(Default)]
 struct Twin {
     scores: BTreeMap<Vec<u8>, f64>,
@@ -65,7 +65,8 @@ fn check(set: &SortedSet, twin: &Twin) {
     }
 }
 
-/// Changes of the kind that `growing` says, mostly, among `range` members and `scores` scores.
+/// Makes random changes among `range` members and `scores` scores. The set grows and shrinks in
+/// turns.
 fn run(seed: u64, range: u64, scores: u64, steps: usize, checks: usize) {
     let mut random = Prng::seeded(seed);
     let (mut set, mut twin) = (SortedSet::new(), Twin::default());
@@ -285,7 +286,7 @@ proptest! {
     }
 }
 
-/// A copy and its original change apart from each other, and what each says of its memory stays right.
+/// A copy and its original change independently, and both count their memory correctly.
 #[test]
 fn copies_change_apart() {
     let mut random = Prng::seeded(11);

@@ -1,4 +1,4 @@
-//! A counted B+tree: members in the order of their scores, found by place in O(log n).
+//! A counted B+tree: members in the order of their scores, found by rank in O(log n).
 //!
 //! ```text
 //!   inner   (first score, first member, node, entries below) …      up to 64 children
@@ -6,17 +6,17 @@
 //!           parent, and the leaves before and behind
 //! ```
 //!
-//! Nodes know their parents, so that the place of an entry is counted from its leaf upwards
-//! without a comparison. Leaves grow in small steps: a leaf that is two thirds full takes hardly
-//! more than what is in it.
+//! Nodes know their parents, so the rank of an entry is counted from its leaf upwards without a
+//! comparison. Leaves grow in small steps: a leaf that is two thirds full takes hardly more memory
+//! than its content.
 //!
 //! Invariants
 //!  1. Entries ascend by (score, member) over all leaves in order; scores are never NaN.
-//!  2. A child's first score and member are those of the first entry below it; its count is the
+//!  2. A child's first score and member are those of the first entry below it. Its count is the
 //!     number of entries below it.
-//!  3. The record of a member names the leaf that its entry is in.
-//!  4. No node is empty but the root of an empty tree. Of two neighbours below one parent, either
-//!     both are at least a quarter full, or together more than three quarters.
+//!  3. The record of a member names the leaf that has its entry.
+//!  4. No node is empty except the root of an empty tree. Of two neighbours below one parent,
+//!     either both are at least a quarter full, or together they are more than three quarters full.
 
 use std::ops::Range;
 
@@ -29,9 +29,9 @@ use crate::relocation::Relocation;
 
 mod balance;
 
-/// Entries of a leaf.
+/// Maximum entries of a leaf.
 const LEAF_MAX: usize = 128;
-/// Children of an inner node.
+/// Maximum children of an inner node.
 const INNER_MAX: usize = 64;
 /// A leaf grows by this many entries.
 const LEAF_STEP: usize = 8;
@@ -59,23 +59,23 @@ struct Child {
     count: u32,
 }
 
-/// Where an entry is.
+/// The position of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryPosition {
     leaf: u32,
     at: usize,
 }
 
-/// The tree. See the module's head.
+/// The tree. See the module documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     leaves: Pool<Leaf, 4>,
     inners: Pool<Inner, 4>,
     root: u32,
-    /// Levels of inner nodes above the leaves.
+    /// Number of levels of inner nodes above the leaves.
     height: u32,
     len: usize,
-    /// Of what leaves and inner nodes have on the heap.
+    /// Heap bytes of leaves and inner nodes.
     bytes: usize,
 }
 
@@ -95,23 +95,23 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Number of entries.
+    /// Returns the number of entries.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes it takes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes + self.leaves.memory_bytes() + self.inners.memory_bytes()
     }
 
-    /// About how many allocations it has.
+    /// Returns the approximate number of its allocations.
     pub(super) fn allocations(&self) -> usize {
         (self.leaves.len() + self.inners.len()) * 2
     }
 
-    /// Moves its pieces, as far as a relocation says.
+    /// Moves its pieces, as far as the relocation allows.
     pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         self.leaves.move_pieces(relocation, |leaf, relocation| {
             relocation.buffer(&mut leaf.scores);
@@ -142,7 +142,7 @@ impl Tree {
         }
         let length = self.leaves[node].scores.len();
         if length > LEAF_MAX {
-            // What comes in ascending order leaves full leaves behind.
+            // Insertions in ascending order leave full leaves behind.
             let is_ascending = is_last && at + 1 == length;
             self.split_leaf(node, if is_ascending { at } else { length / 2 }, members);
         }
@@ -169,11 +169,11 @@ impl Tree {
         self.balance_leaf(place.leaf, members);
     }
 
-    /// Gives an entry another score.
+    /// Changes the score of an entry.
     pub(super) fn rescore(&mut self, place: EntryPosition, score: f64, members: &mut Members) {
         let member = self.member(place);
         let leaf = &mut self.leaves[place.leaf];
-        // Strictly between its neighbours, in the same leaf: it stays where it is.
+        // A score strictly between the neighbours in the same leaf: the entry stays in place.
         let before = place.at.checked_sub(1).and_then(|at| leaf.scores.get(at));
         let behind = leaf.scores.get(place.at + 1);
         if before.is_some_and(|one| *one < score) && behind.is_some_and(|one| score < *one) {
@@ -184,7 +184,7 @@ impl Tree {
         self.insert(score, member, members);
     }
 
-    /// Puts another reference to the same member in place of one.
+    /// Replaces a reference by another reference to the same member.
     pub(super) fn replace(&mut self, old: MemberRef, new: MemberRef, members: &Members) {
         let leaf = members.leaf(new);
         let found = self.leaves[leaf].members.iter().position(|one| *one == old);
@@ -196,7 +196,7 @@ impl Tree {
         }
     }
 
-    /// Asks the cache for a leaf.
+    /// Prefetches a leaf.
     #[inline]
     pub(super) fn prefetch_leaf(&self, leaf: u32) {
         if let Some(leaf) = self.leaves.get(leaf) {
@@ -204,7 +204,7 @@ impl Tree {
         }
     }
 
-    /// Asks the cache for the entries of a leaf.
+    /// Prefetches the entries of a leaf.
     #[inline]
     pub(super) fn prefetch_entries(&self, leaf: u32) {
         if let Some(leaf) = self.leaves.get(leaf) {
@@ -213,7 +213,7 @@ impl Tree {
         }
     }
 
-    /// Where the entry of a member is. O(entries of a leaf).
+    /// Returns the position of a member's entry. O(entries of a leaf).
     #[inline]
     pub(super) fn find(&self, member: MemberRef, members: &Members) -> Option<EntryPosition> {
         let leaf = members.leaf(member);
@@ -222,19 +222,19 @@ impl Tree {
         Some(EntryPosition { leaf, at })
     }
 
-    /// The score of an entry.
+    /// Returns the score of an entry.
     #[inline]
     pub(super) fn score(&self, place: EntryPosition) -> f64 {
         self.leaves[place.leaf].scores[place.at]
     }
 
-    /// The member of an entry.
+    /// Returns the member of an entry.
     #[inline]
     pub(super) fn member(&self, place: EntryPosition) -> MemberRef {
         self.leaves[place.leaf].members[place.at]
     }
 
-    /// How many entries are before this one. O(log n).
+    /// Returns the number of entries before this one. O(log n).
     pub(super) fn rank(&self, place: EntryPosition) -> usize {
         let mut rank = place.at;
         let (mut node, mut parent) = (place.leaf, self.leaves[place.leaf].parent);
@@ -251,7 +251,7 @@ impl Tree {
         rank
     }
 
-    /// The entry with `rank` others before it, if there are so many. O(log n).
+    /// Returns the entry with this rank, or `None` if there are fewer entries. O(log n).
     pub(super) fn select(&self, rank: usize) -> Option<EntryPosition> {
         if rank >= self.len {
             return None;
@@ -273,7 +273,7 @@ impl Tree {
         })
     }
 
-    /// How many entries `is_before` says yes to; it does so for those in front. O(log n).
+    /// Returns the number of entries that satisfy `is_before`, which are at the front. O(log n).
     pub(super) fn count_where(&self, is_before: impl Fn(f64, MemberRef) -> bool) -> usize {
         let (mut node, mut rank) = (self.root, 0);
         for _ in 0..self.height {
@@ -299,7 +299,7 @@ impl Tree {
         rank + low
     }
 
-    /// The entries whose ranks are in `ranks`, in order and from both ends.
+    /// Returns the entries whose ranks are in `ranks`, in order; iterates from both ends.
     pub(super) fn iter(&self, ranks: Range<usize>) -> Iter<'_> {
         let end = ranks.end.min(self.len);
         let left = end.saturating_sub(ranks.start);
@@ -315,7 +315,7 @@ impl Tree {
         }
     }
 
-    /// Puts an entry into a leaf.
+    /// Inserts an entry into a leaf.
     fn put(&mut self, place: EntryPosition, score: f64, member: MemberRef) {
         let leaf = &self.leaves[place.leaf];
         let length = leaf.scores.len();
@@ -327,7 +327,7 @@ impl Tree {
         leaf.members.insert(place.at, member);
     }
 
-    /// Gives a leaf room for `capacity` entries.
+    /// Sets the capacity of a leaf to `capacity` entries.
     fn resize(&mut self, leaf: u32, capacity: usize) {
         let leaf = &mut self.leaves[leaf];
         let old = leaf.heap_bytes();
@@ -342,7 +342,7 @@ impl Tree {
         self.bytes = self.bytes + leaf.heap_bytes() - old;
     }
 
-    /// One entry fewer below all that is above a leaf.
+    /// Decrements the counts of all nodes above a leaf by one entry.
     fn count_down(&mut self, leaf: u32) {
         let (mut node, mut parent) = (leaf, self.leaves[leaf].parent);
         while parent != NONE {
@@ -354,7 +354,8 @@ impl Tree {
         }
     }
 
-    /// The first entry of a leaf is another: says so above it, as far as it is the first there, too.
+    /// Updates the nodes above a leaf after its first entry changed, as far as it is their first
+    /// entry, too.
     fn tell_first(&mut self, leaf: u32) {
         let entries = &self.leaves[leaf];
         let (score, member) = (entries.scores[0], entries.members[0]);
@@ -374,7 +375,7 @@ impl Tree {
 }
 
 impl Leaf {
-    /// Without entries, parent and neighbours.
+    /// Creates a leaf without entries, parent and neighbours.
     fn alone() -> Self {
         Self {
             parent: NONE,
@@ -384,7 +385,7 @@ impl Leaf {
         }
     }
 
-    /// Before which entry one with this score and member belongs.
+    /// Returns the index at which an entry with this score and member belongs.
     fn place_for(&self, score: f64, key: &[u8], members: &Members) -> usize {
         let low = self.scores.partition_point(|one| *one < score);
         let same = self.scores[low..].partition_point(|one| *one <= score);
@@ -412,7 +413,8 @@ impl Inner {
     }
 }
 
-/// The last child whose first entry is not behind this score and member; the first otherwise.
+/// Returns the last child whose first entry is not behind this score and member, or the first child
+/// if there is none.
 #[inline]
 fn child_for(children: &[Child], score: f64, key: &[u8], members: &Members) -> usize {
     let rest = children.get(1..).unwrap_or_default();
@@ -476,7 +478,7 @@ impl ExactSizeIterator for Iter<'_> {}
 
 #[cfg(test)]
 impl Tree {
-    /// Checks what the module's head promises.
+    /// Checks the invariants of the module documentation.
     pub(super) fn check(&self, members: &Members) {
         let (mut leaf, mut count, mut bytes) = (self.first_leaf(), 0, 0);
         let mut last: Option<(f64, &[u8])> = None;

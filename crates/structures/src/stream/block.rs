@@ -7,9 +7,10 @@
 //!   entry    2·length of the rest (+ 1: has its own names) ─ ms ─ seq ─ [count] ─ values
 //! ```
 //!
-//! `ms` is the distance from the block's first id, `seq` that distance too while `ms` is 0, and
-//! otherwise itself. An entry with the names of the block states values only; another one states
-//! how many pairs it has, and each name before its value. Removed entries leave nothing behind.
+//! `ms` is the distance from the block's first id. `seq` is the distance from it, too, while `ms`
+//! is 0, and the number itself otherwise. An entry with the names of the block contains values
+//! only. Any other entry contains its number of pairs, and each name before its value. Removed
+//! entries leave no bytes behind.
 
 use super::entry::Entry;
 use super::id::EntryId;
@@ -18,36 +19,36 @@ use crate::element::Element;
 use crate::memory::allocated;
 use crate::relocation::Relocation;
 
-/// Below this a buffer is made no smaller.
+/// A buffer with fewer bytes is not shrunk.
 const SHRINK_FROM_BYTES: usize = 128;
-/// A buffer grows by this part of what it has to hold, when that is more than a little …
+/// A buffer that is not tiny grows by this fraction (1/n) of what it has to hold …
 const SPARE_PART: usize = 3;
 const SMALL_BYTES: usize = 96;
-/// … and not by more bytes than this.
+/// … but by at most this many bytes.
 const SPARE_BYTES_MAX: usize = 1 << 10;
-/// A buffer of which less than this part is in use is made smaller.
+/// A buffer of which less than this fraction (1/n) is in use is shrunk.
 const USED_PART: usize = 4;
-/// Texts below this have heads of one byte.
+/// Texts shorter than this have heads of one byte.
 const SHORT_TEXT_BYTES: usize = 64;
 
-/// Entries one behind another. See the module's head.
+/// Consecutive entries. See the module documentation.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     buffer: Vec<u8>,
-    /// Where the names end.
+    /// End of the names.
     names_end: u32,
-    /// Where the first entry is.
+    /// Position of the first entry.
     start: u32,
     len: u32,
-    /// Entries that were in it once.
+    /// Number of entries that were removed from it.
     removed: u32,
-    /// The id that distances are counted from: that of the first entry it ever had.
+    /// The id from which distances are counted: that of the first entry it ever had.
     first: EntryId,
     /// The highest id it ever had.
     newest: EntryId,
 }
 
-/// What an entry is made of, as the caller measured it.
+/// The size of an entry, as the caller measured it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     pub(super) pairs: usize,
@@ -55,7 +56,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Of these fields and values.
+    /// Measures these fields and values.
     pub(super) fn of<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Self {
         fields.fold(Self::default(), |size, (name, value)| Self {
             pairs: size.pairs + 1,
@@ -63,7 +64,7 @@ impl Size {
         })
     }
 
-    /// More bytes than the texts can take.
+    /// Returns an upper bound for the bytes of the texts.
     fn bytes_max(self) -> usize {
         let head = match self.text_bytes {
             ..SHORT_TEXT_BYTES => 1,
@@ -74,7 +75,7 @@ impl Size {
 }
 
 impl Block {
-    /// With room for an entry of `id`, which shall be its first.
+    /// Creates a block with space for an entry of `id`, which will be its first.
     pub(super) fn new<'f>(
         id: EntryId,
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
@@ -96,7 +97,7 @@ impl Block {
         }
     }
 
-    /// In place of one that is moved.
+    /// Returns a placeholder for a block that is being moved.
     pub(super) fn empty() -> Self {
         Self {
             buffer: Vec::new(),
@@ -117,12 +118,12 @@ impl Block {
         self.len as usize
     }
 
-    /// Entries that are in it, or were.
+    /// Returns the number of entries that are or were in it.
     pub(super) fn len_ever(&self) -> usize {
         self.len() + self.removed as usize
     }
 
-    /// Bytes in use.
+    /// Returns the bytes in use.
     pub(super) fn content_bytes(&self) -> usize {
         self.buffer.len() - (self.start - self.names_end) as usize
     }
@@ -139,7 +140,7 @@ impl Block {
         self.newest
     }
 
-    /// Adds an entry behind the last; `id` is above [`Block::newest`], or is that of a new block.
+    /// Appends an entry. `id` is above [`Block::newest`], or is that of a new block.
     #[inline]
     pub(super) fn push<'f>(
         &mut self,
@@ -148,7 +149,8 @@ impl Block {
         size: Size,
     ) {
         let rest_max = size.bytes_max() + 3 * varint::BYTES_MAX;
-        // The length is known only when the rest is written: its room is as large as it can be.
+        // The length is known only after the rest is written, so the longest possible length is
+        // reserved.
         let head = varint::len((rest_max as u64) << 1);
         reserve(&mut self.buffer, head + rest_max);
         let at = self.buffer.len();
@@ -196,7 +198,7 @@ impl Block {
             })
     }
 
-    /// The names, and how many.
+    /// Returns the number of names, and the names.
     #[inline]
     fn names(&self) -> (usize, &[u8]) {
         let mut names = &self.buffer[..self.names_end as usize];
@@ -204,7 +206,7 @@ impl Block {
         (whole(count), names)
     }
 
-    /// The entries from the first on.
+    /// Returns the entries from the first on.
     #[inline]
     pub(super) fn iter(&self) -> Entries<'_> {
         Entries {
@@ -214,7 +216,7 @@ impl Block {
         }
     }
 
-    /// The place of the entry with this id, and of the next.
+    /// Returns the position of the entry with this id, and that of the next.
     pub(super) fn find(&self, id: EntryId) -> Option<(usize, usize)> {
         let mut entries = self.iter();
         loop {
@@ -226,7 +228,7 @@ impl Block {
         }
     }
 
-    /// Removes what lies between two places: one entry.
+    /// Removes one entry: what lies between two positions.
     pub(super) fn remove(&mut self, (place, next): (usize, usize)) {
         if place == self.start as usize {
             self.start = short(next);
@@ -238,7 +240,7 @@ impl Block {
         self.shrink();
     }
 
-    /// Removes entries from the front while `is_old` says so; how many went.
+    /// Removes entries from the front while `is_old` holds. Returns the number of removed entries.
     pub(super) fn remove_front(&mut self, mut is_old: impl FnMut(EntryId) -> bool) -> usize {
         let mut entries = self.iter();
         let (mut start, mut count) = (entries.place, 0);
@@ -255,7 +257,7 @@ impl Block {
         count as usize
     }
 
-    /// Gives back what the buffer has to spare: no entry will come.
+    /// Frees the unused capacity of the buffer: no entry will be added.
     pub(super) fn seal(&mut self) {
         if self.buffer.capacity() > self.buffer.len() + 16 {
             self.buffer.shrink_to_fit();
@@ -300,7 +302,7 @@ impl Block {
         (entry, self.buffer.len() - behind.len())
     }
 
-    /// The entry at a place that [`Entries::places`] gave.
+    /// Returns the entry at a position that [`Entries::places`] returned.
     pub(super) fn get(&self, place: u32) -> Entry<'_> {
         self.entry_at(self.names(), place as usize).0
     }
@@ -315,7 +317,7 @@ pub(super) struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    /// Places of the entries with ids from `from` to `to`.
+    /// Returns the positions of the entries with ids from `from` to `to`.
     pub(super) fn places(mut self, from: EntryId, to: EntryId) -> Vec<u32> {
         let mut places = Vec::new();
         loop {
@@ -343,7 +345,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Makes room for `bytes` behind the buffer.
+/// Reserves `bytes` at the end of the buffer.
 #[inline]
 fn reserve(buffer: &mut Vec<u8>, bytes: usize) {
     if buffer.capacity() - buffer.len() < bytes {
@@ -352,7 +354,7 @@ fn reserve(buffer: &mut Vec<u8>, bytes: usize) {
     }
 }
 
-/// Length of a buffer for `bytes` that is expected to grow.
+/// Returns the length of a buffer for `bytes` that is expected to grow.
 fn grown(bytes: usize) -> usize {
     match bytes {
         ..=SMALL_BYTES => bytes,
@@ -365,7 +367,7 @@ fn whole(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// A place in a block, whose length the log bounds.
+/// Converts a position in a block, whose length the log bounds.
 #[inline]
 #[allow(
     clippy::cast_possible_truncation,

@@ -1,23 +1,23 @@
-//! One entry as it is read.
+//! An entry as a reader sees it.
 
 use super::id::EntryId;
 use super::varint::take_text;
 use crate::element::Element;
 
-/// An entry, borrowed from its block. Its fields are read when they are asked for.
+/// An entry, borrowed from its block. Its fields are decoded on demand.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// Its id.
     pub id: EntryId,
     pub(super) pairs: usize,
-    /// Names of the fields, when the entry has those of its block.
+    /// Names of the fields, if the entry has those of its block.
     pub(super) names: Option<&'a [u8]>,
-    /// Values; names before each when the entry has its own.
+    /// Values, each after its name if the entry has its own names.
     pub(super) body: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
-    /// Its fields with their values, in the order in which they were given.
+    /// Returns its fields with their values, in the order in which the client gave them.
     #[inline]
     #[must_use]
     pub fn fields(&self) -> Fields<'a> {
@@ -28,14 +28,15 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Whether it has the names of its block's first entry (a dump says so).
+    /// Whether it has the names of its block's first entry (a dump stores this).
     #[must_use]
     pub fn shares_names(&self) -> bool {
         self.names.is_some()
     }
 }
 
-/// Entries with the same id, fields and values are equal, whatever they share.
+/// Two entries are equal if they have the same id, fields and values, whether they share names or
+/// not.
 impl PartialEq for Entry<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id && self.pairs == other.pairs && self.fields().eq(other.fields())

@@ -1,4 +1,4 @@
-//! A group of consumers: what it has read, and what waits for an acknowledgement.
+//! A group of consumers: what it has read, and which entries wait for an acknowledgement.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use super::id_map::IdMap;
 use super::log::EntryLog;
 use crate::memory::allocated;
 
-/// Where the count of entries read ends: clients see it with a sign.
+/// Maximum count of entries read, because clients see it as a signed number.
 const ENTRIES_READ_MAX: u64 = i64::MAX.unsigned_abs();
-/// What a consumer takes beside its name: its place, and its part of a node.
+/// Bytes of a consumer beside its name: its place, and its part of a node.
 const CONSUMER_BYTES: usize = size_of::<Option<Consumer>>() + 40;
-/// Two counts stand before a shared name.
+/// Bytes of the two counts before a shared name.
 const NAME_HEAD_BYTES: usize = 2 * size_of::<usize>();
 
 /// A group of consumers.
@@ -21,21 +21,21 @@ pub struct Group {
     last_delivered: EntryId,
     entries_read: Option<u64>,
     pending: IdMap<Delivery>,
-    /// What the ids take that are pending for its consumers.
+    /// Bytes of the ids that are pending for its consumers.
     owned_bytes: usize,
     consumers: Vec<Option<Consumer>>,
-    /// Places in `consumers` that are free.
+    /// Indices of free places in `consumers`.
     free: Vec<u32>,
     by_name: BTreeMap<Arc<[u8]>, ConsumerNumber>,
-    /// What the names take.
+    /// Bytes of the names.
     name_bytes: usize,
 }
 
-/// A consumer, for as long as it is not removed.
+/// The number of a consumer, valid until the consumer is removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerNumber(u32);
 
-/// Who got an entry, when, and how often.
+/// Which consumer got an entry, when, and how often.
 #[derive(Clone, Copy, Debug)]
 struct Delivery {
     consumer: ConsumerNumber,
@@ -43,7 +43,7 @@ struct Delivery {
     deliveries: u64,
 }
 
-/// One of those who share a group's entries.
+/// A consumer, which shares the entries of a group with others.
 #[derive(Clone, Debug)]
 pub struct Consumer {
     name: Arc<[u8]>,
@@ -53,25 +53,25 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Number of entries that wait for its acknowledgement.
+    /// Returns the number of entries that wait for its acknowledgement.
     #[must_use]
     pub fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
-    /// When it last tried to read or claim.
+    /// Returns when it last tried to read or claim.
     #[must_use]
     pub fn seen_unix_ms(&self) -> u64 {
         self.seen_unix_ms
     }
 
-    /// When it last got something; `None`: never.
+    /// Returns when it last got an entry, or `None` if it never did.
     #[must_use]
     pub fn active_unix_ms(&self) -> Option<u64> {
         self.active_unix_ms
@@ -81,15 +81,15 @@ impl Consumer {
 /// An entry that waits for an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending<'a> {
-    /// Which.
+    /// Id of the entry.
     pub id: EntryId,
-    /// Whose it is.
+    /// The consumer that got it.
     pub consumer: &'a Consumer,
-    /// The same.
+    /// The number of that consumer.
     pub number: ConsumerNumber,
-    /// When it was last delivered.
+    /// Time of the last delivery.
     pub delivered_unix_ms: u64,
-    /// How often.
+    /// Number of deliveries.
     pub deliveries: u64,
 }
 
@@ -115,29 +115,31 @@ impl Group {
     }
 
     pub(super) fn allocations(&self) -> usize {
-        // Consumers have about as many as the group, and those that are not full.
+        // All consumers together have about as many pieces as the group, plus those that are not
+        // full.
         2 * self.pending.allocations() + 4 * self.consumers.len()
     }
 
-    /// The id of the entry that was delivered last.
+    /// Returns the id of the entry that was delivered last.
     #[must_use]
     pub fn last_delivered(&self) -> EntryId {
         self.last_delivered
     }
 
-    /// Entries that the group has read since the stream began, where that is known.
+    /// Returns the number of entries that the group has read since the stream began, or `None` if
+    /// it is unknown.
     #[must_use]
     pub fn entries_read(&self) -> Option<u64> {
         self.entries_read
     }
 
-    /// Says from where on the group reads.
+    /// Sets the position from which the group reads.
     pub fn set_position(&mut self, last_delivered: EntryId, entries_read: Option<u64>) {
         self.last_delivered = last_delivered;
         self.entries_read = entries_read;
     }
 
-    /// Raises the last id delivered, if it is lower; whether it was.
+    /// Raises the last delivered id if it is lower than `id`. Returns whether it was.
     pub fn raise_last_delivered(&mut self, id: EntryId) -> bool {
         let is_raised = id > self.last_delivered;
         if is_raised {
@@ -146,7 +148,7 @@ impl Group {
         is_raised
     }
 
-    /// Counts the entry `id` as read, the next behind the last that was.
+    /// Counts the entry `id` as read. It is the next after the last one that was read.
     pub fn advance(&mut self, id: EntryId, log: &EntryLog) {
         if id <= self.last_delivered {
             return;
@@ -161,7 +163,7 @@ impl Group {
         self.last_delivered = id;
     }
 
-    /// Entries that the group has still to read, where that is known.
+    /// Returns the number of entries that the group has not read yet, or `None` if it is unknown.
     #[must_use]
     pub fn lag(&self, log: &EntryLog) -> Option<i64> {
         let added = log.counters().entries_added;
@@ -175,25 +177,25 @@ impl Group {
         Some(added.wrapping_sub(read).cast_signed())
     }
 
-    /// Number of consumers.
+    /// Returns the number of consumers.
     #[must_use]
     pub fn consumers_count(&self) -> usize {
         self.by_name.len()
     }
 
-    /// The consumers in the order of their names' bytes.
+    /// Returns the consumers in the order of their names' bytes.
     pub fn consumers(&self) -> impl Iterator<Item = (ConsumerNumber, &Consumer)> {
         let numbered = |number: &ConsumerNumber| Some((*number, self.consumer(*number)?));
         self.by_name.values().filter_map(numbered)
     }
 
-    /// The number of the consumer of this name.
+    /// Returns the number of the consumer with this name.
     #[must_use]
     pub fn find_consumer(&self, name: &[u8]) -> Option<ConsumerNumber> {
         self.by_name.get(name).copied()
     }
 
-    /// The consumer with this number.
+    /// Returns the consumer with this number.
     #[must_use]
     pub fn consumer(&self, number: ConsumerNumber) -> Option<&Consumer> {
         self.consumers.get(number.0 as usize)?.as_ref()
@@ -203,7 +205,7 @@ impl Group {
         self.consumers.get_mut(number.0 as usize)?.as_mut()
     }
 
-    /// Adds a consumer, seen at a time; `None` when there is one of this name.
+    /// Adds a consumer that was seen at this time. Returns `None` if there is one with this name.
     pub fn create_consumer(&mut self, name: &[u8], seen_unix_ms: u64) -> Option<ConsumerNumber> {
         if self.by_name.contains_key(name) {
             return None;
@@ -230,22 +232,22 @@ impl Group {
         Some(ConsumerNumber(number))
     }
 
-    /// Notes when a consumer was seen.
+    /// Records when a consumer was seen.
     pub fn set_seen(&mut self, number: ConsumerNumber, seen_unix_ms: u64) {
         if let Some(consumer) = self.consumer_mut(number) {
             consumer.seen_unix_ms = seen_unix_ms;
         }
     }
 
-    /// Notes when a consumer got something.
+    /// Records when a consumer got an entry.
     pub fn set_active(&mut self, number: ConsumerNumber, active_unix_ms: Option<u64>) {
         if let Some(consumer) = self.consumer_mut(number) {
             consumer.active_unix_ms = active_unix_ms;
         }
     }
 
-    /// Removes a consumer and what is pending for it; how many entries that were, `None` when there
-    /// is no such consumer.
+    /// Removes a consumer and its pending entries. Returns the number of these entries, or `None`
+    /// if there is no such consumer.
     pub fn remove_consumer(&mut self, name: &[u8]) -> Option<usize> {
         let number = self.by_name.remove(name)?;
         let consumer = self.consumers[number.0 as usize].take()?;
@@ -258,13 +260,13 @@ impl Group {
         Some(consumer.pending.len())
     }
 
-    /// Number of entries that wait for an acknowledgement.
+    /// Returns the number of entries that wait for an acknowledgement.
     #[must_use]
     pub fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
-    /// The pending entries from `from` to `to`, both included, in order.
+    /// Returns the pending entries from `from` to `to`, both included, in order.
     pub fn pending(
         &self,
         from: EntryId,
@@ -274,7 +276,7 @@ impl Group {
         found.filter_map(|(id, delivery)| self.shown(id, delivery))
     }
 
-    /// Those of one consumer.
+    /// Returns those of one consumer.
     pub fn pending_of(
         &self,
         number: ConsumerNumber,
@@ -286,7 +288,7 @@ impl Group {
         ids.filter_map(|(id, ())| self.pending_at(id))
     }
 
-    /// The pending entry of this id.
+    /// Returns the pending entry with this id.
     #[must_use]
     pub fn pending_at(&self, id: EntryId) -> Option<Pending<'_>> {
         self.shown(id, self.pending.get(id)?)
@@ -302,7 +304,7 @@ impl Group {
         })
     }
 
-    /// Makes an entry pending for a consumer, whosever it was.
+    /// Makes an entry pending for a consumer, and no longer for the consumer that had it before.
     pub fn deliver(
         &mut self,
         id: EntryId,
@@ -327,7 +329,7 @@ impl Group {
         }
     }
 
-    /// An entry waits no longer; whether it did.
+    /// Removes an entry from the pending ones. Returns whether it was pending.
     pub fn acknowledge(&mut self, id: EntryId) -> bool {
         let Some(delivery) = self.pending.remove(id) else {
             return false;
@@ -352,7 +354,8 @@ impl Group {
     }
 }
 
-/// What clients see but for the times: where it stands, who is in it, what waits and for whom.
+/// Compares what clients see, except when consumers were seen or active: the position, the
+/// consumers, and the pending entries with their consumers.
 impl PartialEq for Group {
     fn eq(&self, other: &Self) -> bool {
         let (min, max) = (EntryId::MIN, EntryId::MAX);

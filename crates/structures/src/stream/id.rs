@@ -5,7 +5,7 @@ use std::fmt;
 /// The id of an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId {
-    /// Milliseconds since 1970, or what a client says instead.
+    /// Milliseconds since 1970, or any number that a client chose.
     pub ms: u64,
     /// Number among the entries of one millisecond.
     pub seq: u64,
@@ -20,13 +20,13 @@ impl EntryId {
         seq: u64::MAX,
     };
 
-    /// An id by its parts.
+    /// Creates an id from its parts.
     #[must_use]
     pub const fn new(ms: u64, seq: u64) -> Self {
         Self { ms, seq }
     }
 
-    /// The id behind this one; none behind the highest.
+    /// Returns the next id, or `None` after the highest.
     #[must_use]
     pub fn next(self) -> Option<Self> {
         match self.seq.checked_add(1) {
@@ -35,7 +35,7 @@ impl EntryId {
         }
     }
 
-    /// The id before this one; none before the lowest.
+    /// Returns the previous id, or `None` before the lowest.
     #[must_use]
     pub fn previous(self) -> Option<Self> {
         match self.seq.checked_sub(1) {
@@ -45,7 +45,7 @@ impl EntryId {
     }
 }
 
-/// As clients write it: `ms-seq`.
+/// Formats it as clients write it: `ms-seq`.
 impl fmt::Display for EntryId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.ms, self.seq)

@@ -4,14 +4,14 @@
 //!   pieces   BTreeMap: an id up to the piece's first ─ Arc ─ [id value │ id value │ …]   in order
 //! ```
 //!
-//! What is pending in a group may be a million entries: a copy of them costs one count a piece, and a
-//! change afterwards copies the piece it is in, if somebody else has that, too. Ids mostly arrive in
-//! order, so that a full piece is left alone and the next begins; one in the middle is split.
+//! A group may have a million pending entries. A copy of them costs one count per piece, and a
+//! later change copies the piece it is in, if that is shared. Ids mostly come in order, so a full
+//! piece stays as it is and the next one begins. A full piece in the middle is split.
 //!
 //! Invariants
 //!  1. No piece is empty, and none has more than [`PIECE_LEN`] values.
 //!  2. A piece's key is at most its first id, and above the last id of the piece before.
-//!  3. `len` and `bytes` are those of all pieces.
+//!  3. `len` and `bytes` are the sums over all pieces.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use std::sync::Arc;
 use super::id::EntryId;
 use crate::memory::allocated;
 
-/// Values of a piece: what the first change after a copy moves, up to 5 KiB.
+/// Maximum values of a piece. The first change after a copy moves as many, up to 5 KiB.
 const PIECE_LEN: usize = 128;
-/// A piece of fewer looks whether it and the next could be one.
+/// A piece with fewer values is checked for merging with the next one.
 const MERGE_BELOW: usize = PIECE_LEN / 4;
-/// What a piece takes beside its values: itself with two counts, and its part of a node.
+/// Bytes of a piece beside its values: itself with two counts, and its part of a node.
 const BESIDE_BYTES: usize = allocated(2 * size_of::<usize>() + size_of::<Vec<u8>>()) + 40;
 
 type Piece<V> = Vec<(EntryId, V)>;
 
-/// A map of ids. See the module's head.
+/// A map of ids. See the module documentation.
 #[derive(Clone, Debug)]
 pub(super) struct IdMap<V> {
     pieces: BTreeMap<EntryId, Arc<Piece<V>>>,
@@ -51,12 +51,12 @@ impl<V: Copy> IdMap<V> {
         self.len
     }
 
-    /// Bytes that it takes beside itself. O(1).
+    /// Returns the bytes it takes beside itself. O(1).
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// About how many allocations it has.
+    /// Returns the approximate number of its allocations.
     pub(super) fn allocations(&self) -> usize {
         2 * self.pieces.len()
     }
@@ -67,7 +67,7 @@ impl<V: Copy> IdMap<V> {
         Some(piece[at].1)
     }
 
-    /// The values from `from` to `to`, both included, in order.
+    /// Returns the values from `from` to `to`, both included, in order.
     pub(super) fn range(
         &self,
         from: EntryId,
@@ -85,7 +85,7 @@ impl<V: Copy> IdMap<V> {
         })
     }
 
-    /// Keeps a value; what was there before.
+    /// Stores a value. Returns the former value of this id.
     pub(super) fn insert(&mut self, id: EntryId, value: V) -> Option<V> {
         let Some((key, piece)) = self.pieces.range_mut(..=id).next_back() else {
             self.insert_first(id, value);
@@ -112,7 +112,7 @@ impl<V: Copy> IdMap<V> {
         None
     }
 
-    /// Takes a value away.
+    /// Removes and returns a value.
     pub(super) fn remove(&mut self, id: EntryId) -> Option<V> {
         let (key, piece) = self.pieces.range_mut(..=id).next_back()?;
         let (key, at) = (*key, find(piece, id).ok()?);
@@ -127,7 +127,7 @@ impl<V: Copy> IdMap<V> {
         Some(removed)
     }
 
-    /// Keeps a value whose id is below all others: the key of their piece has to go down to it.
+    /// Stores a value whose id is below all others. The key of its piece is lowered to it.
     fn insert_first(&mut self, id: EntryId, value: V) {
         match self.pieces.first_key_value() {
             Some((key, piece)) if piece.len() < PIECE_LEN => {
@@ -142,7 +142,7 @@ impl<V: Copy> IdMap<V> {
         self.len += 1;
     }
 
-    /// Makes two pieces of one.
+    /// Splits a piece in two.
     fn split(&mut self, key: EntryId) {
         if let Some(piece) = self.pieces.get_mut(&key) {
             let split = |piece: &mut Piece<V>| piece.split_off(PIECE_LEN / 2);
@@ -151,7 +151,7 @@ impl<V: Copy> IdMap<V> {
         }
     }
 
-    /// Makes one piece of this and the next, if they fill no more than half of one.
+    /// Merges this piece with the next if together they fill at most half of one.
     fn merge(&mut self, key: EntryId) {
         let mut from_here = self.pieces.range(key..);
         let (Some((_, piece)), Some((next_key, next))) = (from_here.next(), from_here.next())
@@ -179,7 +179,7 @@ impl<V: Copy> IdMap<V> {
     }
 }
 
-/// Changes a piece, an own copy of it when it is shared, and counts its bytes anew.
+/// Changes a piece, after copying it if it is shared, and updates the count of its bytes.
 #[inline]
 fn change<V: Clone, R>(
     piece: &mut Arc<Piece<V>>,
@@ -244,7 +244,7 @@ mod tests {
             let (mut map, mut twin) = (IdMap::default(), BTreeMap::new());
             let mut copy = None;
             for step in 0..20_000_u64 {
-                // In order for a while, and then anywhere.
+                // In order for a while, and then at random positions.
                 let number = if step % 4_000 < 1_500 {
                     step % ids
                 } else {

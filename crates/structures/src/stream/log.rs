@@ -1,4 +1,4 @@
-//! The entries of a stream, and what is remembered of those that went.
+//! The entries of a stream, and counters that include removed entries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,30 +10,31 @@ use super::range::{Backwards, Blocks, Range};
 use crate::memory::allocated;
 use crate::relocation::Relocation;
 
-/// The longest entry: bytes of its fields and values together.
+/// Maximum bytes of an entry's fields and values together.
 pub const ENTRY_BYTES_MAX: usize = 1 << 30;
-/// A block is no longer than this, whatever is configured: changes inside of it move its bytes.
+/// Maximum bytes of a block, whatever is configured, because a change inside a block moves its
+/// bytes.
 const BLOCK_BYTES_MAX: usize = 1 << 20;
 
-/// What a sealed block takes beside its buffer: itself with two counts, and its part of a node.
+/// Bytes of a sealed block beside its buffer: itself with two counts, and its part of a node.
 const SEALED_BYTES: usize = SHARED_BYTES + NODE_PART_BYTES;
 const NODE_PART_BYTES: usize = 48;
 const SHARED_BYTES: usize = allocated(2 * size_of::<usize>() + size_of::<Block>());
 
-/// The map of blocks is made anew, to move it, for no more of them than this.
+/// Maximum number of blocks for which a relocation rebuilds the map of blocks, to move it.
 const MAP_MOVED_MAX: usize = 512;
 
-/// How long a block may be.
+/// Maximum length of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// `stream-node-max-bytes`; 0 for no such limit.
+    /// `stream-node-max-bytes`; 0 for no limit.
     pub block_bytes: usize,
-    /// `stream-node-max-entries`; 0 for no such limit.
+    /// `stream-node-max-entries`; 0 for no limit.
     pub block_entries: usize,
 }
 
 impl Default for StreamLimits {
-    /// 4096 bytes, 100 entries.
+    /// Returns 4096 bytes, 100 entries.
     fn default() -> Self {
         Self {
             block_bytes: 4096,
@@ -42,23 +43,23 @@ impl Default for StreamLimits {
     }
 }
 
-/// What is to be left by a trim.
+/// What a trim leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimTo {
-    /// So many entries (MAXLEN).
+    /// At most this many entries (MAXLEN).
     Len(u64),
-    /// Those from an id on (MINID).
+    /// The entries from an id on (MINID).
     Id(EntryId),
 }
 
 /// How to trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {
-    /// What is to be left.
+    /// What the trim leaves.
     pub to: TrimTo,
-    /// Whole blocks only (`~`).
+    /// Whether to remove whole blocks only (`~`).
     pub is_approximate: bool,
-    /// No more entries than this go at once.
+    /// Maximum number of entries to remove at once.
     pub count_max: Option<u64>,
 }
 
@@ -71,14 +72,14 @@ pub enum Refused {
     Size,
 }
 
-/// What is remembered besides the entries.
+/// Counters that a stream keeps besides its entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// The highest id that was ever given.
+    /// The highest id that was ever assigned.
     pub last_id: EntryId,
     /// The highest id that was ever deleted (trims do not count).
     pub max_deleted_id: EntryId,
-    /// Entries ever added.
+    /// Number of entries ever added.
     pub entries_added: u64,
 }
 
@@ -87,9 +88,9 @@ pub struct Counters {
 pub enum BadCounters {
     /// The last id is below that of an entry.
     LastId,
-    /// Fewer were added than there are.
+    /// Fewer entries were added than there are.
     EntriesAdded,
-    /// Something above the last id was deleted.
+    /// An id above the last id was deleted.
     MaxDeletedId,
 }
 
@@ -97,30 +98,30 @@ pub enum BadCounters {
 #[derive(Clone, Debug, Default)]
 pub struct EntryLog {
     sealed: BTreeMap<EntryId, Arc<Block>>,
-    /// The block that grows; its first id is above those of all others.
+    /// The block that grows. Its first id is above those of all others.
     tail: Option<Arc<Block>>,
     len: usize,
-    /// What the blocks' buffers take.
+    /// Bytes of the blocks' buffers.
     buffer_bytes: usize,
     counters: Counters,
 }
 
 impl EntryLog {
-    /// Number of entries.
+    /// Returns the number of entries.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether it has no entries.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Number of blocks (XINFO STREAM).
+    /// Returns the number of blocks (XINFO STREAM).
     #[must_use]
     pub fn blocks_count(&self) -> usize {
         self.sealed.len() + usize::from(self.tail.is_some())
@@ -131,8 +132,8 @@ impl EntryLog {
         self.buffer_bytes + self.sealed.len() * SEALED_BYTES + tail
     }
 
-    /// Moves its pieces, as far as a relocation says: the map of blocks, unless it is large, the tail, then block
-    /// after block.
+    /// Moves its pieces, as far as the relocation allows: the map of blocks unless it is large, the
+    /// tail, then each block in turn.
     pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         if relocation.is_one_next() {
             if let Some((_, block)) = self.sealed.first_key_value()
@@ -158,24 +159,24 @@ impl EntryLog {
         2 * self.blocks_count() + self.sealed.len() / 6
     }
 
-    /// What is remembered besides the entries.
+    /// Returns the counters that the stream keeps besides its entries.
     #[inline]
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The highest id that was ever given.
+    /// Returns the highest id that was ever assigned.
     #[inline]
     #[must_use]
     pub fn last_id(&self) -> EntryId {
         self.counters.last_id
     }
 
-    /// Puts other counters in place (XSETID, RESTORE).
+    /// Replaces the counters (XSETID, RESTORE).
     ///
     /// # Errors
-    /// When they contradict the entries, or each other; nothing is changed.
+    /// If they contradict the entries, or each other; nothing is changed.
     pub fn set_counters(&mut self, counters: Counters) -> Result<(), BadCounters> {
         if self
             .newest_id()
@@ -193,7 +194,7 @@ impl EntryLog {
         Ok(())
     }
 
-    /// The lowest id of an entry.
+    /// Returns the lowest id of an entry.
     #[must_use]
     pub fn first_id(&self) -> Option<EntryId> {
         let mut blocks = self.blocks();
@@ -202,7 +203,7 @@ impl EntryLog {
             .map(|entry| entry.id)
     }
 
-    /// The highest id of an entry.
+    /// Returns the highest id of an entry.
     #[must_use]
     pub fn newest_id(&self) -> Option<EntryId> {
         let mut blocks = self.blocks();
@@ -213,7 +214,7 @@ impl EntryLog {
     /// Appends an entry.
     ///
     /// # Errors
-    /// When its id is not above the last, or it is too long; nothing is changed.
+    /// If its id is not above the last, or it is too long; nothing is changed.
     pub fn append<'f, F>(
         &mut self,
         id: EntryId,
@@ -251,7 +252,7 @@ impl EntryLog {
         Ok(())
     }
 
-    /// Moves the tail to the blocks that do not grow.
+    /// Moves the tail to the sealed blocks.
     #[cold]
     fn seal(&mut self) {
         if let Some(mut tail) = self.tail.take() {
@@ -262,7 +263,7 @@ impl EntryLog {
         }
     }
 
-    /// The entries with ids from `from` to `to`, both included.
+    /// Returns the entries with ids from `from` to `to`, both included.
     #[inline]
     #[must_use]
     pub fn range(&self, from: EntryId, to: EntryId) -> Range<'_> {
@@ -274,13 +275,13 @@ impl EntryLog {
         }
     }
 
-    /// All entries.
+    /// Returns all entries.
     #[must_use]
     pub fn iter(&self) -> Range<'_> {
         self.range(EntryId::MIN, EntryId::MAX)
     }
 
-    /// The same from the last to the first.
+    /// Returns the same as [`EntryLog::range`], from the last entry to the first.
     #[must_use]
     pub fn range_backwards(&self, from: EntryId, to: EntryId) -> Backwards<'_> {
         Backwards {
@@ -291,7 +292,8 @@ impl EntryLog {
         }
     }
 
-    /// At least as many entries as stand from `from` to `to`, counted block by block up to `enough`.
+    /// Returns an upper bound for the number of entries from `from` to `to`. Counts block by block
+    /// and stops at `enough`.
     #[must_use]
     pub fn count_about(&self, from: EntryId, to: EntryId, enough: usize) -> usize {
         let mut count = 0;
@@ -304,7 +306,7 @@ impl EntryLog {
         count
     }
 
-    /// The entry of this id.
+    /// Returns the entry with this id.
     #[must_use]
     pub fn get(&self, id: EntryId) -> Option<Entry<'_>> {
         self.range(id, id).next()
@@ -317,7 +319,7 @@ impl EntryLog {
         }
     }
 
-    /// The blocks that may have ids from `from` to `to`.
+    /// Returns the blocks that may have ids from `from` to `to`.
     #[inline]
     fn blocks_between(&self, from: EntryId, to: EntryId) -> Blocks<'_> {
         if from > to || from > self.counters.last_id {
@@ -338,7 +340,7 @@ impl EntryLog {
         }
     }
 
-    /// Deletes an entry; whether there was one.
+    /// Deletes an entry. Returns whether it existed.
     pub fn remove(&mut self, id: EntryId) -> bool {
         let in_tail = self.tail.as_ref().is_some_and(|tail| tail.first() <= id);
         let block = if in_tail {
@@ -366,7 +368,8 @@ impl EntryLog {
         true
     }
 
-    /// Removes the oldest entries; how many went. Whole blocks are dropped without a look inside.
+    /// Removes the oldest entries. Returns the number of removed entries. Drops whole blocks
+    /// without reading them.
     pub fn trim(&mut self, trim: &Trim) -> usize {
         let before = self.len;
         while !self.is_done(trim.to) {
@@ -438,7 +441,8 @@ impl EntryLog {
         }
     }
 
-    /// How many entries had been added when that of `id` was, where that can be said.
+    /// Returns how many entries had been added up to the one with this id, or `None` if it is
+    /// unknown.
     #[must_use]
     pub fn added_up_to(&self, id: EntryId) -> Option<u64> {
         let Counters {
@@ -486,7 +490,7 @@ fn relocate_block(block: &mut Arc<Block>, relocation: &mut Relocation<'_>) {
     }
 }
 
-/// Whether a block takes no entry of this size. Entries count that were in it once.
+/// Whether a block cannot take another entry of this size. Removed entries count, too.
 #[inline]
 fn is_full(block: &Block, size: Size, limits: StreamLimits) -> bool {
     let bytes_max = match limits.block_bytes {
@@ -497,7 +501,7 @@ fn is_full(block: &Block, size: Size, limits: StreamLimits) -> bool {
         || (limits.block_entries > 0 && block.len_ever() >= limits.block_entries)
 }
 
-/// Changes a block, its own copy if it is shared, and keeps the sum of the buffers.
+/// Changes a block, after copying it if it is shared, and updates the sum of the buffers.
 #[inline]
 fn change<R>(
     block: &mut Arc<Block>,

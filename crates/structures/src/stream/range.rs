@@ -1,4 +1,4 @@
-//! Walks through the entries between two ids.
+//! Iterators over the entries between two ids.
 
 use std::collections::btree_map;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::block::{Block, Entries};
 use super::entry::Entry;
 use super::id::EntryId;
 
-/// Blocks of a log among which the entries wanted are.
+/// The blocks of a log that may contain the requested entries.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blocks<'a> {
     pub(super) sealed: btree_map::Range<'a, EntryId, Arc<Block>>,
@@ -68,8 +68,8 @@ impl<'a> Iterator for Range<'a> {
     }
 }
 
-/// Entries from the last to the first. The places of a block's entries are collected when the walk
-/// comes to it.
+/// Entries from the last to the first. The positions of a block's entries are collected when the
+/// iterator reaches the block.
 #[derive(Clone, Debug)]
 pub struct Backwards<'a> {
     pub(super) blocks: Blocks<'a>,

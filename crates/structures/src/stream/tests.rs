@@ -1,4 +1,4 @@
-//! Streams against a map of entries.
+//! Streams, compared with a map of entries.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::*;
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The obvious stream.
+/// The naive stream.
 #[derive(Default)]
 struct Twin {
     entries: BTreeMap<EntryId, Pairs>,
@@ -66,7 +66,7 @@ fn check(stream: &Stream, twin: &Twin, random: &mut Prng) {
     assert_eq!(buffers == 0, twin.entries.is_empty());
 }
 
-/// Pairs of an entry: mostly of the same names.
+/// Returns the pairs of an entry, mostly with the same names.
 fn some_pairs(random: &mut Prng) -> Pairs {
     let value = |random: &mut Prng| match random.below(4) {
         0 => random.below(100_000).to_string().into_bytes(),
@@ -282,7 +282,7 @@ fn a_limit_ends_an_approximate_trim() {
     assert_eq!(trim(555, None), 0);
 }
 
-/// A stream of ten entries with a group that has read none.
+/// Returns a stream of ten entries with a group that has read none.
 fn ten() -> Stream {
     let mut stream = Stream::new();
     for number in 1..=10 {

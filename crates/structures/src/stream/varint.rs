@@ -9,15 +9,15 @@
 
 use crate::element::Element;
 
-/// The longest number.
+/// Maximum bytes of a number.
 pub(super) const BYTES_MAX: usize = 10;
 
-/// Numbers of more bits are kept as their texts: these have at least so many bytes.
+/// Minimum bytes of the text of a number with more bits. Such a number is stored as its text.
 const LONG_NUMBER_BYTES: usize = 19;
-/// Above this a number's zigzag form has no room for the mark.
+/// From this on a number's zigzag form has no bit left for the mark.
 const NUMBER_BOUND: i64 = 1 << 62;
 
-/// Writes a number behind the buffer.
+/// Appends a number to the buffer.
 #[inline]
 pub(super) fn put(buffer: &mut Vec<u8>, value: u64) {
     let mut rest = value;
@@ -28,14 +28,14 @@ pub(super) fn put(buffer: &mut Vec<u8>, value: u64) {
     buffer.push(rest.to_le_bytes()[0]);
 }
 
-/// Bytes that a number takes.
+/// Returns the bytes that a number takes.
 #[inline]
 pub(super) fn len(value: u64) -> usize {
     let bits = u64::BITS - (value | 1).leading_zeros();
     bits.div_ceil(7) as usize
 }
 
-/// Writes a number over all of `room`, which is long enough.
+/// Writes a number so that it fills all of `room`, which is long enough.
 #[inline]
 pub(super) fn put_over(room: &mut [u8], value: u64) {
     let mut rest = value;
@@ -70,7 +70,7 @@ fn take_long(bytes: &mut &[u8]) -> u64 {
     value
 }
 
-/// Writes a text behind the buffer.
+/// Appends a text to the buffer.
 #[inline]
 pub(super) fn put_text(buffer: &mut Vec<u8>, text: &[u8]) {
     match Element::parse(text) {

@@ -1,22 +1,22 @@
-//! When entries of a table stop to exist: a heap of deadlines, earliest first.
+//! Deadlines of a table's entries: a heap, earliest first.
 //!
-//! A changed deadline leaves its old mark behind; marks are held against the entries when their
-//! time comes. Once more than half of the marks are stale the heap is built anew, so it holds at most
-//! twice what is needed, 16 bytes a mark.
+//! A changed deadline leaves its old mark behind. Marks are checked against the entries when their
+//! time comes. When more than half of the marks are stale, the heap is rebuilt, so it has at most
+//! twice the marks needed, 16 bytes each.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// So few marks are never worth a rebuild.
+/// Up to this number of marks a rebuild does not pay.
 const MARKS_MIN: usize = 64;
 
-/// An entry that stops to exist: when, and its hash.
+/// A deadline of an entry, and the hash of its key.
 pub(super) type Mark = (u64, u64);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deadlines {
     marks: BinaryHeap<Reverse<Mark>>,
-    /// Entries that have a deadline.
+    /// Number of entries that have a deadline.
     live: usize,
 }
 
@@ -30,7 +30,7 @@ impl Deadlines {
         self.live += 1;
     }
 
-    /// An entry lost its deadline, or got another that is added beside.
+    /// Records that an entry lost its deadline, or got another, which is added separately.
     pub(super) fn forget(&mut self) {
         self.live -= 1;
     }
@@ -47,7 +47,7 @@ impl Deadlines {
         self.marks.len() > MARKS_MIN && self.marks.len() > 2 * self.live
     }
 
-    /// Only these marks count from now on.
+    /// Replaces all marks.
     pub(super) fn rebuild(&mut self, marks: Vec<Mark>) {
         self.live = marks.len();
         self.marks = marks.into_iter().map(Reverse).collect();

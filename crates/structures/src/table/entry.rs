@@ -1,12 +1,12 @@
-//! How an entry of a page is written: a head of a few bytes, then its key and its value.
+//! The bytes of a page's entry: a head of a few bytes, then its key and its value.
 //!
 //! ```text
 //!   flags:u8 [deadline:u64] key_len [value_len] key value     lengths u8, or u16 with WIDE
 //!   flags:u8 [deadline:u64] index:u16                         LARGE: the bytes stand outside
 //! ```
 //!
-//! All numbers are little-endian. A set has entries without a value, which cost two bytes beside
-//! the member.
+//! All numbers are little-endian. The entries of a set have no value and take two bytes beside the
+//! member.
 
 use crate::relocation::Relocation;
 
@@ -15,22 +15,22 @@ const VALUE: u8 = 2;
 const WIDE: u8 = 4;
 const LARGE: u8 = 8;
 
-/// Key and value up to so many bytes together stand in the page; longer ones outside. So that a
-/// full page is always below the 64 KiB that its offsets can name.
+/// Maximum bytes of key and value together that are stored in the page. Longer ones are stored
+/// outside, so that a full page is always below the 64 KiB that its offsets can address.
 pub(super) const INLINE_BYTES_MAX: usize = 500;
 
-/// An entry as it is read.
+/// An entry as a reader sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// What it is found by.
+    /// The key by which it is found.
     pub key: &'a [u8],
-    /// What is kept there; empty in a set.
+    /// Its value, which is empty in a set.
     pub value: &'a [u8],
-    /// When it stops to exist, in milliseconds since 1970.
+    /// Time at which it expires, in milliseconds since 1970.
     pub deadline_unix_ms: Option<u64>,
 }
 
-/// Key and value in an allocation of their own.
+/// Key and value in a separate allocation.
 #[derive(Clone, Debug)]
 pub(super) struct Large {
     key_bytes: usize,
@@ -58,12 +58,12 @@ impl Large {
     }
 }
 
-/// Whether the entry's bytes stand outside of the page.
+/// Whether the entry's bytes are stored outside the page.
 pub(super) fn is_large(entry: &Entry<'_>) -> bool {
     entry.key.len() + entry.value.len() > INLINE_BYTES_MAX
 }
 
-/// Bytes that [`append`] writes for an entry.
+/// Returns the bytes that [`append`] writes for an entry.
 pub(super) fn encoded_bytes(entry: &Entry<'_>) -> usize {
     let deadline = if entry.deadline_unix_ms.is_some() {
         8
@@ -82,7 +82,8 @@ fn is_wide(entry: &Entry<'_>) -> bool {
     entry.key.len().max(entry.value.len()) > usize::from(u8::MAX)
 }
 
-/// Writes an entry at the end of `heap`. A large one needs the `index` of its bytes.
+/// Writes an entry at the end of `heap`. For a large entry, `index` is the number of its bytes
+/// outside.
 pub(super) fn append(heap: &mut Vec<u8>, entry: &Entry<'_>, index: u16) {
     let mut flags = 0;
     if entry.deadline_unix_ms.is_some() {
@@ -112,7 +113,7 @@ pub(super) fn append(heap: &mut Vec<u8>, entry: &Entry<'_>, index: u16) {
     heap.extend_from_slice(entry.value);
 }
 
-/// Neither length is above [`INLINE_BYTES_MAX`], so none is cut off.
+/// Appends a length, which is at most [`INLINE_BYTES_MAX`] and therefore not truncated.
 #[allow(clippy::cast_possible_truncation, reason = "at most INLINE_BYTES_MAX")]
 fn append_length(heap: &mut Vec<u8>, length: usize, is_wide: bool) {
     if is_wide {
@@ -122,11 +123,11 @@ fn append_length(heap: &mut Vec<u8>, length: usize, is_wide: bool) {
     }
 }
 
-/// Where the parts of an entry stand in its page.
+/// Positions of the parts of an entry in its page.
 #[derive(Clone, Copy)]
 pub(super) struct EntryLayout {
     flags: u8,
-    /// Behind the flags and the deadline.
+    /// Position behind the flags and the deadline.
     body: usize,
     key_bytes: usize,
     value_bytes: usize,
@@ -134,8 +135,8 @@ pub(super) struct EntryLayout {
 }
 
 impl EntryLayout {
-    /// Reads the head of the entry that starts at `offset`. In line, so that who wants the key alone does
-    /// not pay for the rest.
+    /// Reads the head of the entry that starts at `offset`. Inlined, so that a caller that needs
+    /// only the key does not pay for the rest.
     #[inline(always)]
     pub(super) fn of(heap: &[u8], offset: usize) -> Self {
         let flags = heap[offset];
@@ -165,13 +166,13 @@ impl EntryLayout {
         place
     }
 
-    /// The number of the large entry's bytes, if it is one.
+    /// Returns the number of the entry's bytes outside, or `None` if it is not large.
     #[inline]
     pub(super) fn large(&self, heap: &[u8]) -> Option<usize> {
         (self.flags & LARGE != 0).then(|| usize::from(word(heap, self.body)))
     }
 
-    /// Bytes of the entry in its page.
+    /// Returns the bytes of the entry in its page.
     pub(super) fn bytes(&self) -> usize {
         let outside = if self.flags & LARGE != 0 { 2 } else { 0 };
         self.body - self.start + outside + self.key_bytes + self.value_bytes
@@ -199,8 +200,8 @@ impl EntryLayout {
         }
     }
 
-    /// Puts a value of the same length and a deadline of the same presence where the old ones are.
-    /// False, and nothing done, when they do not fit so.
+    /// Overwrites value and deadline in place. Returns `false` and changes nothing if the value's
+    /// length or the presence of a deadline differs.
     pub(super) fn overwrite(&self, heap: &mut [u8], entry: &Entry<'_>) -> bool {
         let fits = self.flags & LARGE == 0
             && !is_large(entry)

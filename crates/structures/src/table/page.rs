@@ -1,4 +1,4 @@
-//! A page: up to 112 entries whose hashes begin alike, their bytes side by side.
+//! A page: up to 112 entries whose hashes begin with the same bits, their bytes side by side.
 //!
 //! ```text
 //!   groups   8 × ┌ tags     16 × u16    16 bits of the hash, 0 where a slot is free
@@ -6,15 +6,16 @@
 //!   heap     flags lengths key value │ flags lengths key value │ …
 //! ```
 //!
-//! A group is one line of the cache, so a search reads three lines mostly: the page's head, a group,
-//! and the entry. Whoever looks for several asks for all first ([`Page::prefetch`]).
+//! A group is one cache line, so a search usually reads three lines: the page's head, a group, and
+//! the entry. A caller that searches several keys first prefetches all of them
+//! ([`Page::prefetch`]).
 //!
-//! A hash has a home group; an entry stands in the first group from there on with a free slot. Each
-//! group counts the entries that passed it by, so that a search ends at the first group that nobody
-//! passed, and a removal leaves no tombstone.
+//! A hash has a home group. An entry is in the first group with a free slot, from the home group
+//! on. Each group counts the entries that passed it because it was full. So a search ends at the
+//! first group that no entry passed, and a removal leaves no tombstone.
 //!
-//! Bytes of removed entries stay until a quarter of the heap is such garbage; then it is written
-//! anew. One operation moves at most a page.
+//! Bytes of removed entries stay in the heap until a quarter of it is such garbage; then the heap
+//! is rewritten. One operation moves at most a page.
 
 use base::{cache, lanes};
 
@@ -25,20 +26,20 @@ const GROUP: usize = 16;
 const GROUPS: usize = 8;
 const SLOTS: usize = GROUP * GROUPS;
 
-/// At so many entries a page is full: with seven of eight slots in use a search looks at little
-/// more than one group.
+/// Number of entries of a full page: with seven of eight slots in use, a search reads little more
+/// than one group.
 pub(super) const LEN_MAX: usize = SLOTS * 7 / 8;
 
 /// Offsets are 16 bits wide.
 const HEAP_BYTES_MAX: usize = 1 << 16;
 
-/// What the allocator and the shared pointer to a page cost beside it.
+/// Bytes that the allocator and the shared pointer to a page take beside it.
 const KEPT_BESIDE_BYTES: usize = 80;
 
-/// Place of an entry in its page.
+/// Position of an entry in its page.
 pub(super) type Slot = usize;
 
-/// Slots side by side.
+/// Slots in one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Group {
@@ -56,21 +57,21 @@ impl Group {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Page {
-    // The head, together in one line.
+    // The head of the page, in one cache line.
     heap: Vec<u8>,
-    /// Entries that found the group full and stand further on.
+    /// Number of entries that found the group full and are in a later one.
     passed: [u8; GROUPS],
-    /// The smallest hash that belongs here.
+    /// The smallest hash of the page's interval.
     pub(super) first_hash: u64,
     outside: Option<Box<Outside>>,
     garbage_bytes: u32,
     len: u8,
-    /// How many leading bits the hashes of this page share.
+    /// Number of leading bits that the hashes of this page share.
     pub(super) depth: u8,
     groups: [Group; GROUPS],
 }
 
-/// Entries that are too long to stand in the page.
+/// Entries that are too long to be stored in the page.
 #[derive(Clone, Debug, Default)]
 struct Outside {
     entries: Vec<Option<Large>>,
@@ -107,7 +108,7 @@ impl Page {
         self.len() >= LEN_MAX
     }
 
-    /// Bytes the page holds, bookkeeping included.
+    /// Returns the bytes of the page, including its bookkeeping.
     pub(super) fn memory_bytes(&self) -> usize {
         let outside = self.outside.as_ref().map_or(0, |outside| {
             size_of::<Outside>()
@@ -117,7 +118,7 @@ impl Page {
         size_of::<Self>() + KEPT_BESIDE_BYTES + self.heap.capacity() + outside
     }
 
-    /// Moves what it has besides itself, as far as a relocation says.
+    /// Moves what it has besides itself, as far as the relocation allows.
     pub(super) fn move_pieces(&mut self, relocation: &mut Relocation<'_>) {
         relocation.buffer(&mut self.heap);
         if let Some(outside) = &mut self.outside {
@@ -128,7 +129,7 @@ impl Page {
         }
     }
 
-    /// The last hash that belongs here.
+    /// Returns the last hash of the page's interval.
     pub(super) fn last_hash(&self) -> u64 {
         self.first_hash | u64::MAX.checked_shr(u32::from(self.depth)).unwrap_or(0)
     }
@@ -139,15 +140,15 @@ impl Page {
         self.find_by(hash, |place| place.key(&self.heap, outside) == key)
     }
 
-    /// Asks the cache for what [`find`](Page::find) reads first.
+    /// Prefetches what [`find`](Page::find) reads first.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         cache::prefetch(&self.heap);
         cache::prefetch(&self.groups[home_of(hash)]);
     }
 
-    /// Asks the cache for the entry of `hash` if it is in its home group, as most are; its page and
-    /// group should have arrived.
+    /// Prefetches the entry of `hash` if it is in its home group, as most are. Its page and group
+    /// should already be in the cache.
     #[inline]
     pub(super) fn prefetch_entry(&self, hash: u64) {
         let group = &self.groups[home_of(hash)];
@@ -160,7 +161,7 @@ impl Page {
         }
     }
 
-    /// The entry with this hash and deadline, whatever its key.
+    /// Returns the entry with this hash and deadline, whatever its key.
     pub(super) fn find_due(
         &self,
         hash: u64,
@@ -203,20 +204,20 @@ impl Page {
         self.groups[slot / GROUP].tags[slot % GROUP] != 0
     }
 
-    /// A slot drawn from all, which may be free.
+    /// Returns a slot drawn from all, which may be free.
     #[allow(clippy::cast_possible_truncation, reason = "only the low bits count")]
     pub(super) fn slot_for(random: u64) -> Slot {
         random as usize & (SLOTS - 1)
     }
 
-    /// All entries, in the order of their slots.
+    /// Returns all entries, in the order of their slots.
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         (0..SLOTS)
             .filter(|slot| self.is_used(*slot))
             .map(|slot| self.entry(slot))
     }
 
-    /// Adds an entry whose key is not here. The page must not be full.
+    /// Adds an entry whose key is not in the page. The page must not be full.
     pub(super) fn add(&mut self, hash: u64, entry: &Entry<'_>) {
         debug_assert!(!self.is_full());
         let mut group = home_of(hash);
@@ -228,13 +229,14 @@ impl Page {
             self.passed[group] += 1;
             group = (group + 1) % GROUPS;
         };
-        // Before the tag is set, or making room would look for the entry behind it.
+        // Before the tag is set; otherwise making space would read the slot's entry, which does not
+        // exist yet.
         self.write(slot, entry);
         *self.tag_mut(slot) = tag_of(hash);
         self.len += 1;
     }
 
-    /// Puts another value and deadline to the key of `slot`.
+    /// Replaces value and deadline of the key in `slot`.
     pub(super) fn replace(&mut self, slot: Slot, entry: &Entry<'_>) {
         let place = self.place(slot);
         if place.overwrite(&mut self.heap, entry) {
@@ -266,7 +268,7 @@ impl Page {
         }
     }
 
-    /// Splits the page at the next bit of the hashes: the upper half is returned.
+    /// Splits the page at the next bit of the hashes and returns the upper half.
     pub(super) fn split(&mut self, hash_of: impl Fn(&[u8]) -> u64) -> Self {
         let depth = self.depth + 1;
         let middle = 1 << (64 - u32::from(depth));
@@ -288,7 +290,7 @@ impl Page {
         upper
     }
 
-    /// Takes in the page that holds the other half of this one's interval.
+    /// Adds the entries of the page with the other half of this one's interval.
     pub(super) fn merge(&mut self, other: &Self, hash_of: impl Fn(&[u8]) -> u64) {
         debug_assert!(self.depth == other.depth && self.len() + other.len() <= LEN_MAX);
         self.depth -= 1;
@@ -312,7 +314,7 @@ impl Page {
         &mut self.groups[slot / GROUP].tags[slot % GROUP]
     }
 
-    /// Bytes of the heap that belong to no slot.
+    /// Returns the bytes of the heap that belong to no slot.
     fn garbage_bytes(&self) -> usize {
         self.garbage_bytes as usize
     }
@@ -338,7 +340,8 @@ impl Page {
         self.groups[slot / GROUP].offsets[slot % GROUP] = offset as u16;
     }
 
-    /// There are at most as many large entries as slots, so their numbers are small.
+    /// Stores a large entry outside and returns its number, which is small: there are at most as
+    /// many large entries as slots.
     #[allow(clippy::cast_possible_truncation, reason = "at most one a slot")]
     fn keep_outside(&mut self, entry: &Entry<'_>) -> u16 {
         let large = Large::new(entry);
@@ -354,7 +357,7 @@ impl Page {
         index as u16
     }
 
-    /// The bytes behind `place` belong to no slot any more.
+    /// Marks the bytes of an entry as garbage: they belong to no slot any more.
     #[allow(clippy::cast_possible_truncation, reason = "at most HEAP_BYTES_MAX")]
     fn discard(&mut self, place: EntryLayout) {
         self.garbage_bytes += place.bytes() as u32;
@@ -376,12 +379,12 @@ impl Page {
             self.compact(bytes);
             return;
         }
-        // An eighth at a time: pages are many, so what each holds in reserve counts.
+        // An eighth at a time: pages are many, so the unused capacity of each matters.
         let step = bytes.max(self.heap.capacity() / 8);
         self.heap.reserve_exact(step);
     }
 
-    /// Writes the heap anew without garbage, with room for `bytes` more.
+    /// Rewrites the heap without garbage, with capacity for `bytes` more.
     fn compact(&mut self, bytes: usize) {
         let live = self.heap.len() - self.garbage_bytes();
         let old = std::mem::replace(&mut self.heap, Vec::with_capacity(live + bytes + live / 8));
@@ -397,13 +400,14 @@ impl Page {
     }
 }
 
-/// Bits of the hash that tell entries of a page apart; never 0, which says free.
+/// Returns the bits of the hash that distinguish entries of a page. Never 0, which marks a free
+/// slot.
 #[allow(clippy::cast_possible_truncation, reason = "the low 16 bits")]
 fn tag_of(hash: u64) -> u16 {
     (hash as u16).max(1)
 }
 
-/// The group in which an entry stands if it can: bits beside those of the tag and of the directory.
+/// Returns the home group of a hash. Uses other bits than the tag and the directory.
 fn home_of(hash: u64) -> usize {
     (hash >> 16) as usize % GROUPS
 }

@@ -1,4 +1,4 @@
-//! The table beside a map, and what its memory, cursors and deadlines promise.
+//! The table, compared with a map, and tests of its memory, cursors and deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +59,7 @@ fn contents(table: &Table) -> Twin {
     all.into_iter().collect()
 }
 
-/// What must hold at any time.
+/// Checks the invariants of the table.
 fn check(table: &Table) {
     let pages = table.pages.iter().map(|page| page.memory_bytes());
     assert_eq!(table.pages_bytes, pages.sum::<usize>());
@@ -93,14 +93,15 @@ fn bytes(random: &mut Prng, length_max: u64) -> Vec<u8> {
     bytes
 }
 
-/// Random changes to the table and to a map, few keys or many, so that it grows and shrinks.
+/// Applies random changes to the table and to a map, with few or many keys, so that it grows and
+/// shrinks.
 #[test]
 fn behaves_like_a_map() {
     for (seed, keys) in (0..12).zip([20, 300, 3_000].into_iter().cycle()) {
         let mut random = Prng::seeded(seed);
         let (mut table, mut twin) = (Table::new(), Twin::new());
         for step in 0..12_000 {
-            // Mostly additions in one half of the time, mostly removals in the other.
+            // Mostly additions in half of the phases, mostly removals in the others.
             let removes = if step / 3_000 % 2 == 0 { 2 } else { 7 };
             let key = key(random.below(keys));
             let action = random.below(10);
@@ -182,7 +183,7 @@ fn a_copy_shares_pages_and_goes_its_own_way() {
     check(&table);
 }
 
-/// What stays is shown once, whatever else comes and goes between the calls.
+/// A scan visits an entry that stays exactly once, whatever is added and removed between the calls.
 #[test]
 fn a_walk_shows_what_stays() {
     for (count, slice) in [(50, 10), (3_000, 10), (3_000, 1), (3_000, 1_000)] {

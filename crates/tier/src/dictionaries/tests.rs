@@ -1,4 +1,5 @@
-//! Dictionaries over a simulated device: what needs one has it, or is refused with its name.
+//! Dictionaries on a simulated device: an entry that needs a dictionary has it, or is refused with
+//! the dictionary's name.
 
 #![allow(clippy::unwrap_used, reason = "a failed expectation is a failed test")]
 
@@ -19,7 +20,7 @@ use crate::dictionary::encode;
 use crate::entry::{self, StoredEntry, Whereabouts};
 use crate::{Compression, Entry, Hold, Named, Place, TierOptions};
 
-/// A value that has much in common with others, and little in itself.
+/// Returns a value that has much in common with others, and little redundancy of its own.
 fn value(random: &mut Prng) -> Vec<u8> {
     let words = ["river", "stone", "market", "garden", "window", "silver"];
     let mut word = || words[random.index(words.len())];
@@ -35,7 +36,8 @@ fn value(random: &mut Prng) -> Vec<u8> {
     .into_bytes()
 }
 
-/// What zstd makes of some values, once: it takes its time.
+/// Returns a dictionary that zstd trains from some values. Trained only once, because it takes
+/// long.
 fn content() -> Vec<u8> {
     static CONTENT: OnceLock<Vec<u8>> = OnceLock::new();
     let made = CONTENT.get_or_init(|| {
@@ -77,12 +79,12 @@ fn dictionaries(disk: &SimulatedDisk) -> Vec<String> {
     names
 }
 
-/// What the keys of a tier hold, as the store would know it.
+/// The keys and values of a tier, as the store would know them.
 #[derive(Default)]
 struct Model(HashMap<Vec<u8>, (Place, Vec<u8>)>);
 
 impl Model {
-    /// Writes values, some at once; a write that fails leaves those before.
+    /// Writes values, several at once. A write that fails keeps the values written before.
     fn write(&mut self, tier: &Tier, random: &mut Prng, count: usize) {
         for _ in 0..count / 4 {
             let new: Vec<_> = (0..4)
@@ -101,7 +103,7 @@ impl Model {
     fn tidy(&mut self, tier: &Tier, percent: u64) {
         if let Some(slot) = tier.next_to_compact(percent) {
             let named = RefCell::new(&mut self.0);
-            // What fails is tried again later.
+            // A compaction that fails is tried again later.
             let _tried = tier.compact(
                 slot,
                 |head, place| named.borrow().get(head.key).is_some_and(|it| it.0 == place),
@@ -125,7 +127,7 @@ impl Model {
         }
     }
 
-    /// Makes a checkpoint: what it names, and where each value is.
+    /// Makes a checkpoint. Returns what it names, and the place of each value.
     fn keep(&self, tier: &Tier) -> Option<Checkpoint> {
         let mut hold = Hold::default();
         let places = self.0.iter().map(|(key, (place, body))| {
@@ -158,8 +160,8 @@ impl Checkpoint {
     }
 }
 
-/// Writes values without a dictionary, with one and with the next, and makes checkpoints: operations, values, and what the
-/// last checkpoint named.
+/// Writes values without a dictionary, with one and with the next, and makes checkpoints. Returns
+/// the tier, the values, and what the last checkpoint named.
 fn work(disk: &Arc<SimulatedDisk>) -> (Option<Tier>, Model, Option<Checkpoint>) {
     let mut model = Model::default();
     let Ok(tier) = tier(disk) else {
@@ -169,7 +171,7 @@ fn work(disk: &Arc<SimulatedDisk>) -> (Option<Tier>, Model, Option<Checkpoint>) 
     let mut kept = None;
     model.write(&tier, &mut random, 20);
     for number in 1..=2 {
-        // Without it things go on as before.
+        // Without the dictionary, writing continues as before.
         let _put = tier.put_in_use(number, &file(number));
         model.write(&tier, &mut random, 60);
         kept = model.keep(&tier).or(kept);
@@ -201,7 +203,7 @@ fn values_with_a_dictionary_are_shorter_and_come_back_over_a_start() {
     kept.check(&again, "again");
     again.remove_leftovers().unwrap();
     assert_eq!(again.scrub().1.len(), 0);
-    // It goes on with the newest.
+    // It continues with the newest.
     let newest = kept.named.dictionaries.last().unwrap().number;
     assert_eq!(again.codecs.packer().dictionary(), Some(newest));
     let mut other = Model::default();
@@ -227,7 +229,8 @@ fn a_dictionary_goes_with_the_last_segment_that_needs_it() {
     tier.put_in_use(2, &file(2)).unwrap();
     tier.remove_dead();
     assert_eq!(dictionaries(&disk), ["00000001.dict", "00000002.dict"]);
-    // Compaction moves values over to the one in use; a checkpoint needs the first as long as it is in force.
+    // Compaction moves values to the dictionary in use. A checkpoint needs the first dictionary
+    // while it is in force.
     model.write(&tier, &mut random, 300);
     while tier.next_to_compact(101).is_some_and(|slot| {
         let segment = tier.segment(slot).unwrap();
@@ -249,7 +252,7 @@ fn a_dictionary_goes_with_the_last_segment_that_needs_it() {
     tier.remove_dead();
     assert_eq!(dictionaries(&disk), ["00000002.dict"]);
     assert_eq!(tier.figures().dictionaries, 1);
-    // One that is in use stays, though nothing needs it.
+    // The dictionary in use stays even if no value needs it.
     for (_, (place, _)) in model.0.drain() {
         tier.forget(place);
     }
@@ -341,7 +344,7 @@ fn a_dictionary_that_is_missing_torn_or_another_is_refused_by_its_name() {
     for len in [0, 7, 31, 32, 40, 512, whole.len() - 1] {
         refused(&whole[..len], &format!("{len} bytes"));
     }
-    // The same number, and whole, but not what the values were written with.
+    // A whole file with the same number, but not the dictionary with which the values were written.
     let another = encode(number, 401, content()).unwrap();
     refused(&another, "another");
     let long = [&whole[..], &[0]].concat();
@@ -371,7 +374,8 @@ fn damage_of_a_file_is_found_before_the_next_start_needs_it() {
     );
 }
 
-/// What this and later versions have to read. `WRITE_VECTORS` makes it anew, which is for a new format.
+/// The bytes that this and later versions have to read. `WRITE_VECTORS` writes them again, which is
+/// for a new format.
 #[test]
 fn golden_dictionary_and_entry() {
     let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
@@ -408,7 +412,7 @@ fn golden_dictionary_and_entry() {
     assert_eq!(stored.unwrap().body(&codecs).unwrap().as_ref(), body);
     let without = entry::decode(&bytes, at, |_| None);
     assert_eq!(without.unwrap_err(), "its dictionary is not there");
-    // Another one that says it has this number.
+    // Another dictionary that claims this number.
     let mut random = Prng::seeded(77);
     let samples: Vec<_> = (0..1_000)
         .map(|_| format!("{:x} {:x}", random.next_u64(), random.index(7)).repeat(3))
@@ -425,7 +429,7 @@ fn golden_dictionary_and_entry() {
     );
 }
 
-/// Collects samples until there are enough, and trains; what came of it.
+/// Collects samples until there are enough, and trains. Returns the result.
 fn trained(tier: &Tier, mut body: impl FnMut() -> Vec<u8>) -> crate::Trained {
     while !tier.wants_training() {
         let bodies: Vec<_> = (0..1_000).map(|_| body()).collect();
@@ -461,7 +465,7 @@ fn training_pays_for_values_that_have_much_in_common_and_is_given_up_for_noise()
     };
     let came = trained(&tier, || noise(&mut random));
     assert_eq!((came.new, came.has_dictionary), (None, false));
-    // Nothing is left of it, nor collected for long.
+    // Nothing is left of the samples, and no more are collected for a while.
     assert_eq!(tier.memory_bytes(), idle_bytes);
     for _ in 0..8_000 {
         let place = tier.append(&entry(b"key", &noise(&mut random))).unwrap();
@@ -471,7 +475,7 @@ fn training_pays_for_values_that_have_much_in_common_and_is_given_up_for_noise()
     assert!(!tier.wants_training());
     assert_eq!(dictionaries(&disk).len(), 0);
 
-    // As in another process, which knows nothing of that.
+    // As in a new process, which does not know about the failed training.
     lock(&tier.codecs.samples).give_up();
     let came = trained(&tier, || value(&mut random));
     assert!(came.with_bytes * 4 < came.without_bytes * 3, "{came:?}");
@@ -481,7 +485,7 @@ fn training_pays_for_values_that_have_much_in_common_and_is_given_up_for_noise()
     let place = tier.append(&entry(b"key", &body)).unwrap();
     assert!(place.units as usize * 16 < body.len() * 3 / 4);
     assert_eq!(tier.read(place, b"key").unwrap().body, body);
-    // Others than those it was made for are not compressed worse for good.
+    // Values of another kind do not stay badly compressed.
     let before = tier.codecs.packer().dictionary();
     while !tier.wants_training() {
         let bodies: Vec<_> = (0..1_000).map(|_| noise(&mut random)).collect();
@@ -518,7 +522,7 @@ fn training_that_is_over_or_cannot_write_changes_nothing() {
     disk.fail(now..now + 20, Fault::Full);
     assert!(tier.train(&|| true).is_err());
     assert_eq!(tier.codecs.packer().dictionary(), None);
-    // Where only LZ4 is wanted nothing is collected.
+    // With LZ4 only, no samples are collected.
     disk.heal();
     tier.set_compression(Compression::Lz4);
     tier.append_all(&entries).unwrap();
@@ -556,7 +560,7 @@ proptest! {
             let plain = 32 + 3 + body.len();
             prop_assert!(place.units as usize * 16 <= plain.next_multiple_of(16), "never longer");
         }
-        // As they stand, and moved to what is wanted now.
+        // First as they were written, then moved with the present setting.
         tier.set_compression(Compression::Lz4);
         let slot = places[0].slot;
         let mut moved = Vec::new();

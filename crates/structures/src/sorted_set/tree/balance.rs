@@ -1,13 +1,13 @@
-//! Splitting nodes that are too full and joining those that are too empty.
+//! Splits nodes that are too full and joins those that are too empty.
 
 use super::{Child, INNER_MAX, LEAF_MAX, LEAF_STEP, Leaf, Tree};
 use crate::sorted_set::members::Members;
 use crate::sorted_set::pool::NONE;
 
-/// A node below this is joined with a neighbour …
+/// A node with fewer entries is joined with a neighbour …
 const LEAF_MIN: usize = LEAF_MAX / 4;
 const INNER_MIN: usize = INNER_MAX / 4;
-/// … if both together have no more than this, so that the next few changes split nothing.
+/// … if both together have at most this many, so that the next few changes do not split the node.
 const LEAF_JOINED_MAX: usize = LEAF_MAX / 4 * 3;
 const INNER_JOINED_MAX: usize = INNER_MAX / 4 * 3;
 
@@ -49,7 +49,7 @@ impl Tree {
         );
     }
 
-    /// Makes `child`, which was split off the node `left`, the next one below the same parent.
+    /// Inserts `child`, which was split off the node `left`, behind `left` below the same parent.
     fn add_behind(&mut self, left: u32, level: u32, child: Child) {
         let parent = self.parent(left, level);
         if parent == NONE {
@@ -73,7 +73,7 @@ impl Tree {
         }
     }
 
-    /// A root above what was the root, and what was split off it.
+    /// Adds a root above the former root and the node that was split off it.
     fn add_root(&mut self, left: u32, level: u32, child: Child) {
         let (score, member) = match level {
             0 => (self.leaves[left].scores[0], self.leaves[left].members[0]),
@@ -100,7 +100,7 @@ impl Tree {
         self.height += 1;
     }
 
-    /// Moves the children of an inner node from `at` on to a new one behind it.
+    /// Moves the children of an inner node from `at` on to a new node behind it.
     fn split_inner(&mut self, node: u32, level: u32, at: usize) {
         let old = &mut self.inners[node];
         let bytes = old.heap_bytes();
@@ -121,7 +121,7 @@ impl Tree {
         self.add_behind(node, level, child);
     }
 
-    /// Tells the children of an inner node from `at` on whose they are.
+    /// Sets the parent of the children of an inner node from `at` on.
     fn adopt(&mut self, node: u32, level: u32, at: usize) {
         for at in at..self.inners[node].children.len() {
             let child = self.inners[node].children[at].node;
@@ -172,7 +172,7 @@ impl Tree {
         self.drop_child(right, 0);
     }
 
-    /// Takes a leaf out of the row of leaves.
+    /// Unlinks a leaf from the row of leaves.
     fn unlink(&mut self, leaf: u32) {
         let (previous, next) = (self.leaves[leaf].previous, self.leaves[leaf].next);
         if previous != NONE {
@@ -183,7 +183,7 @@ impl Tree {
         }
     }
 
-    /// Frees a node without entries of its own, and balances what is above it.
+    /// Frees a node that has no entries left, and balances the nodes above it.
     fn drop_child(&mut self, node: u32, level: u32) {
         let parent = self.parent(node, level);
         match level {
@@ -204,7 +204,7 @@ impl Tree {
         self.balance_inner(parent, level + 1);
     }
 
-    /// The first child of an inner node is another: says so above it.
+    /// Updates the nodes above an inner node after its first child changed.
     fn tell_first_of(&mut self, node: u32, first: Child) {
         let (mut node, mut parent) = (node, self.inners[node].parent);
         while parent != NONE {
@@ -249,7 +249,7 @@ impl Tree {
         let (length, bytes) = (inner.children.len(), inner.heap_bytes());
         inner.children.extend(&children);
         self.bytes = self.bytes + inner.heap_bytes() - bytes;
-        // The node itself is counted when it is dropped; what it held is gone already.
+        // The node itself is subtracted when it is dropped; its children are already taken out.
         self.bytes -= crate::memory::allocated(children.capacity() * size_of::<Child>());
         self.adopt(left, level, length);
         let parent = self.inners[left].parent;
@@ -264,7 +264,7 @@ impl Tree {
         self.drop_child(right, level);
     }
 
-    /// Takes roots away that have one child only.
+    /// Removes roots that have only one child.
     fn lower_root(&mut self) {
         while self.height > 0 && self.inners[self.root].children.len() == 1 {
             let child = self.inners[self.root].children[0].node;
@@ -275,7 +275,7 @@ impl Tree {
         }
     }
 
-    /// A node and one beside it below the same parent, left one first.
+    /// Returns a node and one beside it below the same parent, the left one first.
     fn neighbours(&self, node: u32, parent: u32) -> Option<(u32, u32)> {
         let children = &self.inners[parent].children;
         let at = self.inners[parent].position(node)?;
@@ -301,7 +301,7 @@ impl Tree {
     }
 }
 
-/// Whether nothing is behind an inner node below its parent.
+/// Whether an inner node is the last below its parent.
 fn inner_is_last(tree: &Tree, node: u32) -> bool {
     let parent = tree.inners[node].parent;
     parent == NONE
@@ -311,7 +311,7 @@ fn inner_is_last(tree: &Tree, node: u32) -> bool {
             .is_some_and(|one| one.node == node)
 }
 
-/// A number of entries, of which there are fewer than references.
+/// Converts a number of entries. There are fewer entries than references.
 fn small(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
